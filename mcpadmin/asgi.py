@@ -22,7 +22,7 @@ django.setup()
 from mcpadmin.agents import WithAgents  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
 from mcpadmin.up import ended_worker, ready  # noqa: E402  # after Django's own start
-from sessions.agents.door import door  # noqa: E402  # after Django's own start
+from sessions.agents.asgi import agents_application  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
 import_module(settings.ROOT_URLCONF)  # every page, while `up` may still be preparing the database and the static files
@@ -30,7 +30,7 @@ ready.wait_until_prepared()
 django_application: Any = get_asgi_application()  # its middleware lists the static files
 application = ProtocolTypeRouter(
     {
-        "http": WithAgents(door, django_application),
+        "http": WithAgents(agents_application, django_application),
         "websocket": SameOriginOnly(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -33,8 +33,9 @@ from servers.validators.commands import validate_arguments
 from servers.validators.roots import validate_roots
 from servers.validators.values import validate_header_value
 from servers.views import oauth
-from sessions.agents import gate, held
-from sessions.agents.counting import Exceeded
+from sessions.agents.calls import approval_messages
+from sessions.agents.policy import admission
+from sessions.agents.policy.counting import Exceeded
 from sessions.approvals import ending
 from sessions.connections import refusals
 from sessions.connections.diagnosis import LIMITS_OF, explain
@@ -146,15 +147,15 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "oauth_token_requests": lambda: json.loads(oauth.too_many("oauth_token_requests").content)["error_description"],
     "agent_body_bytes": lambda: pages.too_large("agent_body_bytes").text,
     **{
-        name: lambda name=name: gate.too_many(Exceeded(name, limits.stated(name), 1.0, alone=False)).message
+        name: lambda name=name: admission.too_many(Exceeded(name, limits.stated(name), 1.0, alone=False)).message
         for name in (
             *("agent_calls_in_flight", "agent_person_in_flight", "agent_requests_per_second"),
             *("agent_requests_per_person", "agent_streams", "agent_person_streams"),
         )
     },
-    "agent_approvals": held.too_many,
+    "agent_approvals": approval_messages.too_many,
     "agent_approval_seconds": lambda: ending.EXPIRED.detail,
-    "agent_streams_in_all": lambda: gate.full().message,
+    "agent_streams_in_all": lambda: admission.full().message,
     "roots": lambda: raised(lambda: validate_roots([{"uri": f"file:///{number}", "name": ""} for number in range(51)])),
 }
 #: refused by tests that need a worker, a socket or a second user: (file, what it expects there)

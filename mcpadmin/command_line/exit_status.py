@@ -7,7 +7,7 @@ from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.errors import Fault, HttpError, LocalError, McpError, RpcError
 from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, RESOURCE_NOT_FOUND
 
-#: of a result that mcpadmin wrote itself (sessions/agents/outcomes.py)
+#: of a result that mcpadmin wrote itself (sessions/agents/calls/outcomes.py)
 _CALL_KEY: Final = "mcpadmin/call"
 _OUTCOME_KEY: Final = "mcpadmin/outcome"
 _MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"

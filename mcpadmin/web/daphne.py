@@ -66,7 +66,7 @@ class Server(daphne_server.Server):
 
     def kill_all_applications(self) -> Any:
         """Programs are told, and their requests may finish, before the rest is stopped."""
-        from sessions.agents.door import drain  # noqa: PLC0415  # the application is loaded by now
+        from sessions.agents.asgi import drain  # noqa: PLC0415  # the application is loaded by now
 
         draining = Deferred.fromFuture(asyncio.ensure_future(drain(DRAIN_SECONDS)))
         return draining.addBoth(lambda _: self._kill())

@@ -1,1 +1,1 @@
-"""The door for programs: each server as an MCP server of our own, every call through the ledger"""
+"""The endpoint for agents: each server and bundle as an MCP server of our own, with every call in the ledger of calls."""

@@ -20,7 +20,7 @@ _PROGRAM_CHARS: Final = 120
 
 
 def program_of(client: dict[str, Any]) -> str:
-    """Name and version as the program gave them. Hostile until escaped."""
+    """Name and version as the agent gave them. Hostile until escaped."""
     words = (client.get("title") or client.get("name"), client.get("version"))
     named = " ".join(word for word in words if isinstance(word, str))
     return named.replace("\0", "").encode("utf-8", "replace").decode()[:_PROGRAM_CHARS]

@@ -14,7 +14,7 @@ _ALWAYS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosnif
 
 
 class TooSlow(Exception):
-    """The program does not read what it is sent."""
+    """The agent does not read what it is sent."""
 
 
 class Answer:
@@ -65,7 +65,7 @@ class Answer:
 
     # --- whole answers -------------------------------------------------------------------------------------------
     async def finish(self, message: bytes, identity: str = "") -> None:
-        """The final message: on the stream if one is open, otherwise as JSON where the program takes it."""
+        """The final message: on the stream if one is open, otherwise as JSON where the agent takes it."""
         if self.streaming or not self.may_be_json:
             await self.event(message, identity)
             await self.end()

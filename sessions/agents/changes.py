@@ -16,11 +16,13 @@ from uuid import UUID
 
 from servers.agents.tokens import Principal
 from sessions import hints
-from sessions.agents import bundles, endpoints, follows, judging, lists
+from sessions.agents import endpoints, follows
 from sessions.agents.answer import Answer
+from sessions.agents.catalog import bundles, lists
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import BundleEndpoint, Entry
-from sessions.agents.gate import Gate
+from sessions.agents.policy import policy_check
+from sessions.agents.policy.admission import Admission
 from sessions.agents.stream_reads import StreamReads
 from sessions.live.hub import Hub
 from sessions.mcp.core import jsonrpc, methods
@@ -45,7 +47,7 @@ class Changes:
     def __init__(
         self,
         hub: Hub,
-        gate: Gate,
+        admission: Admission,
         reads: StreamReads,
         entry: Entry,
         connection: Connection,
@@ -54,7 +56,7 @@ class Changes:
         mark: Callable[[Params], Params] = lambda params: params,
         stands: bool = False,
     ) -> None:
-        self._hub, self._gate, self._entry, self._connection = hub, gate, entry, connection
+        self._hub, self._admission, self._entry, self._connection = hub, admission, entry, connection
         self._reads = reads
         self._granted, self._mark, self._stands = granted, mark, stands
         # By the clock, so between hosts as exact as their clocks: two streams that open closer together may both stay.
@@ -79,7 +81,7 @@ class Changes:
         self._watch_servers()
         self._watch(hints.USERS, self._on_user)
         self._watch(hints.POLICIES, self._on_rights)
-        self._stops.append(self._gate.on_drain(self._wake.set))
+        self._stops.append(self._admission.on_drain(self._wake.set))
         if self._entry.session is not None:
             self._watch(f"agent.{self._entry.session.uid}", self._on_session)
         if self._granted:
@@ -163,10 +165,10 @@ class Changes:
 
     # --- the stream ----------------------------------------------------------------------------------------------
     async def run(self, answer: Answer) -> None:
-        """Until the program leaves, its session or token ends, or another stream takes over."""
+        """Until the agent leaves, its session or token ends, or another stream takes over."""
         beat = renewed = time.monotonic()
         check_at = _next_check(beat)
-        while not self._connection.closed and not self._replaced and not self._gate.draining:
+        while not self._connection.closed and not self._replaced and not self._admission.draining:
             now = time.monotonic()
             if now - beat >= KEEP_ALIVE_SECONDS:
                 beat = now
@@ -211,7 +213,7 @@ class Changes:
         self._wake.clear()
 
     async def _still_valid(self) -> bool:
-        principal = await self._gate.still_valid(self._entry.principal, self._connection.address)
+        principal = await self._admission.still_valid(self._entry.principal, self._connection.address)
         if principal is None:
             return False
         before = self._entry.place
@@ -258,9 +260,9 @@ class Changes:
         self._follows_dirty -= set(due)
         rows = await asyncio.gather(*(self._reads.events.get(one) for one in due))
         newest = {one: row for one, row in zip(due, rows, strict=True) if row is not None}
-        known = judging.remembered_by_server(self._entry)
+        known = policy_check.remembered_by_server(self._entry)
         if known is None:
-            known = await self._hub.reader.run(partial(judging.policies_by_server, self._entry))
+            known = await self._hub.reader.run(partial(policy_check.policies_by_server, self._entry))
         found = follows.counts(known, self._followed, newest)
         for subscription in due:
             before = self._followed[subscription]

@@ -1,4 +1,4 @@
-"""The request behind an answer: its headers, its body, and the moment when the program leaves."""
+"""The request behind an answer: its headers, its body, and the moment when the agent leaves."""
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -14,7 +14,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class Disconnected(Exception):
-    """The program left before its request had arrived."""
+    """The agent left before its request had arrived."""
 
 
 class Connection:
@@ -48,7 +48,7 @@ class Connection:
                 return b"".join(parts)
 
     async def watch(self) -> None:
-        """Runs until the program leaves. After the whole body has been read."""
+        """Runs until the agent leaves. After the whole body has been read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.closed = True

@@ -20,7 +20,7 @@ from servers.models import Bundle, BundleMember, Identity, Server
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import AgentFollow, AgentSession, McpSession
 
-#: for so long a member that is down is still listed as it was: programs drop what is missing
+#: for so long a member that is down is still listed as it was: agents drop what is missing
 GRACE: Final = timedelta(minutes=10)
 INSTRUCTIONS_CHARS: Final = 8_000
 

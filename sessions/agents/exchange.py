@@ -1,4 +1,4 @@
-"""One request of an agent, whatever its era: what the rest of the door needs to know of it."""
+"""One request of an agent, whatever its era: what the rest of the endpoint needs to know of it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,8 +20,8 @@ from sessions.models import AgentSession
 
 @dataclass(frozen=True)
 class Via:
-    """The bundle through which a request came to a member. `shown`: what it names, as the program knows it. `outward`: a
-    URI of the member, as the program knows it. `hidden`: parameters of the tool that the bundle does not have."""
+    """The bundle through which a request came to a member. `shown`: what it names, as the agent knows it. `outward`: a
+    URI of the member, as the agent knows it. `hidden`: parameters of the tool that the bundle does not have."""
 
     bundle: str
     shown: str
@@ -50,7 +50,7 @@ class Exchange:
     via: Via | None = None
 
     def named(self, target: str) -> str:
-        """The tool, prompt or resource of this request, as the program knows it."""
+        """The tool, prompt or resource of this request, as the agent knows it."""
         return self.via.shown if self.via is not None else target
 
     @property
@@ -59,7 +59,7 @@ class Exchange:
 
     @property
     def actor(self) -> Actor:
-        """The person, as the audit log names the one who acts. What a program did says its call's event."""
+        """The person, as the audit log names the one who acts. What an agent did says its call's event."""
         return Actor.of_user(self.entry.principal.user, self.address, self.request_id, Way.AGENT)
 
 

@@ -15,7 +15,7 @@ from servers import access
 from servers.agents.policies import Policies
 from servers.audit.record import Actor
 from sessions.agents.endpoints import Entry
-from sessions.agents.judging import may_follow, require_followable
+from sessions.agents.policy.policy_check import may_follow, require_followable
 from sessions.mcp.server.refusals import Refusal, invalid_params
 from sessions.models import AgentFollow, AgentSession, Subscription
 from sessions.subscriptions import subscribing
@@ -46,7 +46,7 @@ class Events:
 
 
 def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, shown: str = "") -> Followed:
-    """For the entry's session, or for a modern stream. `shown`: the URI as the program knows it, if that is another one.
+    """For the entry's session, or for a modern stream. `shown`: the URI as the agent knows it, if that is another one.
     Raises Refusal. Waits for the writer: for a work thread."""
     shown = shown or uri
     require_followable(entry, uri, shown)
@@ -67,7 +67,7 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
 
 
 def unfollow(entry: Entry, uri: str) -> None:
-    """`uri` as the program knows it."""
+    """`uri` as the agent knows it."""
     if entry.session is not None:
         _leave(Q(session_id=entry.session.pk, uri=uri))
 
@@ -77,7 +77,7 @@ def forget_stream(stream: UUID) -> None:
 
 
 def _leave(rows: Q) -> None:
-    """They count as followers for a while: programs reconnect."""
+    """They count as followers for a while: agents reconnect."""
     AgentFollow.objects.filter(rows).update(session=None, stream=None, renewed_at=timezone.now())
 
 
@@ -114,7 +114,7 @@ def events_of(subscriptions: Collection[UUID]) -> dict[UUID, Events]:
 def counts(
     known: Mapping[int, Policies], followed: Mapping[UUID, Followed], events: Mapping[UUID, Events]
 ) -> dict[UUID, int]:
-    """The number of notifications of each that the program may still follow. `known`: the policies of each server that it
+    """The number of notifications of each that the agent may still follow. `known`: the policies of each server that it
     reaches."""
     return {
         uid: found.count

@@ -11,14 +11,15 @@ from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from servers.agents.tokens import Principal
-from sessions.agents import agent_sessions, changes, endpoints, follows, ledger, questions
+from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer, TooSlow
+from sessions.agents.calls import idempotency, questions
 from sessions.agents.changes import Changes
 from sessions.agents.connection import Connection
-from sessions.agents.desk import Desk
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange, legacy_exchange
 from sessions.agents.requests import Requests, identity, instructions
+from sessions.agents.shared import Shared
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.jsonrpc import Notification, Request, Response
 from sessions.mcp.core.versions import Era
@@ -30,13 +31,13 @@ from sessions.models import AgentSession
 
 
 class LegacySessions:
-    def __init__(self, desk: Desk, requests: Requests) -> None:
-        self._desk, self._requests = desk, requests
+    def __init__(self, shared: Shared, requests: Requests) -> None:
+        self._shared, self._requests = shared, requests
 
     async def open(self, entry: Entry, connection: Connection, answer: Answer, opening: Opening) -> None:
         entry = await self._requests.known(entry)
-        session = await self._desk.reader.work(partial(agent_sessions.open_session, entry, opening))
-        self._desk.gate.note_use(entry.principal, connection.address, session.program)
+        session = await self._shared.reader.work(partial(agent_sessions.open_session, entry, opening))
+        self._shared.admission.note_use(entry.principal, connection.address, session.program)
         offered = answers.offered(entry.place.capabilities, Era.LEGACY)
         result = legacy.initialized(opening, identity(entry), offered, instructions(entry))
         answer.headers["Mcp-Session-Id"] = session.key
@@ -48,8 +49,8 @@ class LegacySessions:
             words = "Mcp-Session-Id is missing. Open a session with initialize."
             raise invalid_request(words).of(posted.id_of(found.values[0]))
         if session.last_seen_at < timezone.now() - agent_sessions.SEEN_EVERY:
-            await self._desk.reader.work(partial(agent_sessions.seen, session))
-        self._desk.gate.note_use(entry.principal, connection.address, session.program)
+            await self._shared.reader.work(partial(agent_sessions.seen, session))
+        self._shared.admission.note_use(entry.principal, connection.address, session.program)
         messages = legacy.read(found, connection.headers, session.revision)
         exchanges = [
             legacy_exchange(entry, session, connection, one) if isinstance(one, Request) else one for one in messages
@@ -90,7 +91,7 @@ class LegacySessions:
         tasks = [asyncio.create_task(one(each)) for each in asked]
         try:
             found = await asyncio.gather(*tasks)
-        finally:  # the program left, or does not read: no one waits for the others any more
+        finally:  # the agent left, or does not read: no one waits for the others any more
             for task in tasks:
                 task.cancel()
         if stream is not None:
@@ -111,12 +112,17 @@ class LegacySessions:
         ):
             yield
             return
-        followed = await self._desk.reader.run(partial(follows.without_stream, session))
+        followed = await self._shared.reader.run(partial(follows.without_stream, session))
         if not followed:
             yield
             return
         stream = Changes(
-            self._desk.hub, self._desk.gate, self._desk.stream_reads, exchange.entry, connection, granted=frozenset()
+            self._shared.hub,
+            self._shared.admission,
+            self._shared.stream_reads,
+            exchange.entry,
+            connection,
+            granted=frozenset(),
         )
         running = None
         try:
@@ -140,24 +146,26 @@ class LegacySessions:
         identity: Any = notification.params.get("requestId")
         if not jsonrpc.is_id(identity):
             return
-        uid: UUID | None = await self._desk.reader.run(partial(ledger.call_of_request, entry.session.pk, identity))
+        uid: UUID | None = await self._shared.reader.run(
+            partial(idempotency.call_of_request, entry.session.pk, identity)
+        )
         if uid is not None:
             request = Request(identity, methods.TOOLS_CALL, {})
-            await self._desk.calls.cancel(legacy_exchange(entry, entry.session, connection, request), uid)
+            await self._shared.calls.cancel(legacy_exchange(entry, entry.session, connection, request), uid)
 
     async def _answered(self, entry: Entry, session: AgentSession, connection: Connection, response: Response) -> None:
         """To a question that this or another web process relayed."""
         exchange = legacy_exchange(entry, session, connection, Request(0, "", {}))
         with suppress(PermissionDenied):
-            await self._desk.reader.work(partial(questions.answered, exchange, response))
+            await self._shared.reader.work(partial(questions.answered, exchange, response))
 
     async def delete(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):
             raise Refusal(405, jsonrpc.INVALID_REQUEST, "There is no session to end.", headers={"Allow": "POST"})
-        entry = await self._desk.entry(principal, connection, session=True)
+        entry = await self._shared.entry(principal, connection, session=True)
         if entry.session is None:
             raise endpoints.NoSession
-        await self._desk.reader.work(partial(agent_sessions.end_session, entry.session))
+        await self._shared.reader.work(partial(agent_sessions.end_session, entry.session))
         changes.follows_changed(entry.session.uid)
         await answer.empty(204)
 

@@ -1,4 +1,4 @@
-"""What the page *Agents* shows of programs that are connected."""
+"""What the page *Agents* shows of agents that are connected."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -9,7 +9,7 @@ from servers.models import AgentToken
 from sessions.models import AgentSession
 
 SHOWN = 200
-#: a program that said nothing for so long is no longer shown as connected
+#: an agent that said nothing for so long is no longer shown as connected
 RECENT = timedelta(hours=1)
 
 

@@ -12,13 +12,14 @@ from django.core.exceptions import ValidationError
 
 from servers.audit.record import Actor
 from servers.enums import AgentScope, BundleListing, Way
-from sessions.agents import agent_sessions, bundles, changes, endpoints, follows, lists, search
+from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer
-from sessions.agents.asked import require_scope
+from sessions.agents.call_request import require_scope
+from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.connection import Connection
-from sessions.agents.desk import Desk
 from sessions.agents.endpoints import INSTRUCTIONS_CHARS, BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange, identified
+from sessions.agents.shared import Shared
 from sessions.connections import commands
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.capabilities import Implementation
@@ -32,8 +33,8 @@ _LISTED_BY: Final = {methods.TOOLS_CALL: methods.TOOLS_LIST, methods.PROMPTS_GET
 
 
 class Requests:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
 
     async def respond(self, exchange: Exchange, connection: Connection, answer: Answer | None) -> bytes | None:
         """The response to one request of either era. None: nothing may be sent. Raises Refusal with the request's id."""
@@ -68,14 +69,14 @@ class Requests:
         exchange = await self._at_server(exchange)
         if method == methods.TOOLS_CALL and exchange.era is Era.MODERN and not through_call_tool:
             await self._check_mirrored(exchange)
-        return await self._desk.calls.perform(exchange, answer, connection)
+        return await self._shared.calls.perform(exchange, answer, connection)
 
     async def start(self, exchange: Exchange) -> UUID:
-        """The call of a request whose program asks for the outcome later. Raises Refusal."""
-        return await self._desk.calls.start(await self._at_server(exchange))
+        """The call of a request whose agent asks for the outcome later. Raises Refusal."""
+        return await self._shared.calls.start(await self._at_server(exchange))
 
     async def _at_server(self, exchange: Exchange) -> Exchange:
-        """Where its server's list is known: a program may call without having listed."""
+        """Where its server's list is known: an agent may call without having listed."""
         exchange = await self.routed(exchange)
         listed = _LISTED_BY.get(exchange.method, "")
         if listed and not lists.was_read(exchange.entry.endpoint, listed):
@@ -90,7 +91,7 @@ class Requests:
             return exchange
         if not all(lists.is_known(one, method) for one in place.members):
             exchange = replace(exchange, entry=await self.known(exchange.entry, method))
-        return await self._desk.reader.work(partial(bundles.routed, exchange))
+        return await self._shared.reader.work(partial(bundles.routed, exchange))
 
     async def _find_tool(self, exchange: Exchange) -> bytes:
         """Answered from the catalogue: no server hears of it."""
@@ -100,7 +101,7 @@ class Requests:
             result = answers.tool_error(wanted, exchange.era)
         else:
             entry = await self.known(exchange.entry, methods.TOOLS_LIST)
-            tools = await self._desk.reader.work(partial(lists.findable, entry))
+            tools = await self._shared.reader.work(partial(lists.findable, entry))
             result = search.answer(search.found(tools, wanted.query, wanted.limit), len(tools))
         return jsonrpc.result(exchange.id, answers.translated(result, exchange.method, exchange.era))
 
@@ -112,13 +113,13 @@ class Requests:
     async def _list(self, exchange: Exchange) -> bytes:
         require_scope(exchange, AgentScope.LIST)
         entry = await self.known(exchange.entry, exchange.method)
-        page = await self._desk.reader.run(partial(lists.page, entry, exchange.method, exchange.params, exchange.era))
+        page = await self._shared.reader.run(partial(lists.page, entry, exchange.method, exchange.params, exchange.era))
         return answers.answer(exchange.id, page)
 
     async def _check_mirrored(self, exchange: Exchange) -> None:
         name = exchange.params.get("name")
         if isinstance(name, str):
-            mirrored = await self._desk.reader.run(partial(lists.mirrored, exchange.entry, name))
+            mirrored = await self._shared.reader.run(partial(lists.mirrored, exchange.entry, name))
             modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
 
     async def _set_level(self, exchange: Exchange) -> bytes:
@@ -128,7 +129,7 @@ class Requests:
             raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server has no log: it declares no logging.")
         if level not in methods.LOG_LEVELS:
             raise invalid_params(f"params.level must be one of {', '.join(methods.LOG_LEVELS)}.")
-        await self._desk.reader.work(partial(agent_sessions.set_log_level, session, level))
+        await self._shared.reader.work(partial(agent_sessions.set_log_level, session, level))
         return jsonrpc.result(exchange.id, {})
 
     async def _subscribe(self, exchange: Exchange) -> bytes:
@@ -139,9 +140,9 @@ class Requests:
         if exchange.method == methods.RESOURCES_SUBSCRIBE:
             at = await self.routed(exchange)
             given = partial(follows.follow, at.actor, at.entry, at.params["uri"], shown=uri)
-            await self._desk.reader.work(given)
+            await self._shared.reader.work(given)
         else:
-            await self._desk.reader.work(partial(follows.unfollow, exchange.entry, uri))
+            await self._shared.reader.work(partial(follows.unfollow, exchange.entry, uri))
         changes.follows_changed(session.uid)
         return jsonrpc.result(exchange.id, {})
 
@@ -155,11 +156,11 @@ class Requests:
         if isinstance(entry.place, Endpoint) and not entry.place.server.enabled:
             raise Refusal(503, jsonrpc.INTERNAL_ERROR, f"{name} is disabled.", headers={"Retry-After": "60"})
         wake = asyncio.Event()
-        stops = [self._desk.hub.watch(topic, lambda _: wake.set()) for topic in entry.place.topics]
+        stops = [self._shared.hub.watch(topic, lambda _: wake.set()) for topic in entry.place.topics]
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self._desk.reader.work(partial(_connect, entry))
-                while not _is_known(entry := await self._desk.reader.run(partial(_again, entry)), method):
+                await self._shared.reader.work(partial(_connect, entry))
+                while not _is_known(entry := await self._shared.reader.run(partial(_again, entry)), method):
                     place = entry.place
                     if isinstance(place, Endpoint) and method and (problem := lists.problem(place, method)):
                         raise Refusal(200, jsonrpc.INTERNAL_ERROR, f"{name} did not send this list: {problem}")

@@ -8,15 +8,17 @@ from typing import Final
 
 from servers.agents.tokens import Principal
 from servers.enums import AgentScope
-from sessions.agents import bundles, changes, endpoints, follows, ledger, lists
+from sessions.agents import changes, endpoints, follows
 from sessions.agents.answer import Answer
-from sessions.agents.asked import require_scope
+from sessions.agents.call_request import require_scope
+from sessions.agents.calls import idempotency
+from sessions.agents.catalog import bundles, lists
 from sessions.agents.changes import Changes
 from sessions.agents.connection import Connection
-from sessions.agents.desk import Desk
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange, legacy_exchange
 from sessions.agents.requests import Requests
+from sessions.agents.shared import Shared
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, legacy, modern, posted, streams
@@ -28,8 +30,8 @@ RETRY_MS: Final = 1_000
 
 
 class StandingStreams:
-    def __init__(self, desk: Desk, requests: Requests) -> None:
-        self._desk, self._requests = desk, requests
+    def __init__(self, shared: Shared, requests: Requests) -> None:
+        self._shared, self._requests = shared, requests
 
     async def get(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):
@@ -38,13 +40,13 @@ class StandingStreams:
             )
         if not answer.may_stream:
             raise invalid_request("Accept must name text/event-stream.", 406)
-        entry = await self._desk.entry(principal, connection, session=True)
+        entry = await self._shared.entry(principal, connection, session=True)
         if entry.session is None:
             raise endpoints.NoSession
         legacy.check_version(connection.headers, entry.session.revision)
         await connection.body()
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._desk.gate.stream(principal, request=True))
+            await stack.enter_async_context(self._shared.admission.stream(principal, request=True))
             watching = asyncio.create_task(connection.watch())
             stack.callback(watching.cancel)
             if last := connection.headers.get("last-event-id", ""):
@@ -52,17 +54,17 @@ class StandingStreams:
             scope = principal.has(AgentScope.LIST.value)
             granted = frozenset(lists.CHANGED) if scope else frozenset()
             stream = Changes(
-                self._desk.hub,
-                self._desk.gate,
-                self._desk.stream_reads,
+                self._shared.hub,
+                self._shared.admission,
+                self._shared.stream_reads,
                 entry,
                 connection,
                 granted=granted,
                 stands=True,
             )
             changes.take_over(entry.session.uid, stream)
-            await self._desk.reader.work(partial(follows.stands, entry.session))
-            followed = await self._desk.reader.run(partial(follows.of_session, entry.session))
+            await self._shared.reader.work(partial(follows.stands, entry.session))
+            followed = await self._shared.reader.run(partial(follows.of_session, entry.session))
             await self._stand(stream, answer, followed, resumes=entry.session.revision >= "2025-11-25")
 
     async def _stand(self, stream: Changes, answer: Answer, followed: list[follows.Followed], *, resumes: bool) -> None:
@@ -73,7 +75,7 @@ class StandingStreams:
                 stream.add(one)
             await answer.open()
             await stream.run(answer)
-            await answer.end(streams.retry(RETRY_MS) if self._desk.gate.draining and resumes else b"")
+            await answer.end(streams.retry(RETRY_MS) if self._shared.admission.draining and resumes else b"")
         finally:
             await stream.close()
 
@@ -81,14 +83,14 @@ class StandingStreams:
         self, entry: Entry, session: AgentSession, connection: Connection, answer: Answer, last: str
     ) -> None:
         """The rest of a lost stream: its response, which the call's row has. Progress is not repeated."""
-        found = await self._desk.reader.run(partial(ledger.call_of_event, session.pk, last))
+        found = await self._shared.reader.run(partial(idempotency.call_of_event, session.pk, last))
         if found is None:
             raise invalid_request("This event is not one of this session.")
         call, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
-        exchange = await self._desk.reader.run(partial(bundles.at_server, exchange, call.server_id, call.target))
+        exchange = await self._shared.reader.run(partial(bundles.at_server, exchange, call.server_id, call.target))
         uid = call.uid
         await answer.open()
-        message = await self._desk.calls.view(exchange, uid, answer, connection, late=True)
+        message = await self._shared.calls.view(exchange, uid, answer, connection, late=True)
         await (answer.finish(message, f"{uid}:1") if message is not None else answer.end())
 
     async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
@@ -100,12 +102,12 @@ class StandingStreams:
         offered = answers.offered(entry.place.capabilities, Era.MODERN)
         may_follow = principal.has(AgentScope.READ.value) and "subscribe" in offered.get("resources", {})
         granted = modern.Listen(listened.lists & set(offered), listened.resources if may_follow else ())
-        async with self._desk.gate.stream(principal):
+        async with self._shared.admission.stream(principal):
             mark = partial(modern.of_listen, exchange.id)
             stream = Changes(
-                self._desk.hub,
-                self._desk.gate,
-                self._desk.stream_reads,
+                self._shared.hub,
+                self._shared.admission,
+                self._shared.stream_reads,
                 entry,
                 connection,
                 granted=granted.lists,
@@ -120,7 +122,7 @@ class StandingStreams:
                         at = await self._requests.routed(asked)
                         given = at.params["uri"]
                         follow = partial(follows.follow, at.actor, at.entry, given, stream.stream, shown=uri)
-                        followed.append(await self._desk.reader.work(follow))
+                        followed.append(await self._shared.reader.work(follow))
                 honoured = modern.Listen(granted.lists, tuple(one.uri for one in followed))
                 await answer.event(modern.acknowledged(exchange.id, honoured))
                 for one in followed:

@@ -1,4 +1,4 @@
-"""Who asks: the token of a request, what it allows, and the limits of programs, which count here as at the door."""
+"""Who asks: the token of a request, what it allows, and the limits of agents, which count here as over MCP."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, Way
 from servers.models import Server
 from servers.requests import WebRequest
-from sessions.agents.door import desk
+from sessions.agents.asgi import shared
 from sessions.mcp.server.refusals import Refusal
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ SCOPE_MISSING: Final = 4030
 
 @dataclass(frozen=True)
 class Caller:
-    """A program with its token. Its person's rights are those of this moment."""
+    """An agent with its token. Its person's rights are those of this moment."""
 
     principal: Principal
     address: str
@@ -78,17 +78,17 @@ class Token(AuthBase):
 
     async def __call__(self, request: WebRequest) -> Caller:  # type: ignore[override]  # as the middleware leaves it
         """Raises Refusal (401, 429)."""
-        gate = desk().gate
-        principal = await gate.caller(request.headers.get("Authorization", ""), request.client_ip)
-        await gate.admit(principal)
+        admission = shared().admission
+        principal = await admission.caller(request.headers.get("Authorization", ""), request.client_ip)
+        await admission.admit(principal)
         program = request.headers.get("User-Agent", "").replace("\0", "")[:120]
-        gate.note_use(principal, request.client_ip, program)
+        admission.note_use(principal, request.client_ip, program)
         return Caller(principal, request.client_ip, request.request_id, program)
 
 
 async def work(job: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """In a thread that may wait for the database and the audit writer."""
-    return await desk().reader.work(partial(job, *arguments, **named))
+    return await shared().reader.work(partial(job, *arguments, **named))
 
 
 def caller_of(request: WebRequest) -> Caller:

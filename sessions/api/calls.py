@@ -1,4 +1,4 @@
-"""Calls: started in the ledger as those of every program, found by the explorer's query language, and waited for."""
+"""Calls: started in the ledger as those of every agent, found by the explorer's query language, and waited for."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ from servers.audit import payloads
 from servers.enums import AgentScope
 from servers.models import Payload, Server
 from servers.requests import WebRequest
-from sessions.agents import ledger
-from sessions.agents.door import desk, requests
+from sessions.agents.asgi import requests, shared
+from sessions.agents.calls import idempotency
 from sessions.agents.endpoints import entry_of
 from sessions.agents.exchange import Exchange
-from sessions.agents.judging import place_of
+from sessions.agents.policy.policy_check import policy_owner_of
 from sessions.api.asking import Caller, caller_of, work
 from sessions.api.problems import Problem, not_found
 from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow
@@ -44,7 +44,7 @@ _LOOK_SECONDS: Final = 5.0
 _REVISION: Final = "2025-11-25"
 #: more servers than this are compared row by row
 _NAMED: Final = 40
-Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=ledger.KEY_CHARS)]
+Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=idempotency.KEY_CHARS)]
 Wait = Annotated[
     float, Query(ge=0, le=WAIT_SECONDS, description="Answer when the call is over, or after these seconds.")
 ]
@@ -67,7 +67,7 @@ async def start(
     caller.require(AgentScope.CALL)
     if caller.only not in ("", slug):
         raise not_found("server")
-    async with desk().gate.flight(caller.principal):
+    async with shared().admission.flight(caller.principal):
         entry = await work(entry_of, caller.principal, slug, "")
         exchange = Exchange(
             entry=entry,
@@ -76,12 +76,12 @@ async def start(
             id=0,
             method=methods.TOOLS_CALL,
             params={"name": given.tool, "arguments": given.arguments},
-            headers={ledger.KEY_HEADER: key},
+            headers={idempotency.KEY_HEADER: key},
             address=caller.address,
             request_id=caller.request_id,
             program=caller.program,
         )
-        async with desk().gate.at(place_of(entry.place)):
+        async with shared().admission.at(policy_owner_of(entry.place)):
             uid = await requests().start(exchange)
         found = await _waited(caller, uid, wait)
     response["Location"] = reverse("api-1:get_call", args=[uid])
@@ -91,7 +91,7 @@ async def start(
 async def _waited(caller: Caller, uid: UUID, seconds: float) -> CallOut:
     """The call when it is over, or after this time."""
     wake = asyncio.Event()
-    stop = desk().hub.watch(f"call.{uid}", lambda _: wake.set())
+    stop = shared().hub.watch(f"call.{uid}", lambda _: wake.set())
     ends = asyncio.get_running_loop().time() + seconds
     try:
         while not await work(_is_final, uid) and (left := ends - asyncio.get_running_loop().time()) > 0:
@@ -167,7 +167,7 @@ async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> CallOut:
     caller = caller_of(request)
     caller.require(AgentScope.CALL, AgentScope.HISTORY)
     await work(_visible, caller, uid)
-    async with desk().gate.flight(caller.principal):
+    async with shared().admission.flight(caller.principal):
         return await _waited(caller, uid, wait)
 
 

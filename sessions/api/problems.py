@@ -28,7 +28,7 @@ _BUSY: Final = {"Retry-After": "2"}
 
 
 class Problem(Exception):
-    """`kind` ends the URN that a program compares. `more`: further members of the document."""
+    """`kind` ends the URN that an agent compares. `more`: further members of the document."""
 
     def __init__(self, status: int, kind: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
@@ -73,7 +73,7 @@ def register(api: NinjaAPI) -> None:
 
 
 def _refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """A refusal of the agents' door. Over MCP some of these have the status 200."""
+    """A refusal of the endpoint for agents. Over MCP some of these have the status 200."""
     status = refusal.status if refusal.status >= 400 else 422
     data = refusal.data if isinstance(refusal.data, dict) else {}
     headers = {name: value for name, value in refusal.headers.items() if name != "Connection"}

@@ -8,7 +8,7 @@ from django.views.decorators.csrf import csrf_exempt
 from sessions.api import problems, v1
 
 
-@csrf_exempt  # a program that misspelt an address is told so, whatever it sent
+@csrf_exempt  # an agent that misspelt an address is told so, whatever it sent
 @login_not_required
 def nothing_here(request: HttpRequest, rest: str) -> HttpResponse:
     words = "There is nothing at this address. The OpenAPI document is at /api/v1/openapi.json."

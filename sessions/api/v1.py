@@ -25,7 +25,7 @@ may do. Lists come in pages; `next` of one is the `cursor` of the following. Err
 
 
 class StrictJson(Parser):
-    """As at the door: duplicate keys, NaN and deep nesting are refused, because what reads them next may differ."""
+    """As at the endpoint for agents: duplicate keys, NaN and deep nesting are refused, because what reads them next may differ."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         return json_text.parse(request.body, Limits())[0]
@@ -63,7 +63,7 @@ problems.register(api)
 
 
 def patterns() -> list[URLPattern | URLResolver]:
-    """A program has no sign-in of a browser: its token is checked in each operation."""
+    """An agent has no sign-in of a browser: its token is checked in each operation."""
     found, _, _ = api.urls
     for pattern in found:
         if pattern.callback is not None:

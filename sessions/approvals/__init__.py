@@ -1,1 +1,1 @@
-"""Calls of programs that wait for a person: approved, refused, expired or voided."""
+"""Calls of agents that wait for a person: approved, refused, expired or voided."""

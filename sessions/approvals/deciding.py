@@ -1,6 +1,6 @@
 """The yes and the no of a person. The call's row decides: the first to change it from *held* counts.
 
-access.Denied (recorded)    the right is missing, or the program of one's own asks for what others must approve
+access.Denied (recorded)    the right is missing, or the agent of one's own asks for what others must approve
 AuditUnavailable            not durable within 2 s: nothing was done
 """
 
@@ -83,7 +83,7 @@ def approve(actor: Actor, user: Any, approval: Approval, binding: str) -> Decisi
 
 
 def refuse(actor: Actor, user: Any, approval: Approval, words: str) -> Decision:
-    """The program is told, with these words."""
+    """The agent is told, with these words."""
     _require(actor, user, approval)
     said = words.strip()[:WORDS]
     detail = f"{actor.name} refused it{f': {said}' if said else '.'}"

@@ -47,12 +47,12 @@ class Hold:
 @dataclass(frozen=True)
 class Companion:
     """What belongs to a call of a program besides its row. `write` runs in the call's transaction and may raise, which
-    refuses the call. `details` stand in the event of the request. `judge` takes the place of a person's confirmation:
+    refuses the call. `details` stand in the event of the request. `check` takes the place of a person's confirmation:
     it may raise Rejected, or hold the call."""
 
     write: Callable[[Call, Hold | None], None]
     details: Mapping[str, Any]
-    judge: Callable[[Target], Hold | None]
+    check: Callable[[Target], Hold | None]
 
 
 class AlreadyPlaced(Exception):

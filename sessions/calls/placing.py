@@ -149,7 +149,7 @@ def check(
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
     # First: a program that may not call it is not told which arguments it takes.
-    hold = companion.judge(target) if companion is not None else None
+    hold = companion.check(target) if companion is not None else None
     arguments, doubt = operation.read(name, target.definition, given)
     if companion is None:
         _require_confirmation(target, operation.destructive(target.definition), given, doubt)

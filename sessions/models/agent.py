@@ -56,7 +56,9 @@ class AgentCall(models.Model):
     # answer, or still waits
     unheard_at = models.DateTimeField(null=True)
     cancelled_at = models.DateTimeField(null=True)  # by the program itself
-    capabilities = models.JSONField(default=dict)  # what the program answers: see sessions.agents.asked.answerable
+    capabilities = models.JSONField(
+        default=dict
+    )  # what the program answers: see sessions.agents.call_request.answerable
     log_level = models.CharField(max_length=10, blank=True)  # lines of this call that it wants; blank: none
     asks_people = models.BooleanField(default=True)  # what it cannot answer waits for people in the inbox
     one_exchange = models.BooleanField(default=False)  # a modern server hears the program's capabilities, not ours

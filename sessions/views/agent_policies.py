@@ -19,7 +19,7 @@ from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.enums import PolicyEffect
 from servers.models import AgentPolicy, AgentRule, AgentToken, Bundle, Server
-from sessions.agents.preview import preview, preview_of_bundle
+from sessions.agents.catalog.preview import preview, preview_of_bundle
 from sessions.overview import server_page
 from sessions.views import bundles
 from sessions.views.servers import server_context

@@ -26,8 +26,8 @@ from servers.bundles.forms import BundleForm, ImportForm
 from servers.definitions import model_tokens
 from servers.enums import AuditAction, BundleListing
 from servers.models import AuditEvent, Bundle, BundleMember, Server
-from sessions.agents import weighing
-from sessions.agents.weighing import Contents
+from sessions.agents.catalog import bundle_contents
+from sessions.agents.catalog.bundle_contents import Contents
 
 SHOWN = 200
 HISTORY = 20
@@ -61,7 +61,7 @@ def members_of(bundle: Bundle) -> list[BundleMember]:
 
 
 def contents_of(request: HttpRequest, bundle: Bundle) -> Contents:
-    return weighing.contents(request.user, bundle, members_of(bundle))
+    return bundle_contents.contents(request.user, bundle, members_of(bundle))
 
 
 @require_safe
@@ -94,7 +94,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         "searches": bundle.listing == BundleListing.SEARCH,
         "history": _history(request, bundle),
         "may_change": access.may(request.user, changing.RIGHT),
-        "many": weighing.MANY_TOOLS,
+        "many": bundle_contents.MANY_TOOLS,
         "vocabulary": model_tokens.NAME,
     }
     return render(request, "agents/bundle.html", context)
@@ -173,24 +173,24 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
     except Conflict:
         form.add_error(None, "Someone else has changed this bundle. Open it again to see their changes.")
         return None
-    weighing.assign_names(request.user, made)
+    bundle_contents.assign_names(request.user, made)
     messages.success(request, "Saved.")
     if weight.many:
         messages.warning(
             request,
-            f"{weight.tools} tools: Cursor uses only the first {weighing.MANY_TOOLS}, and models choose worse among many.",
+            f"{weight.tools} tools: Cursor uses only the first {bundle_contents.MANY_TOOLS}, and models choose worse among many.",
         )
     return made
 
 
-def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> weighing.Weight:
+def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> bundle_contents.Weight:
     unsaved = Bundle(pk=bundle.pk if bundle else None, listing=wanted.listing, pinned=list(wanted.pinned))
     rows = [
         BundleMember(server=one.server, alias=one.alias, **one.columns())
         for one in wanted.members
         if names.ALIAS.match(one.alias)
     ]
-    return weighing.contents(user, unsaved, rows).weight
+    return bundle_contents.contents(user, unsaved, rows).weight
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -201,7 +201,7 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     row = next((one for one in rows if one.alias == alias), None)
     if row is None:
         raise Http404("This server is not part of the bundle.")
-    contents = weighing.contents(request.user, bundle, rows)
+    contents = bundle_contents.contents(request.user, bundle, rows)
     member = next(one for one in contents.members if one.alias == alias)
     lines = contents.of(member)
     if request.method == "POST":
@@ -278,7 +278,7 @@ def bring(request: HttpRequest) -> HttpResponse:
             for text in problem.messages:
                 form.add_error("text", text)
         else:
-            weighing.assign_names(request.user, made)
+            bundle_contents.assign_names(request.user, made)
             messages.success(request, f"{made.name} is imported.")
             return redirect("agents:bundle", made.slug)
     return render(

@@ -18,9 +18,10 @@ from servers.bundles.forms import OverrideForm
 from servers.definitions import model_tokens
 from servers.enums import DefinitionKind
 from servers.models import Bundle
-from sessions.agents import bundles as bundle_rows
-from sessions.agents import endpoints, model_lists
-from sessions.agents.bundles import Row
+from sessions.agents import endpoints
+from sessions.agents.catalog import bundles as bundle_rows
+from sessions.agents.catalog import model_lists
+from sessions.agents.catalog.bundles import Row
 from sessions.views import bundles
 
 PAGE = 50

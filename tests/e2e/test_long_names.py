@@ -30,7 +30,7 @@ from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, PayloadKind, PolicyEffect, PolicyKind
 from servers.models import AuditEvent, OAuthClient, Server
 from servers.secret import Secret
-from sessions.agents.judging import Judge
+from sessions.agents.policy.policy_check import PolicyCheck
 from sessions.approvals import deciding
 from sessions.connections.commands import shared_session
 from sessions.enums import CallState
@@ -104,7 +104,7 @@ actor, program = Actor.of_user(ada), principal_of(ada, name="k" * 120)
 policy_changes.add_rule(actor, ada, server, Rule(PolicyEffect.ASK, PolicyKind.TOOL, name))
 policy_changes.add_rule(actor, ada, program.token, Rule(PolicyEffect.DENY, PolicyKind.RESOURCE, uri[:290] + "*"))
 Server.objects.update(enabled=True)  # for as long as a call is placed
-held = [place(Judge(), program, server.slug, name, "p" * 120, **{{name: uri + text}}) for text in ("", "2")]
+held = [place(PolicyCheck(), program, server.slug, name, "p" * 120, **{{name: uri + text}}) for text in ("", "2")]
 Server.objects.update(enabled=False)
 waits, no = [Approval.objects.select_related("call__server", "call__arguments", "token").get(call=one) for one in held]
 deciding.refuse(actor, ada, no, "r" * 500)

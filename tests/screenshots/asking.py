@@ -9,7 +9,7 @@ from servers.agents.policies import Rule
 from servers.audit.record import Actor
 from servers.enums import PolicyEffect as Effect, PolicyKind as Kind
 from servers.models import AgentToken, Bundle, Server
-from sessions.agents.judging import Judge
+from sessions.agents.policy.policy_check import PolicyCheck
 from sessions.approvals import deciding, validity
 from sessions.models import Approval
 from tests.sessions.agents.placed import place, principal_of
@@ -27,10 +27,10 @@ rule(token, Effect.ASK, "add")
 nina = User.objects.create_user("nina", first_name="Nina")
 rights = ["view_server", "call_tool", "answer_question"]
 nina.user_permissions.set(Permission.objects.filter(codename__in=rights))
-judge, desk = Judge(), principal_of(ada, name="Claude Code on the desk")
+check, desk = PolicyCheck(), principal_of(ada, name="Claude Code on the desk")
 night = principal_of(nina, name="Nightly clean-up")
 def held(principal, name, /, **arguments):
-    call = place(judge, principal, server.slug, name, "claude-code 3.2.1", **arguments)
+    call = place(check, principal, server.slug, name, "claude-code 3.2.1", **arguments)
     return Approval.objects.select_related("call__server", "call__arguments", "token", "bundle").get(call=call)
 nobody = held(desk, "greet", name="Friend")
 Approval.objects.filter(pk=nobody.pk).update(created_at=now - timedelta(hours=3))

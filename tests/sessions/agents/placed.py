@@ -7,11 +7,13 @@ from servers.agents import tokens
 from servers.agents.tokens import Principal, Wanted
 from servers.audit.record import Actor
 from servers.audit.writer import writer
-from sessions.agents import bundles, endpoints, ledger
-from sessions.agents.asked import asked_of
+from sessions.agents import endpoints
+from sessions.agents.call_request import call_request_of
+from sessions.agents.calls import idempotency
+from sessions.agents.catalog import bundles
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
-from sessions.agents.judging import Judge
+from sessions.agents.policy.policy_check import PolicyCheck
 from sessions.calls import intents, placing
 from sessions.calls.arguments import Given
 from sessions.mcp.core.versions import Era
@@ -24,13 +26,15 @@ def principal_of(user: Any, *scopes: str, name: str = "laptop") -> Principal:
     return tokens.principal_of(tokens.issue(Actor.of_user(user), user, wanted).text, "")
 
 
-def place(judge: Judge, principal: Principal, slug: str, name: str, program: str = "", /, **arguments: Any) -> Call:
+def place(
+    check: PolicyCheck, principal: Principal, slug: str, name: str, program: str = "", /, **arguments: Any
+) -> Call:
     """A tool's call. Raises SameRequest, and Forbidden."""
     entry = Entry(principal, endpoints.endpoint_of(principal, slug))
     params = {"name": name, "arguments": arguments}
     exchange = bundles.routed(Exchange(entry, Era.MODERN, "2026-07-28", 1, "tools/call", params, {}, "", "", program))
-    asked = asked_of(exchange)
-    companion = ledger.companion(exchange, asked, partial(judge.judge, exchange, asked, repeated=False))
+    asked = call_request_of(exchange)
+    companion = idempotency.companion(exchange, asked, partial(check.check, exchange, asked, repeated=False))
     server, given = exchange.entry.endpoint.server, Given(value=asked.arguments)
     intent = placing.check(exchange.actor, principal.user, server.uid, asked.target, given, companion=companion)
     return writer().submit_and_wait(partial(intents.write, intent), partial(intents.requested, intent))

@@ -25,9 +25,12 @@ from servers.bundles.changing import Membership
 from servers.definitions.versions import store_listing
 from servers.enums import DefinitionKind, PolicyEffect, PolicyKind
 from servers.models import AgentToken, Bundle
-from sessions.agents import endpoints, judging, ledger, lists
+from sessions.agents import endpoints
+from sessions.agents.calls import idempotency
+from sessions.agents.catalog import lists
 from sessions.agents.endpoints import Entry
-from sessions.agents.judging import Forbidden, Judge
+from sessions.agents.policy import policy_check
+from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.approvals import deciding, ending, validity
 from sessions.approvals.deciding import Decision
 from sessions.calls import claims
@@ -57,7 +60,7 @@ def database(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    judging.memory.forget()
+    policy_check.memory.forget()
 
 
 @dataclass
@@ -68,13 +71,13 @@ class World:
     boss: Any
     sessions: dict[str, McpSession]
     leases: dict[str, Lease]
-    judge: Judge = field(default_factory=Judge)
+    check: PolicyCheck = field(default_factory=PolicyCheck)
 
     def principal(self) -> Principal:
         return principal_of(self.ann)
 
     def place(self, principal: Principal, slug: str, name: str = "wipe", /, **arguments: Any) -> Call:
-        return place(self.judge, principal, slug, name, "", **arguments)
+        return place(self.check, principal, slug, name, "", **arguments)
 
     def decide(self, call: Call) -> Decision:
         row = Approval.objects.select_related("call__server", "call__arguments", "token", "bundle").get(call=call)
@@ -173,12 +176,12 @@ def test_3_a_consent_is_used_up_by_its_call(world: World) -> None:
     principal = world.principal()
     call = world.place(principal, "files", id="a")
     assert world.decide(call) is Decision.DONE
-    with pytest.raises(ledger.SameRequest):  # its outcome was not told yet
+    with pytest.raises(idempotency.SameRequest):  # its outcome was not told yet
         world.place(principal, "files", id="a")
     assert world.send(call)
     assert not world.send(call)
     assert world.decide(call) is Decision.LATE
-    ledger.heard_of_asked(call.uid)
+    idempotency.heard_of_asked(call.uid)
     again = world.place(principal, "files", id="a")
     assert (world.send(again), approval_of(again)) == (False, ApprovalState.OPEN)
     assert Attempt.objects.count() == 1
@@ -250,7 +253,7 @@ def test_8_of_two_uses_at_once_one_is_sent(world: World, monkeypatch: pytest.Mon
     def placed() -> str:
         try:
             return str(world.place(principal, "files", id="a").uid)
-        except ledger.SameRequest as same:
+        except idempotency.SameRequest as same:
             return str(same.call)
 
     (uid,) = at_once(placed)
@@ -270,7 +273,7 @@ def team(world: World) -> Bundle:
 def rule_of(world: World, bundle: Bundle, effect: PolicyEffect, pattern: str) -> None:
     rule = Rule(effect, PolicyKind.TOOL, pattern)
     policy_changes.add_rule(Actor.of_user(world.boss), world.boss, bundle, rule)
-    judging.memory.forget()
+    policy_check.memory.forget()
 
 
 def test_a_rule_of_the_bundle_closes_what_the_servers_allow_and_opens_nothing(world: World) -> None:

@@ -11,7 +11,7 @@ from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from sessions.agents.counting import Counting, Exceeded, InFlight, Rate
+from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
 
 RATE = Rate("token:1", 10, 3600.0, "agent_requests_per_second", "Limit: 10.")
 FLIGHT = InFlight("token:1", 3, "agent_calls_in_flight", "Limit: 3.")

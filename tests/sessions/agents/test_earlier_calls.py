@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from servers.audit import payloads
 from servers.enums import PayloadKind
-from sessions.agents import earlier_calls, endpoints, ledger
-from sessions.agents.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD
+from sessions.agents import endpoints
+from sessions.agents.calls import earlier_calls, idempotency
+from sessions.agents.calls.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD
 from sessions.enums import CallState
 from sessions.models import AgentCall, Call
 from tests.servers.conftest import person
@@ -87,6 +88,6 @@ def test_a_process_that_starts_counts_what_lately_had_no_answer_as_not_heard() -
     old = called(token, at=timezone.now() - timedelta(hours=1))
     for state, one in [*calls.items(), (CallState.SENT, old)]:
         Call.objects.filter(pk=one.call_id).update(state=state)
-    ledger.inherit()
+    idempotency.inherit()
     unheard = set(AgentCall.objects.exclude(unheard_at=None).values_list("call__state", "pk"))
     assert unheard == {(state.value, calls[state].pk) for state in states[:3]}

@@ -11,7 +11,8 @@ from servers.agents.tokens import Wanted
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition
-from sessions.agents import endpoints, lists
+from sessions.agents import endpoints
+from sessions.agents.catalog import lists
 from sessions.agents.endpoints import Entry, NoEndpoint, NoSession
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server.refusals import Refusal

@@ -12,7 +12,7 @@ from servers.agents import policies
 from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
 from servers.enums import AgentScope, PolicyEffect, PolicyKind
 from servers.models import Bundle, Server
-from sessions.agents.asked import FORBIDDEN, Asked
+from sessions.agents.call_request import FORBIDDEN, CallRequest
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange
 from sessions.calls import programs
@@ -29,7 +29,7 @@ _MOST_KNOWN: Final = 10_000
 _NOTED_SECONDS: Final = 60.0
 ASK_WHOM: Final = "Ask the owner of the token, or those who manage the server in mcpadmin."
 #: whose policy is kept in memory; that of a token is part of its principal
-Place = Server | Bundle
+PolicyOwner = Server | Bundle
 
 
 class Forbidden(Rejected):
@@ -47,48 +47,48 @@ class _Memory:
     arrives after it, is not kept."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[type[Place], int], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[type[PolicyOwner], int], _Known] = OrderedDict()
         self._generation = 0
 
     def forget(self) -> None:
         self._generation += 1
         self._known.clear()
 
-    def known(self, places: Sequence[Place]) -> list[Policy] | None:
+    def known(self, owners: Sequence[PolicyOwner]) -> list[Policy] | None:
         """None if one has to be read."""
         now = time.monotonic()
-        found = [self._known.get((type(place), place.pk)) for place in places]
+        found = [self._known.get((type(owner), owner.pk)) for owner in owners]
         fresh = [one.policy for one in found if one is not None and one.until > now]
-        return fresh if len(fresh) == len(places) else None
+        return fresh if len(fresh) == len(owners) else None
 
-    def read(self, places: Sequence[Place]) -> list[Policy]:
+    def read(self, owners: Sequence[PolicyOwner]) -> list[Policy]:
         """For a thread: reads the database at most once in a few seconds."""
-        if (known := self.known(places)) is not None:
+        if (known := self.known(owners)) is not None:
             return known
-        generation, found = self._generation, policies.policies_of_each(places)
+        generation, found = self._generation, policies.policies_of_each(owners)
         if generation == self._generation:
             until = time.monotonic() + KNOWN_SECONDS
-            self._known |= {(type(place), place.pk): _Known(found[place], until) for place in places}
+            self._known |= {(type(owner), owner.pk): _Known(found[owner], until) for owner in owners}
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
-        return [found[place] for place in places]
+        return [found[owner] for owner in owners]
 
 
 memory: Final = _Memory()
 
 
-def place_of(place: Endpoint | BundleEndpoint) -> Place:
+def policy_owner_of(place: Endpoint | BundleEndpoint) -> PolicyOwner:
     return place.bundle if isinstance(place, BundleEndpoint) else place.server
 
 
 def policies_of(entry: Entry) -> Policies:
     """Of a request to one server, perhaps through a bundle. For a thread."""
-    return _joined(entry, memory.read(_places(entry)))
+    return _joined(entry, memory.read(_owners(entry)))
 
 
 def remembered(entry: Entry) -> Policies | None:
     """The same without reading; None if something has to be read."""
-    known = memory.known(_places(entry))
+    known = memory.known(_owners(entry))
     return _joined(entry, known) if known is not None else None
 
 
@@ -117,7 +117,7 @@ def remembered_by_server(entry: Entry) -> dict[int, Policies] | None:
     return {place.server.pk: mine} if mine is not None else None
 
 
-def _of_bundle(place: BundleEndpoint) -> list[Place]:
+def _of_bundle(place: BundleEndpoint) -> list[PolicyOwner]:
     return [place.bundle, *(one.endpoint.server for one in place.members)]
 
 
@@ -129,7 +129,7 @@ def _of_members(entry: Entry, place: BundleEndpoint, found: Sequence[Policy]) ->
     }
 
 
-def _places(entry: Entry) -> list[Place]:
+def _owners(entry: Entry) -> list[PolicyOwner]:
     server = entry.endpoint.server
     return [server] if entry.bundle is None else [server, entry.bundle]
 
@@ -138,13 +138,13 @@ def _joined(entry: Entry, found: Sequence[Policy]) -> Policies:
     return Policies(found[0], entry.principal.policy, found[1] if len(found) > 1 else None)
 
 
-class Judge:
+class PolicyCheck:
     """Of one web process. Its methods are for threads."""
 
     def __init__(self) -> None:
         self._noted: OrderedDict[tuple[int, str], float] = OrderedDict()
 
-    def judge(self, exchange: Exchange, asked: Asked, target: Target, *, repeated: bool) -> Hold | None:
+    def check(self, exchange: Exchange, asked: CallRequest, target: Target, *, repeated: bool) -> Hold | None:
         """None: the call may be sent. `repeated`: equal calls came too often. Raises Forbidden."""
         kind, key = operation_of(asked.method).place(asked.target)
         shown = exchange.named(key)
@@ -170,7 +170,7 @@ class Judge:
             return Hold("Equal calls came too often: the program may be in a loop.", seconds, destructive)
         return None
 
-    def _note(self, exchange: Exchange, asked: Asked, verdict: Verdict) -> None:
+    def _note(self, exchange: Exchange, asked: CallRequest, verdict: Verdict) -> None:
         token, server = exchange.entry.principal.token, exchange.entry.endpoint.server
         key, now = (token.pk, f"{server.pk} {asked.method} {asked.target}"), time.monotonic()
         if now - self._noted.get(key, float("-inf")) < _NOTED_SECONDS:

@@ -1,6 +1,6 @@
 """Calls of agents: placed in the ledger as a person's are, and watched until they end.
 
-The program's connection is only a viewer of the row. So a connection that drops, another web process or a dead worker
+The agent's connection is only a viewer of the row. So a connection that drops, another web process or a dead worker
 change nothing about the call.
 """
 
@@ -19,15 +19,16 @@ from django.utils import timezone
 
 from servers.audit.writer import WriterBusy
 from servers.crypto import SealError
-from sessions.agents import held, ledger, outcomes, questions
 from sessions.agents.answer import Answer, TooSlow
-from sessions.agents.asked import FORBIDDEN, Asked, asked_of, unknown_tool
+from sessions.agents.call_request import FORBIDDEN, CallRequest, call_request_of, unknown_tool
+from sessions.agents.calls import approval_messages, idempotency, outcomes, questions
+from sessions.agents.calls.outcomes import Ended, ended
+from sessions.agents.calls.questions import Continuation
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange
-from sessions.agents.gate import Gate
-from sessions.agents.judging import Forbidden, Judge
-from sessions.agents.outcomes import Ended, ended
-from sessions.agents.questions import Continuation
+from sessions.agents.policy.admission import Admission
+from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
+from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing, statements
 from sessions.calls.arguments import Given, NotListed, Rejected
 from sessions.enums import CallState
@@ -55,26 +56,26 @@ Progress = tuple[float, float | None, str | None]
 
 
 class Gone(Exception):
-    """The program closed its connection."""
+    """The agent closed its connection."""
 
 
 class Calls:
     """`view` is what a request and a resumed stream have in common."""
 
-    def __init__(self, hub: Hub, gate: Gate, judge: Judge) -> None:
-        self._hub, self._gate, self._judge = hub, gate, judge
+    def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck) -> None:
+        self._hub, self._admission, self._policy_check = hub, admission, policy_check
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
         self._inherited, self._inheriting = False, asyncio.Lock()
 
     async def perform(self, exchange: Exchange, answer: Answer | None, connection: Connection) -> bytes | None:
         """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. Raises Refusal,
         and Gone."""
-        asked = asked_of(exchange)
-        async with self._gate.call(exchange, asked):
+        asked = call_request_of(exchange)
+        async with self._admission.call(exchange, asked):
             return await self._performed(exchange, asked, answer, connection)
 
     async def _performed(
-        self, exchange: Exchange, asked: Asked, answer: Answer | None, connection: Connection
+        self, exchange: Exchange, asked: CallRequest, answer: Answer | None, connection: Connection
     ) -> bytes | None:
         late = needed_approval = False
         await self._inherit()
@@ -85,18 +86,18 @@ class Calls:
             else:
                 placed = await self._place(exchange, asked, found)
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
-        except ledger.SameRequest as earlier:
+        except idempotency.SameRequest as earlier:
             if not earlier.equal:
                 raise invalid_request("This id or key was already used for another request.", 200) from None
             uid, late, needed_approval = earlier.call, True, earlier.asked
             if not needed_approval:
-                ledger.heard(uid)
-        except ledger.Unheard as lost:
+                idempotency.heard(uid)
+        except idempotency.Unheard as lost:
             return await self._tell_of(exchange, lost.call)
-        except ledger.TooManyHeld:
+        except TooManyHeld:
             if asked.method != methods.TOOLS_CALL:
                 raise _too_many_held(200) from None
-            words = f"{exchange.named(asked.target)} was not called. {held.too_many()}"
+            words = f"{exchange.named(asked.target)} was not called. {approval_messages.too_many()}"
             return outcomes.tool_error(exchange, words)
         except Rejected as problem:
             return _rejected(exchange, asked, problem)
@@ -109,23 +110,23 @@ class Calls:
         )
 
     async def start(self, exchange: Exchange) -> UUID:
-        """The call that is placed now, or was for the same key before. Its program does not wait here. Raises Refusal."""
-        asked = asked_of(exchange)
+        """The call that is placed now, or was for the same key before. Its agent does not wait here. Raises Refusal."""
+        asked = call_request_of(exchange)
         await self._inherit()
         try:
-            async with self._gate.call(exchange, asked):
+            async with self._admission.call(exchange, asked):
                 return (await self._place(exchange, asked, None)).uid
-        except ledger.SameRequest as earlier:
+        except idempotency.SameRequest as earlier:
             if not earlier.equal:
                 raise Refusal(409, DUPLICATE, "This key was already used for another call.") from None
             return earlier.call
-        except ledger.Unheard as lost:
-            ledger.heard(lost.call)
+        except idempotency.Unheard as lost:
+            idempotency.heard(lost.call)
             words = (
                 "An equal call of this token was lost, and it is not known whether it ran. Check, then start it again."
             )
             raise Refusal(409, DUPLICATE, words, {"call": str(lost.call)}) from None
-        except ledger.TooManyHeld:
+        except TooManyHeld:
             raise _too_many_held(429) from None
         except Forbidden as problem:
             raise Refusal(403, FORBIDDEN, problem.message, {"reason": "policy"}) from None
@@ -134,8 +135,8 @@ class Calls:
             raise Refusal(422, jsonrpc.INVALID_PARAMS, problem.message, {"errors": errors}) from None
 
     async def _tell_of(self, exchange: Exchange, uid: UUID) -> bytes:
-        """Of an equal call whose outcome the program never heard. A further one is the model's own decision."""
-        ledger.heard(uid)
+        """Of an equal call whose outcome the agent never heard. A further one is the model's own decision."""
+        idempotency.heard(uid)
         row = await self._rows.get(uid)
         call = row.call if isinstance(row, Ended) else row
         name = exchange.named(str(exchange.params.get("name")))
@@ -145,7 +146,7 @@ class Calls:
         )
         return outcomes.tool_error(exchange, words, call)
 
-    async def _continued(self, exchange: Exchange, asked: Asked) -> UUID | Continuation | None:
+    async def _continued(self, exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
         """The call that this request answers questions of, or a further one that brings the answers."""
         if exchange.params.keys().isdisjoint({"requestState", "inputResponses"}):
             return None
@@ -157,14 +158,14 @@ class Calls:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
     # --- placing -------------------------------------------------------------------------------------------------
-    async def _place(self, exchange: Exchange, asked: Asked, continuation: Continuation | None) -> Call:
+    async def _place(self, exchange: Exchange, asked: CallRequest, continuation: Continuation | None) -> Call:
         """Raises Refusal, Rejected, and SameRequest, Unheard and TooManyHeld of the ledger."""
         if unknown := _hidden_arguments(exchange):
             raise Rejected(f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called.")
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
-        repeated = continuation is None and await self._gate.repeats(exchange, asked)
-        judge = partial(self._judge.judge, exchange, asked, repeated=repeated)
+        repeated = continuation is None and await self._admission.repeats(exchange, asked)
+        check = partial(self._policy_check.check, exchange, asked, repeated=repeated)
         try:
             call = await placing.aplace(
                 exchange.actor,
@@ -175,7 +176,7 @@ class Calls:
                 run=reader.run,
                 run_slow=reader.work,
                 method=asked.method,
-                companion=ledger.companion(exchange, asked, judge, continuation),
+                companion=idempotency.companion(exchange, asked, check, continuation),
             )
         except NotListed as problem:
             raise (
@@ -198,13 +199,13 @@ class Calls:
         async with self._inheriting:
             if not self._inherited:
                 try:
-                    await self._hub.reader.work(ledger.inherit)
+                    await self._hub.reader.work(idempotency.inherit)
                 except placing.AuditUnavailable as problem:
                     raise _unavailable(problem) from problem
                 self._inherited = True
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
-        """On behalf of the program. Whether the tool stopped is not known."""
+        """On behalf of the agent. Whether the tool stopped is not known."""
 
         def work() -> None:
             call = Call.objects.select_related("server").filter(uid=uid).first()
@@ -223,11 +224,11 @@ class Calls:
         answer: Answer | None,
         connection: Connection,
         *,
-        asked: Asked | None = None,
+        asked: CallRequest | None = None,
         late: bool = False,
         needed_approval: bool = False,
     ) -> bytes | None:
-        """Wait for the end of a call, or until a modern agent must answer a question. Ends with Gone when the program
+        """Wait for the end of a call, or until a modern agent must answer a question. Ends with Gone when the agent
         leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended."""
         viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
         stop = self._hub.watch(f"call.{uid}", viewer.hint)
@@ -246,7 +247,7 @@ class Calls:
                 if isinstance(row, Ended):
                     await viewer.tell_last(row.call)
                     if needed_approval:
-                        await self._hub.reader.work(partial(ledger.heard_of_asked, uid))
+                        await self._hub.reader.work(partial(idempotency.heard_of_asked, uid))
                     return await self._response(exchange, row)
                 viewer.held = row is not None and row.state == CallState.HELD
                 if viewer.held and due:
@@ -261,20 +262,22 @@ class Calls:
         except (Gone, TooSlow):
             await self._left(exchange, uid)
             raise
-        except asyncio.CancelledError:  # this process stops, which is no wish of the program: the call goes on
-            ledger.left(uid)
+        except asyncio.CancelledError:  # this process stops, which is no wish of the agent: the call goes on
+            idempotency.left(uid)
             raise
         finally:
             stop()
 
     # --- approval ------------------------------------------------------------------------------------------------
-    async def _offered(self, exchange: Exchange, asked: Asked | None, uid: UUID, viewer: "_Viewer") -> bytes | None:
-        """A program that opens addresses for its person is led to the page where the call is approved: a modern one with
+    async def _offered(
+        self, exchange: Exchange, asked: CallRequest | None, uid: UUID, viewer: "_Viewer"
+    ) -> bytes | None:
+        """An agent that opens addresses for its person is led to the page where the call is approved: a modern one with
         the response, whose retry waits here."""
         if viewer.offered or asked is None or "requestState" in exchange.params:
             return None
         viewer.offered = True
-        request = await self._hub.reader.run(partial(held.visit, exchange, uid))
+        request = await self._hub.reader.run(partial(approval_messages.visit, exchange, uid))
         if request is None:
             return None
         if exchange.era is Era.MODERN:
@@ -283,22 +286,27 @@ class Calls:
         return None
 
     async def _parked(self, exchange: Exchange, uid: UUID, row: Call | None) -> bytes:
-        """The program does not wait longer. The same call again leads to this one."""
-        words, meta = await self._hub.reader.run(partial(held.words, exchange, uid))
+        """The agent does not wait longer. The same call again leads to this one."""
+        words, meta = await self._hub.reader.run(partial(approval_messages.words, exchange, uid))
         if exchange.method == methods.TOOLS_CALL:
             return outcomes.tool_error(exchange, words, row, meta)
-        raise Refusal(200, held.WAITS, words, {**meta, "call": str(uid), "retryAfterMs": held.COME_BACK_MS})
+        raise Refusal(
+            200,
+            approval_messages.WAITS,
+            words,
+            {**meta, "call": str(uid), "retryAfterMs": approval_messages.COME_BACK_MS},
+        )
 
     async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
-        """None for a call that the program itself cancelled: nothing may follow."""
+        """None for a call that the agent itself cancelled: nothing may follow."""
         cancelled = row.call.state == CallState.CANCELLED and exchange.era is Era.LEGACY
-        if cancelled and await self._hub.reader.run(partial(ledger.cancelled_by_program, row.call.uid)):
+        if cancelled and await self._hub.reader.run(partial(idempotency.cancelled_by_program, row.call.uid)):
             return None
         return outcomes.message(exchange, row)
 
     async def _left(self, exchange: Exchange, uid: UUID) -> None:
-        """The program went away without its answer."""
-        ledger.left(uid)
+        """The agent went away without its answer."""
+        idempotency.left(uid)
         if exchange.era is Era.MODERN:
             await self.cancel(exchange, uid)
 
@@ -317,9 +325,9 @@ class _Viewer:
         connection.on_close(self._wake.set)
         #: progress, and log lines ready to be sent, in the order in which they came
         self._waiting: list[Progress | bytes] = []
-        #: the call waits for approval; how long the program waits with it; it was led to the page
+        #: the call waits for approval; how long the agent waits with it; it was led to the page
         self.held = self.offered = False
-        self._held_until = time.monotonic() + held.WAIT_SECONDS
+        self._held_until = time.monotonic() + approval_messages.WAIT_SECONDS
         token = exchange.progress_token
         may_stream = answer is not None and answer.may_stream
         self._logs = bool(exchange.log_level) and may_stream
@@ -450,7 +458,9 @@ def _hidden_arguments(exchange: Exchange) -> list[str]:
 
 def _too_many_held(status: int) -> Refusal:
     data = {"reason": "agent_approvals", "retryAfterMs": 60_000}
-    return Refusal(status, QUOTA, held.too_many(), data, headers={"Retry-After": "60"} if status == 429 else {})
+    return Refusal(
+        status, QUOTA, approval_messages.too_many(), data, headers={"Retry-After": "60"} if status == 429 else {}
+    )
 
 
 def _unavailable(problem: placing.AuditUnavailable) -> Refusal:
@@ -458,7 +468,7 @@ def _unavailable(problem: placing.AuditUnavailable) -> Refusal:
     return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})
 
 
-def _rejected(exchange: Exchange, asked: Asked, problem: Rejected) -> bytes:
+def _rejected(exchange: Exchange, asked: CallRequest, problem: Rejected) -> bytes:
     """Nothing was sent. A model can mend its arguments, so it reads which of them are wrong."""
     if isinstance(problem, Forbidden) and asked.method != methods.TOOLS_CALL:
         raise Refusal(200, FORBIDDEN, problem.message, {"reason": "policy"})

@@ -13,11 +13,12 @@ from servers.definitions import model_tokens
 from servers.definitions.advice import Advice, advice
 from servers.enums import BundleListing, DefinitionKind
 from servers.models import Bundle, BundleMember, Definition, Server
-from sessions.agents import bundles, endpoints, lists, search
-from sessions.agents.bundles import Row
+from sessions.agents import endpoints
+from sessions.agents.catalog import bundles, lists, search
+from sessions.agents.catalog.bundle_contents import tokens_of
+from sessions.agents.catalog.bundles import Row
+from sessions.agents.catalog.preview import ANY
 from sessions.agents.endpoints import BundleEndpoint
-from sessions.agents.preview import ANY
-from sessions.agents.weighing import tokens_of
 
 #: Claude Code's, which is the longest that is known
 PREFIX: Final = "mcp__{}__"

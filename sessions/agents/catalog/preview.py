@@ -9,7 +9,7 @@ from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
 from servers.agents.tokens import names_tool
 from servers.enums import AgentScope, DefinitionKind, PolicyEffect
 from servers.models import AgentToken, Bundle, Server
-from sessions.agents.weighing import Contents
+from sessions.agents.catalog.bundle_contents import Contents
 
 MOST: Final = 500
 #: a token with every scope and no rules
@@ -18,7 +18,7 @@ ANY: Final = Policy("the token")
 
 @dataclass(frozen=True)
 class Previewed:
-    """`name`: the name or URI, as programs know it."""
+    """`name`: the name or URI, as agents know it."""
 
     name: str
     kind: DefinitionKind

@@ -21,12 +21,12 @@ from servers.agents.tokens import Principal, Unknown
 from servers.audit.record import Actor, Event
 from servers.audit.writer import WriterBusy, writer
 from servers.enums import AuditAction, AuditOutcome, Way
-from sessions.agents import judging, quotas
-from sessions.agents.asked import Asked
-from sessions.agents.counting import Counting, Exceeded, InFlight, Rate
+from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
-from sessions.agents.judging import Place
+from sessions.agents.policy import policy_check, quotas
+from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
+from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.live.hub import Hub
 from sessions.mcp.core import methods
 from sessions.mcp.server.refusals import QUOTA, Refusal
@@ -46,7 +46,7 @@ class _Known:
     until: float
 
 
-class Gate:
+class Admission:
     """Whether a request's token counts, and whether another request or stream is taken on. `forget()` drops what is known of every token: rights or tokens changed."""
 
     def __init__(self, hub: Hub) -> None:
@@ -148,21 +148,21 @@ class Gate:
             yield
 
     @asynccontextmanager
-    async def at(self, place: Place) -> AsyncIterator[None]:
+    async def at(self, owner: PolicyOwner) -> AsyncIterator[None]:
         """And against those of the endpoint or bundle, if it has any. Raises Refusal (429)."""
-        known = judging.memory.known([place])
-        policy, *_ = known if known is not None else await self._reader.run(partial(judging.memory.read, [place]))
-        async with self._counted(*quotas.of_place(place, policy)):
+        known = policy_check.memory.known([owner])
+        policy, *_ = known if known is not None else await self._reader.run(partial(policy_check.memory.read, [owner]))
+        async with self._counted(*quotas.of_owner(owner, policy)):
             yield
 
     @asynccontextmanager
-    async def call(self, exchange: Exchange, asked: Asked) -> AsyncIterator[None]:
+    async def call(self, exchange: Exchange, asked: CallRequest) -> AsyncIterator[None]:
         """And against those of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal (429)."""
         known = await self._policies(exchange.entry)
         async with self._counted(*quotas.of_call(known, exchange, asked)):
             yield
 
-    async def repeats(self, exchange: Exchange, asked: Asked) -> bool:
+    async def repeats(self, exchange: Exchange, asked: CallRequest) -> bool:
         """Whether equal calls come too often for the endpoint. False where it sets no number."""
         known = await self._policies(exchange.entry)
         most = known.equal_calls if asked.method == methods.TOOLS_CALL else None
@@ -173,8 +173,8 @@ class Gate:
             return exceeded is not None
 
     async def _policies(self, entry: Entry) -> Policies:
-        known = judging.remembered(entry)
-        return known if known is not None else await self._reader.run(partial(judging.policies_of, entry))
+        known = policy_check.remembered(entry)
+        return known if known is not None else await self._reader.run(partial(policy_check.policies_of, entry))
 
     @asynccontextmanager
     async def stream(self, principal: Principal, *, request: bool = False) -> AsyncIterator[None]:
@@ -205,7 +205,7 @@ class Gate:
 
 
 def too_many(exceeded: Exceeded) -> Refusal:
-    """HTTP status, header and body say when to come back: many programs lose the header."""
+    """HTTP status, header and body say when to come back: many agents lose the header."""
     data = {"reason": exceeded.name, "retryAfterMs": ceil(exceeded.retry_seconds * 1000)}
     alone = " Redis is away, so each web process counts alone." if exceeded.alone else ""
     return Refusal(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from servers.audit import payloads
-from sessions.agents.asked import asked_of
+from sessions.agents.call_request import call_request_of
+from sessions.agents.calls.questions import input_required
 from sessions.agents.exchange import Exchange
-from sessions.agents.questions import input_required
 from sessions.calls.operations import words_of
 from sessions.enums import CallState
 from sessions.mcp.core import jsonrpc, methods
@@ -70,7 +70,7 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
     if exchange.via is not None:
         value = rewriting.result(value, exchange.method, exchange.via.outward)
     if value.get("resultType") == "input_required" and exchange.era is Era.MODERN:
-        return input_required(exchange, asked_of(exchange), found.call.uid, value.get("inputRequests"))
+        return input_required(exchange, call_request_of(exchange), found.call.uid, value.get("inputRequests"))
     result = answers.translated(value, exchange.method, exchange.era)
     return jsonrpc.result(exchange.id, result)
 

@@ -28,7 +28,7 @@ _KINDS: Final[dict[str, tuple[DefinitionKind | None, str]]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class CallRequest:
     """`target` and `arguments` as `sessions.calls.operations` has them."""
 
     method: str
@@ -42,7 +42,7 @@ class Asked:
         return salted_hmac(f"mcpadmin.agents.same.{token}", text, algorithm="sha256").hexdigest()
 
 
-def asked_of(exchange: Exchange) -> Asked:
+def call_request_of(exchange: Exchange) -> CallRequest:
     return _READERS[exchange.method](exchange)
 
 
@@ -75,29 +75,29 @@ def require_scope(exchange: Exchange, scope: AgentScope) -> None:
         ).of(exchange.id)
 
 
-def _tool(exchange: Exchange) -> Asked:
+def _tool(exchange: Exchange) -> CallRequest:
     require_scope(exchange, AgentScope.CALL)
     name = _text(exchange, "name")
     if not exchange.entry.principal.may_use(name):
         raise unknown_tool(name)
-    return Asked(exchange.method, name, _arguments(exchange))
+    return CallRequest(exchange.method, name, _arguments(exchange))
 
 
 def unknown_tool(name: str) -> Refusal:
     return invalid_params(f"Unknown tool: {name[:200]}")
 
 
-def _resource(exchange: Exchange) -> Asked:
+def _resource(exchange: Exchange) -> CallRequest:
     require_scope(exchange, AgentScope.READ)
-    return Asked(exchange.method, _text(exchange, "uri"), {})
+    return CallRequest(exchange.method, _text(exchange, "uri"), {})
 
 
-def _prompt(exchange: Exchange) -> Asked:
+def _prompt(exchange: Exchange) -> CallRequest:
     require_scope(exchange, AgentScope.READ)
-    return Asked(exchange.method, _text(exchange, "name"), _arguments(exchange))
+    return CallRequest(exchange.method, _text(exchange, "name"), _arguments(exchange))
 
 
-def _completion(exchange: Exchange) -> Asked:
+def _completion(exchange: Exchange) -> CallRequest:
     require_scope(exchange, AgentScope.READ)
     ref, argument = exchange.params.get("ref"), exchange.params.get("argument")
     named = ref if isinstance(ref, dict) else {}
@@ -109,7 +109,7 @@ def _completion(exchange: Exchange) -> Asked:
         )
     context = exchange.params.get("context")
     arguments = {"argument": argument} | ({"context": context} if isinstance(context, dict) else {})
-    return Asked(exchange.method, completion_target(kind, key), arguments)
+    return CallRequest(exchange.method, completion_target(kind, key), arguments)
 
 
 def _text(exchange: Exchange, name: str) -> str:

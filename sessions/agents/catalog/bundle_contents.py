@@ -9,8 +9,9 @@ from servers.bundles import changing, exposed, names, offers, uris
 from servers.definitions import model_tokens
 from servers.enums import BundleListing, DefinitionKind
 from servers.models import Bundle, BundleMember
-from sessions.agents import bundles, endpoints, lists, search
-from sessions.agents.bundles import Row
+from sessions.agents import endpoints
+from sessions.agents.catalog import bundles, lists, search
+from sessions.agents.catalog.bundles import Row
 from sessions.agents.endpoints import Member
 
 #: a list that some clients cut, and one that no model uses well
@@ -110,7 +111,7 @@ def _weight(bundle: Bundle, tools: list[Line]) -> Weight:
 
 
 def assign_names(user: Any, bundle: Bundle) -> None:
-    """Give names to all that the members have now, so that they are settled before a program asks."""
+    """Give names to all that the members have now, so that they are settled before an agent asks."""
     rows = changing.current_members(bundle)
     everything = bundles.rows_of(
         endpoints.members_of(user, list(rows)), (DefinitionKind.TOOL, DefinitionKind.PROMPT), hidden=True

@@ -16,10 +16,10 @@ from servers.bundles.names import Target
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing, DefinitionKind
 from servers.models import Definition
-from sessions.agents import bundles, search
-from sessions.agents.bundles import Row
+from sessions.agents.catalog import bundles, search
+from sessions.agents.catalog.bundles import Row
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
-from sessions.agents.judging import policies_of, policies_of_members
+from sessions.agents.policy.policy_check import policies_of, policies_of_members
 from sessions.catalog import reading
 from sessions.mcp.core import json_text, jsonrpc, methods
 from sessions.mcp.core.capabilities import declares
@@ -144,7 +144,7 @@ def _start(entry: Entry, method: str, generation: str, cursor: Any) -> int:
 
 # --- bundles -----------------------------------------------------------------------------------------------------------
 def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Mapping[str, Any], era: Era) -> str:
-    """The members' lists, one after the other. Raises Refusal also if no member can be listed: a program would keep an
+    """The members' lists, one after the other. Raises Refusal also if no member can be listed: an agent would keep an
     empty list."""
     kind, outcomes = KINDS[method], {one.alias: _outcome(one, method) for one in place.members}
     listed = [one for one in place.members if _is_listed(one, method)]

@@ -11,10 +11,10 @@ from servers import limits
 from servers.agents.policies import KIND_OF, Policies, Policy
 from servers.agents.tokens import Principal
 from servers.models import Server
-from sessions.agents.asked import Asked
-from sessions.agents.counting import BURST_SECONDS, InFlight, Rate
+from sessions.agents.call_request import CallRequest
 from sessions.agents.exchange import Exchange
-from sessions.agents.judging import Place
+from sessions.agents.policy.counting import BURST_SECONDS, InFlight, Rate
+from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.calls.operations import operation_of
 from sessions.mcp.core import methods
 
@@ -70,30 +70,30 @@ def _flight(key: str, name: str) -> InFlight:
     return InFlight(key, limits.number(name), name, limits.stated(name))
 
 
-def of_place(place: Place, policy: Policy) -> tuple[list[Rate], list[InFlight]]:
+def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFlight]]:
     """Of all requests at an endpoint or bundle, if it has limits."""
     rates, flights = [], []
-    key = f"server:{place.pk}" if isinstance(place, Server) else f"bundle:{place.pk}"
+    key = f"server:{owner.pk}" if isinstance(owner, Server) else f"bundle:{owner.pk}"
     if (rate := policy.requests_per_second) is not None:
-        words = f"Limit: {rate} requests a second of all programs at {place.name}. {_by_managers(place)}"
+        words = f"Limit: {rate} requests a second of all programs at {owner.name}. {_by_managers(owner)}"
         rates.append(_rate(key, rate, "endpoint_requests_per_second", words))
     if (flight := policy.calls_in_flight) is not None:
-        words = f"Limit: {flight} requests in flight of all programs at {place.name}. {_by_managers(place)}"
+        words = f"Limit: {flight} requests in flight of all programs at {owner.name}. {_by_managers(owner)}"
         flights.append(InFlight(key, flight, "endpoint_calls_in_flight", words))
     return rates, flights
 
 
-def of_call(known: Policies, exchange: Exchange, asked: Asked) -> tuple[list[Rate], list[InFlight]]:
+def of_call(known: Policies, exchange: Exchange, asked: CallRequest) -> tuple[list[Rate], list[InFlight]]:
     """Of what rules limit, and of the server behind a bundle; a server's own endpoint was counted before."""
     entry = exchange.entry
     rates = [] if asked.method == methods.COMPLETE else list(_of_rules(known, exchange, asked))
     if entry.bundle is None:
         return rates, []
-    more, flights = of_place(entry.endpoint.server, known.endpoint)
+    more, flights = of_owner(entry.endpoint.server, known.endpoint)
     return [*rates, *more], flights
 
 
-def _of_rules(known: Policies, exchange: Exchange, asked: Asked) -> Iterator[Rate]:
+def _of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> Iterator[Rate]:
     """Counted for each name or URI on its own, not for the pattern."""
     place, key = operation_of(asked.method).place(asked.target)
     entry, kind, shown = exchange.entry, KIND_OF[place], exchange.named(key)
@@ -112,7 +112,7 @@ def _of_rules(known: Policies, exchange: Exchange, asked: Asked) -> Iterator[Rat
             yield Rate(f"{whose}:{digest}", most, 60.0, "calls_per_minute", words)
 
 
-def _by_managers(place: Place) -> str:
-    if isinstance(place, Server):
+def _by_managers(owner: PolicyOwner) -> str:
+    if isinstance(owner, Server):
         return "People who may change the server can change it on its tab Agents."
     return "People who may change bundles can change it: Bundles, Policy."

@@ -33,7 +33,7 @@ ANSWER_SECONDS: Final = 0.5
 APART_SECONDS: Final = 1.0
 #: a number in flight is written again more often than it is forgotten
 RENEW_SECONDS, FORGOTTEN_AFTER = 20.0, 60.0
-#: a program's next request often comes at once: until then its number stays as it is
+#: an agent's next request often comes at once: until then its number stays as it is
 LANDING_SECONDS: Final = 0.05
 #: how much may come at once, in seconds of the rate
 BURST_SECONDS: Final = 4.0

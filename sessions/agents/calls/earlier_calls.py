@@ -1,4 +1,4 @@
-"""The calls of before that a new call of a program may repeat. One statement, written by hand: it runs in the transaction
+"""The calls of before that a new call of an agent may repeat. One statement, written by hand: it runs in the transaction
 of every call, while all other writers wait, and building it with the ORM takes longer than all else there."""
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Earlier:
 
 
 def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
-    """`row`: the columns of the new AgentCall. `since`: how old a call may be that its program did not hear of. The newest
+    """`row`: the columns of the new AgentCall. `since`: how old a call may be that its agent did not hear of. The newest
     first."""
     wanted: list[tuple[str, Sequence[Any]]] = [
         (UNHEARD, (row["token_id"], row["same"], param(Call, "created_at", since)))

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.core import signing
 
 from servers.enums import AgentScope
-from sessions.agents.asked import Asked, answerable
+from sessions.agents.call_request import CallRequest, answerable
 from sessions.agents.exchange import Exchange
 from sessions.calls import programs
 from sessions.calls.arguments import Given
@@ -103,7 +103,7 @@ class Continuation:
     added: dict[str, Any]
 
 
-def input_required(exchange: Exchange, asked: Asked, call: UUID, inputs: Mapping[str, Any] | None) -> bytes:
+def input_required(exchange: Exchange, asked: CallRequest, call: UUID, inputs: Mapping[str, Any] | None) -> bytes:
     """The response that asks for input. `inputs` as the protocol has them; None for none but a state."""
     token = exchange.entry.principal.token.pk
     result: dict[str, Any] = {"resultType": "input_required"}
@@ -118,7 +118,7 @@ def inputs_of(relayed: list[Relayed]) -> dict[str, Any]:
     return {one.key: {"method": one.method, "params": one.params} for one in relayed}
 
 
-def continued(exchange: Exchange, asked: Asked) -> UUID | Continuation | None:
+def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
     """What a retry continues: a call that runs, or ran, with its questions settled, or a further call. None for a first
     request. Raises Refusal. For a thread."""
     params = exchange.params
@@ -168,7 +168,7 @@ def _settle_all(exchange: Exchange, call: UUID, responses: Mapping[str, Any]) ->
                 raise invalid_params(problem.message, {"errors": problem.errors}) from problem
 
 
-def _call_of(exchange: Exchange, asked: Asked, state: Any) -> UUID:
+def _call_of(exchange: Exchange, asked: CallRequest, state: Any) -> UUID:
     """Sealed for this token, this request and a quarter of an hour."""
     token = exchange.entry.principal.token.pk
     try:

@@ -3,27 +3,28 @@
 from functools import partial
 
 from servers.agents.tokens import Principal
-from sessions.agents import endpoints, judging
-from sessions.agents.calls import Calls
+from sessions.agents import endpoints
+from sessions.agents.calls.calls import Calls
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import Entry
-from sessions.agents.gate import Gate
-from sessions.agents.judging import Judge
+from sessions.agents.policy import policy_check
+from sessions.agents.policy.admission import Admission
+from sessions.agents.policy.policy_check import PolicyCheck
 from sessions.agents.stream_reads import StreamReads
 from sessions.hints import POLICIES, USERS
 from sessions.live.hub import Hub
 from sessions.mcp.server import posted
 
 
-class Desk:
+class Shared:
     def __init__(self, hub: Hub) -> None:
         self.hub, self.reader = hub, hub.reader
-        self.gate = Gate(hub)
+        self.admission = Admission(hub)
         self.stream_reads = StreamReads(hub.reader)
-        self.calls = Calls(hub, self.gate, Judge())
-        hub.watch(POLICIES, lambda _: judging.memory.forget())
+        self.calls = Calls(hub, self.admission, PolicyCheck())
+        hub.watch(POLICIES, lambda _: policy_check.memory.forget())
         for topic in (USERS, POLICIES):  # a principal has its token's policy
-            hub.watch(topic, lambda _: self.gate.forget())
+            hub.watch(topic, lambda _: self.admission.forget())
 
     async def entry(self, principal: Principal, connection: Connection, *, session: bool) -> Entry:
         key = connection.headers.get(posted.SESSION, "") if session else ""

@@ -1,4 +1,4 @@
-"""What a program hears of a call that waits for approval."""
+"""What an agent hears of a call that waits for approval."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -7,9 +7,9 @@ from django.conf import settings
 from django.urls import reverse
 
 from servers import limits
-from sessions.agents.asked import answerable
+from sessions.agents.call_request import answerable
+from sessions.agents.calls.questions import Relayed
 from sessions.agents.exchange import Exchange
-from sessions.agents.questions import Relayed
 from sessions.mcp.core.capabilities import elicitation_modes
 from sessions.models import Approval
 

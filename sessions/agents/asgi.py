@@ -1,6 +1,6 @@
-"""The door for agents: a raw ASGI application beside Django, at /mcp/<short name of a server or bundle>.
+"""The endpoint for agents: a raw ASGI application beside Django, at /mcp/<short name of a server or bundle>.
 
-It holds no thread and no database connection while a program waits. Order of the checks: Host and Origin (the web
+It holds no thread and no database connection while an agent waits. Order of the checks: Host and Origin (the web
 server's side, before this), size, token, rate, JSON, session or metadata, version, method, rights.
 """
 
@@ -16,15 +16,15 @@ from servers import limits
 from servers.agents.tokens import Principal
 from sessions.agents import endpoints
 from sessions.agents.answer import Answer, Send, TooSlow
-from sessions.agents.calls import Gone
+from sessions.agents.calls.calls import Gone
 from sessions.agents.connection import Connection, Disconnected, Receive, Scope
-from sessions.agents.desk import Desk
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import identified, modern_exchange
-from sessions.agents.gate import stopping
-from sessions.agents.judging import place_of
 from sessions.agents.legacy_sessions import LegacySessions
+from sessions.agents.policy.admission import stopping
+from sessions.agents.policy.policy_check import policy_owner_of
 from sessions.agents.requests import Requests
+from sessions.agents.shared import Shared
 from sessions.agents.standing_streams import StandingStreams
 from sessions.live.hub import Hub, hub
 from sessions.mcp.core import jsonrpc, methods
@@ -39,51 +39,51 @@ _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
 log = structlog.get_logger(__name__)
 
 
-async def door(scope: Scope, receive: Receive, send: Send) -> None:
+async def agents_application(scope: Scope, receive: Receive, send: Send) -> None:
     """The ASGI application."""
-    await _door()(scope, receive, send)
+    await _application()(scope, receive, send)
 
 
 async def drain(seconds: float) -> None:
     """The process stops: end streams in an orderly way, and let requests finish for so long. What is still running then
     goes on in its worker."""
-    door = _doors.get(asyncio.get_running_loop())
-    if door is not None:
-        await door.drain(seconds)
+    application = _applications.get(asyncio.get_running_loop())
+    if application is not None:
+        await application.drain(seconds)
 
 
-_doors: "WeakKeyDictionary[asyncio.AbstractEventLoop, Door]" = WeakKeyDictionary()
+_applications: "WeakKeyDictionary[asyncio.AbstractEventLoop, AgentsApplication]" = WeakKeyDictionary()
 
 
-def desk() -> Desk:
-    """What the requests of programs share in this web process: the HTTP API counts by the same gate."""
-    return _door().desk
+def shared() -> Shared:
+    """What the requests of agents share in this web process: the HTTP API counts by the same admission."""
+    return _application().shared
 
 
 def requests() -> Requests:
-    return _door().requests
+    return _application().requests
 
 
-def _door() -> "Door":
+def _application() -> "AgentsApplication":
     loop = asyncio.get_running_loop()
-    if loop not in _doors:
-        _doors[loop] = Door(hub())
-    return _doors[loop]
+    if loop not in _applications:
+        _applications[loop] = AgentsApplication(hub())
+    return _applications[loop]
 
 
-class Door:
+class AgentsApplication:
     """Of one web process."""
 
     def __init__(self, hub: Hub) -> None:
-        self.desk = Desk(hub)
-        self.requests = Requests(self.desk)
-        self._sessions = LegacySessions(self.desk, self.requests)
-        self._streams = StandingStreams(self.desk, self.requests)
+        self.shared = Shared(hub)
+        self.requests = Requests(self.shared)
+        self._sessions = LegacySessions(self.shared, self.requests)
+        self._streams = StandingStreams(self.shared, self.requests)
         self._methods = {"POST": self._post, "GET": self._streams.get, "DELETE": self._sessions.delete}
         self._running: set[asyncio.Task[Any]] = set()
 
     async def drain(self, seconds: float) -> None:
-        self.desk.gate.drain()
+        self.shared.admission.drain()
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
 
@@ -97,10 +97,10 @@ class Door:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
         try:
-            if self.desk.gate.draining:
+            if self.shared.admission.draining:
                 raise stopping()
             authorization = connection.headers.get("authorization", "")
-            principal = await self.desk.gate.principal(authorization, connection.address, connection.slug)
+            principal = await self.shared.admission.principal(authorization, connection.address, connection.slug)
             user_id = principal.token.user_id
             await self._methods.get(connection.method, self._not_allowed)(principal, connection, answer)
         except Refusal as refusal:
@@ -137,17 +137,17 @@ class Door:
 
     async def _post(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         posted.check_media_types(connection.headers)
-        async with self.desk.gate.request(principal):
+        async with self.shared.admission.request(principal):
             body = await connection.body()
             found = posted.parse(body, _limits())
             watching = asyncio.create_task(connection.watch())
             try:
                 era = posted.era_of(found, connection.headers)
                 opens = era is Era.LEGACY and legacy.opens(found)
-                entry = await self.desk.entry(principal, connection, session=era is Era.LEGACY and not opens)
+                entry = await self.shared.entry(principal, connection, session=era is Era.LEGACY and not opens)
                 if era is Era.MODERN:
                     return await self._modern(entry, connection, answer, found)
-                async with self.desk.gate.at(place_of(entry.place)):
+                async with self.shared.admission.at(policy_owner_of(entry.place)):
                     if opens:
                         await self._sessions.open(entry, connection, answer, legacy.opening_of(found))
                     else:
@@ -160,11 +160,11 @@ class Door:
         if isinstance(request, Notification):
             return await answer.empty(202)
         exchange = modern_exchange(entry, connection, request)
-        self.desk.gate.note_use(entry.principal, connection.address, exchange.program)
+        self.shared.admission.note_use(entry.principal, connection.address, exchange.program)
         if request.method == methods.LISTEN:
             with identified(exchange):
                 return await self._streams.listen(exchange, connection, answer)
-        async with self.desk.gate.at(place_of(entry.place)):
+        async with self.shared.admission.at(policy_owner_of(entry.place)):
             await self.requests.finish(answer, await self.requests.respond(exchange, connection, answer))
 
 

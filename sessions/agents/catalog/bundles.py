@@ -1,7 +1,7 @@
 """Requests to a bundle: to which member each goes, and under which name there. Each read is for a thread.
 
 A routed request is one to the member's own endpoint with the server's own names, so what follows knows no bundles. It
-carries the way back (`Via`): what goes to the program has its names again.
+carries the way back (`Via`): what goes to the agent has its names again.
 """
 
 import json
@@ -20,8 +20,8 @@ from servers.bundles.names import Target
 from servers.bundles.overrides import Override
 from servers.enums import DefinitionKind
 from servers.models import Definition
-from sessions.agents import search
-from sessions.agents.asked import unknown_tool
+from sessions.agents.call_request import unknown_tool
+from sessions.agents.catalog import search
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
 from sessions.agents.exchange import Exchange, Via
 from sessions.mcp.core import jsonrpc, methods
@@ -179,7 +179,7 @@ def _target(entry: Entry, place: BundleEndpoint, kind: DefinitionKind, name: str
     """By the table. What is hidden is refused as what is not there."""
     unknown = unknown_tool(name) if kind == DefinitionKind.TOOL else invalid_params(f"Unknown prompt: {name[:200]}")
     found = exposed.find(place.bundle.pk, kind, name)
-    if found is None:  # a program may call what no one has listed yet
+    if found is None:  # an agent may call what no one has listed yet
         named(place, kind, offered(entry, [kind], place.members))
         found = exposed.find(place.bundle.pk, kind, name)
     if isinstance(found, Renamed):
@@ -215,7 +215,7 @@ def _reach(place: Endpoint | BundleEndpoint) -> list[tuple[str, list[str]]]:
 
 
 def readable(entry: Entry, asked: Iterable[str]) -> set[str]:
-    """Those of the URIs, as the program knows them, that a bundle offers."""
+    """Those of the URIs, as the agent knows them, that a bundle offers."""
     found, place = set(), entry.place
     for uri in asked:
         given = (None, uri) if uris.is_global(uri) else uris.inward(uri)

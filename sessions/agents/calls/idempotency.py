@@ -1,14 +1,13 @@
-"""What the ledger keeps of a program's requests, besides their calls: so that none is sent twice by mistake.
+"""What is stored of an agent's requests, besides their calls: so that none is sent twice by mistake.
 
 A request that comes again (the same id in a session, the same key) attaches to the call of before. One that is equal to
-a call whose answer never reached the program is not sent either: the program is told of that call first.
+a call whose answer never reached the agent is not sent either: the agent is told of that call first.
 """
 
 import json
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,26 +19,26 @@ from servers.audit.statements import Insert
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.crypto import SealError
 from servers.enums import AgentScope
-from sessions import hints
-from sessions.agents.asked import Asked, answerable
-from sessions.agents.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD, Earlier, earlier_calls
+from sessions.agents.call_request import CallRequest, answerable
+from sessions.agents.calls.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD, Earlier, earlier_calls
+from sessions.agents.calls.questions import Continuation, one_exchange
 from sessions.agents.exchange import Exchange
-from sessions.agents.questions import Continuation, one_exchange
+from sessions.approvals.requesting import request_approval
 from sessions.calls import programs
 from sessions.calls.intents import Companion, Hold
 from sessions.calls.targets import Target
-from sessions.enums import ApprovalState, CallState
+from sessions.enums import CallState
 from sessions.mcp.core import methods
 from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.server.refusals import invalid_params
-from sessions.models import AgentCall, AgentRound, Approval, Call
+from sessions.models import AgentCall, AgentRound, Call
 
 _insert = Insert(AgentCall)
 
 KEY_HEADER: Final = "idempotency-key"
 KEY_CHARS: Final = 128
 UNHEARD_AGE: Final = timedelta(minutes=10)
-#: an earlier call in one of these states may have had an effect that its program does not know of
+#: an earlier call in one of these states may have had an effect that its agent does not know of
 _OPEN: Final = (CallState.REQUESTED, CallState.SENT)
 _UNSURE: Final = (*_OPEN, CallState.OUTCOME_UNKNOWN)
 _UNSURE_IF_RUN: Final = (CallState.CANCELLED, CallState.FAILED)
@@ -55,12 +54,8 @@ class SameRequest(Exception):
         self.asked = asked
 
 
-class TooManyHeld(Exception):
-    """The token has as many calls waiting for approval as it may."""
-
-
 class Unheard(Exception):
-    """An equal call of this token ended in a way that its program never heard of."""
+    """An equal call of this token ended in a way that its agent never heard of."""
 
     def __init__(self, call: UUID) -> None:
         super().__init__(str(call))
@@ -77,11 +72,11 @@ def key_of(exchange: Exchange) -> str:
 
 def companion(
     exchange: Exchange,
-    asked: Asked,
-    judge: Callable[[Target], Hold | None],
+    asked: CallRequest,
+    check: Callable[[Target], Hold | None],
     continuation: Continuation | None = None,
 ) -> Companion:
-    """The program's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld: then nothing is placed.
+    """The agent's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld: then nothing is placed.
     Raises AuditUnavailable without a key for the answers that go up."""
     token, session = exchange.entry.principal.token, exchange.session
     row: dict[str, Any] = {
@@ -104,9 +99,11 @@ def companion(
         try:
             with transaction.atomic():
                 unheard_at = call.created_at if hold is not None else None  # until its outcome is told
-                _insert(AgentCall(call=call, capabilities=capabilities, unheard_at=unheard_at, **row))
+                agent = AgentCall(call=call, capabilities=capabilities, unheard_at=unheard_at, **row)
+                _insert(agent)
                 if hold is not None:
-                    _ask(call, row, hold, exchange)
+                    shown = exchange.via.shown if exchange.via is not None else ""
+                    request_approval(call, agent, hold, bundle=exchange.entry.bundle, shown=shown)
         except IntegrityError:  # another web process was faster, with the same id, key, state or request for approval
             _check(row, tool=False)
             raise
@@ -119,26 +116,7 @@ def companion(
         details |= {"bundle": exchange.via.bundle, "named": exchange.via.shown[:500]}
     if continuation is not None:
         details |= {"answers": ", ".join(sorted(continuation.added.get("inputResponses", {})))[:500]}
-    return Companion(write, details, judge)
-
-
-def _ask(call: Call, row: dict[str, Any], hold: Hold, exchange: Exchange) -> None:
-    if Approval.objects.filter(token_id=row["token_id"], state=ApprovalState.OPEN).count() >= limits.number(
-        "agent_approvals"
-    ):
-        raise TooManyHeld
-    approval = Approval.objects.create(
-        call=call,
-        token_id=row["token_id"],
-        bundle=exchange.entry.bundle,
-        shown=exchange.via.shown if exchange.via is not None else "",
-        same=row["same"],
-        destructive=hold.destructive,
-        why=hold.why[:500],
-        created_at=call.created_at,
-        expires_at=call.deadline,
-    )
-    transaction.on_commit(partial(hints.approval_changed, approval.uid, call.uid), robust=True)
+    return Companion(write, details, check)
 
 
 def _sealed(continuation: Continuation | None) -> AgentRound | None:
@@ -161,7 +139,7 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
 
 
 def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None:
-    """Equal calls whose outcome the program does not know. One that needed approval, and did not end before it had any,
+    """Equal calls whose outcome the agent does not know. One that needed approval, and did not end before it had any,
     leads to that call: once it is heard, a further one needs a yes of its own."""
     for one in earlier:
         dropped = one.call.state == CallState.CANCELLED and one.call.sent_at is None
@@ -176,21 +154,21 @@ def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None
             raise Unheard(call.uid)
 
 
-# --- what a program has heard ------------------------------------------------------------------------------------------
+# --- what an agent has heard ------------------------------------------------------------------------------------------
 def left(call: UUID) -> None:
-    """The program went away without the answer. Never waits."""
+    """The agent went away without the answer. Never waits."""
     _later(AgentCall.objects.filter(call__uid=call, unheard_at=None), unheard_at=timezone.now())
 
 
 def heard(call: UUID) -> None:
-    """The program knows of this call now: it waits with it, unless it waits for approval. Never waits."""
+    """The agent knows of this call now: it waits with it, unless it waits for approval. Never waits."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
     _later(rows.exclude(call__state=CallState.HELD), unheard_at=None)
 
 
 def inherit() -> None:
-    """This web process has just started: what was under way, or ended without an answer, may have had its program waiting in
-    one that died. Where other processes live, their programs lose nothing: an equal call of theirs leads to the one that
+    """This web process has just started: what was under way, or ended without an answer, may have had its agent waiting in
+    one that died. Where other processes live, their agents lose nothing: an equal call of theirs leads to the one that
     runs. Waits for the writer: for a work thread. Raises AuditUnavailable."""
     now = timezone.now()
     rows = AgentCall.objects.filter(unheard_at=None, call__state__in=(*_UNSURE, *_UNSURE_IF_RUN))
@@ -200,7 +178,7 @@ def inherit() -> None:
 
 
 def heard_of_asked(call: UUID) -> None:
-    """The program is told how a call ended that needed approval: a further one is another call, in each web process. For
+    """The agent is told how a call ended that needed approval: a further one is another call, in each web process. For
     a work thread."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
     with suppress(WriterBusy, AuditUnavailable):  # then it hears of this one once more

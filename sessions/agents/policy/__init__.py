@@ -1,0 +1,1 @@
+"""What an agent may do now: limits and the policies of endpoint, bundle and token."""

@@ -1,0 +1,35 @@
+"""Asks people to approve a call, in the transaction that writes it."""
+
+from functools import partial
+
+from django.db import transaction
+
+from servers import limits
+from servers.models import Bundle
+from sessions import hints
+from sessions.calls.intents import Hold
+from sessions.enums import ApprovalState
+from sessions.models import AgentCall, Approval, Call
+
+
+class TooManyHeld(Exception):
+    """The token has as many calls waiting for approval as it may."""
+
+
+def request_approval(call: Call, agent: AgentCall, hold: Hold, *, bundle: Bundle | None, shown: str) -> None:
+    """`shown`: the name that the agent used in the bundle. Raises TooManyHeld, and IntegrityError where the same call waits."""
+    waiting = Approval.objects.filter(token_id=agent.token_id, state=ApprovalState.OPEN).count()
+    if waiting >= limits.number("agent_approvals"):
+        raise TooManyHeld
+    approval = Approval.objects.create(
+        call=call,
+        token_id=agent.token_id,
+        bundle=bundle,
+        shown=shown,
+        same=agent.same,
+        destructive=hold.destructive,
+        why=hold.why[:500],
+        created_at=call.created_at,
+        expires_at=call.deadline,
+    )
+    transaction.on_commit(partial(hints.approval_changed, approval.uid, call.uid), robust=True)
