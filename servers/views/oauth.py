@@ -21,7 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from servers import access, limits
 from servers.accounts import attempts
 from servers.agents.oauth import authorization_server, clients, grants, metadata, registration
-from servers.agents.oauth.authorization_server import Asked, CannotReturn, Refused, Reply
+from servers.agents.oauth.authorization_server import AuthorizationRequest, CannotReturn, Refused, Reply
 from servers.agents.oauth.clients import BadClient
 from servers.agents.oauth.forms import ClientForm, ConsentForm
 from servers.agents.oauth.grants import Consent
@@ -67,7 +67,7 @@ def authorize(request: WebRequest) -> HttpResponse:
     return _asked(request, asked)
 
 
-def _asked(request: WebRequest, asked: Asked) -> HttpResponse:
+def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
     posted = request.method == "POST"
     endpoint = grants.endpoint_of(request.user, asked.slug) if asked.slug else None
     actor = Actor.of(request)
@@ -115,14 +115,14 @@ def _reloaded() -> HttpResponse:
     return response
 
 
-def _problem(request: WebRequest, words: str, asked: Asked | None = None) -> HttpResponse:
+def _problem(request: WebRequest, words: str, asked: AuthorizationRequest | None = None) -> HttpResponse:
     back = asked.url(error="access_denied") if asked is not None else ""
     context = {"nav": "agents", "words": words, "asked": asked, "back_url": back}
     response = render(request, "oauth/problem.html", context, status=400 if asked is None else 403)
     return response if asked is None else _with_redirect(response, asked)
 
 
-def _with_redirect(response: HttpResponse, asked: Asked) -> HttpResponse:
+def _with_redirect(response: HttpResponse, asked: AuthorizationRequest) -> HttpResponse:
     """Chromium applies form-action to where a form's answer redirects, too."""
     parts = urlsplit(asked.redirect_uri)
     target = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"

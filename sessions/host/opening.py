@@ -15,9 +15,9 @@ from sessions.host.launch import Launch, client_info
 from sessions.host.packages.start import prepared
 from sessions.mcp.client import Client
 from sessions.mcp.client.answerers import Answer
-from sessions.mcp.core.asked import Root
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import DiagnosticLine, Event
+from sessions.mcp.core.input_requests import Root
 from sessions.mcp.transports.base import Transport
 from sessions.mcp.transports.registry import StdioSpec, open_transport
 

@@ -35,7 +35,7 @@ _WORDS = {"server": "Servers", "tool": "Tools, prompts and resources", "caller":
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChartParameters:
     """`last` is empty for a range with fixed ends."""
 
     since: datetime
@@ -46,7 +46,7 @@ class Asked:
     caller: str
 
     @classmethod
-    def of(cls, request: WebRequest) -> "Asked":
+    def of(cls, request: WebRequest) -> "ChartParameters":
         given = request.GET
         now = timezone.now()
         since, until = _moment(given.get("since", "")), _moment(given.get("until", ""))
@@ -125,7 +125,7 @@ def between(since: datetime, until: datetime) -> str:
 @require_safe
 def page(request: WebRequest) -> HttpResponse:
     access.require(request.user, "view")
-    asked = Asked.of(request)
+    asked = ChartParameters.of(request)
     span, step = asked.span, reading.step_for(asked.span, BARS)
     series = reading.series(request.user, asked.dimensions, span, step)
     split = request.GET.get("by", "")
@@ -185,7 +185,7 @@ def _explorer() -> str:
     return reverse("explorer:page")  # a page has hundreds of these links
 
 
-def _groups(request: WebRequest, asked: Asked, split: str) -> list[dict[str, Any]]:
+def _groups(request: WebRequest, asked: ChartParameters, split: str) -> list[dict[str, Any]]:
     found = reading.ranking(request.user, asked.dimensions, _GROUPS[split], asked.span, ROWS).rows
     uids = {cell.server_uid for cell, _ in found if cell.server_uid}
     servers = {server.uid: server for server in access.visible_servers(request.user).filter(uid__in=uids)}
@@ -217,7 +217,7 @@ def _groups(request: WebRequest, asked: Asked, split: str) -> list[dict[str, Any
 
 
 # --- charts ------------------------------------------------------------------------------------------------------------
-def _chart(asked: Asked, series: reading.Series) -> dict[str, Any]:
+def _chart(asked: ChartParameters, series: reading.Series) -> dict[str, Any]:
     others = [point.calls - point.errors - _ok(point) for point in series.points]
     return {
         "start": series.start.timestamp(),
@@ -239,7 +239,7 @@ def _ok(point: Numbers) -> int:
     return sum(point.states.get(state, 0) for state in reading.SUCCEEDED)
 
 
-def _points(asked: Asked, series: reading.Series) -> list[dict[str, Any]]:
+def _points(asked: ChartParameters, series: reading.Series) -> list[dict[str, Any]]:
     step = timedelta(seconds=series.step)
     found = []
     for place, point in enumerate(series.points):

@@ -52,7 +52,7 @@ _VERIFIED = 10
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchParameters:
     """What the address asks for. `query` is None if the text cannot be read; `error` says where."""
 
     text: str
@@ -62,7 +62,7 @@ class Asked:
     columns: list[str]
 
     @classmethod
-    def of(cls, request: WebRequest) -> "Asked":
+    def of(cls, request: WebRequest) -> "SearchParameters":
         if not access.may(request.user, "view") and not access.may(request.user, "view_auditevent"):
             access.require(request.user, "view")
         text = request.GET.get("q", DEFAULT).strip()
@@ -99,7 +99,7 @@ def _iso(moment: datetime) -> str:
 # --- the page ----------------------------------------------------------------------------------------------------------
 @require_safe
 def page(request: WebRequest) -> HttpResponse:
-    asked = Asked.of(request)
+    asked = SearchParameters.of(request)
     cursor = request.GET.get("cursor", "")
     context = _frame(request, asked)
     if asked.query is None:
@@ -112,7 +112,7 @@ def page(request: WebRequest) -> HttpResponse:
 @require_safe
 def rows(request: WebRequest) -> HttpResponse:
     """The list alone, for a page that follows it live."""
-    asked = Asked.of(request)
+    asked = SearchParameters.of(request)
     if asked.query is None:
         raise Http404("This query cannot be read.")
     found = search.page(request.user, asked.query)
@@ -121,7 +121,7 @@ def rows(request: WebRequest) -> HttpResponse:
 
 @require_safe
 def newer(request: WebRequest) -> JsonResponse:
-    asked = Asked.of(request)
+    asked = SearchParameters.of(request)
     if asked.query is None:
         raise Http404("This query cannot be read.")
     count = search.newer_count(request.user, asked.query, request.GET.get("newest", ""))
@@ -130,7 +130,7 @@ def newer(request: WebRequest) -> JsonResponse:
 
 @require_safe
 def histogram(request: WebRequest) -> HttpResponse:
-    asked = Asked.of(request)
+    asked = SearchParameters.of(request)
     if asked.query is None:
         raise Http404("This query cannot be read.")
     counted = numbers.histogram(request.user, asked.query)
@@ -139,7 +139,7 @@ def histogram(request: WebRequest) -> HttpResponse:
 
 @require_safe
 def facets(request: WebRequest) -> HttpResponse:
-    asked = Asked.of(request)
+    asked = SearchParameters.of(request)
     if asked.query is None:
         raise Http404("This query cannot be read.")
     query = asked.query
@@ -168,7 +168,7 @@ def facets(request: WebRequest) -> HttpResponse:
 
 @require_safe
 def complete(request: WebRequest) -> JsonResponse:
-    Asked.of(request)
+    SearchParameters.of(request)
     text = request.GET.get("q", "")[: language.TEXT_CHARS]
     at = whole_number(request.GET.get("at", ""))
     found = language.complete(request.user, text, len(text) if at is None else min(at, len(text)))
@@ -181,7 +181,7 @@ def complete(request: WebRequest) -> JsonResponse:
     )
 
 
-def _frame(request: WebRequest, asked: Asked) -> dict[str, Any]:
+def _frame(request: WebRequest, asked: SearchParameters) -> dict[str, Any]:
     """Everything around the list."""
     query = asked.query
     return {
@@ -208,7 +208,7 @@ def _frame(request: WebRequest, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _list(request: WebRequest, asked: Asked, found: search.ResultPage, cursor: str) -> dict[str, Any]:
+def _list(request: WebRequest, asked: SearchParameters, found: search.ResultPage, cursor: str) -> dict[str, Any]:
     query = asked.query
     return {
         "asked": asked,
@@ -224,7 +224,7 @@ def _list(request: WebRequest, asked: Asked, found: search.ResultPage, cursor: s
     }
 
 
-def _marked(asked: Asked) -> dict[str, str]:
+def _marked(asked: SearchParameters) -> dict[str, str]:
     """The text before, at and after the place of the error."""
     if asked.error is None:
         return {}
@@ -258,7 +258,7 @@ def _own_requests(query: Query) -> dict[str, Any]:
     return {"shown": shown, "q": query.without("own") if shown else query.having("own", "show")}
 
 
-def _wider(asked: Asked) -> list[dict[str, str]]:
+def _wider(asked: SearchParameters) -> list[dict[str, str]]:
     """Longer ranges than the one in which nothing was found."""
     query = asked.query
     if query is None or query.until is not None or query.since is None:
@@ -278,7 +278,7 @@ def _has(query: Query, field: str, value: str) -> bool:
     )
 
 
-def _chart(asked: Asked, counted: Histogram) -> dict[str, Any]:
+def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
     """For the chart and for the table that says the same."""
     step = timedelta(seconds=counted.step_seconds)
     names = [name for name in streams.OUTCOMES if name in counted.series]
@@ -327,7 +327,7 @@ def step_words(seconds: float) -> str:
 @require_safe
 def row(request: WebRequest, stream: str, key: int) -> HttpResponse:
     """What stands beside the list."""
-    Asked.of(request)
+    SearchParameters.of(request)
     found = search.one(request.user, stream, key)
     if found is None:
         raise Http404("This row does not exist, or you don't have access to it.")
@@ -400,7 +400,7 @@ def _proof(request: WebRequest, call: Call) -> dict[str, Any] | None:
 # --- saved views -------------------------------------------------------------------------------------------------------
 @require_POST
 def save_view(request: WebRequest) -> HttpResponse:
-    Asked.of(request)
+    SearchParameters.of(request)
     given = request.POST
     try:
         view = saved_views.save(
@@ -420,7 +420,7 @@ def save_view(request: WebRequest) -> HttpResponse:
 
 @require_POST
 def delete_view(request: WebRequest, uid: UUID) -> HttpResponse:
-    Asked.of(request)
+    SearchParameters.of(request)
     messages.success(request, f"View “{saved_views.delete(request.user, uid)}” deleted.")
     return redirect(_back(request))
 

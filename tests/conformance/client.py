@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from sessions.mcp.client import Asked, Client, Refused, Root
+from sessions.mcp.client import Client, InputRequest, Refused, Root
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.core.results import Timeouts
@@ -26,13 +26,13 @@ MARKER: Final = "driver: every step done"
 Scenario = Callable[[Client], Awaitable[None]]
 
 
-async def accept_defaults(asked: Asked) -> Mapping[str, Any]:
+async def accept_defaults(asked: InputRequest) -> Mapping[str, Any]:
     """A person who submits the form unchanged."""
     properties = asked.params.get("requestedSchema", {}).get("properties", {})
     return {"action": "accept", "content": {key: one["default"] for key, one in properties.items() if "default" in one}}
 
 
-async def refuse(asked: Asked) -> Mapping[str, Any]:
+async def refuse(asked: InputRequest) -> Mapping[str, Any]:
     raise Refused(message="No model is connected to this client.")
 
 

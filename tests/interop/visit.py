@@ -8,10 +8,10 @@ from typing import Any
 
 from servers.schemas import uri_template
 from sessions.mcp.client import Client
-from sessions.mcp.core.asked import Asked
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.errors import RpcError
 from sessions.mcp.core.events import Event, LogMessage, ResourceUpdated
+from sessions.mcp.core.input_requests import InputRequest
 from sessions.mcp.core.opening import EraSetting
 from sessions.mcp.core.results import Connected, Timeouts, ToolResult
 from sessions.mcp.core.state import State
@@ -54,12 +54,12 @@ class Visit:
         self.events.append(event)
         self._news.set()
 
-    async def as_model(self, asked: Asked) -> Mapping[str, Any]:
+    async def as_model(self, asked: InputRequest) -> Mapping[str, Any]:
         self.asked.append(asked.method)
         content = {"type": "text", "text": SAMPLED}
         return {"role": "assistant", "content": content, "model": "test-model", "stopReason": "endTurn"}
 
-    async def as_person(self, asked: Asked) -> Mapping[str, Any]:
+    async def as_person(self, asked: InputRequest) -> Mapping[str, Any]:
         self.asked.append(asked.method)
         return {"action": "accept", "content": filled(asked.params["requestedSchema"])}
 

@@ -50,7 +50,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuthorizationRequest:
     """A valid authorization request. `slug` of the endpoint, "" where the client names none (before MCP 2025-06-18)."""
 
     client: OAuthClient
@@ -73,7 +73,7 @@ class Reply:
     body: str
 
 
-def authorization_request(query: str) -> Asked:
+def authorization_request(query: str) -> AuthorizationRequest:
     """`query`: urlencoded. Raises CannotReturn and Refused."""
     try:
         scopes, found = _authorization.validate_authorization_request(f"{issuer()}?{query}")
@@ -83,7 +83,7 @@ def authorization_request(query: str) -> Asked:
         parameters = [*error.twotuples, ("iss", issuer())]
         raise Refused(str(add_params_to_uri(error.redirect_uri, parameters))) from error
     request: Request = found["request"]
-    asked = Asked(
+    asked = AuthorizationRequest(
         client=request.client,
         redirect_uri=found["redirect_uri"],
         state=found["state"],

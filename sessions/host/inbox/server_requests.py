@@ -13,9 +13,9 @@ from sessions.host.launch import Launch
 from sessions.inbox.questions import SUMMARY_CHARS, NewQuestion
 from sessions.inbox.reads import Settled
 from sessions.inbox.visit_address import read_address
-from sessions.mcp.core import asked as rules
+from sessions.mcp.core import input_requests as rules
 from sessions.mcp.core import jsonrpc
-from sessions.mcp.core.asked import Asked, Refused
+from sessions.mcp.core.input_requests import InputRequest, Refused
 
 #: of one question, as JSON text
 QUESTION_CHARS: Final = 2 * 1024 * 1024
@@ -33,19 +33,19 @@ def answered(launch: Launch) -> tuple[str, ...]:
     return tuple(method for method, on in switched.items() if on)
 
 
-def covered(asked: Asked, program: Program) -> bool:
+def covered(asked: InputRequest, program: Program) -> bool:
     """Whether a program that made the call answers this, or people may. What a session declared was declared for all of
     them."""
     return program.asks_people or rules.refusal(asked.method, asked.params, program.capabilities) is None
 
 
-async def refuse(asked: Asked) -> Mapping[str, Any]:
+async def refuse(asked: InputRequest) -> Mapping[str, Any]:
     """The response of *Test connection*. It declares what a session declares, but asks no person."""
     raise Refused(message="This is a connection test, so server requests are refused.")
 
 
 def new_question(
-    asked: Asked, call: PendingCall | None, redactor: Redactor, patience: float, total: float
+    asked: InputRequest, call: PendingCall | None, redactor: Redactor, patience: float, total: float
 ) -> NewQuestion:
     """Raises Refused for a request that no page could show."""
     params = redactor.json_text(asked.params)
@@ -70,7 +70,7 @@ def new_question(
     )
 
 
-def _kind(asked: Asked) -> QuestionKind:
+def _kind(asked: InputRequest) -> QuestionKind:
     if asked.method == rules.SAMPLE:
         return QuestionKind.SAMPLING
     return QuestionKind.URL if asked.params.get("mode") == "url" else QuestionKind.FORM
@@ -80,13 +80,13 @@ def _address(url: Any) -> bool:
     return isinstance(url, str) and 0 < len(url) <= URL_CHARS
 
 
-def _refused(asked: Asked) -> str:
+def _refused(asked: InputRequest) -> str:
     """Why this request is declined without asking a person: no page would open the URL."""
     why = read_address(asked.params.get("url")).refused
     return f"The link is not safe to open. {why}" if why else ""
 
 
-def _words(asked: Asked) -> str:
+def _words(asked: InputRequest) -> str:
     """The server's own text: the message of an elicitation, or the last text that a model would have read."""
     if asked.method == rules.ELICIT:
         message = asked.params.get("message")
@@ -110,7 +110,7 @@ def by_person(settled: Settled) -> bool:
     return settled.state in _ACTIONS
 
 
-def answer_params(asked: Asked, settled: Settled | None) -> Mapping[str, Any]:
+def answer_params(asked: InputRequest, settled: Settled | None) -> Mapping[str, Any]:
     """Raises Refused where the protocol has no result that says it."""
     action = _ACTIONS.get(settled.state) if settled is not None else None
     if settled is None or action is None or _lost(asked, settled):
@@ -122,7 +122,7 @@ def answer_params(asked: Asked, settled: Settled | None) -> Mapping[str, Any]:
     return settled.content or {}
 
 
-def _lost(asked: Asked, settled: Settled) -> bool:
+def _lost(asked: InputRequest, settled: Settled) -> bool:
     """Accepted, but the content of the answer was erased meanwhile."""
     needs = settled.state is QuestionState.ACCEPTED and _kind(asked) is not QuestionKind.URL
     return needs and settled.content is None

@@ -29,10 +29,10 @@ from sessions.inbox import questions, reads
 from sessions.inbox.questions import NewQuestion
 from sessions.inbox.reads import Settled
 from sessions.mcp.client.answerers import Answer
-from sessions.mcp.core import asked as rules
+from sessions.mcp.core import input_requests as rules
 from sessions.mcp.core import jsonrpc
-from sessions.mcp.core.asked import Asked, Gone
 from sessions.mcp.core.flow import TokenBucket
+from sessions.mcp.core.input_requests import Gone, InputRequest
 
 MINUTE = 60.0
 CLOSE_SECONDS = 3.0
@@ -74,7 +74,7 @@ class Inbox:
         return list(self._waits)
 
     # --- one question -------------------------------------------------------------------------------------------------
-    async def answer(self, asked: Asked) -> Mapping[str, Any]:
+    async def answer(self, asked: InputRequest) -> Mapping[str, Any]:
         """Wait for a person. Raises Refused; ends with CancelledError when the answer is no longer needed."""
         call = asked.tag if isinstance(asked.tag, PendingCall) else None
         made = server_requests.new_question(

@@ -4,11 +4,21 @@ The machine (sessions/mcp/core) decides and the transport moves bytes. Everythin
 flight with their deadlines, the attempts of a call, the server's requests, the watchdog for a silent peer.
 """
 
-from ..core.asked import Asked, Refused, Root
+from ..core.input_requests import InputRequest, Refused, Root
 from ..core.tasks import TaskOptions, TaskState
 from .answerers import Answer
 from .client import Client
 from .pump import OnProgress
 from .round_trips import BeforeSend
 
-__all__ = ["Answer", "Asked", "BeforeSend", "Client", "OnProgress", "Refused", "Root", "TaskOptions", "TaskState"]
+__all__ = [
+    "Answer",
+    "BeforeSend",
+    "Client",
+    "InputRequest",
+    "OnProgress",
+    "Refused",
+    "Root",
+    "TaskOptions",
+    "TaskState",
+]

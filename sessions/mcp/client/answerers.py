@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ..core import asked as rules
-from ..core.asked import Asked, Root
+from ..core import input_requests as rules
 from ..core.events import Event, ServerAsked
 from ..core.flow import TokenBucket
+from ..core.input_requests import InputRequest, Root
 from ..core.limits import Limits
 
 #: Answers one question, or raises Refused. Runs in its own task, which is cancelled (with a Gone that says why) when
 #: the answer is no longer needed. Any other error reaches the server as "Internal error", without our text.
-Answer = Callable[[Asked], Awaitable[Mapping[str, Any]]]
+Answer = Callable[[InputRequest], Awaitable[Mapping[str, Any]]]
 
 _MINUTE: Final = 60.0
 
@@ -42,7 +42,7 @@ class Answers:
         """Count one more question; False when the server asked too many in the last minute."""
         return self._bucket.allow(self._loop.time())
 
-    async def put(self, asked: Asked) -> dict[str, Any]:
+    async def put(self, asked: InputRequest) -> dict[str, Any]:
         """The answer, ready to send. Raises Refused, and anything the answer itself raises."""
         if asked.method == rules.LIST_ROOTS:
             return {"roots": [root.wire() for root in self.roots]}

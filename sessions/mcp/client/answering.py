@@ -9,11 +9,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import asked as rules
+from ..core import input_requests as rules
 from ..core import jsonrpc, methods
-from ..core.asked import Asked, Gone, Refusal, Refused, ServerRequest
 from ..core.errors import McpError
 from ..core.events import NotDelivered, ProtocolViolation, RequestRefused
+from ..core.input_requests import Gone, InputRequest, Refusal, Refused, ServerRequest
 from ..core.jsonrpc import RequestId
 from ..core.received_tasks import AT_ONCE, TaskOutcome
 from ..core.session import Outgoing, Session
@@ -108,14 +108,14 @@ class Answering:
     async def _outcome(self, request: ServerRequest, tag: Any) -> TaskOutcome:
         if request.origin == "task":
             tag = self.task_tags.get(rules.related_task(request.params) or "")
-        asked = Asked(request.method, request.params, request.origin, str(request.id), tag)
+        asked = InputRequest(request.method, request.params, request.origin, str(request.id), tag)
         try:
             async with asyncio.timeout(self._patience):
                 return await self._put(asked)
         except TimeoutError:
             return rules.given_up(request.method)
 
-    async def _put(self, asked: Asked) -> TaskOutcome:
+    async def _put(self, asked: InputRequest) -> TaskOutcome:
         try:
             return await self._answers.put(asked)
         except Refused as exc:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import methods, opening
-from ..core.asked import ROOTS_CHANGED, Root
 from ..core.capabilities import Implementation, declares, demand_answers, derived, own_meta
 from ..core.errors import Fault, McpError, NotReady
 from ..core.events import Event, Honoured, ListKind
+from ..core.input_requests import ROOTS_CHANGED, Root
 from ..core.limits import Limits
 from ..core.memory import Remembered
 from ..core.on_behalf import OnBehalf
@@ -176,7 +176,7 @@ class Client:
         session_gone, header_mismatch, authorization, round, url_elicitation). Another attempt is made only after a
         definite rejection, or because the server asked a question. Progress renews `timeout`, and it is paused while
         we answer the server; neither applies to `total_timeout`. `tag` is returned in events about the call: Progress,
-        LateAnswer, Asked. `numbered` is called with the id of each request. `meta`: entries of `_meta` (traceparent, tracestate, baggage). `on_behalf`: of the program that makes the call. Cancelling the awaiting task
+        LateAnswer, InputRequest. `numbered` is called with the id of each request. `meta`: entries of `_meta` (traceparent, tracestate, baggage). `on_behalf`: of the program that makes the call. Cancelling the awaiting task
         cancels the request at the server."""
         await self._requester.demand_offered("tools")
         params = {"name": name, "arguments": dict(arguments)}

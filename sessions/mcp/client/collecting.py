@@ -8,10 +8,10 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from ..core import asked as rules
-from ..core.asked import Asked, Gone, Origin, Refused
+from ..core import input_requests as rules
 from ..core.errors import Fault, LocalError, McpError, NotReady, ProtocolError
 from ..core.events import Event, OtherNotification, RequestRefused
+from ..core.input_requests import Gone, InputRequest, Origin, Refused
 from ..core.limits import Limits
 from ..core.rounds import Question, Visit
 from ..core.session import Session
@@ -76,9 +76,9 @@ class Collecting:
             words = f"The server asks for {question.method[:80]}, which this client did not offer: {refusal.message}."
             raise ProtocolError(Fault.INPUT_NOT_OFFERED, words)
 
-    def _asked(self, key: str, question: Question, origin: Origin, tag: Any) -> Asked:
+    def _asked(self, key: str, question: Question, origin: Origin, tag: Any) -> InputRequest:
         params = rules.cleaned(question.method, question.params, self._session.declared)
-        return Asked(question.method, params, origin, key, tag)
+        return InputRequest(question.method, params, origin, key, tag)
 
     async def _all(self, works: Sequence[Coroutine[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
         """The first failure ends the others."""
@@ -96,7 +96,7 @@ class Collecting:
         task.add_done_callback(self._working.discard)
         return task
 
-    async def _one(self, asked: Asked, turn: asyncio.Lock) -> dict[str, Any]:
+    async def _one(self, asked: InputRequest, turn: asyncio.Lock) -> dict[str, Any]:
         try:
             if self._over is not None:
                 raise self._over.again(may_have_run=True)
@@ -110,7 +110,7 @@ class Collecting:
                 raise self._over.again(may_have_run=True) from None
             raise
 
-    async def _answered(self, asked: Asked) -> dict[str, Any]:
+    async def _answered(self, asked: InputRequest) -> dict[str, Any]:
         try:
             return await self._answers.put(asked)
         except Refused as exc:
@@ -132,7 +132,7 @@ class Collecting:
             self._demand_offered(question)
             await self._visit(self._asked(visit.elicitation_id, question, "error", tag))
 
-    async def _visit(self, asked: Asked) -> None:
+    async def _visit(self, asked: InputRequest) -> None:
         over = asyncio.Event()
         self._visited[over] = asked.key
         notified = self._loop.create_task(over.wait(), name="mcp visit")

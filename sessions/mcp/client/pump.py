@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import methods
-from ..core.asked import ServerRequest, Withdrawn
 from ..core.correlation import Pending
 from ..core.errors import Fault, McpError, ProtocolError, TransportError
 from ..core.events import DiagnosticLine, Event, LogMessage, NotDelivered, ProtocolViolation
+from ..core.input_requests import ServerRequest, Withdrawn
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
 from ..core.rounds import ASKING_BACK

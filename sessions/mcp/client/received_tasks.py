@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from ..core import asked as rules
+from ..core import input_requests as rules
 from ..core import methods
 from ..core import received_tasks as protocol
-from ..core.asked import Gone, ServerRequest
+from ..core.input_requests import Gone, ServerRequest
 from ..core.jsonrpc import RequestId
 from ..core.received_tasks import ReceivedTask, TaskOutcome
 

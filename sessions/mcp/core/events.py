@@ -112,7 +112,7 @@ class LateAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ServerAsked:
-    """A request from the server was handed to the answering side; fields as in `core.asked.Asked`."""
+    """A request from the server was handed to the answering side; fields as in `core.input_requests.InputRequest`."""
 
     method: str
     origin: str

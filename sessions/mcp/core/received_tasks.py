@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from . import jsonrpc, methods
-from .asked import RELATED_TASK, Refusal
+from .input_requests import RELATED_TASK, Refusal
 from .tasks import TERMINAL, Status
 
 #: milliseconds between two polls, as we suggest to the server

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from . import asked, events, headers, jsonrpc, methods, notifications
+from . import events, headers, input_requests, jsonrpc, methods, notifications
 from .capabilities import META, Implementation, in_force, request_meta
 from .correlation import Correlation, Pending
 from .errors import Fault, McpError, ProtocolError, RpcError
@@ -56,7 +56,7 @@ class Answered:
     error: McpError | None
 
 
-Input = Answered | Outgoing | asked.ServerRequest | asked.Withdrawn | events.Event
+Input = Answered | Outgoing | input_requests.ServerRequest | input_requests.Withdrawn | events.Event
 
 
 class Session:
@@ -259,14 +259,18 @@ class Session:
             return [events.ProtocolViolation(f"A modern server sent the request {message.method[:80]}.")]
         if message.method == methods.PING:
             return [Outgoing(jsonrpc.result(message.id, {}))]
-        refusal = asked.refusal(message.method, message.params, self.declared)
+        refusal = input_requests.refusal(message.method, message.params, self.declared)
         if refusal is not None:
             reply = self.refuse(message.id, refusal.code, refusal.message)
             return [reply, events.RequestRefused(message.method[:200], refusal.code)]
-        params = asked.cleaned(message.method, message.params, self.declared)
+        params = input_requests.cleaned(message.method, message.params, self.declared)
         of = answering.id if answering is not None else None
-        as_task = asked.wants_task(message.method, message.params, self.declared)
-        return [asked.ServerRequest(message.id, message.method, params, asked.origin_of(params), of, as_task)]
+        as_task = input_requests.wants_task(message.method, message.params, self.declared)
+        return [
+            input_requests.ServerRequest(
+                message.id, message.method, params, input_requests.origin_of(params), of, as_task
+            )
+        ]
 
     def _notified(self, message: Notification) -> list[Input]:
         if message.method == methods.PROGRESS:
@@ -274,7 +278,7 @@ class Session:
         if message.method == methods.CANCELLED and self.era is Era.LEGACY:
             identity = message.params.get("requestId")
             if isinstance(identity, (int, str)) and jsonrpc.is_id(identity):
-                return [asked.Withdrawn(identity)]
+                return [input_requests.Withdrawn(identity)]
             return []
         if self.era is Era.LEGACY:
             return [*notifications.events_of(message)]

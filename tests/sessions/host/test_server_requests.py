@@ -10,15 +10,15 @@ from sessions.enums import QuestionState
 from sessions.host.answer_redaction import Redactor
 from sessions.host.inbox.server_requests import answer_params, new_question
 from sessions.inbox.reads import Settled
-from sessions.mcp.core.asked import Asked, Refused
+from sessions.mcp.core.input_requests import InputRequest, Refused
 from tests.sessions.mcp.client.answers import ELICIT, FORM, SAMPLE, SAMPLING
 
 VISIT = {"mode": "url", "message": "Sign in", "url": "https://a.example"}
 ACCEPTED = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"}
 
 
-def asked(method: str = ELICIT, params: Any = None) -> Asked:
-    return Asked(method, FORM if params is None else params, "request", "e-1")
+def asked(method: str = ELICIT, params: Any = None) -> InputRequest:
+    return InputRequest(method, FORM if params is None else params, "request", "e-1")
 
 
 def settled(state: str, content: Any = None) -> Settled:
@@ -66,7 +66,7 @@ def test_a_question_is_summed_up_by_its_own_words(method: str, params: Any, word
     ],
     ids=range(8),
 )
-def test_what_the_server_is_told(question: Asked, state: str, content: Any, answer: Any) -> None:
+def test_what_the_server_is_told(question: InputRequest, state: str, content: Any, answer: Any) -> None:
     assert answer_params(question, settled(state, content)) == answer
 
 

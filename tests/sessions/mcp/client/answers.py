@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sessions.mcp.client import Asked, Refused
+from sessions.mcp.client import InputRequest, Refused
 from sessions.mcp.core.results import ToolResult
 from sessions.mcp.transports.registry import StdioSpec
 
@@ -32,16 +32,16 @@ def asking(revision: str = "2025-11-25") -> StdioSpec:
     return StdioSpec(sys.executable, (str(SCRIPTS / "asking.py"), revision))
 
 
-async def defaults(asked: Asked) -> dict[str, Any]:
+async def defaults(asked: InputRequest) -> dict[str, Any]:
     properties = asked.params["requestedSchema"]["properties"]
     return {"action": "accept", "content": {name: one["default"] for name, one in properties.items()}}
 
 
-async def refuse(asked: Asked) -> dict[str, Any]:
+async def refuse(asked: InputRequest) -> dict[str, Any]:
     raise Refused(message="Not today")
 
 
-async def complete(asked: Asked) -> dict[str, Any]:
+async def complete(asked: InputRequest) -> dict[str, Any]:
     content = {"type": "text", "text": "hello"}
     return {"role": "assistant", "content": content, "model": "tests", "stopReason": "endTurn"}
 

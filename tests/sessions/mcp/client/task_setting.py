@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Answer, Asked
+from sessions.mcp.client import Answer, InputRequest
 from sessions.mcp.core.tasks import EXTENSION, TaskOptions
 from sessions.mcp.transports.registry import StdioSpec
 from tests.sessions.mcp.client.task_server import TaskServer, over_http
@@ -34,7 +34,7 @@ class Setting:
         return [message for message in json.loads(result.content[0]["text"]) if message.get("method") == method]
 
 
-async def answer(asked: Asked) -> Mapping[str, Any]:
+async def answer(asked: InputRequest) -> Mapping[str, Any]:
     return {"action": "accept", "content": {"v": "blue"}}
 
 

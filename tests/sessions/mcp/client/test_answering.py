@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked, Client, Refused, Root
+from sessions.mcp.client import Client, InputRequest, Refused, Root
 from sessions.mcp.core.errors import Fault, TransportError
 from sessions.mcp.core.events import NotDelivered, ProtocolViolation, RequestRefused, ServerAsked
 from sessions.mcp.core.limits import Limits
@@ -34,29 +34,29 @@ async def answers_to(made: Made, *questions: dict[str, Any], **more: Any) -> lis
     return answers
 
 
-async def never(asked: Asked) -> dict[str, Any]:
+async def never(asked: InputRequest) -> dict[str, Any]:
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
 
 async def test_a_form_is_answered_and_the_person_learns_what_asked() -> None:
-    seen: list[Asked] = []
+    seen: list[InputRequest] = []
 
-    async def answer(asked: Asked) -> dict[str, Any]:
+    async def answer(asked: InputRequest) -> dict[str, Any]:
         seen.append(asked)
         return await defaults(asked)
 
     async with connected(asking(), capabilities=None, answers={ELICIT: answer}) as made:
         (reply,) = await answers_to(made, question("e-1", ELICIT, FORM), tag="call-7")
         assert reply == {"jsonrpc": "2.0", "id": "e-1", "result": {"action": "accept", "content": DEFAULTS}}
-        assert seen == [Asked(ELICIT, FORM, "request", "e-1", "call-7")]
+        assert seen == [InputRequest(ELICIT, FORM, "request", "e-1", "call-7")]
         assert made.of(ServerAsked) == [ServerAsked(ELICIT, "request", "e-1", "call-7")]
 
 
 async def test_several_questions_are_answered_at_the_same_time_each_under_its_own_id() -> None:
     together = asyncio.Barrier(3)
 
-    async def answer(asked: Asked) -> dict[str, Any]:
+    async def answer(asked: InputRequest) -> dict[str, Any]:
         await together.wait()
         return {**await complete(asked), "model": asked.key}
 
@@ -76,7 +76,7 @@ async def test_a_refusal_has_the_code_of_the_user_and_his_words() -> None:
     "answer", [{"action": "perhaps"}, {"action": "accept"}, [], {"action": "accept", "content": {"a": {}}}]
 )
 async def test_an_answer_that_is_none_reaches_the_server_as_an_internal_error(answer: Any) -> None:
-    async def wrong(asked: Asked) -> Any:
+    async def wrong(asked: InputRequest) -> Any:
         return answer
 
     async with connected(asking(), capabilities=None, answers={ELICIT: wrong}) as made:
@@ -85,7 +85,7 @@ async def test_an_answer_that_is_none_reaches_the_server_as_an_internal_error(an
 
 
 async def test_a_crash_of_whoever_answers_tells_the_server_nothing_and_leaves_the_session_alive() -> None:
-    async def crash(asked: Asked) -> dict[str, Any]:
+    async def crash(asked: InputRequest) -> dict[str, Any]:
         raise ValueError("the secret is 42")
 
     async with connected(asking(), capabilities=None, answers={SAMPLE: crash, ELICIT: defaults}) as made:
@@ -123,7 +123,7 @@ async def test_what_the_agreed_revision_or_we_ourselves_do_not_offer_is_refused_
 async def test_a_context_that_was_not_declared_counts_as_none() -> None:
     seen: list[Any] = []
 
-    async def answer(asked: Asked) -> dict[str, Any]:
+    async def answer(asked: InputRequest) -> dict[str, Any]:
         seen.append(asked.params["includeContext"])
         return await complete(asked)
 
@@ -142,7 +142,7 @@ async def test_a_ping_is_answered_while_a_person_thinks() -> None:
 async def test_a_request_that_the_server_withdraws_is_stopped_and_never_answered() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
-    async def answer(asked: Asked) -> dict[str, Any]:
+    async def answer(asked: InputRequest) -> dict[str, Any]:
         began.set()
         try:
             return await never(asked)
@@ -171,7 +171,7 @@ async def test_a_flood_of_requests_is_answered_within_bounds_and_the_session_goe
     most = 0
     working = 0
 
-    async def answer(asked: Asked) -> dict[str, Any]:
+    async def answer(asked: InputRequest) -> dict[str, Any]:
         nonlocal most, working
         working += 1
         most = max(most, working)
@@ -214,7 +214,7 @@ async def test_the_rate_of_a_minute_is_kept_also_when_each_question_is_answered_
 
 
 async def test_the_idle_time_of_a_call_stands_still_while_we_answer_but_the_total_does_not() -> None:
-    async def slowly(asked: Asked) -> dict[str, Any]:
+    async def slowly(asked: InputRequest) -> dict[str, Any]:
         await asyncio.sleep(2.5)
         return await defaults(asked)
 
@@ -232,7 +232,7 @@ async def test_the_idle_time_of_a_call_stands_still_while_we_answer_but_the_tota
 async def test_the_end_of_the_session_ends_what_is_being_answered() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
-    async def answer(asked: Asked) -> dict[str, Any]:
+    async def answer(asked: InputRequest) -> dict[str, Any]:
         began.set()
         try:
             return await never(asked)

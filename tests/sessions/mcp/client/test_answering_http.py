@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked as Question
+from sessions.mcp.client import InputRequest as Question
 from sessions.mcp.core.errors import TransportError
 from sessions.mcp.core.events import NotDelivered, ProtocolViolation, ServerAsked
 from tests.sessions.mcp.client.answers import DEFAULTS, ELICIT, FORM, SAMPLE, complete, defaults, question

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked
-from sessions.mcp.core.asked import Gone
+from sessions.mcp.client import InputRequest
+from sessions.mcp.core.input_requests import Gone
 from tests.sessions.mcp.client.answers import ELICIT, FORM, asking, question
 from tests.sessions.mcp.transports.making import Made, connected
 
@@ -21,7 +21,7 @@ class Person:
         self.began = asyncio.Event()
         self.why: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    async def __call__(self, asked: Asked) -> dict[str, Any]:
+    async def __call__(self, asked: InputRequest) -> dict[str, Any]:
         self.began.set()
         try:
             await asyncio.Event().wait()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked, Refused, Root
+from sessions.mcp.client import InputRequest, Refused, Root
 from sessions.mcp.core.errors import Fault, LocalError, McpError, RpcError
 from sessions.mcp.core.opening import EraSetting
 from sessions.mcp.transports.registry import Spec, StdioSpec
@@ -26,13 +26,13 @@ PLACES: list[tuple[str, str, EraSetting]] = [
 ]
 
 
-async def fill_in(asked: Asked) -> dict[str, Any]:
+async def fill_in(asked: InputRequest) -> dict[str, Any]:
     kinds = {"string": "Paris", "integer": 3, "number": 1.5, "boolean": True, "array": []}
     properties = asked.params["requestedSchema"]["properties"]
     return {"action": "accept", "content": {name: kinds[one["type"]] for name, one in properties.items()}}
 
 
-async def refuse(asked: Asked) -> dict[str, Any]:
+async def refuse(asked: InputRequest) -> dict[str, Any]:
     raise Refused(message="Not today")
 
 
@@ -81,9 +81,9 @@ async def test_a_refused_sample_ends_a_modern_call_and_is_told_to_a_legacy_tool(
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_server_everything_asks_for_all_that_it_knows(transport: str) -> None:
-    asked: list[Asked] = []
+    asked: list[InputRequest] = []
 
-    async def person(question: Asked) -> dict[str, Any]:
+    async def person(question: InputRequest) -> dict[str, Any]:
         asked.append(question)
         return {"action": "accept"} if question.params.get("mode") == "url" else {"action": "decline"}
 

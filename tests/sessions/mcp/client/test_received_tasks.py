@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked
+from sessions.mcp.client import InputRequest
 from tests.sessions.mcp.client.answers import (
     DEFAULTS,
     ELICIT,
@@ -35,10 +35,10 @@ class Person:
 
     def __init__(self) -> None:
         self.decides = asyncio.Event()
-        self.asked: list[Asked] = []
+        self.asked: list[InputRequest] = []
         self.gone: list[str] = []
 
-    async def answer(self, asked: Asked) -> dict[str, Any]:
+    async def answer(self, asked: InputRequest) -> dict[str, Any]:
         self.asked.append(asked)
         try:
             await self.decides.wait()

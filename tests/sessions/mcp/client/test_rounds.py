@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked as Question
+from sessions.mcp.client import InputRequest as Question
 from sessions.mcp.client import Root
 from sessions.mcp.core.errors import Fault, LocalError, McpError, ProtocolError, RpcError
 from sessions.mcp.core.events import RequestRefused, ServerAsked

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked, Refused
+from sessions.mcp.client import InputRequest, Refused
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 from sessions.mcp.core.tasks import Status, TaskOptions, TaskState
 from tests.sessions.mcp.client.task_setting import Setting, answer, place, setting, text, until_seen
@@ -14,7 +14,7 @@ from tests.sessions.mcp.client.task_setting import Setting, answer, place, setti
 __all__ = ["place"]
 
 
-async def refuse(asked: Asked) -> Mapping[str, Any]:
+async def refuse(asked: InputRequest) -> Mapping[str, Any]:
     raise Refused(-1, "not today")
 
 
@@ -99,9 +99,9 @@ async def test_looks_that_always_fail_end_the_wait_with_their_error(place: Setti
 
 
 async def test_a_question_of_a_task_is_put_once_and_its_answer_reaches_the_task(place: Setting) -> None:
-    put: list[Asked] = []
+    put: list[InputRequest] = []
 
-    async def remember(asked: Asked) -> Mapping[str, Any]:
+    async def remember(asked: InputRequest) -> Mapping[str, Any]:
         put.append(asked)
         await asyncio.sleep(0.35)  # meanwhile the server repeats the question in several polls
         return await answer(asked)
@@ -120,7 +120,7 @@ async def test_a_question_of_a_task_is_put_once_and_its_answer_reaches_the_task(
 async def test_the_tag_of_the_call_comes_with_the_question_of_its_task_whatever_else_runs(place: Setting) -> None:
     tags: list[Any] = []
 
-    async def remember(asked: Asked) -> Mapping[str, Any]:
+    async def remember(asked: InputRequest) -> Mapping[str, Any]:
         tags.append(asked.tag)
         return await answer(asked)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.client import Asked
+from sessions.mcp.client import InputRequest
 from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.tasks import EXTENSION, Status, TaskOptions, TaskState
 from sessions.mcp.transports.registry import Spec, StdioSpec
@@ -21,7 +21,7 @@ PEERS = Path(__file__).with_name("sdk_peers")
 EXTENSIONS = {"extensions": {EXTENSION: {}}, "elicitation": {"form": {}}}
 
 
-async def blue(asked: Asked) -> Mapping[str, Any]:
+async def blue(asked: InputRequest) -> Mapping[str, Any]:
     properties = asked.params["requestedSchema"]["properties"]
     return {"action": "accept", "content": {name: value(schema) for name, schema in properties.items()}}
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from sessions.mcp.core import asked, methods
+from sessions.mcp.core import input_requests, methods
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.correlation import Pending
 from sessions.mcp.core.errors import McpError, TooManyPending
@@ -29,7 +29,7 @@ values = st.recursive(
 )
 METHODS = (
     *(value for name, value in vars(methods).items() if name.isupper() and isinstance(value, str)),
-    asked.ELICIT, asked.SAMPLE, asked.LIST_ROOTS, asked.ELICITED, "notifications/tasks/status", "x", "",
+    input_requests.ELICIT, input_requests.SAMPLE, input_requests.LIST_ROOTS, input_requests.ELICITED, "notifications/tasks/status", "x", "",
 )  # fmt: skip
 #: members that the core reads, with arbitrary values
 PARAMS = (

@@ -4,10 +4,19 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.core.asked import ELICIT, LIST_ROOTS, SAMPLE, Asked, Refusal, checked_answer, given_up, refusal
 from sessions.mcp.core.capabilities import derived, elicitation_modes, in_force, own_meta
 from sessions.mcp.core.correlation import Deadline
 from sessions.mcp.core.errors import Fault, InvalidRequest, ProtocolError, RpcError
+from sessions.mcp.core.input_requests import (
+    ELICIT,
+    LIST_ROOTS,
+    SAMPLE,
+    InputRequest,
+    Refusal,
+    checked_answer,
+    given_up,
+    refusal,
+)
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.rounds import InputRequired, Question, Rounds, Visit, check_result, question, visits
 from sessions.mcp.core.versions import REVISIONS
@@ -249,7 +258,7 @@ def test_only_what_is_declared_is_put_to_anybody() -> None:
 )
 def test_an_answer_leaves_as_the_schema_has_it(params: Any, answer: Any, sent: Any) -> None:
     expected = sent or {"action": answer["action"], "content": answer["content"]}
-    assert checked_answer(Asked(ELICIT, params, "round", "k"), answer) == expected
+    assert checked_answer(InputRequest(ELICIT, params, "round", "k"), answer) == expected
 
 
 @pytest.mark.parametrize(
@@ -264,7 +273,7 @@ def test_an_answer_leaves_as_the_schema_has_it(params: Any, answer: Any, sent: A
 )
 def test_what_is_no_answer_does_not_leave(method: str, answer: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        checked_answer(Asked(method, {}, "request", "k"), answer)
+        checked_answer(InputRequest(method, {}, "request", "k"), answer)
 
 
 def test_a_person_who_went_away_cancels_a_form_and_rejects_a_sample() -> None:

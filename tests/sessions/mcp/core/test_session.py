@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.mcp.core import events
-from sessions.mcp.core.asked import ServerRequest, Withdrawn
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.errors import Fault, ProtocolError, RpcError, TooManyPending
 from sessions.mcp.core.events import ListKind
+from sessions.mcp.core.input_requests import ServerRequest, Withdrawn
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Answered, Outgoing, Session
 from sessions.mcp.core.state import TABLES, IllegalTransition, State, Trigger

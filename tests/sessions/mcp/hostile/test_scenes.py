@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sessions.mcp.core.asked import Asked
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.core.events import EventsDropped, RequestRefused
+from sessions.mcp.core.input_requests import InputRequest
 from sessions.mcp.core.jsonrpc import INTERNAL_ERROR
 from sessions.mcp.core.limits import MIB, Limits
 from sessions.mcp.core.results import Timeouts
@@ -140,9 +140,9 @@ def test_every_scenario_of_the_peers_is_in_the_table() -> None:
 async def test_of_a_flood_of_questions_only_as_many_as_allowed_reach_a_person(
     transport: str, base: str, beside: Neighbour
 ) -> None:
-    asked: list[Asked] = []
+    asked: list[InputRequest] = []
 
-    async def never(question: Asked) -> dict[str, Any]:
+    async def never(question: InputRequest) -> dict[str, Any]:
         asked.append(question)
         return await asyncio.get_running_loop().create_future()
 

@@ -1,6 +1,6 @@
 """Requests that a server may make of the client, and the shape of valid answers. Decisions only, no I/O.
 
-A legacy server sends its own requests. A modern server answers a call with `inputRequests`. Both become an Asked.
+A legacy server sends its own requests. A modern server answers a call with `inputRequests`. Both become an InputRequest.
 Source: 2025-11-25 *Client / Elicitation, Sampling, Roots*; 2026-07-28 *Multi Round-Trip Requests*.
 """
 
@@ -29,7 +29,7 @@ Origin = Literal["request", "round", "task", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class InputRequest:
     """One request from a server for input. `key` is the server's own name for it. `tag` is the tag of the call that
     it belongs to, None if unknown. Text in `params` is hostile until escaped."""
 
@@ -177,7 +177,7 @@ def given_up(method: str) -> dict[str, Any] | Refusal:
     return Refusal(code, "No answer was given")
 
 
-def checked_answer(asked: Asked, answer: Any) -> dict[str, Any]:
+def checked_answer(asked: InputRequest, answer: Any) -> dict[str, Any]:
     """The answer as it may be sent. ValueError (a fault of the answering side) when it is not valid."""
     if not isinstance(answer, Mapping):
         raise ValueError("an answer is an object")
