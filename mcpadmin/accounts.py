@@ -29,7 +29,7 @@ from django.views.decorators.http import require_safe
 
 from mcpadmin import known_browsers, setup
 from servers import limits
-from servers.accounts import sign_ins
+from servers.accounts import browser_sessions
 
 _OF_A_BROWSER = {"login_failed": f"{limits.number('sign_in_failures')}/5m/key"}
 
@@ -106,7 +106,7 @@ class SignInsNoted:
         response = self.get_response(request)
         user = getattr(request, "_cached_user", None)  # request.user would cost a query where nothing asked for it
         if user is not None and user.is_authenticated:
-            sign_ins.note(request, user)
+            browser_sessions.note(request, user)
         return response
 
 

@@ -10,7 +10,7 @@ class ServersConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("servers.audit.accounts")
-        import_module("servers.accounts.sign_ins")
+        import_module("servers.accounts.browser_sessions")
         triggers = import_module("servers.audit.proof.triggers")
         pre_migrate.connect(triggers.before_migrations, sender=self, dispatch_uid="audit.triggers_before")
         post_migrate.connect(triggers.after_migrations, sender=self, dispatch_uid="audit.triggers_after")

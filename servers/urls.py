@@ -6,13 +6,13 @@ from django.urls import path
 
 from servers.views import (
     account_links,
+    agent_oauth,
     audit,
     browser_reports,
     credentials,
     exports,
     issuer,
     jobs,
-    oauth,
     privacy,
     proof,
     references,
@@ -109,19 +109,19 @@ report_patterns = [
 link_patterns = [path("<str:token>/", account_links.open_link, name="account_link")]
 
 oauth_patterns = [
-    path("authorize", oauth.authorize, name="authorize"),
-    path("token", oauth.token, name="token"),
-    path("revoke", oauth.revoke, name="revoke"),
-    path("register", oauth.register, name="register"),
-    path("clients/", oauth.index, name="clients"),
-    path("clients/add/", oauth.add, name="add"),
-    path("clients/registration/", oauth.switch_registration, name="registration"),
-    path("clients/<uuid:uid>/block/", oauth.block, name="block"),
-    path("clients/<uuid:uid>/unblock/", oauth.unblock, name="unblock"),
-    path("clients/<uuid:uid>/delete/", oauth.delete, name="delete"),
+    path("authorize", agent_oauth.authorize, name="authorize"),
+    path("token", agent_oauth.token, name="token"),
+    path("revoke", agent_oauth.revoke, name="revoke"),
+    path("register", agent_oauth.register, name="register"),
+    path("clients/", agent_oauth.index, name="clients"),
+    path("clients/add/", agent_oauth.add, name="add"),
+    path("clients/registration/", agent_oauth.switch_registration, name="registration"),
+    path("clients/<uuid:uid>/block/", agent_oauth.block, name="block"),
+    path("clients/<uuid:uid>/unblock/", agent_oauth.unblock, name="unblock"),
+    path("clients/<uuid:uid>/delete/", agent_oauth.delete, name="delete"),
 ]
 
 discovery_patterns = [
-    path("oauth-protected-resource/mcp/<slug:slug>", oauth.protected_resource, name="protected_resource"),
-    path("oauth-authorization-server", oauth.server_metadata, name="authorization_server"),
+    path("oauth-protected-resource/mcp/<slug:slug>", agent_oauth.protected_resource, name="protected_resource"),
+    path("oauth-authorization-server", agent_oauth.server_metadata, name="authorization_server"),
 ]

@@ -32,7 +32,7 @@ from servers.secret import Secret
 from servers.validators.commands import validate_arguments
 from servers.validators.roots import validate_roots
 from servers.validators.values import validate_header_value
-from servers.views import oauth
+from servers.views import agent_oauth
 from sessions.agents.calls import approval_messages
 from sessions.agents.policy import admission
 from sessions.agents.policy.counting import Exceeded
@@ -144,7 +144,9 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "open_exports": lambda: str(exports.TooMany()),
     "stdio_file_mib": lambda: refused_by_the_kernel("OSError: [Errno 27] File too large: 'dump.bin'"),
     "stdio_open_files": lambda: refused_by_the_kernel("Error: EMFILE: too many open files, open '/srv/x'"),
-    "oauth_token_requests": lambda: json.loads(oauth.too_many("oauth_token_requests").content)["error_description"],
+    "oauth_token_requests": lambda: json.loads(agent_oauth.too_many("oauth_token_requests").content)[
+        "error_description"
+    ],
     "agent_body_bytes": lambda: pages.too_large("agent_body_bytes").text,
     **{
         name: lambda name=name: admission.too_many(Exceeded(name, limits.stated(name), 1.0, alone=False)).message

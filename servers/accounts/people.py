@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 from django.db.models import F
 
 from servers import access
-from servers.accounts import belongings, catalog, links, service_accounts, sign_ins
+from servers.accounts import belongings, browser_sessions, catalog, links, service_accounts
 from servers.accounts.authority import (
     Authority,
     Conflict,
@@ -85,7 +85,7 @@ def disable(actor: Actor, by: Any, user: Any) -> int:
         row.is_active = False
         row.save(update_fields=["is_active"])  # the signal records it and ends the personal sessions with servers
         links.revoke_password_links(row)
-        ended = sign_ins.end(row)
+        ended = browser_sessions.end(row)
         if ended:
             trail.note(AuditAction.SIGN_INS_END, None, row.get_username(), {"count": ended})
     return ended
@@ -106,7 +106,7 @@ def end_sign_ins(actor: Actor, by: Any, user: Any, ids: Collection[int] | None =
     with managed(actor, by, user.get_username()) as trail:
         authority, [row] = lock(by, user)
         authority.require_reach(row)
-        if ended := sign_ins.end(row, ids):
+        if ended := browser_sessions.end(row, ids):
             trail.note(AuditAction.SIGN_INS_END, None, row.get_username(), {"count": ended})
     return ended
 
@@ -153,7 +153,7 @@ def delete(actor: Actor, by: Any, user: Any) -> None:
         if blocking := [item for item in belongings.of(row) if item.blocks]:
             words = ", ".join(item.title.lower() for item in blocking)
             raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)
-        if ended := sign_ins.end(row):
+        if ended := browser_sessions.end(row):
             trail.note(AuditAction.SIGN_INS_END, None, row.get_username(), {"count": ended})
         row.delete()
 
@@ -212,6 +212,6 @@ def _require_still_manages(authority: Authority, action: AuditAction) -> None:
 def end_own_sign_ins(actor: Actor, user: Any, ids: Collection[int] | None, keep_key: str) -> int:
     """Of the person who asks; the browser with `keep_key` stays signed in."""
     with audited(actor) as trail:
-        if ended := sign_ins.end(user, ids, keep_key):
+        if ended := browser_sessions.end(user, ids, keep_key):
             trail.note(AuditAction.SIGN_INS_END, None, user.get_username(), {"count": ended})
     return ended

@@ -1,1 +1,1 @@
-"""Secrets and identities: the vault, kinds of credentials, references, OAuth sign-ins, rotation of keys."""
+"""Secrets and identities: the vault, kinds of credentials, references, authorizations at servers (OAuth), rotation of keys."""

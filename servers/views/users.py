@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
-from servers.accounts import belongings, catalog, links, mail, people, reads, service_accounts, sign_ins
+from servers.accounts import belongings, browser_sessions, catalog, links, mail, people, reads, service_accounts
 from servers.accounts.authority import Authority, Refused
 from servers.accounts.catalog import MANAGE
 from servers.accounts.forms import GroupForm, HandOverForm, InviteForm, RightsForm, ServiceAccountForm, UserListFilter
@@ -173,7 +173,7 @@ def detail(request: HttpRequest, user_id: int) -> HttpResponse:
         "tokens": AgentToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now()).count(),
         "groups": user.groups.order_by("name"),
         "sections": catalog.effective(user),
-        "browsers": sign_ins.browsers(user, request.session.session_key),
+        "browsers": browser_sessions.browsers(user, request.session.session_key),
         "belongings": belongings.of(user, seen),
         "sees_servers": access.may(request.user, "view"),
         "identities": belongings.identities_in_use(user, seen),
@@ -249,7 +249,7 @@ def disable(request: HttpRequest, user_id: int) -> HttpResponse:
     context = {
         "nav": "users",
         "person": user,
-        "browsers": sign_ins.browsers(user),
+        "browsers": browser_sessions.browsers(user),
         "identities": belongings.identities_in_use(user, _visible(request)),
         "owned": Server.objects.filter(pk__in=_visible(request), owner=user).count(),
     }

@@ -16,7 +16,8 @@ from django.conf import settings
 from sessions.calls import claims
 from sessions.connections import assignment
 from sessions.connections.lifecycle import Lease
-from sessions.host.authorization import client_documents, sign_ins
+from sessions.host.authorization import client_documents
+from sessions.host.authorization import steps as authorization_steps
 from sessions.host.calls.dispatch import Calls
 from sessions.host.calls.spool import Spool
 from sessions.host.checkpoints import Checkpoints
@@ -116,7 +117,7 @@ class Host:
 
     def authorize(self, sign_in_uid: UUID) -> None:
         """Run the next step of a sign-in. Only the first worker to take it acts."""
-        self._do(sign_ins.run(self.db, sign_in_uid))
+        self._do(authorization_steps.run(self.db, sign_in_uid))
 
     def read_client_document(self, client_uid: UUID) -> None:
         self._do(client_documents.run(self.db, client_uid))

@@ -14,7 +14,7 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
-from servers.credentials import sign_ins
+from servers.credentials import authorizations
 from servers.enums import DraftState
 from servers.models import ServerDraft
 from servers.packages import checks
@@ -219,9 +219,9 @@ class Tick:
         await self._host.db.write(_end_lost_tests)
 
     async def _read_sign_ins(self) -> None:
-        for uid in await self._host.db.read(partial(sign_ins.waiting, self._host.me.labels)):
+        for uid in await self._host.db.read(partial(authorizations.waiting, self._host.me.labels)):
             self._host.authorize(uid)
-        await self._host.db.write(sign_ins.end_lost, list)
+        await self._host.db.write(authorizations.end_lost, list)
 
     async def _read_packages(self) -> None:
         for uid in await self._host.db.read(partial(checks.waiting, self._host.me.labels)):

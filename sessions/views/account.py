@@ -7,7 +7,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
-from servers.accounts import catalog, own, people, sign_ins
+from servers.accounts import browser_sessions, catalog, own, people
 from servers.accounts.forms import PreferencesForm, ProfileForm
 from servers.audit.record import Actor
 from servers.enums import Theme
@@ -34,7 +34,7 @@ def _page(request: WebRequest, profile: ProfileForm | None = None) -> HttpRespon
         "themes": Theme.choices,
         "groups": user.groups.order_by("name"),
         "sections": catalog.effective(user),
-        "browsers": sign_ins.browsers(user, request.session.session_key),
+        "browsers": browser_sessions.browsers(user, request.session.session_key),
         "tokens": AgentToken.objects.filter(user__in=[user], revoked_at=None, expires_at__gt=timezone.now())
         .select_related("client")
         .order_by("name"),

@@ -22,8 +22,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from servers import access
 from servers.audit.record import Actor
-from servers.credentials import issuers, sign_ins
-from servers.credentials.forms.sign_in import ClientForm
+from servers.credentials import authorizations, issuers
+from servers.credentials.forms.authorization import ClientForm
 from servers.crypto import SealError
 from servers.enums import SignInState, TransportKind
 from servers.models import Server, SignIn
@@ -50,7 +50,7 @@ def _browser(request: WebRequest) -> str:
 @require_http_methods(["GET", "POST"])
 def sign_in(request: WebRequest, slug: str) -> HttpResponse:
     """GET explains what will happen; POST begins."""
-    return _sign_in(request, _server(request, slug), sign_ins.begin)
+    return _sign_in(request, _server(request, slug), authorizations.begin)
 
 
 @require_http_methods(["GET", "POST"])
@@ -60,7 +60,7 @@ def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
     if server.transport == TransportKind.STDIO:
         messages.error(request, "A local process has no authorization server. Add a credential instead.")
         return redirect("servers:identity", slug)
-    return _sign_in(request, server, sign_ins.begin_own, own=True)
+    return _sign_in(request, server, authorizations.begin_own, own=True)
 
 
 def _sign_in(request: WebRequest, server: Server, begin: Callable[..., SignIn], *, own: bool = False) -> HttpResponse:
@@ -79,7 +79,7 @@ def _sign_in(request: WebRequest, server: Server, begin: Callable[..., SignIn], 
 
 
 def _of_person(request: WebRequest, slug: str, uid: UUID) -> SignIn:
-    row = sign_ins.of_person(request.user, _browser(request), uid)
+    row = authorizations.of_person(request.user, _browser(request), uid)
     own = row is not None and row.identity.user_id == request.user.pk
     server = access.server_for(request.user, slug, "call_tool") if own else _server(request, slug)
     if row is None or row.identity.server_id != server.pk:
@@ -97,7 +97,7 @@ def progress(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
         return _leave(request, reverse("servers:tools", args=[slug]))
     over = row.expires_at <= timezone.now()
     if row.state in _WAITS_FOR_WORKER and not over:
-        sign_ins.ask(row)
+        authorizations.ask(row)
     context: dict[str, Any] = server_context(
         request, server_page.header(access.seen_by(request.user, row.identity.server)), "settings"
     )
@@ -124,7 +124,7 @@ def go(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     row = _of_person(request, slug, uid)
     if row.state != SignInState.READY or row.expires_at <= timezone.now():
         return redirect("servers:sign_in_progress", slug, uid)
-    url = sign_ins.address(row)
+    url = authorizations.address(row)
     if urlsplit(url).scheme not in ("https", "http"):
         raise Http404("This redirect address is not valid.")
     return _quiet(HttpResponseRedirect(url))
@@ -136,8 +136,8 @@ def go(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
 def callback(request: WebRequest) -> HttpResponse:
     """Where the authorization server redirects the browser. A worker validates the parameters (`iss` first)."""
     try:
-        row = sign_ins.answer(request.user, _browser(request), request.GET.dict())
-    except sign_ins.Forged:
+        row = authorizations.answer(request.user, _browser(request), request.GET.dict())
+    except authorizations.Forged:
         context = {"nav": "servers"}
         return _quiet(render(request, "authorization/forged.html", context, status=400))
     return _quiet(redirect("servers:sign_in_progress", row.identity.server.slug, row.uid))

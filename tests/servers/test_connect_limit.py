@@ -10,7 +10,7 @@ from django.utils import timezone
 from servers import connect_limit
 from servers.audit.record import Actor, Event, record_many
 from servers.connect_limit import TooOften
-from servers.credentials.sign_ins import begin
+from servers.credentials.authorizations import begin
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent, ServerDraft, SignIn
 from servers.registration import registering

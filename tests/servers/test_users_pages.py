@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from servers.accounts import catalog, links, people, reads, sign_ins
+from servers.accounts import browser_sessions, catalog, links, people, reads
 from servers.accounts.links import Invitation
 from servers.audit.record import SYSTEM
 from servers.enums import AuditAction
@@ -26,7 +26,7 @@ FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.
 @pytest.fixture(autouse=True)
 def no_attempts_yet() -> Iterator[None]:
     cache.clear()
-    sign_ins._seen.clear()
+    browser_sessions._seen.clear()
     yield
     cache.clear()
 
@@ -195,12 +195,12 @@ def test_sign_ins_are_listed_and_ended_one_by_one_and_all_at_once(root: Client) 
     browsers = [Client(HTTP_USER_AGENT=FIREFOX, REMOTE_ADDR=f"192.0.2.{number}") for number in range(3)]
     for browser in browsers:
         assert browser.login(username="vera", password="correct horse battery")
-        sign_ins._seen.clear()
+        browser_sessions._seen.clear()
         assert browser.get("/servers/").status_code == 200
     words = text_of(root.get(f"/users/{vera.pk}/"))
     assert words.count("Firefox on Linux") == 3
     assert "192.0.2.1" in words
-    [first] = [row for row in sign_ins.browsers(vera) if row.ip == "192.0.2.0"]
+    [first] = [row for row in browser_sessions.browsers(vera) if row.ip == "192.0.2.0"]
     root.post(f"/users/{vera.pk}/sign-ins/{first.id}/end/")
     assert [browser.get("/servers/").status_code for browser in browsers] == [302, 200, 200]
     root.post(f"/users/{vera.pk}/sign-ins/end/")
@@ -214,7 +214,7 @@ def test_a_sign_in_of_another_person_is_not_ended_through_ones_own_page() -> Non
     mine, theirs = Client(), Client()
     mine.force_login(vera)
     theirs.force_login(other)
-    [row] = sign_ins.browsers(other)
+    [row] = browser_sessions.browsers(other)
     assert mine.post(f"/account/sign-ins/{row.id}/end/").status_code == 302
     assert theirs.get("/account/").status_code == 200
 
@@ -251,7 +251,7 @@ def test_everyone_sees_their_rights_and_ends_their_other_sign_ins() -> None:
     here, there = Client(HTTP_USER_AGENT=FIREFOX), Client()
     here.force_login(vera)
     there.force_login(vera)
-    sign_ins._seen.clear()
+    browser_sessions._seen.clear()
     words = text_of(here.get("/account/"))
     assert all(part in words for part in ("See servers", "This browser", "Change password"))
     assert here.post("/account/sign-ins/end/").status_code == 302
@@ -284,4 +284,4 @@ def test_the_navigation_offers_users_only_to_those_who_manage_them(root: Client)
     ],
 )  # fmt: skip
 def test_browsers_are_named_for_people(agent: str, words: str) -> None:
-    assert sign_ins.browser_words(agent) == words
+    assert browser_sessions.browser_words(agent) == words

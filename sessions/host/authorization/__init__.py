@@ -1,1 +1,1 @@
-"""Tokens of sessions: grants, service accounts and sign-ins."""
+"""Tokens of sessions: grants, service accounts and authorizations by people."""

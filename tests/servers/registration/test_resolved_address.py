@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 
 from servers.audit.record import Actor
 from servers.configuration import Registration, ValueInput
-from servers.credentials import sign_ins, vault
+from servers.credentials import authorizations, vault
 from servers.credentials.kinds import Parts
 from servers.credentials.reference_grants import ALL
 from servers.credentials.references import ReferenceMissing
@@ -116,7 +116,7 @@ def test_a_launch_and_a_draft_are_reached_with_their_values(admin: Any, actor: A
 def test_nobody_signs_in_to_an_address_that_holds_a_reference(admin: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_http(url="https://mcp.example.com/${MCP_KEY}"))
     with pytest.raises(ValidationError, match="cannot contain a reference"):
-        sign_ins.begin(actor, admin, server, "browser")
+        authorizations.begin(actor, admin, server, "browser")
     details = {"client": "robot", "issuer": "https://login.example.com"}
     parts = Parts(CredentialKind.SERVICE_ACCOUNT, details, {"secret": Secret("canary-robot"), "key": Secret("")})
     made = vault.create(actor, admin, "Robot", parts, "https://mcp.example.com")

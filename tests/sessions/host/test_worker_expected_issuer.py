@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
 from servers.configuration import Registration
-from servers.credentials import issuers, sign_ins
+from servers.credentials import authorizations, issuers
 from servers.enums import SignInState, TransportKind
 from servers.models import Server, SignIn
 from servers.registration import registering
@@ -63,7 +63,7 @@ def wrong() -> Iterator[str]:
 
 
 def journey(user: Any, server: Server) -> SignIn:
-    row = sign_ins.begin(Actor.of_user(user), user, server, "browser", "client-1")
+    row = authorizations.begin(Actor.of_user(user), user, server, "browser", "client-1")
     return eventually(SignIn.objects.filter(pk=row.pk, state__in=ENDS).first, 30, "nobody prepared it")
 
 
@@ -79,4 +79,4 @@ def test_a_wrong_issuer_is_refused_until_an_admin_expects_it(
     issuers.expect(Actor.of_user(user), user, server, f"{wrong}/", wrong)
     begun = journey(user, server)
     assert (begun.state, begun.issuer, begun.detail) == (SignInState.READY, wrong, "")
-    assert sign_ins.address(begun).startswith(f"{wrong}/authorize?")
+    assert authorizations.address(begun).startswith(f"{wrong}/authorize?")

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from servers.credentials import sign_ins
+from servers.credentials import authorizations
 from servers.enums import SignInState
 from servers.models import SignIn
 from tests.sessions.host.harness import WorkerProcess, eventually
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.deadline(200)]
 def test_both_steps_of_a_journey_are_found_by_the_tick(
     ada: Client, shared_worker: WorkerProcess, protected: Protected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sign_ins, "ask", lambda _: None)
+    monkeypatch.setattr(authorizations, "ask", lambda _: None)
     server = registered(protected.url)
     page = begun(ada, server)
     parameters = brought_back(ada, page)

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from servers.access import Denied
 from servers.audit.record import Actor
-from servers.credentials import grants, sign_ins
+from servers.credentials import authorizations, grants
 from servers.enums import SignInState
 from servers.models import Credential, CredentialUse, Identity, Server, SignIn
 from servers.registration import registering
@@ -31,31 +31,31 @@ def server(admin: Any, actor: Actor) -> Server:
 
 @pytest.fixture
 def ready(admin: Any, actor: Actor, server: Server) -> SignIn:
-    row = sign_ins.begin(actor, admin, server, BROWSER, "client-1", "canary-client-secret")
-    taken = sign_ins.take(row.uid)
+    row = authorizations.begin(actor, admin, server, BROWSER, "client-1", "canary-client-secret")
+    taken = authorizations.take(row.uid)
     assert taken is not None
-    assert sign_ins.take(row.uid) is None, "two workers never do the same step"
-    assert sign_ins.ready(
+    assert authorizations.take(row.uid) is None, "two workers never do the same step"
+    assert authorizations.ready(
         taken, "https://login.example", STATE, {"verifier": "canary-verifier"}, "https://login.example/?x"
     )
     return SignIn.objects.get()
 
 
 def back(user: Any, browser: str = BROWSER, **parameters: str) -> SignIn:
-    return sign_ins.answer(user, browser, {"state": STATE, "code": "canary-code"} | parameters)
+    return authorizations.answer(user, browser, {"state": STATE, "code": "canary-code"} | parameters)
 
 
 def test_a_journey_goes_there_and_back_once_and_leaves_nothing_sealed(ready: SignIn, admin: Any) -> None:
-    assert sign_ins.address(ready) == "https://login.example/?x"
+    assert authorizations.address(ready) == "https://login.example/?x"
     back(admin)
-    with pytest.raises(sign_ins.Forged):
+    with pytest.raises(authorizations.Forged):
         back(admin)
-    taken = sign_ins.take(ready.uid)
+    taken = authorizations.take(ready.uid)
     assert taken is not None
-    assert sign_ins.opened(taken, "client")["client_secret"] == "canary-client-secret"
-    assert sign_ins.opened(taken, "answer")["code"] == "canary-code"
-    assert len(sign_ins.done(taken)) == 1
-    assert sign_ins.done(taken) == []
+    assert authorizations.opened(taken, "client")["client_secret"] == "canary-client-secret"
+    assert authorizations.opened(taken, "answer")["code"] == "canary-code"
+    assert len(authorizations.done(taken)) == 1
+    assert authorizations.done(taken) == []
     row = SignIn.objects.values().get()
     assert row["state"] == SignInState.DONE
     assert [row[f"sealed_{part}"] for part in ("client", "pending", "url", "answer")] == [None] * 4
@@ -79,35 +79,35 @@ def test_another_person_another_browser_or_another_state_is_refused(ready: SignI
         (admin, BROWSER, {f"p{number}": "x" for number in range(20)}),
         (admin, BROWSER, {"large": "x" * 10_000}),
     ):
-        with pytest.raises(sign_ins.Forged):
+        with pytest.raises(authorizations.Forged):
             back(user, browser, **more)
     assert SignIn.objects.get().state == SignInState.READY
-    assert sign_ins.of_person(stranger, BROWSER, ready.uid) is None
-    assert sign_ins.of_person(admin, "another-browser", ready.uid) is None
+    assert authorizations.of_person(stranger, BROWSER, ready.uid) is None
+    assert authorizations.of_person(admin, "another-browser", ready.uid) is None
 
 
 def test_an_answer_that_comes_after_ten_minutes_is_refused(ready: SignIn, admin: Any) -> None:
     SignIn.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    with pytest.raises(sign_ins.Forged):
+    with pytest.raises(authorizations.Forged):
         back(admin)
 
 
 def test_a_sealed_part_does_not_open_as_another_part(ready: SignIn) -> None:
     ready.sealed_url, ready.url_key_id = ready.sealed_pending, ready.pending_key_id
     with pytest.raises(Exception, match="changed or moved"):
-        sign_ins.address(ready)
+        authorizations.address(ready)
 
 
 def test_who_may_not_manage_credentials_begins_nothing(server: Server, operator: Any) -> None:
     with pytest.raises(Denied):
-        sign_ins.begin(Actor.of_user(operator), operator, server, BROWSER)
+        authorizations.begin(Actor.of_user(operator), operator, server, BROWSER)
     assert not SignIn.objects.exists()
 
 
 def test_a_local_process_and_plain_http_have_no_sign_in(admin: Any, actor: Actor) -> None:
     for data in (over_stdio(), over_http(name="Plain", url="http://mcp.example.com/")):
         with pytest.raises(ValidationError):
-            sign_ins.begin(actor, admin, registering.register(actor, admin, data), BROWSER)
+            authorizations.begin(actor, admin, registering.register(actor, admin, data), BROWSER)
 
 
 # --- grants --------------------------------------------------------------------------------------------------------------
@@ -175,17 +175,17 @@ def test_a_refused_refresh_stands_on_the_board(server: Server) -> None:
 def test_a_worker_finds_what_waits_for_it_and_what_was_left(
     ready: SignIn, admin: Any, actor: Actor, server: Server
 ) -> None:
-    assert sign_ins.waiting([]) == [], "a browser is under way"
+    assert authorizations.waiting([]) == [], "a browser is under way"
     back(admin)
-    assert sign_ins.waiting([]) == [ready.uid]
+    assert authorizations.waiting([]) == [ready.uid]
     Server.objects.update(worker_label="gpu")
-    assert (sign_ins.waiting([]), sign_ins.waiting(["gpu"])) == ([], [ready.uid])
-    sign_ins.take(ready.uid)
-    assert (sign_ins.waiting(["gpu"]), sign_ins.end_lost()) == ([], [])
+    assert (authorizations.waiting([]), authorizations.waiting(["gpu"])) == ([], [ready.uid])
+    authorizations.take(ready.uid)
+    assert (authorizations.waiting(["gpu"]), authorizations.end_lost()) == ([], [])
     SignIn.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert len(sign_ins.end_lost()) == 1
+    assert len(authorizations.end_lost()) == 1
     row = SignIn.objects.values().get()
     assert (row["state"], row["sealed_answer"], row["sealed_pending"]) == (SignInState.FAILED, None, None)
-    late = sign_ins.begin(actor, admin, server, BROWSER)
+    late = authorizations.begin(actor, admin, server, BROWSER)
     SignIn.objects.filter(pk=late.pk).update(expires_at=timezone.now())
-    assert sign_ins.waiting(["gpu"]) == [], "an expired one is nobody's any more"
+    assert authorizations.waiting(["gpu"]) == [], "an expired one is nobody's any more"

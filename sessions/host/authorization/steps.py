@@ -1,4 +1,4 @@
-"""The worker's part of a sign-in: discovers the authorization server before it, and fetches the token after it."""
+"""The worker's part of an authorization: discovers the authorization server before it, and fetches the token after it."""
 
 import asyncio
 from functools import partial
@@ -6,7 +6,7 @@ from uuid import UUID
 
 import structlog
 
-from servers.credentials import issuers, sign_ins
+from servers.credentials import authorizations, issuers
 from servers.crypto import SealError
 from servers.enums import SignInState
 from servers.models import SignIn
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 async def run(db: Database, uid: UUID) -> None:
     """Run the next step of a sign-in. Does nothing if another worker took it first."""
     try:
-        row = await db.write(partial(sign_ins.take, uid))
+        row = await db.write(partial(authorizations.take, uid))
     except DatabaseAway as exc:  # the page asks again
         log.warning("host.sign_in_not_taken", sign_in=str(uid), problem=str(exc)[:200])
         return
@@ -39,7 +39,7 @@ async def run(db: Database, uid: UUID) -> None:
     except TimeoutError:
         await _failed(db, row, f"The authorization server did not finish within {SECONDS:.0f} s.")
     except asyncio.CancelledError:
-        db.post(partial(sign_ins.failed, row, "The worker stopped. Start again."))
+        db.post(partial(authorizations.failed, row, "The worker stopped. Start again."))
         raise
     except Exception as exc:  # a bug of ours: show it on the page, so the sign-in does not hang
         log.exception("host.sign_in_failed", sign_in=str(uid))
@@ -47,7 +47,7 @@ async def run(db: Database, uid: UUID) -> None:
 
 
 async def _step(db: Database, row: SignIn) -> None:
-    client = await db.read(partial(sign_ins.opened, row, "client"))
+    client = await db.read(partial(authorizations.opened, row, "client"))
     server = row.identity.server
     expected = await db.read(partial(issuers.expected, server))
     authorization = for_sign_in(server.url, row.identity_id, db, egress_policy(), client, expected)
@@ -58,16 +58,16 @@ async def _prepare(db: Database, row: SignIn, authorization: Authorization) -> N
     challenge = row.identity.challenge
     scopes = tuple(challenge.get("scopes", ()))
     pending = await authorization.begin(metadata_url=challenge.get("metadata_url", ""), scopes=scopes)
-    ready = partial(sign_ins.ready, row, pending.issuer, pending.state, pending.to_data(), pending.url)
+    ready = partial(authorizations.ready, row, pending.issuer, pending.state, pending.to_data(), pending.url)
     await db.write(ready)
 
 
 async def _finish(db: Database, row: SignIn, authorization: Authorization) -> None:
-    pending = Pending.from_data(await db.read(partial(sign_ins.opened, row, "pending")))
-    parameters = await db.read(partial(sign_ins.opened, row, "answer"))
+    pending = Pending.from_data(await db.read(partial(authorizations.opened, row, "pending")))
+    parameters = await db.read(partial(authorizations.opened, row, "answer"))
     await authorization.finish(pending, parameters)
-    await db.persist(partial(sign_ins.done, row), list)
+    await db.persist(partial(authorizations.done, row), list)
 
 
 async def _failed(db: Database, row: SignIn, words: str) -> None:
-    await db.persist(partial(sign_ins.failed, row, words), list)
+    await db.persist(partial(authorizations.failed, row, words), list)

@@ -1,4 +1,4 @@
-"""A sign-in at a server's authorization server: started by a person, prepared and completed in a worker.
+"""An authorization of mcpadmin at a server (OAuth): started by a person, prepared and completed in a worker.
 
 Each step is one conditional UPDATE from the previous state, so it happens once. What a browser returns is bound to the
 person, the browser and the one `state` that was sent out, and is valid for ten minutes.
@@ -35,7 +35,7 @@ DETAIL_CHARS = 500
 
 
 class Forged(Exception):
-    """An answer that belongs to no open sign-in of this person in this browser."""
+    """An answer that belongs to no open authorization of this person in this browser."""
 
 
 def digest(text: str) -> str:
