@@ -24,4 +24,4 @@ class ServersConfig(AppConfig):
             has_sealed("servers.Sink", f"sealed_{part}", f"{part}_key_id")
         has_sealed("servers.ExportSchedule")
         for part in ("client", "pending", "url", "answer"):
-            has_sealed("servers.SignIn", f"sealed_{part}", f"{part}_key_id", expires="expires_at")
+            has_sealed("servers.ServerAuthorization", f"sealed_{part}", f"{part}_key_id", expires="expires_at")

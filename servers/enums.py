@@ -130,7 +130,7 @@ class RedactedPart(TextChoices):
     ANSWER = "answer", "Answers to server requests"
 
 
-class SignInState(TextChoices):
+class AuthorizationState(TextChoices):
     """requested, preparing, ready (the browser may go), answered (it came back), finishing, then an end."""
 
     REQUESTED = "requested", "Waiting for a worker"

@@ -19,7 +19,16 @@ from servers.audit.record import Actor
 from servers.credentials import vault
 from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, PayloadKind, SignsInAs, ValueKind
-from servers.models import Credential, CredentialUse, Identity, ReferenceGrant, Server, ServerDraft, ServerValue, SignIn
+from servers.models import (
+    Credential,
+    CredentialUse,
+    Identity,
+    ReferenceGrant,
+    Server,
+    ServerAuthorization,
+    ServerDraft,
+    ServerValue,
+)
 from servers.registration import drafts
 from servers.registration.importing import stored_preview
 from servers.secret import Secret
@@ -42,7 +51,17 @@ ROLES = {
 }
 #: what a person with the right may do to credentials of others: see that they exist, and delete them
 ALLOWED = {("credentials", "credentials:delete")}
-WATCHED = (Credential, CredentialUse, Identity, ReferenceGrant, ServerValue, ServerDraft, SignIn, Call, Question)
+WATCHED = (
+    Credential,
+    CredentialUse,
+    Identity,
+    ReferenceGrant,
+    ServerValue,
+    ServerDraft,
+    ServerAuthorization,
+    Call,
+    Question,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -22,14 +22,14 @@ from servers.audit.record import Actor, Event, ServerRef
 from servers.credentials import identities
 from servers.credentials.binding import require_encrypted
 from servers.credentials.references import OPEN_ADDRESS, has_reference
-from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignInState, TransportKind
-from servers.models import Identity, Server, SignIn
+from servers.enums import AuditAction, AuditOutcome, AuthorizationState, IdentityKind, TransportKind
+from servers.models import Identity, Server, ServerAuthorization
 from servers.secret import Secret
 from servers.signals import sign_in_asked
 
 LIFETIME = timedelta(minutes=10)
 RIGHT = "manage_credential"
-TABLE = SignIn._meta.db_table
+TABLE = ServerAuthorization._meta.db_table
 _MAX_PARAMETERS, _MAX_CHARS = 10, 8_192
 DETAIL_CHARS = 500
 
@@ -45,7 +45,7 @@ def digest(text: str) -> str:
 # --- in the web process --------------------------------------------------------------------------------------------------
 def begin(
     actor: Actor, user: Any, server: Server, browser: str, client_id: str = "", client_secret: str = ""
-) -> SignIn:
+) -> ServerAuthorization:
     """For the shared identity. `browser`: the key of the browser's session. The client is only named where it was
     registered by hand."""
     rights.require(user, actor, "change_server", server)
@@ -58,7 +58,7 @@ def begin(
 
 def begin_own(
     actor: Actor, user: Any, server: Server, browser: str, client_id: str = "", client_secret: str = ""
-) -> SignIn:
+) -> ServerAuthorization:
     """For the user's own identity, which begins with it."""
     _require_possible(user, server)
     with identities.begun(actor, user, server) as (trail, identity):
@@ -77,8 +77,10 @@ def _require_possible(user: Any, server: Server) -> None:
 
 def _begun(
     trail: Trail, identity: Identity, user: Any, browser: str, client_id: str = "", client_secret: str = ""
-) -> SignIn:
-    row = SignIn(identity=identity, user=user, browser=digest(browser), expires_at=timezone.now() + LIFETIME)
+) -> ServerAuthorization:
+    row = ServerAuthorization(
+        identity=identity, user=user, browser=digest(browser), expires_at=timezone.now() + LIFETIME
+    )
     if client_id:
         _put(row, "client", {"client_id": client_id, "client_secret": client_secret})
     row.save(force_insert=True)
@@ -87,27 +89,27 @@ def _begun(
     return row
 
 
-def ask(row: SignIn) -> None:
+def ask(row: ServerAuthorization) -> None:
     """Have a worker do the next step; again and again does no harm."""
     label = row.identity.server.worker_label
-    send = partial(sign_in_asked.send_robust, sender=SignIn, sign_in_uid=row.uid, label=label)
+    send = partial(sign_in_asked.send_robust, sender=ServerAuthorization, sign_in_uid=row.uid, label=label)
     transaction.on_commit(send, robust=True)
 
 
-def of_person(user: Any, browser: str, uid: UUID) -> SignIn | None:
-    rows = SignIn.objects.select_related("identity__server")
+def of_person(user: Any, browser: str, uid: UUID) -> ServerAuthorization | None:
+    rows = ServerAuthorization.objects.select_related("identity__server")
     return rows.filter(uid=uid, user_id=user.pk, browser=digest(browser)).first()
 
 
-def address(row: SignIn) -> str:
+def address(row: ServerAuthorization) -> str:
     """Where the browser is sent. Raises crypto.SealError."""
     return str(opened(row, "url")["url"])
 
 
-def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> SignIn:
+def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> ServerAuthorization:
     """What the browser brought back, taken once. Raises Forged; a token is not asked for then."""
     given = {name: value for name, value in parameters.items() if len(name) + len(value) <= _MAX_CHARS}
-    found = SignIn.objects.select_related("identity__server").filter(
+    found = ServerAuthorization.objects.select_related("identity__server").filter(
         state_digest=digest(given.get("state", "")), user_id=user.pk, browser=digest(browser)
     )
     row = found.first()
@@ -116,60 +118,60 @@ def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> SignIn:
     _put(row, "answer", given)
     fields = {"sealed_answer": row.sealed_answer, "answer_key_id": row.answer_key_id}
     with transaction.atomic():
-        if not _step(row.uid, SignInState.READY, SignInState.ANSWERED, **fields):
+        if not _step(row.uid, AuthorizationState.READY, AuthorizationState.ANSWERED, **fields):
             raise Forged
         ask(row)
     return row
 
 
 # --- in a worker ---------------------------------------------------------------------------------------------------------
-def take(uid: UUID) -> SignIn | None:
+def take(uid: UUID) -> ServerAuthorization | None:
     """The sign-in whose next step is ours now: in state preparing or finishing."""
-    took = _step(uid, SignInState.REQUESTED, SignInState.PREPARING) or _step(
-        uid, SignInState.ANSWERED, SignInState.FINISHING
+    took = _step(uid, AuthorizationState.REQUESTED, AuthorizationState.PREPARING) or _step(
+        uid, AuthorizationState.ANSWERED, AuthorizationState.FINISHING
     )
-    return SignIn.objects.select_related("identity__server", "user").get(uid=uid) if took else None
+    return ServerAuthorization.objects.select_related("identity__server", "user").get(uid=uid) if took else None
 
 
 def waiting(labels: Sequence[str]) -> list[UUID]:
     """Those whose next step is for a worker with these labels: the wake-up may have been lost."""
-    rows = SignIn.objects.filter(state__in=_FOR_WORKER, expires_at__gt=timezone.now())
+    rows = ServerAuthorization.objects.filter(state__in=_FOR_WORKER, expires_at__gt=timezone.now())
     mine = rows.filter(identity__server__worker_label__in=["", *labels])
     return list(mine.order_by("pk").values_list("uid", flat=True)[:_AT_ONCE])
 
 
 def end_lost() -> list[Event]:
     """What a worker left in the middle does not rest here with its secrets for ever."""
-    left = SignIn.objects.filter(state__in=_UNDER_WAY, expires_at__lte=timezone.now())
+    left = ServerAuthorization.objects.filter(state__in=_UNDER_WAY, expires_at__lte=timezone.now())
     rows = left.select_related("identity__server", "user")[:_AT_ONCE]
     return [event for row in rows for event in failed(row, "The worker that was at it is gone. Begin again.")]
 
 
-def ready(row: SignIn, issuer: str, state: str, pending: Mapping[str, Any], url: str) -> bool:
+def ready(row: ServerAuthorization, issuer: str, state: str, pending: Mapping[str, Any], url: str) -> bool:
     _put(row, "pending", pending)
     _put(row, "url", {"url": url})
     fields = {name: getattr(row, name) for name in ("sealed_pending", "pending_key_id", "sealed_url", "url_key_id")}
     known = {"issuer": issuer[:2000], "state_digest": digest(state)}
-    return _step(row.uid, SignInState.PREPARING, SignInState.READY, **known, **fields)
+    return _step(row.uid, AuthorizationState.PREPARING, AuthorizationState.READY, **known, **fields)
 
 
-def done(row: SignIn) -> list[Event]:
+def done(row: ServerAuthorization) -> list[Event]:
     """Signed in: what is sealed here is no longer needed, and the session is reopened."""
-    if not _step(row.uid, SignInState.FINISHING, SignInState.DONE, **_EMPTY):
+    if not _step(row.uid, AuthorizationState.FINISHING, AuthorizationState.DONE, **_EMPTY):
         return []
     identities.notify(row.identity)
     return [_event(row, AuditOutcome.OK, {"issuer": row.issuer})]
 
 
-def failed(row: SignIn, detail: str) -> list[Event]:
+def failed(row: ServerAuthorization, detail: str) -> list[Event]:
     """Also of one that was left in the middle."""
     fields = {"detail": detail[:DETAIL_CHARS], **_EMPTY}
-    if not any(_step(row.uid, state, SignInState.FAILED, **fields) for state in _UNDER_WAY):
+    if not any(_step(row.uid, state, AuthorizationState.FAILED, **fields) for state in _UNDER_WAY):
         return []
     return [_event(row, AuditOutcome.FAILED, {"detail": detail[:DETAIL_CHARS]})]
 
 
-def opened(row: SignIn, part: str) -> dict[str, Any]:
+def opened(row: ServerAuthorization, part: str) -> dict[str, Any]:
     """Empty when there is none. Raises crypto.SealError."""
     sealed = getattr(row, f"sealed_{part}")
     if sealed is None:
@@ -181,32 +183,32 @@ def opened(row: SignIn, part: str) -> dict[str, Any]:
 
 
 def purge() -> int:
-    return SignIn.objects.filter(expires_at__lte=timezone.now() - LIFETIME).delete()[0]
+    return ServerAuthorization.objects.filter(expires_at__lte=timezone.now() - LIFETIME).delete()[0]
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------------
-_FOR_WORKER = (SignInState.REQUESTED, SignInState.ANSWERED)
+_FOR_WORKER = (AuthorizationState.REQUESTED, AuthorizationState.ANSWERED)
 _AT_ONCE = 20
-_UNDER_WAY = (SignInState.PREPARING, SignInState.FINISHING)
+_UNDER_WAY = (AuthorizationState.PREPARING, AuthorizationState.FINISHING)
 _EMPTY = {f"sealed_{part}": None for part in ("client", "pending", "url", "answer")}
 
 
-def _step(uid: UUID, before: SignInState, after: SignInState, **fields: Any) -> bool:
+def _step(uid: UUID, before: AuthorizationState, after: AuthorizationState, **fields: Any) -> bool:
     """An end is always taken down; any other step only while the sign-in counts."""
-    rows = SignIn.objects.filter(uid=uid, state=before)
-    if after not in (SignInState.DONE, SignInState.FAILED):
+    rows = ServerAuthorization.objects.filter(uid=uid, state=before)
+    if after not in (AuthorizationState.DONE, AuthorizationState.FAILED):
         rows = rows.filter(expires_at__gt=timezone.now())
     return rows.update(state=after, **fields) == 1
 
 
-def _put(row: SignIn, part: str, value: Mapping[str, Any]) -> None:
+def _put(row: ServerAuthorization, part: str, value: Mapping[str, Any]) -> None:
     text = Secret(json.dumps(dict(value)))
     sealed, key_id = crypto.seal(text.reveal(), table=TABLE, uid=row.uid, field=f"sealed_{part}")
     setattr(row, f"sealed_{part}", sealed)
     setattr(row, f"{part}_key_id", key_id)
 
 
-def _event(row: SignIn, outcome: AuditOutcome, details: dict[str, Any]) -> Event:
+def _event(row: ServerAuthorization, outcome: AuditOutcome, details: dict[str, Any]) -> Event:
     server = row.identity.server
     return Event(
         action=AuditAction.SIGN_IN_END,

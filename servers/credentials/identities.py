@@ -17,7 +17,7 @@ from servers import access, limits, rights
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
-from servers.models import Credential, Identity, Server, SignIn
+from servers.models import Credential, Identity, Server, ServerAuthorization
 from servers.signals import identity_ended, server_changed
 
 RIGHT = "call_tool"
@@ -75,7 +75,7 @@ def finish(trail: Trail, identity: Identity) -> bool:
     names = sorted(own.values_list("name", flat=True))
     ended = sum(int(count or 0) for _, count in identity_ended.send(Identity, identity_id=identity.pk))
     Credential.objects.filter(pk__in=[row.pk for row in own]).delete()
-    SignIn.objects.filter(identity=identity).delete()
+    ServerAuthorization.objects.filter(identity=identity).delete()
     details = {"credentials": names, "subscriptions": ended}
     trail.add(event(trail, identity, AuditAction.IDENTITY_END, identity.server.name, details))
     return True

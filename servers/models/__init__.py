@@ -22,7 +22,7 @@ from servers.models.privacy import PrivacySettings, RedactionRule
 from servers.models.proof import AuditAlarm, Checkpoint, Witness
 from servers.models.reference_grant import ReferenceGrant
 from servers.models.server import Server, ServerValue
-from servers.models.sign_in import SignIn
+from servers.models.server_authorization import ServerAuthorization
 
 __all__ = [
     "AccountLink",
@@ -58,10 +58,10 @@ __all__ = [
     "RedactionRule",
     "ReferenceGrant",
     "Server",
+    "ServerAuthorization",
     "ServerDraft",
     "ServerValue",
     "ServiceAccount",
-    "SignIn",
     "Sink",
     "Unredacted",
     "Witness",

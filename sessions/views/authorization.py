@@ -25,14 +25,14 @@ from servers.audit.record import Actor
 from servers.credentials import authorizations, issuers
 from servers.credentials.forms.authorization import ClientForm
 from servers.crypto import SealError
-from servers.enums import SignInState, TransportKind
-from servers.models import Server, SignIn
+from servers.enums import AuthorizationState, TransportKind
+from servers.models import Server, ServerAuthorization
 from servers.requests import WebRequest
 from sessions.connections import client_document, commands
 from sessions.overview import server_page
 from sessions.views.servers import server_context
 
-_WAITS_FOR_WORKER = (SignInState.REQUESTED, SignInState.ANSWERED)
+_WAITS_FOR_WORKER = (AuthorizationState.REQUESTED, AuthorizationState.ANSWERED)
 
 
 def _server(request: WebRequest, slug: str) -> Server:
@@ -63,7 +63,9 @@ def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
     return _sign_in(request, server, authorizations.begin_own, own=True)
 
 
-def _sign_in(request: WebRequest, server: Server, begin: Callable[..., SignIn], *, own: bool = False) -> HttpResponse:
+def _sign_in(
+    request: WebRequest, server: Server, begin: Callable[..., ServerAuthorization], *, own: bool = False
+) -> HttpResponse:
     form = ClientForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -78,7 +80,7 @@ def _sign_in(request: WebRequest, server: Server, begin: Callable[..., SignIn], 
     return render(request, "authorization/sign_in.html", context, status=422 if form.errors else 200)
 
 
-def _of_person(request: WebRequest, slug: str, uid: UUID) -> SignIn:
+def _of_person(request: WebRequest, slug: str, uid: UUID) -> ServerAuthorization:
     row = authorizations.of_person(request.user, _browser(request), uid)
     own = row is not None and row.identity.user_id == request.user.pk
     server = access.server_for(request.user, slug, "call_tool") if own else _server(request, slug)
@@ -92,7 +94,7 @@ def _of_person(request: WebRequest, slug: str, uid: UUID) -> SignIn:
 def progress(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     """The state of the sign-in. While a worker is busy the page polls, which also repeats a wake-up that was lost."""
     row = _of_person(request, slug, uid)
-    if row.state == SignInState.DONE:
+    if row.state == AuthorizationState.DONE:
         messages.success(request, f"Signed in at {urlsplit(row.issuer).netloc}. The session is reconnecting.")
         return _leave(request, reverse("servers:tools", args=[slug]))
     over = row.expires_at <= timezone.now()
@@ -122,7 +124,7 @@ def _leave(request: WebRequest, url: str) -> HttpResponse:
 @sensitive_variables()
 def go(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     row = _of_person(request, slug, uid)
-    if row.state != SignInState.READY or row.expires_at <= timezone.now():
+    if row.state != AuthorizationState.READY or row.expires_at <= timezone.now():
         return redirect("servers:sign_in_progress", slug, uid)
     url = authorizations.address(row)
     if urlsplit(url).scheme not in ("https", "http"):

@@ -12,7 +12,7 @@ from servers.audit.record import Actor, Event, record_many
 from servers.connect_limit import TooOften
 from servers.credentials.authorizations import begin
 from servers.enums import AuditAction, AuditOutcome
-from servers.models import AuditEvent, ServerDraft, SignIn
+from servers.models import AuditEvent, ServerAuthorization, ServerDraft
 from servers.registration import registering
 from servers.registration.drafts import create_draft
 from tests.servers.cast import over_http
@@ -65,7 +65,7 @@ def test_sign_ins_and_connection_tests_are_counted_together(
     tried(5, AuditAction.SIGN_IN_BEGIN)
     with pytest.raises(TooOften):
         begin(actor, admin, server, "browser")
-    assert not SignIn.objects.exists()
+    assert not ServerAuthorization.objects.exists()
 
 
 @pytest.mark.parametrize("action", [AuditAction.SERVER_REGISTER, AuditAction.SERVER_CHANGE])

@@ -8,8 +8,8 @@ import structlog
 
 from servers.credentials import authorizations, issuers
 from servers.crypto import SealError
-from servers.enums import SignInState
-from servers.models import SignIn
+from servers.enums import AuthorizationState
+from servers.models import ServerAuthorization
 from sessions.host.authorization.stored_grants import for_sign_in
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import egress_policy
@@ -46,15 +46,15 @@ async def run(db: Database, uid: UUID) -> None:
         await _failed(db, row, f"mcpadmin failed ({type(exc).__name__}). See its log for details.")
 
 
-async def _step(db: Database, row: SignIn) -> None:
+async def _step(db: Database, row: ServerAuthorization) -> None:
     client = await db.read(partial(authorizations.opened, row, "client"))
     server = row.identity.server
     expected = await db.read(partial(issuers.expected, server))
     authorization = for_sign_in(server.url, row.identity_id, db, egress_policy(), client, expected)
-    await (_prepare if row.state == SignInState.PREPARING else _finish)(db, row, authorization)
+    await (_prepare if row.state == AuthorizationState.PREPARING else _finish)(db, row, authorization)
 
 
-async def _prepare(db: Database, row: SignIn, authorization: Authorization) -> None:
+async def _prepare(db: Database, row: ServerAuthorization, authorization: Authorization) -> None:
     challenge = row.identity.challenge
     scopes = tuple(challenge.get("scopes", ()))
     pending = await authorization.begin(metadata_url=challenge.get("metadata_url", ""), scopes=scopes)
@@ -62,12 +62,12 @@ async def _prepare(db: Database, row: SignIn, authorization: Authorization) -> N
     await db.write(ready)
 
 
-async def _finish(db: Database, row: SignIn, authorization: Authorization) -> None:
+async def _finish(db: Database, row: ServerAuthorization, authorization: Authorization) -> None:
     pending = Pending.from_data(await db.read(partial(authorizations.opened, row, "pending")))
     parameters = await db.read(partial(authorizations.opened, row, "answer"))
     await authorization.finish(pending, parameters)
     await db.persist(partial(authorizations.done, row), list)
 
 
-async def _failed(db: Database, row: SignIn, words: str) -> None:
+async def _failed(db: Database, row: ServerAuthorization, words: str) -> None:
     await db.persist(partial(authorizations.failed, row, words), list)

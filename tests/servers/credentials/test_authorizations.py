@@ -13,8 +13,8 @@ from django.utils import timezone
 from servers.access import Denied
 from servers.audit.record import Actor
 from servers.credentials import authorizations, grants
-from servers.enums import SignInState
-from servers.models import Credential, CredentialUse, Identity, Server, SignIn
+from servers.enums import AuthorizationState
+from servers.models import Credential, CredentialUse, Identity, Server, ServerAuthorization
 from servers.registration import registering
 from servers.secret import Secret
 from tests.servers.cast import over_http, over_stdio
@@ -30,7 +30,7 @@ def server(admin: Any, actor: Actor) -> Server:
 
 
 @pytest.fixture
-def ready(admin: Any, actor: Actor, server: Server) -> SignIn:
+def ready(admin: Any, actor: Actor, server: Server) -> ServerAuthorization:
     row = authorizations.begin(actor, admin, server, BROWSER, "client-1", "canary-client-secret")
     taken = authorizations.take(row.uid)
     assert taken is not None
@@ -38,14 +38,14 @@ def ready(admin: Any, actor: Actor, server: Server) -> SignIn:
     assert authorizations.ready(
         taken, "https://login.example", STATE, {"verifier": "canary-verifier"}, "https://login.example/?x"
     )
-    return SignIn.objects.get()
+    return ServerAuthorization.objects.get()
 
 
-def back(user: Any, browser: str = BROWSER, **parameters: str) -> SignIn:
+def back(user: Any, browser: str = BROWSER, **parameters: str) -> ServerAuthorization:
     return authorizations.answer(user, browser, {"state": STATE, "code": "canary-code"} | parameters)
 
 
-def test_a_journey_goes_there_and_back_once_and_leaves_nothing_sealed(ready: SignIn, admin: Any) -> None:
+def test_a_journey_goes_there_and_back_once_and_leaves_nothing_sealed(ready: ServerAuthorization, admin: Any) -> None:
     assert authorizations.address(ready) == "https://login.example/?x"
     back(admin)
     with pytest.raises(authorizations.Forged):
@@ -56,20 +56,20 @@ def test_a_journey_goes_there_and_back_once_and_leaves_nothing_sealed(ready: Sig
     assert authorizations.opened(taken, "answer")["code"] == "canary-code"
     assert len(authorizations.done(taken)) == 1
     assert authorizations.done(taken) == []
-    row = SignIn.objects.values().get()
-    assert row["state"] == SignInState.DONE
+    row = ServerAuthorization.objects.values().get()
+    assert row["state"] == AuthorizationState.DONE
     assert [row[f"sealed_{part}"] for part in ("client", "pending", "url", "answer")] == [None] * 4
 
 
-def test_no_value_of_a_journey_stands_in_clear(ready: SignIn, admin: Any) -> None:
+def test_no_value_of_a_journey_stands_in_clear(ready: ServerAuthorization, admin: Any) -> None:
     back(admin)
-    row = repr(SignIn.objects.values().get())
+    row = repr(ServerAuthorization.objects.values().get())
     assert "canary" not in row
     assert STATE not in row
     assert BROWSER not in row
 
 
-def test_another_person_another_browser_or_another_state_is_refused(ready: SignIn, admin: Any) -> None:
+def test_another_person_another_browser_or_another_state_is_refused(ready: ServerAuthorization, admin: Any) -> None:
     stranger = person("eve", "view_server", "change_server", "manage_credential")
     for user, browser, more in (
         (stranger, BROWSER, {}),
@@ -81,18 +81,18 @@ def test_another_person_another_browser_or_another_state_is_refused(ready: SignI
     ):
         with pytest.raises(authorizations.Forged):
             back(user, browser, **more)
-    assert SignIn.objects.get().state == SignInState.READY
+    assert ServerAuthorization.objects.get().state == AuthorizationState.READY
     assert authorizations.of_person(stranger, BROWSER, ready.uid) is None
     assert authorizations.of_person(admin, "another-browser", ready.uid) is None
 
 
-def test_an_answer_that_comes_after_ten_minutes_is_refused(ready: SignIn, admin: Any) -> None:
-    SignIn.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+def test_an_answer_that_comes_after_ten_minutes_is_refused(ready: ServerAuthorization, admin: Any) -> None:
+    ServerAuthorization.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     with pytest.raises(authorizations.Forged):
         back(admin)
 
 
-def test_a_sealed_part_does_not_open_as_another_part(ready: SignIn) -> None:
+def test_a_sealed_part_does_not_open_as_another_part(ready: ServerAuthorization) -> None:
     ready.sealed_url, ready.url_key_id = ready.sealed_pending, ready.pending_key_id
     with pytest.raises(Exception, match="changed or moved"):
         authorizations.address(ready)
@@ -101,7 +101,7 @@ def test_a_sealed_part_does_not_open_as_another_part(ready: SignIn) -> None:
 def test_who_may_not_manage_credentials_begins_nothing(server: Server, operator: Any) -> None:
     with pytest.raises(Denied):
         authorizations.begin(Actor.of_user(operator), operator, server, BROWSER)
-    assert not SignIn.objects.exists()
+    assert not ServerAuthorization.objects.exists()
 
 
 def test_a_local_process_and_plain_http_have_no_sign_in(admin: Any, actor: Actor) -> None:
@@ -173,7 +173,7 @@ def test_a_refused_refresh_stands_on_the_board(server: Server) -> None:
 
 
 def test_a_worker_finds_what_waits_for_it_and_what_was_left(
-    ready: SignIn, admin: Any, actor: Actor, server: Server
+    ready: ServerAuthorization, admin: Any, actor: Actor, server: Server
 ) -> None:
     assert authorizations.waiting([]) == [], "a browser is under way"
     back(admin)
@@ -182,10 +182,10 @@ def test_a_worker_finds_what_waits_for_it_and_what_was_left(
     assert (authorizations.waiting([]), authorizations.waiting(["gpu"])) == ([], [ready.uid])
     authorizations.take(ready.uid)
     assert (authorizations.waiting(["gpu"]), authorizations.end_lost()) == ([], [])
-    SignIn.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    ServerAuthorization.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert len(authorizations.end_lost()) == 1
-    row = SignIn.objects.values().get()
-    assert (row["state"], row["sealed_answer"], row["sealed_pending"]) == (SignInState.FAILED, None, None)
+    row = ServerAuthorization.objects.values().get()
+    assert (row["state"], row["sealed_answer"], row["sealed_pending"]) == (AuthorizationState.FAILED, None, None)
     late = authorizations.begin(actor, admin, server, BROWSER)
-    SignIn.objects.filter(pk=late.pk).update(expires_at=timezone.now())
+    ServerAuthorization.objects.filter(pk=late.pk).update(expires_at=timezone.now())
     assert authorizations.waiting(["gpu"]) == [], "an expired one is nobody's any more"

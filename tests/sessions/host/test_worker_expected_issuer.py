@@ -13,13 +13,13 @@ from django.contrib.auth import get_user_model
 from servers.audit.record import Actor
 from servers.configuration import Registration
 from servers.credentials import authorizations, issuers
-from servers.enums import SignInState, TransportKind
-from servers.models import Server, SignIn
+from servers.enums import AuthorizationState, TransportKind
+from servers.models import Server, ServerAuthorization
 from servers.registration import registering
 from tests.sessions.host.harness import WorkerProcess, eventually
 
 pytestmark = pytest.mark.integration
-ENDS = [SignInState.READY, SignInState.FAILED]
+ENDS = [AuthorizationState.READY, AuthorizationState.FAILED]
 
 
 class Wrong(BaseHTTPRequestHandler):
@@ -62,9 +62,9 @@ def wrong() -> Iterator[str]:
     thread.join(5)
 
 
-def journey(user: Any, server: Server) -> SignIn:
+def journey(user: Any, server: Server) -> ServerAuthorization:
     row = authorizations.begin(Actor.of_user(user), user, server, "browser", "client-1")
-    return eventually(SignIn.objects.filter(pk=row.pk, state__in=ENDS).first, 30, "nobody prepared it")
+    return eventually(ServerAuthorization.objects.filter(pk=row.pk, state__in=ENDS).first, 30, "nobody prepared it")
 
 
 def test_a_wrong_issuer_is_refused_until_an_admin_expects_it(
@@ -74,9 +74,9 @@ def test_a_wrong_issuer_is_refused_until_an_admin_expects_it(
     data = Registration(name="Wrong", transport=TransportKind.STREAMABLE_HTTP, url=f"{wrong}/mcp")
     server = registering.register(Actor.of_user(user), user, data, enabled=False)
     refused = journey(user, server)
-    assert refused.state == SignInState.FAILED
+    assert refused.state == AuthorizationState.FAILED
     assert f"{wrong}/" in refused.detail
     issuers.expect(Actor.of_user(user), user, server, f"{wrong}/", wrong)
     begun = journey(user, server)
-    assert (begun.state, begun.issuer, begun.detail) == (SignInState.READY, wrong, "")
+    assert (begun.state, begun.issuer, begun.detail) == (AuthorizationState.READY, wrong, "")
     assert authorizations.address(begun).startswith(f"{wrong}/authorize?")

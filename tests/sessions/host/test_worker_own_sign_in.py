@@ -5,8 +5,8 @@ from django.test import Client
 
 from servers import access
 from servers.credentials import identities
-from servers.enums import IdentityKind, SignInState, SignsInAs
-from servers.models import AuditEvent, Credential, Server, SignIn
+from servers.enums import AuthorizationState, IdentityKind, SignsInAs
+from servers.models import AuditEvent, Credential, Server, ServerAuthorization
 from sessions.calls import placing
 from sessions.calls.arguments import Given
 from sessions.enums import CallState, SessionCondition, SessionState
@@ -39,11 +39,13 @@ def test_a_grant_of_somebodys_own_is_never_used_for_everybody(
 
     page = client.post(f"/servers/{server.slug}/identity/sign-in/").url
     uid = page.split("/")[-2]
-    eventually(SignIn.objects.filter(uid=uid, state=SignInState.READY).first, 30, "nobody prepared it")
+    eventually(
+        ServerAuthorization.objects.filter(uid=uid, state=AuthorizationState.READY).first, 30, "nobody prepared it"
+    )
     assert ada.get(page).status_code == 404, "the journey is its traveller's"
     parameters = brought_back(client, page)
     assert client.get("/sign-in/callback/", parameters).url == page
-    eventually(SignIn.objects.filter(uid=uid, state=SignInState.DONE).first, 30)
+    eventually(ServerAuthorization.objects.filter(uid=uid, state=AuthorizationState.DONE).first, 30)
 
     own = McpSession.objects.get(identity__user=bea)
     eventually(McpSession.objects.filter(pk=own.pk, state=SessionState.READY).first, 30)

@@ -12,8 +12,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from servers.audit.record import Actor
-from servers.enums import AuditAction, SignInState, TransportKind
-from servers.models import AuditEvent, Credential, Server, SignIn
+from servers.enums import AuditAction, AuthorizationState, TransportKind
+from servers.models import AuditEvent, Credential, Server, ServerAuthorization
 from servers.registration import registering
 from servers.registration.registering import Registration
 from sessions.enums import CallState, SessionCondition, SessionState
@@ -73,7 +73,9 @@ def begun(ada: Client, server: Server, **client: str) -> str:
     """Start a sign-in; return the address of its page once the redirect is ready."""
     answer = ada.post(f"/servers/{server.slug}/sign-in/", client)
     assert answer.status_code == 302
-    rows = SignIn.objects.filter(uid=answer.url.split("/")[-2]).exclude(state__in=["requested", "preparing"])
+    rows = ServerAuthorization.objects.filter(uid=answer.url.split("/")[-2]).exclude(
+        state__in=["requested", "preparing"]
+    )
     eventually(rows.first, 30, "nobody prepared it")
     return str(answer.url)
 
@@ -94,7 +96,7 @@ def signed_in(ada: Client, server: Server, **client: str) -> dict[str, str]:
     parameters = brought_back(ada, page)
     answer = ada.get("/sign-in/callback/", parameters)
     assert (answer.status_code, answer.url) == (302, page), "the code leaves the address bar"
-    ended = SignIn.objects.filter(state__in=[SignInState.DONE, SignInState.FAILED])
+    ended = ServerAuthorization.objects.filter(state__in=[AuthorizationState.DONE, AuthorizationState.FAILED])
     assert eventually(lambda: ended.filter(uid=page.split("/")[-2]).first(), 30).detail == ""
     return parameters
 
@@ -125,7 +127,7 @@ def test_a_server_that_asks_for_a_token_waits_is_signed_in_to_and_stays_connecte
     assert again.status_code == 400, "an answer counts once"
     row = Credential.objects.get()
     assert (row.kind, row.issuer, row.host) == ("oauth", protected.url.removesuffix("/mcp"), "127.0.0.1")
-    assert not SignIn.objects.exclude(sealed_pending=None).exists(), "what is of no more use is not kept"
+    assert not ServerAuthorization.objects.exclude(sealed_pending=None).exists(), "what is of no more use is not kept"
 
     protected.control("expire")
     calls = [make_call(session, "greet", name=f"n{number}") for number in range(20)]
@@ -179,8 +181,8 @@ def test_an_answer_that_was_not_asked_for_is_refused_and_no_token_is_fetched(
     ):
         assert client.get("/sign-in/callback/", given).status_code == 400
     assert other_browser.get(page).status_code == 404
-    assert SignIn.objects.get().state == SignInState.READY
-    SignIn.objects.update(expires_at="2020-01-01T00:00Z")
+    assert ServerAuthorization.objects.get().state == AuthorizationState.READY
+    ServerAuthorization.objects.update(expires_at="2020-01-01T00:00Z")
     assert ada.get("/sign-in/callback/", parameters).status_code == 400
     assert "has expired" in ada.get(page).content.decode()
     assert protected.events("code") == 0
@@ -192,7 +194,7 @@ def test_an_answer_from_another_issuer_is_not_used(
     server = registered(protected.url)
     page = begun(ada, server)
     ada.get("/sign-in/callback/", brought_back(ada, page) | {"iss": "https://evil.example"})
-    row = eventually(lambda: SignIn.objects.filter(state=SignInState.FAILED).first(), 30)
+    row = eventually(lambda: ServerAuthorization.objects.filter(state=AuthorizationState.FAILED).first(), 30)
     assert "does not come from the expected authorization server" in row.detail
     assert "Start again" in ada.get(page).content.decode()
     assert protected.events("code") == 0
@@ -202,5 +204,5 @@ def test_an_answer_from_another_issuer_is_not_used(
 def test_a_server_that_knows_no_authorization_server_says_so(ada: Client, shared_worker: WorkerProcess) -> None:
     server = registered(f"http://127.0.0.1:{free_port()}/mcp")
     page = ada.post(f"/servers/{server.slug}/sign-in/").url
-    eventually(lambda: SignIn.objects.filter(state=SignInState.FAILED).first(), 30)
+    eventually(lambda: ServerAuthorization.objects.filter(state=AuthorizationState.FAILED).first(), 30)
     assert "Sign-in failed" in ada.get(page).content.decode()

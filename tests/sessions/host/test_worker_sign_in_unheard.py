@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 
 from servers.credentials import authorizations
-from servers.enums import SignInState
-from servers.models import SignIn
+from servers.enums import AuthorizationState
+from servers.models import ServerAuthorization
 from tests.sessions.host.harness import WorkerProcess, eventually
 from tests.sessions.host.test_worker_sign_in import Protected, ada, begun, brought_back, protected, registered
 
@@ -21,5 +21,5 @@ def test_both_steps_of_a_journey_are_found_by_the_tick(
     page = begun(ada, server)
     parameters = brought_back(ada, page)
     assert ada.get("/sign-in/callback/", parameters).url == page
-    eventually(SignIn.objects.filter(state=SignInState.DONE).first, 30, "nobody finished it")
+    eventually(ServerAuthorization.objects.filter(state=AuthorizationState.DONE).first, 30, "nobody finished it")
     assert protected.events("code") == 1

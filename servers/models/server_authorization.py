@@ -3,11 +3,11 @@ import uuid
 from django.conf import settings
 from django.db import models
 
-from servers.enums import SignInState
+from servers.enums import AuthorizationState
 from servers.models.identity import Identity
 
 
-class SignIn(models.Model):
+class ServerAuthorization(models.Model):
     """One journey of a person to an authorization server and back, for one identity of a server.
 
     Found again by the digest of its `state`, once, by the same person in the same browser. `sealed_pending` holds what a
@@ -15,10 +15,10 @@ class SignIn(models.Model):
     """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="sign_ins")
+    identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="authorizations")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     browser = models.CharField(max_length=64)  # digest of the browser's session
-    state = models.CharField(max_length=12, choices=SignInState, default=SignInState.REQUESTED)
+    state = models.CharField(max_length=12, choices=AuthorizationState, default=AuthorizationState.REQUESTED)
     state_digest = models.CharField(max_length=64, blank=True, db_index=True)
     issuer = models.CharField(max_length=2000, blank=True)
     detail = models.TextField(blank=True)  # why it failed, in words
@@ -33,5 +33,8 @@ class SignIn(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(db_index=True)
 
+    class Meta:
+        db_table = "servers_signin"  # a part of what seals its values: it stays
+
     def __str__(self) -> str:
-        return f"sign-in {self.uid}"
+        return f"authorization {self.uid}"
