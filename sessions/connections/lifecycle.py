@@ -22,6 +22,7 @@ from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
 from sessions import hints
 from sessions.connections import statements, timeline
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
+from sessions.mcp.core.refusals import without_words
 from sessions.models import Call, McpSession, Subscription
 
 DETAIL_CHARS, TAIL_CHARS, WARNINGS = 4_000, 8_000, 50
@@ -304,7 +305,9 @@ def ready_event(lease: Lease, greeting: Greeting) -> Event:
 
 
 def lost_event(lease: Lease, failure: Failure) -> Event:
-    details = {"fault": failure.fault, "detail": failure.detail[:AUDITED_CHARS], "epoch": lease.epoch}
+    # without the server's words: what stands in an event cannot be erased
+    detail = without_words(failure.detail)[:AUDITED_CHARS]
+    details = {"fault": failure.fault, "detail": detail, "epoch": lease.epoch}
     return _event(lease, AuditAction.SESSION_LOST, AuditOutcome.FAILED, details)
 
 

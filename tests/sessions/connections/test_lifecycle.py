@@ -5,6 +5,7 @@ import pytest
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Failure, Lease
 from sessions.enums import Desired, SessionCondition, SessionState
+from sessions.mcp.core.refusals import with_words
 from sessions.models import McpSession
 from tests.sessions.host.make import make_call, make_greeting, make_hold, make_session, make_worker
 
@@ -116,3 +117,12 @@ def test_the_lists_that_were_cut_are_kept_with_the_limit_that_did_it(lease: Leas
     cuts = {"tool": ["list_limit", "Only the first."]}
     lifecycle.catalog_read(lease, 0, ["one"], cuts)
     assert (row(lease).catalog_warnings, row(lease).catalog_cuts) == (["one"], cuts)
+
+
+def test_what_a_server_said_when_its_session_was_lost_is_not_in_the_event_which_cannot_be_erased(lease: Lease) -> None:
+    failure = Failure("http", with_words("The server answered HTTP 500.", "canary: row 17 of patients"))
+    assert lifecycle.lost_event(lease, failure).details == {
+        "fault": "http",
+        "detail": "The server answered HTTP 500.",
+        "epoch": lease.epoch,
+    }
