@@ -17,5 +17,5 @@ class McpadminConfig(AppConfig):
         import_module("mcpadmin.logging").configure()
         import_module("mcpadmin.task_context").connect()
         import_module("mcpadmin.diagnostics").install()
-        if ready.prepare():
+        if ready.close_pipes_to_children():
             worker_ready.connect(ready.announce)

@@ -259,7 +259,7 @@ class JobKind(TextChoices):
     VERIFICATION = "verification", "Audit log verification"
     ROTATION = "rotation", "Key rotation"
     RETENTION = "retention", "Retention"
-    RETENTION_TRIAL = "retention_trial", "Retention dry run"
+    RETENTION_DRY_RUN = "retention_trial", "Retention dry run"
     EXPORT = "export", "Audit log export"
     STATISTICS = "statistics", "Call statistics"
 

@@ -70,7 +70,7 @@ def verify_audit_log() -> None:
 
 
 @shared_task(name="sessions.retention")
-def keep_what_is_wanted() -> None:
+def start_retention() -> None:
     """Measures what is stored and removes what exceeds its limit. At most once an hour, however often it is called."""
     if job := requesting.request_scheduled(JobKind.RETENTION, HOUR):
         running.run(str(job.uid))
@@ -169,4 +169,4 @@ running.does(JobKind.HOUSEKEEPING, _housekeeping)
 running.does(JobKind.STATISTICS, _statistics)
 running.does(JobKind.ROTATION, _rotate_keys)
 running.does(JobKind.RETENTION, retention.run)
-running.does(JobKind.RETENTION_TRIAL, retention.dry_run)
+running.does(JobKind.RETENTION_DRY_RUN, retention.dry_run)

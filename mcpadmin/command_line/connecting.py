@@ -28,7 +28,7 @@ from sessions.mcp.core.refusals import READ_BYTES, words_in
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.base import Transport, translated
-from sessions.mcp.transports.egress import Allow, Policy
+from sessions.mcp.transports.egress import Allow, OutboundPolicy
 from sessions.mcp.transports.endpoint import Endpoint
 from sessions.mcp.transports.engine import engine, shared_tls
 from sessions.mcp.transports.recording import Exchange
@@ -36,7 +36,7 @@ from sessions.mcp.transports.streamable_http import StreamableHttpTransport, ans
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{8,4096}\Z")
 #: a person names the address, so it may be any but a cloud's metadata service
-_ANYWHERE: Final = Policy(allow=(Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
+_ANYWHERE: Final = OutboundPolicy(allow=(Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
 _WEEK: Final = 7 * 24 * 3600.0
 #: mcpadmin ends a call after the times of its server. A ping that fails while mcpadmin restarts must not end it here.
 _PATIENT: Final = Timeouts(request=_WEEK, tool=_WEEK, total=_WEEK, keepalive_idle=_WEEK)

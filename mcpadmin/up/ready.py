@@ -23,7 +23,7 @@ ASK_AGAIN_SECONDS = 0.1
 Application = Callable[..., Awaitable[None]]
 
 
-def prepare() -> bool:
+def close_pipes_to_children() -> bool:
     """Keep the pipes from our own children (stdio servers). Returns False when `up` did not start this process."""
     for variable in (VARIABLE, REPORTS_VARIABLE, PREPARED_VARIABLE):
         if descriptor := os.environ.get(variable):

@@ -189,7 +189,7 @@ class PartSupervisor:
             await self.child.stop(min(self.part.grace, at_most), hurry)
 
 
-class ProcessGroup:
+class Children:
     """Every child of `up`: reaps those that exit, notifies their supervisor, kills orphans inherited from a dead part."""
 
     def __init__(self, guard: OrphanGuard, on_end: Callable[[Part, int], None]) -> None:
@@ -309,7 +309,7 @@ class Supervisor:
         self._catch_signals()
         process.become_subreaper()
         self._guard = OrphanGuard(self._options.data_dir / preflight.LOCK, self._valkey_dir, self._lock)
-        self._children = ProcessGroup(self._guard, self._part_ended)
+        self._children = Children(self._guard, self._part_ended)
         bringing_up = asyncio.create_task(self._bring_up())
         stopping = asyncio.create_task(self._stop.wait())
         try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from django.conf import settings
 from django.utils import timezone
 
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.audit.statements import Insert, database, param
 from servers.crypto import SealError, open_bytes, seal_bytes
 from servers.enums import PayloadKind
@@ -41,7 +41,7 @@ def made(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
     salt = os.urandom(_SALT_BYTES)
     row = Payload(kind=kind, salt=salt, digest=digest(salt, data), size=len(data), redacted=redacted)
     small = len(data) <= settings.INLINE_PAYLOAD_BYTES
-    if policy.current().seal:
+    if payload_privacy.current().seal:
         content = _PLAIN + data if small else _PACKED + _compressed(data)
         row.sealed, row.key_id = seal_bytes(content, table=_TABLE, uid=row.uid, field="sealed")
     elif small and _storable(text):

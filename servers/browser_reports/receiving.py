@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.db.models import F
 from django.utils import timezone
 
-from servers.accounts.sign_ins import browser_words
+from servers.accounts.browser_sessions import browser_words
 from servers.models import BrowserReport
 from servers.schemas import jsontext
 

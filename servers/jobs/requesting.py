@@ -31,7 +31,7 @@ RIGHTS = {
     JobKind.VERIFICATION: "verify_chain",
     JobKind.ROTATION: "administer",
     JobKind.RETENTION: "administer",
-    JobKind.RETENTION_TRIAL: "administer",
+    JobKind.RETENTION_DRY_RUN: "administer",
 }
 log = structlog.get_logger(__name__)
 

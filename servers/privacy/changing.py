@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from servers import keyring, rights
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.crypto import SealError
@@ -52,7 +52,7 @@ def change_settings(actor: Actor, user: Any, **switches: bool) -> bool:
             setattr(row, name, on)
         row.save()
         trail.note(AuditAction.PRIVACY_CHANGE, None, "privacy settings", {"changes": changes})
-        transaction.on_commit(policy.forget, robust=True)
+        transaction.on_commit(payload_privacy.forget, robust=True)
     return True
 
 
@@ -116,7 +116,7 @@ def _note(trail: Trail, row: RedactionRule, word: str, **more: Any) -> None:
     server = None if row.server is None else ServerRef.of(row.server)
     details = {"rule": word, **_described(row), **more}
     trail.note(AuditAction.PRIVACY_CHANGE, server, row.path, details)
-    transaction.on_commit(policy.forget, robust=True)
+    transaction.on_commit(payload_privacy.forget, robust=True)
 
 
 def _described(row: RedactionRule) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from django import forms
 
-from servers.audit.policy import Policy, Rule
+from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
 from servers.models import PrivacySettings, RedactionRule, Server
 from servers.privacy.changing import RuleValues
@@ -142,12 +142,14 @@ class TryForm(forms.Form):
             raise forms.ValidationError(f"Not JSON: {problem}.") from problem
         return text
 
-    def outcome(self, policy: Policy) -> tuple[str, int]:
+    def outcome(self, policy: PayloadPrivacy) -> tuple[str, int]:
         """The masked sample, indented, and the number of masks. After is_valid()."""
         found = self.cleaned_data
         part = RedactedPart(found["part"])
         if found["path"]:
-            policy = Policy(policy.seal, policy.by_schema, policy.detect, (Rule(found["path"], part, None, ""),))
+            policy = PayloadPrivacy(
+                policy.seal, policy.by_schema, policy.detect, (Rule(found["path"], part, None, ""),)
+            )
         subject = Subject(RedactedPart.ARGUMENTS if part == RedactedPart.ALL else part)
         text, count = redacted(found["sample"], subject, policy)
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False), count

@@ -16,7 +16,7 @@ import jsonpath
 import structlog
 from jsonpath.selectors import NameSelector
 
-from servers.audit.policy import Policy, Rule
+from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
 from servers.privacy import detection
 from servers.schemas.secrets import secret_places
@@ -45,7 +45,7 @@ class Subject:
     schema: Any = None
 
 
-def redacted(text: str, subject: Subject, policy: Policy) -> tuple[str, int]:
+def redacted(text: str, subject: Subject, policy: PayloadPrivacy) -> tuple[str, int]:
     """JSON text with masks, and how many there are. Parses it only when a rule, the schema or a shape may apply."""
     rules = _relevant(policy.rules, subject, text)
     schema = subject.schema if policy.by_schema else None
@@ -69,7 +69,7 @@ _IN_MESSAGES: Mapping[RedactedPart, Place] = {
 }
 
 
-def redacted_message(text: str, subject: Subject | None, policy: Policy) -> str | None:
+def redacted_message(text: str, subject: Subject | None, policy: PayloadPrivacy) -> str | None:
     """A JSON-RPC message for the record of the wire, masked as its arguments, result or answer are in the payload. Without a
     subject only detected secrets are masked. None where something of it must be masked and it cannot be searched."""
     shapes = detection.shapes_in(text) if policy.detect else ()
@@ -91,7 +91,7 @@ def redacted_message(text: str, subject: Subject | None, policy: Policy) -> str 
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")) if count else text
 
 
-def _redacted_inside(message: Any, text: str, subject: Subject, policy: Policy) -> tuple[Any, int]:
+def _redacted_inside(message: Any, text: str, subject: Subject, policy: PayloadPrivacy) -> tuple[Any, int]:
     place = _IN_MESSAGES[subject.part]
     inner = message
     for step in place:
@@ -143,7 +143,7 @@ def matches(pattern: str, name: str) -> bool:
     return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
-def detected_in(text: str, policy: Policy) -> str:
+def detected_in(text: str, policy: PayloadPrivacy) -> str:
     """For words of a server that are no JSON: error messages, log lines."""
     return detection.mask(text, detection.shapes_in(text))[0] if policy.detect else text
 

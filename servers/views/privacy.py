@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from servers import access
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.audit.record import Actor
 from servers.models import Payload, RedactionRule
 from servers.privacy import changing
@@ -42,7 +42,7 @@ def _saved(request: HttpRequest, form: PrivacySettingsForm) -> bool:
 def try_out(request: HttpRequest) -> HttpResponse:
     access.require(request.user, changing.RIGHT)
     form = TryForm(request.POST)
-    tried = form.outcome(policy.stored()) if form.is_valid() else None
+    tried = form.outcome(payload_privacy.stored()) if form.is_valid() else None
     return _page(request, trial=form, tried=tried)
 
 
@@ -79,7 +79,9 @@ def add_rule(request: HttpRequest) -> HttpResponse:
         except ValidationError as problem:
             form.add_error(None, problem)
         else:
-            messages.success(request, f"Rule {row.path} added. All workers apply it within {policy.SECONDS:.0f} s.")
+            messages.success(
+                request, f"Rule {row.path} added. All workers apply it within {payload_privacy.SECONDS:.0f} s."
+            )
             return redirect("privacy:index")
     return _rule_page(request, form)
 

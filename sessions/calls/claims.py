@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers.audit import payloads, policy
+from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event, ServerRef
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
@@ -129,7 +129,7 @@ class CallOutcome:
 
 def read_pending_call(uid: UUID) -> PendingCall | None:
     """The call, if it still waits to be sent. Only reads. Raises SealError."""
-    policy.current()  # for the masks of its result, which are made in the event loop
+    payload_privacy.current()  # for the masks of its result, which are made in the event loop
     found = statements.waiting(uid)
     if found is None:
         return None
@@ -156,7 +156,7 @@ def read_pending_call(uid: UUID) -> PendingCall | None:
 
 def waiting(session_ids: list[int], limit: int = 500) -> list[tuple[UUID, int]]:
     """Calls of these sessions that wait to be sent, each with its session, oldest first. Only reads."""
-    policy.current()
+    payload_privacy.current()
     due = Call.objects.filter(session_id__in=session_ids, state=CallState.REQUESTED, deadline__gt=timezone.now())
     return list(due.order_by("pk").values_list("uid", "session_id")[:limit])
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers.audit import payloads, policy
+from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event
 from servers.audit.statements import Insert
 from servers.audit.writer import AuditUnavailable
@@ -104,7 +104,7 @@ def redacted_arguments(text: str, method: str, target: Target) -> StoredArgument
         else None
     )
     subject = redaction.Subject(RedactedPart.ARGUMENTS, target.server_id, target.name, schema)
-    masked, count = redaction.redacted(text, subject, policy.current())
+    masked, count = redaction.redacted(text, subject, payload_privacy.current())
     try:
         payload = payloads.made(PayloadKind.ARGUMENTS, masked, redacted=count)
         return StoredArguments(masked, payload, payloads.unredacted(text) if count else None)

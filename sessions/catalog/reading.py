@@ -52,12 +52,12 @@ class Note:
 
 def note(
     lease: Lease,
-    order: int | None,
+    request_number: int | None,
     notes: Mapping[DefinitionKind, Note],
     read: Collection[DefinitionKind],
     stale_at: datetime | None,
 ) -> bool:
-    """Record the read of the lists `read`. `notes` are the results of all lists since the session opened. `order`: the
+    """Record the read of the lists `read`. `notes` are the results of all lists since the session opened. `request_number`: the
     number of the refresh request that this fulfils; None while other lists of that request are still read.
     """
     before = held(lease).values_list("catalog_counts", flat=True).first()
@@ -72,7 +72,7 @@ def note(
     ]
     cuts = {kind.value: list(one.cut) for kind, one in notes.items() if one.cut}
     more = {"catalog_counts": counts, "catalog_stale_at": stale_at} | ({"catalog_read_at": max(times)} if times else {})
-    return lifecycle.catalog_read(lease, order, warnings, cuts, **more)
+    return lifecycle.catalog_read(lease, request_number, warnings, cuts, **more)
 
 
 def was_read(counts: Mapping[str, Any], kind: DefinitionKind) -> bool:

@@ -206,12 +206,12 @@ def close_when_idle(lease: Lease) -> bool:
 
 
 def catalog_read(
-    lease: Lease, order: int | None, warnings: list[str], cuts: Mapping[str, list[str]], **more: Any
+    lease: Lease, request_number: int | None, warnings: list[str], cuts: Mapping[str, list[str]], **more: Any
 ) -> bool:
-    """Lists were read and stored. `order`: the number of the refresh request that this fulfils, if it is complete.
+    """Lists were read and stored. `request_number`: the number of the refresh request that this fulfils, if it is complete.
     `cuts`: kind to (fault, words)."""
     kept = [storable(warning, 500) for warning in warnings[:WARNINGS]]
-    done = {} if order is None else {"refresh_done": order}
+    done = {} if request_number is None else {"refresh_done": request_number}
     return _change(lease, (), "catalog", catalog_warnings=kept, catalog_cuts=dict(cuts), **done, **more)
 
 

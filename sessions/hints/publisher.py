@@ -21,8 +21,8 @@ from typing import Any
 import structlog
 from redis.exceptions import RedisError
 
+from sessions.hints.group_sender import GroupSender
 from sessions.hints.outage import outage
-from sessions.hints.wire import Wire
 
 QUEUE_LIMIT = 10_000
 FLUSH_SECONDS = 1.0
@@ -125,7 +125,7 @@ class Publisher:
         """Send what is due in the calling thread, which from now on must call this each time after it put something.
         Returns in how many seconds the rest is due; None: nothing is left, or the publisher's thread handles it."""
         if not hasattr(self._inline, "wire"):
-            self._inline.wire = Wire(INLINE_SECONDS)
+            self._inline.wire = GroupSender(INLINE_SECONDS)
         with self._changed:
             wakes, hints = self._take() if self._reachable else ([], [])
             self._sending += 1
@@ -165,7 +165,7 @@ class Publisher:
 
     # --- the thread ----------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        wire = Wire()
+        wire = GroupSender()
         while True:
             self._send(wire, *self._next())
 
@@ -199,7 +199,7 @@ class Publisher:
             self._patient.clear()
         return wakes, hints
 
-    def _send(self, wire: Wire, wakes: list[Wake], hints: list[Hint]) -> None:
+    def _send(self, wire: GroupSender, wakes: list[Wake], hints: list[Hint]) -> None:
         try:
             wire.send(messages(wakes, hints))
             self._reachable = True

@@ -49,7 +49,7 @@ from sessions.mcp.core.limits import KIB, Limits
 from sessions.mcp.core.memory import Remembered, recalled
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.transports import stdio
-from sessions.mcp.transports.egress import Allow, Policy
+from sessions.mcp.transports.egress import Allow, OutboundPolicy
 from sessions.mcp.transports.proxy import Proxy
 from sessions.mcp.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
 from sessions.mcp.transports.tls import client_context
@@ -406,7 +406,7 @@ def _revealed(values: Values) -> dict[str, str]:
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}
 
 
-def egress_policy() -> Policy:
+def egress_policy() -> OutboundPolicy:
     allow = tuple(map(Allow.parsed, settings.ALLOWED_NETWORKS))
     proxy = Proxy.parsed(settings.OUTBOUND_PROXY, settings.OUTBOUND_PROXY_EXCEPT)
-    return Policy(allow_loopback=settings.ALLOW_LOOPBACK, allow=allow, proxy=proxy)
+    return OutboundPolicy(allow_loopback=settings.ALLOW_LOOPBACK, allow=allow, proxy=proxy)

@@ -20,7 +20,7 @@ from sessions.host.db import Database, DatabaseAway
 from sessions.host.processes import Processes
 from sessions.host.service import Host
 from sessions.host.tick import Tick
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import heartbeats
 from sessions.housekeeping.machine import incarnation
 from sessions.mcp.transports.stdio import Runtime, Tier, confines, isolation, prepare_loop
 
@@ -119,7 +119,7 @@ class HostThread:
 
     async def _deregister(self, db: Database) -> None:
         try:
-            await db.write(lambda: dead_workers.deregister(self.uid))
+            await db.write(lambda: heartbeats.deregister(self.uid))
         except DatabaseAway as exc:
             log.warning("host.farewell_failed", problem=str(exc)[:200])
 

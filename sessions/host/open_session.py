@@ -71,7 +71,7 @@ class Run(Protocol):
     def cancel(self, words: str = "") -> None: ...
 
 
-class Live:
+class OpenSession:
     """`on_room` is called when calls that found the queue full may be tried again, `on_change` when a watched resource
     has a new version."""
 
@@ -130,7 +130,7 @@ class Live:
     def _show_start(self, tail: str, hints: Sequence[str]) -> None:
         self._db.post(partial(lifecycle.starting, self.lease, tail))
 
-    def serve(self, connected: Connected, refresh_order: int, watch_order: int, log_level: str = "") -> None:
+    def serve(self, connected: Connected, refresh_request: int, watch_request: int, log_level: str = "") -> None:
         """The session is ready and its row says so: accept calls, read the lists, watch resources."""
         self.accepting = True
         self.diagnosis.step = ""
@@ -139,11 +139,11 @@ class Live:
         self._idle_since = self._now()
         self._logs = declares(connected.server_capabilities, "logging")
         self._log_level = log_level
-        self.catalog.opened(refresh_order)
+        self.catalog.opened(refresh_request)
         self._spawn(self._measure())
         if self.client.tasks_offer.call:
             self._spawn(OrphanedTasks(self._db, self.lease, self.client, self.redactor, self._is_serving).run())
-        self._spawn(self._ask_for_news(connected, watch_order))
+        self._spawn(self._ask_for_news(connected, watch_request))
 
     def _is_serving(self) -> bool:
         return self.accepting and not self.over.done()
@@ -193,11 +193,11 @@ class Live:
         late = " This session opened without roots; they are declared when it reconnects."
         self.log.host(f"Roots changed: {len(roots)} now.{'' if known or not roots else late}")
 
-    async def _ask_for_news(self, connected: Connected, watch_order: int) -> None:
+    async def _ask_for_news(self, connected: Connected, watch_request: int) -> None:
         """A modern server sends log messages and list changes only on request; a legacy one sends both unasked."""
         if self._log_level or self.modern:
             await self._ask_log_level(self._log_level)
-        self.watching.serve(watch_order, tuple(LIST_CHANGED.values()) if self.modern else ())
+        self.watching.serve(watch_request, tuple(LIST_CHANGED.values()) if self.modern else ())
 
     def take_log_level(self, level: str) -> None:
         """Take over the level that a person chose on the Logs tab."""
@@ -337,17 +337,17 @@ class Live:
         return asyncio.get_running_loop().time()
 
 
-_HANDLERS: dict[type, Callable[[Live, Any], None]] = {
+_HANDLERS: dict[type, Callable[[OpenSession, Any], None]] = {
     LogMessage: lambda live, event: live.spoken.log_message(event),
     DiagnosticLine: lambda live, event: live.spoken.diagnostic(event),
-    LateAnswer: Live._late_answer,
+    LateAnswer: OpenSession._late_answer,
     NotDelivered: lambda live, event: live.spoken.not_delivered(event),
     ProtocolViolation: lambda live, event: live.spoken.violation(event),
     RequestRefused: lambda live, event: live.spoken.refused(event),
-    EventsDropped: Live._dropped,
-    ListChanged: Live._list_changed,
-    Following: Live._following,
-    FollowingLost: Live._following_lost,
+    EventsDropped: OpenSession._dropped,
+    ListChanged: OpenSession._list_changed,
+    Following: OpenSession._following,
+    FollowingLost: OpenSession._following_lost,
     ResourceUpdated: lambda live, event: live.watching.updated(event),
-    StateChanged: Live._state_changed,
+    StateChanged: OpenSession._state_changed,
 }

@@ -22,7 +22,7 @@ from sessions.connections import lifecycle
 from sessions.connections.process_page import disk_excess, excess, warnings
 from sessions.host.db import Database
 from sessions.host.disk import DiskMeter
-from sessions.host.open_session import Live
+from sessions.host.open_session import OpenSession
 from sessions.mcp.core.errors import Fault, TransportError
 from sessions.mcp.transports.registry import StdioSpec
 
@@ -137,7 +137,7 @@ class _Published:
 class Processes:
     """`sessions` returns the sessions that are open now."""
 
-    def __init__(self, db: Database, sessions: Callable[[], list[Live]]) -> None:
+    def __init__(self, db: Database, sessions: Callable[[], list[OpenSession]]) -> None:
         self._db, self._sessions = db, sessions
         self._published: dict[int, _Published] = {}
         self._sampler, self._disk = Sampler(), DiskMeter()
@@ -166,7 +166,7 @@ class Processes:
         }
         self._published = published
 
-    async def _check_disk(self, lives: list[Live]) -> None:
+    async def _check_disk(self, lives: list[OpenSession]) -> None:
         folders, most = {live.lease.session_id: _own_folders(live) for live in lives}, settings.STDIO_DISK_MIB * 1024**2
         if not most:
             return
@@ -177,7 +177,7 @@ class Processes:
                 words = disk_excess(taken, folders[live.lease.session_id][0])
                 live.suspect(TransportError(Fault.PROCESS_LIMIT, words, may_have_run=True))
 
-    def _publish(self, live: Live, usage: Usage) -> _Published:
+    def _publish(self, live: OpenSession, usage: Usage) -> _Published:
         if words := excess(usage["rss"], usage["count"]):
             live.suspect(TransportError(Fault.PROCESS_LIMIT, words, may_have_run=True))
         for row in usage["rows"]:
@@ -190,7 +190,7 @@ class Processes:
         self._db.post(partial(lifecycle.process, live.lease, usage))
         return _Published(usage, warned=warned)
 
-    def _warn(self, live: Live, usage: Usage, before: Set[str]) -> Set[str]:
+    def _warn(self, live: OpenSession, usage: Usage, before: Set[str]) -> Set[str]:
         """Warns when a limit is newly exceeded, not each time the number changes."""
         now = warnings(usage["rss"], usage["count"])
         for limit in now.keys() - before:
@@ -198,6 +198,6 @@ class Processes:
         return now.keys()
 
 
-def _own_folders(live: Live) -> tuple[str, ...]:
+def _own_folders(live: OpenSession) -> tuple[str, ...]:
     spec = live.launch.spec
     return spec.confinement.own if isinstance(spec, StdioSpec) and spec.confinement else ()

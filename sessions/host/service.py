@@ -25,7 +25,7 @@ from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import read_desired_states
 from sessions.host.forwarding import Forwarding
 from sessions.host.logs.writer import LogWriter
-from sessions.host.open_session import Live
+from sessions.host.open_session import OpenSession
 from sessions.host.packages import checking
 from sessions.host.probe import ConnectionTest
 from sessions.host.reconnect_delays import ceilings
@@ -33,11 +33,11 @@ from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
 from sessions.host.subscriptions.webhook_sender import Webhooks
 from sessions.host.wire.writer import WireWriter
-from sessions.housekeeping.dead_workers import Incarnation
+from sessions.housekeeping.heartbeats import Incarnation
 from sessions.inbox import reads
 
 #: messages being handled; more are dropped, since the tick finds every row
-INBOX_LIMIT = 1_000
+JOBS_LIMIT = 1_000
 TESTS_AT_ONCE = 10
 CHECKS_AT_ONCE = 1
 log = structlog.get_logger(__name__)
@@ -194,10 +194,10 @@ class Host:
     def ready_sessions(self) -> list[int]:
         return [key for key, item in self.supervisors.items() if item.live is not None]
 
-    def live_sessions(self) -> list[Live]:
+    def live_sessions(self) -> list[OpenSession]:
         return [item.live for item in self.supervisors.values() if item.live is not None]
 
-    def _live_session(self, session_id: int) -> Live | None:
+    def _live_session(self, session_id: int) -> OpenSession | None:
         supervisor = self.supervisors.get(session_id)
         return supervisor.live if supervisor else None
 
@@ -255,8 +255,8 @@ class Host:
 
     # --- small jobs ---------------------------------------------------------------------------------------------------
     def _do(self, job: Coroutine[Any, Any, None], on_drop: Callable[[], None] | None = None) -> None:
-        if len(self._jobs) >= INBOX_LIMIT:
-            self.counters["inbox_full"] += 1
+        if len(self._jobs) >= JOBS_LIMIT:
+            self.counters["jobs_full"] += 1
             job.close()
             if on_drop:
                 on_drop()

@@ -27,7 +27,7 @@ from sessions.host.desired_state import DesiredState
 from sessions.host.greeting import greeting_of
 from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, load
 from sessions.host.logs.session_log import ServerLog
-from sessions.host.open_session import Live
+from sessions.host.open_session import OpenSession
 from sessions.host.reconnect_delays import ConnectionLoss, Pace, retry_after
 from sessions.host.shared import Shared
 from sessions.host.wire.log import WireLog
@@ -72,7 +72,7 @@ class SessionSupervisor:
     def __init__(self, lease: Lease, desired: DesiredState, db: Database, shared: Shared) -> None:
         self.lease = lease
         self.desired = desired
-        self.live: Live | None = None
+        self.live: OpenSession | None = None
         self._db, self._shared = db, shared
         self._log, self._wire = ServerLog(shared.logs, lease), WireLog(shared.wire, lease)
         self._pace = Pace(shared.ceilings, shared.least_pause)
@@ -137,7 +137,7 @@ class SessionSupervisor:
             return ConnectionLoss(problem.failure)
         self._idle_seconds = launch.idle_seconds
         logs = (self._log, self._wire, self.desired.recording)
-        self._live = live = Live(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
+        self._live = live = OpenSession(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
         try:
             connected = await self._opened(live)
             return None if connected is None else await self._serve(live, connected)
@@ -165,7 +165,7 @@ class SessionSupervisor:
             except ObjectDoesNotExist as exc:
                 raise Overtaken from exc
 
-    async def _opened(self, live: Live) -> Connected | None:
+    async def _opened(self, live: OpenSession) -> Connected | None:
         """Returns None if the desired state changed first."""
         if not await self._interruptible(self._shared.gate.acquire()):
             await self._closed(live)
@@ -187,7 +187,7 @@ class SessionSupervisor:
         self._say(f"Session ready: revision {connected.revision} ({connected.decided_by})")
         return connected
 
-    async def _serve(self, live: Live, connected: Connected) -> ConnectionLoss | None:
+    async def _serve(self, live: OpenSession, connected: Connected) -> ConnectionLoss | None:
         since = self._now()
         self._refreshes = self.desired.refresh_requested
         live.serve(connected, self._refreshes, self.desired.watch_requested, self.desired.log_level)
@@ -209,12 +209,12 @@ class SessionSupervisor:
         clean = getattr(error, "exit_code", None) == 0
         return ConnectionLoss(live.failure(error), was_ready=True, clean=clean, retry_after=retry_after(error))
 
-    def _pass_on_refresh(self, live: Live) -> None:
+    def _pass_on_refresh(self, live: OpenSession) -> None:
         if self.desired.refresh_requested > self._refreshes:
             self._refreshes = self.desired.refresh_requested
             live.catalog.refresh(self._refreshes)
 
-    async def _idle_or_news(self, live: Live) -> None:
+    async def _idle_or_news(self, live: OpenSession) -> None:
         """Wait until the desired state changes, the connection ends, or the session counts as idle."""
         left = live.idle_left()
         if left is not None and left <= 0:
@@ -223,7 +223,7 @@ class SessionSupervisor:
             return
         await self._wait_for_news({live.over}, left)
 
-    async def _resumed(self, live: Live) -> bool:
+    async def _resumed(self, live: OpenSession) -> bool:
         """Handle a pause, or an assignment to another worker: wait for the calls in flight. Returns True if that
         request is withdrawn meanwhile."""
         if self.desired.open:
@@ -245,7 +245,7 @@ class SessionSupervisor:
         return self._interrupted() and self.desired.requested and not self.desired.open and not self._shared.draining
 
     # --- ends --------------------------------------------------------------------------------------------------------
-    async def _closed(self, live: Live) -> None:
+    async def _closed(self, live: OpenSession) -> None:
         """Close on request. When the worker drains it waits for the calls; when the session is no longer desired it
         cancels them."""
         self.live = None
@@ -263,7 +263,7 @@ class SessionSupervisor:
         self._say(words, always=True)
         self._pace.reset()
 
-    async def _settled(self, live: Live) -> None:
+    async def _settled(self, live: OpenSession) -> None:
         """After a loss: the client ends the calls in flight with an error, and their outcomes are written."""
         self.live = None
         await live.close()

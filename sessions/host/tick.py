@@ -28,7 +28,7 @@ from sessions.host.cancelling import cancel_all
 from sessions.host.db import DatabaseAway
 from sessions.host.desired_state import read_desired_states
 from sessions.host.service import Host
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import dead_workers, due_calls, heartbeats
 from sessions.housekeeping.dead_workers import Reaped
 from sessions.housekeeping.machine import is_gone
 from sessions.models import Worker
@@ -84,7 +84,7 @@ class Tick:
 
     async def _beat(self) -> None:
         host = self._host
-        beat = partial(dead_workers.heartbeat, host.me, draining=self._closing, sessions=len(host.supervisors))
+        beat = partial(heartbeats.heartbeat, host.me, draining=self._closing, sessions=len(host.supervisors))
         try:
             host.worker_id = await host.db.write(beat, urgent=True)
         except DatabaseAway as exc:
@@ -155,7 +155,7 @@ class Tick:
     async def _sweep(self) -> None:
         try:
             await self._reap_dead_workers()
-            await self._host.db.write(dead_workers.lapse, list)
+            await self._host.db.write(due_calls.expire, list)
             await self._read_desired_states()
             await self._read_calls()
             await self._host.find_answers()
@@ -173,7 +173,7 @@ class Tick:
     # --- dead workers -------------------------------------------------------------------------------------------------
     async def _reap_dead_workers(self) -> None:
         db, include_stale = self._host.db, self._steady()
-        gone = [worker for worker in await db.read(partial(dead_workers.same_node, self._host.me)) if is_gone(worker)]
+        gone = [worker for worker in await db.read(partial(heartbeats.same_node, self._host.me)) if is_gone(worker)]
         gone += await db.read(dead_workers.ended_workers)
         await self._merge_spools({worker.uid for worker in gone})
         reaped = await db.write(partial(_reap, gone, include_stale), lambda found: found.events)
@@ -231,7 +231,7 @@ class Tick:
 def _reap(gone: list[Worker], include_stale: bool) -> Reaped:
     dead = {worker.pk: worker for worker in gone}
     if include_stale:
-        dead |= {worker.pk: worker for worker in dead_workers.stale_workers()}
+        dead |= {worker.pk: worker for worker in heartbeats.stale_workers()}
     return dead_workers.reap(dead.values())
 
 

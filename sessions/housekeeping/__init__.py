@@ -1,1 +1,1 @@
-"""Tasks that span features: dead workers, changed registrations."""
+"""Tasks that span features: heartbeats, dead workers, calls past their deadline, changed registrations."""

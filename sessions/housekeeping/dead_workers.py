@@ -1,27 +1,26 @@
-"""Heartbeats, and cleanup after dead workers. The database alone decides which workers are alive, by its own clock.
+"""Cleanup after dead workers. `heartbeats` says which workers are alive.
 
 Everything here runs inside the caller's transaction, in the writer of the worker's process.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from servers.audit.record import Event
 from servers.enums import AuditOutcome
 from sessions import hints
-from sessions.calls import claims, pausing
+from sessions.calls import claims
 from sessions.calls.final_states import FinalState, end_now, finish_event
 from sessions.connections import lifecycle, timeline
 from sessions.enums import CallState, SessionState
+from sessions.housekeeping import heartbeats
 from sessions.inbox import questions
 from sessions.models import Call, McpSession, Worker
 from sessions.subscriptions import watches
@@ -34,27 +33,6 @@ WORKER_GONE = FinalState(
     AuditOutcome.UNKNOWN,
     "The worker running this call is gone, so its answer is lost. The tool may have run.",
 )
-LAPSED = FinalState(
-    CallState.REQUESTED,
-    CallState.EXPIRED,
-    AuditOutcome.FAILED,
-    "The session did not become ready before the call's deadline. It did not reach the server.",
-)
-
-
-@dataclass(frozen=True)
-class Incarnation:
-    """One run of one worker process."""
-
-    uid: UUID
-    node: str
-    machine: str
-    pid: int
-    process_started: str
-    isolation: str = ""
-    confinement: str = ""
-    confinement_reason: str = ""
-    labels: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -63,41 +41,12 @@ class Reaped:
     dead: list[UUID] = field(default_factory=list)
 
 
-def database_now() -> datetime:
-    """SQLite has no clock except that of this machine."""
-    if connection.vendor == "sqlite":
-        return timezone.now()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT statement_timestamp()")
-        moment: datetime = cursor.fetchone()[0]
-        return moment
-
-
-def heartbeat(me: Incarnation, *, draining: bool, sessions: int) -> int:
-    """Write the heartbeat, and create the row if it is missing. Returns the row's id."""
-    now = database_now()
-    beat = {"heartbeat_at": now, "ended_at": None, "draining": draining, "session_count": sessions}
-    if not Worker.objects.filter(uid=me.uid).update(**beat):
-        Worker.objects.create(started_at=now, **beat, **vars(me))
-    return Worker.objects.values_list("id", flat=True).get(uid=me.uid)
-
-
-def deregister(worker_uid: UUID) -> None:
-    """Delete the row of a worker that shut down cleanly."""
-    Worker.objects.filter(uid=worker_uid).delete()
-
-
-# --- dead workers -----------------------------------------------------------------------------------------------------
-def stale_workers() -> QuerySet[Worker]:
-    return Worker.objects.filter(heartbeat_at__lt=database_now() - timedelta(seconds=settings.STALE_SECONDS))
-
-
 def process_ended(node: str, machine: str, pid: int) -> list[UUID]:
     """A supervisor reaped the process of a worker, which proves its end. The row says so at once, pages are notified,
     and the other workers are woken to clean up. Returns the worker's uid if the process was a worker."""
     rows = Worker.objects.filter(node=node, machine=machine, pid=pid, ended_at=None)
     ended = list(rows)
-    rows.update(ended_at=database_now())
+    rows.update(ended_at=heartbeats.database_now())
     held = McpSession.objects.filter(owner__in=ended)
     held.update(version=F("version") + 1)  # what pages show of them changed
     for server_uid in set(held.values_list("server__uid", flat=True)):
@@ -113,11 +62,6 @@ def process_ended(node: str, machine: str, pid: int) -> list[UUID]:
 def ended_workers() -> list[Worker]:
     """Workers whose process a supervisor saw end."""
     return list(Worker.objects.exclude(ended_at=None))
-
-
-def same_node(me: Incarnation) -> list[Worker]:
-    """Other incarnations of this node name on this machine, where their process ids can be checked."""
-    return list(Worker.objects.filter(node=me.node, machine=me.machine).exclude(uid=me.uid))
 
 
 def reap(dead: Iterable[Worker]) -> Reaped:
@@ -171,17 +115,3 @@ def disown(worker_id: int, session_ids: Iterable[int]) -> None:
     """Free sessions that belong to this worker in the database but that the worker does not know."""
     lost = McpSession.objects.filter(owner_id=worker_id, pk__in=list(session_ids))
     _free(lost, "The worker of this session did not have it.")
-
-
-def lapse() -> list[Event]:
-    """End calls whose deadline passed or whose session was paused before they were sent, and expired questions."""
-    waiting = Call.objects.filter(state=CallState.REQUESTED)
-    late, paused = waiting.filter(deadline__lte=timezone.now()), waiting.filter(session__paused=True)
-    return _ended(late, LAPSED) + _ended(paused, pausing.PAUSED_BEFORE) + questions.lapse()
-
-
-def _ended(due: QuerySet[Call], final: FinalState) -> list[Event]:
-    calls = end_now(list(due.values_list("uid", flat=True)[:CALL_BATCH]), final)
-    for call in calls:
-        claims.announce(call)
-    return [finish_event(call, final) for call in calls]

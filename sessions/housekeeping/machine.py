@@ -5,7 +5,7 @@ import socket
 import uuid
 from pathlib import Path
 
-from sessions.housekeeping.dead_workers import Incarnation
+from sessions.housekeeping.heartbeats import Incarnation
 from sessions.models import Worker
 
 _MACHINE_ID = Path("/etc/machine-id")

@@ -18,7 +18,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from servers import access, rights
-from servers.audit import payloads, policy
+from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
 from servers.crypto import SealError
@@ -128,7 +128,7 @@ def _redacted(text: str, question: Question) -> tuple[Payload, Unredacted | None
     subject = redaction.Subject(
         RedactedPart.ANSWER, question.server_id, question.method, requested_schema(params_of(question))
     )
-    masked, count = redaction.redacted(text, subject, policy.current())
+    masked, count = redaction.redacted(text, subject, payload_privacy.current())
     try:
         payload = payloads.made(PayloadKind.ANSWER, masked, redacted=count)
         return payload, payloads.unredacted(text) if count else None

@@ -33,7 +33,7 @@ BATCH = 200
 #: the time that a call keeps for itself after the last moment for an answer
 MARGIN = timedelta(seconds=5)
 #: a live worker ends its own questions; after this time any worker or web process may
-LAPSE_AFTER = timedelta(seconds=15)
+EXPIRE_AFTER = timedelta(seconds=15)
 WORKER_GONE = "The worker of this session is gone, so answers can no longer reach the server."
 NOT_DELIVERED = "The worker of this session stopped before it could deliver this answer."
 NO_ANSWER = f"Not answered in time. {limits.stated('inbox_seconds')} The server was notified."
@@ -195,18 +195,18 @@ def expire(uid: UUID) -> tuple[Settled | datetime, list[Event]]:
     return Question.objects.values_list("expires_at", flat=True).get(uid=uid), events
 
 
-def lapse() -> list[Event]:
+def expire_overdue() -> list[Event]:
     """End questions whose time is over and that no worker ended."""
-    due = Question.objects.filter(expires_at__lt=timezone.now() - LAPSE_AFTER)
+    due = Question.objects.filter(expires_at__lt=timezone.now() - EXPIRE_AFTER)
     return _end_all(due, QuestionState.EXPIRED, "Not answered in time.")
 
 
 def expire_due() -> int:
-    """`lapse` for the web, while no worker is alive to do it. Returns how many are due."""
-    due = Question.objects.filter(state=QuestionState.OPEN, expires_at__lt=timezone.now() - LAPSE_AFTER).count()
+    """`expire_overdue` for the web, while no worker is alive to do it. Returns how many are due."""
+    due = Question.objects.filter(state=QuestionState.OPEN, expires_at__lt=timezone.now() - EXPIRE_AFTER).count()
     if not due or commands.live_workers():
         return 0
-    writer().submit(lapse, list)
+    writer().submit(expire_overdue, list)
     return due
 
 

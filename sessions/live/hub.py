@@ -21,10 +21,10 @@ from sessions.live import tickets, viewers
 from sessions.live.call_stream import CallStream
 from sessions.live.early import EarlyHints
 from sessions.live.limits import TOPICS, sockets_per_user
-from sessions.live.places import Places
 from sessions.live.pulse import PipelineHealth, Pulse
 from sessions.live.reader import Reader
 from sessions.live.socket import Socket
+from sessions.live.socket_counts import SocketCounts
 from sessions.live.streams import Stream, TopicSubscription
 from sessions.live.topic_reads import TopicReads
 from sessions.live.topics import Topic, TopicKind
@@ -50,7 +50,7 @@ class Hub:
         self._early = EarlyHints()
         self._watchers: dict[str, list[Watcher]] = {}
         self._listener = hints.Listener(hints.GROUP, self._on_message, self._joined)
-        self._places, self._writing_places = Places(), asyncio.Lock()
+        self._socket_counts, self._writing_counts = SocketCounts(), asyncio.Lock()
         self.pulse = Pulse(self.reader, lambda: bool(self.sockets), self._send_health, self._recheck_all)
         running = (self._listener.run(), self._tick(), self.pulse.run())
         self._tasks = {asyncio.create_task(work) for work in running}
@@ -64,7 +64,7 @@ class Hub:
         mine = self._count(user_id)
         if mine <= sockets_per_user():
             await self._write_place(user_id)
-            mine += await self.reader.work(partial(self._places.elsewhere, user_id, process))
+            mine += await self.reader.work(partial(self._socket_counts.elsewhere, user_id, process))
         if mine > sockets_per_user():
             self.remove(socket)
             return False
@@ -75,9 +75,9 @@ class Hub:
         return sum(1 for socket in self.sockets if socket.viewer.user_id == user_id)
 
     async def _write_place(self, user_id: int) -> None:
-        async with self._writing_places:  # otherwise an older number could overtake a newer one
+        async with self._writing_counts:  # otherwise an older number could overtake a newer one
             process, count = self._listener.channel, self._count(user_id)
-            await self.reader.work(partial(self._places.write, user_id, process, count))
+            await self.reader.work(partial(self._socket_counts.write, user_id, process, count))
 
     def remove(self, socket: Socket) -> None:
         if socket in self.sockets:
@@ -269,7 +269,7 @@ class Hub:
         try:
             await self._check_rights(sockets)
         except Exception:  # the database is away: they stay suspended until the slow timer can check them
-            log.exception("live.judging_failed")
+            log.exception("live.rights_check_failed")
 
     async def _check_rights(self, sockets: list[Socket]) -> None:
         if not sockets:

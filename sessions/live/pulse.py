@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
 from sessions.hints import outage
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import heartbeats
 from sessions.live.reader import Reader
 from sessions.models import Worker
 
@@ -145,6 +145,6 @@ class Pulse:
 
 def _signs() -> list[Sign]:
     """Runs in a reader thread, with the database's clock."""
-    now = dead_workers.database_now()
+    now = heartbeats.database_now()
     rows = Worker.objects.values_list("uid", "heartbeat_at", "ended_at")
     return [Sign(str(uid), (now - (ended or beat)).total_seconds(), ended is not None) for uid, beat, ended in rows]

@@ -12,7 +12,7 @@ from servers import access
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Server
 from sessions.calls import statements, visibility
-from sessions.calls.pausing import RETRYABLE
+from sessions.calls.session_pausing import RETRYABLE
 from sessions.enums import UNSENT, CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 from sessions.overview.shown import shown

@@ -23,7 +23,7 @@ from sessions.retention.limits import Limit, limits
 _WINDOW = timedelta(days=7)
 _LEAST = timedelta(hours=6)
 _FARTHEST_DAYS = 3650
-KINDS = (JobKind.RETENTION, JobKind.RETENTION_TRIAL)
+KINDS = (JobKind.RETENTION, JobKind.RETENTION_DRY_RUN)
 
 
 @dataclass(frozen=True)
@@ -143,17 +143,17 @@ class RetentionJobs:
 
     open: JobRow | None
     last: JobRow | None
-    trial: JobRow | None
+    dry_run: JobRow | None
     would_remove: list[dict[str, Any]]
 
 
 def jobs() -> RetentionJobs:
     waiting = next((job for kind in KINDS if (job := open_job(kind)) is not None), None)
-    trial = _ended(JobKind.RETENTION_TRIAL)
+    dry_run = _ended(JobKind.RETENTION_DRY_RUN)
     last = _ended(JobKind.RETENTION)
-    stale = trial is not None and last is not None and last.job.pk > trial.job.pk
+    stale = dry_run is not None and last is not None and last.job.pk > dry_run.job.pk
     return RetentionJobs(
-        JobRow(waiting) if waiting else None, last, None if stale else trial, [] if stale else _would_remove(trial)
+        JobRow(waiting) if waiting else None, last, None if stale else dry_run, [] if stale else _would_remove(dry_run)
     )
 
 
@@ -162,10 +162,10 @@ def _ended(kind: JobKind) -> JobRow | None:
     return None if job is None else JobRow(job)
 
 
-def _would_remove(trial: JobRow | None) -> list[dict[str, Any]]:
-    if trial is None or trial.job.state != JobState.SUCCEEDED:
+def _would_remove(dry_run: JobRow | None) -> list[dict[str, Any]]:
+    if dry_run is None or dry_run.job.state != JobState.SUCCEEDED:
         return []
-    found = dict(trial.job.result.get("would_remove", {}))
+    found = dict(dry_run.job.result.get("would_remove", {}))
     return [
         {"label": StoredKind(kind).label, **values, "before": datetime.fromisoformat(values["before"])}
         for kind, values in found.items()

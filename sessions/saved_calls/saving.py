@@ -6,7 +6,7 @@ from django.db import IntegrityError
 from django.http import Http404
 
 from servers import access, rights
-from servers.audit import payloads, policy
+from servers.audit import payload_privacy, payloads
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
 from servers.enums import AuditAction, PayloadKind, RedactedPart
@@ -57,7 +57,7 @@ def save_form(
         doubt=doubt.kind,
     )
     text = jsontext.dumps(arguments, indent=None)
-    masked, count = redaction.redacted(text, _subject(row, definition, described), policy.current())
+    masked, count = redaction.redacted(text, _subject(row, definition, described), payload_privacy.current())
     return _write(actor, user, row, name, masked, count, shared=shared)
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from servers import access
 from servers.audit.record import Actor
-from servers.credentials import sign_ins
+from servers.credentials import authorizations
 from servers.credentials import vault as credentials
 from servers.crypto import SealError
 from servers.enums import TransportKind
@@ -62,7 +62,7 @@ def _next_page(request: WebRequest, server: Server) -> HttpResponse:
     if "_sign_in" in request.POST and server.transport != TransportKind.STDIO:
         try:
             browser = str(request.session.session_key or "")
-            row = sign_ins.begin(Actor.of(request), request.user, server, browser)
+            row = authorizations.begin(Actor.of(request), request.user, server, browser)
             commands.session_of(row.identity, server)
         except (ValidationError, SealError) as problem:
             messages.error(request, " ".join(getattr(problem, "messages", [str(problem)])))

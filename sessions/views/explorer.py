@@ -28,7 +28,7 @@ from servers.views.audit import shown_event
 from sessions.calls import visibility
 from sessions.calls.operations import words_of
 from sessions.calls.reading import record_reading
-from sessions.explorer import columns, language, numbers, saved_views, search, streams, timeline
+from sessions.explorer import columns, language, saved_views, search, statistics, streams, timeline
 from sessions.explorer.language import Query, QueryError
 from sessions.explorer.rows import Histogram, Row
 from sessions.models import Call
@@ -133,7 +133,7 @@ def histogram(request: WebRequest) -> HttpResponse:
     asked = SearchParameters.of(request)
     if asked.query is None:
         raise Http404("This query cannot be read.")
-    counted = numbers.histogram(request.user, asked.query)
+    counted = statistics.histogram(request.user, asked.query)
     return render(request, "explorer/_histogram.html", _chart(asked, counted))
 
 
@@ -160,7 +160,7 @@ def facets(request: WebRequest) -> HttpResponse:
                 for value, words, count in facet.values
             ],
         }
-        for facet in numbers.facets(request.user, query)
+        for facet in statistics.facets(request.user, query)
         if facet.values
     ]
     return render(request, "explorer/_facets.html", {"facets": found, "partial": any(one["partial"] for one in found)})

@@ -51,5 +51,5 @@ def run(request: WebRequest) -> HttpResponse:
 @require_POST
 def dry_run(request: WebRequest) -> HttpResponse:
     access.require(request.user, limits.RIGHT)
-    request_job(request, JobKind.RETENTION_TRIAL)
+    request_job(request, JobKind.RETENTION_DRY_RUN)
     return redirect("storage:index")

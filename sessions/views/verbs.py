@@ -15,7 +15,7 @@ from servers.enums import EraChoice
 from servers.models import Server
 from servers.registration import registering
 from servers.requests import WebRequest
-from sessions.calls import pausing
+from sessions.calls import session_pausing
 from sessions.connections import commands
 from sessions.mcp.core.methods import LOG_LEVELS
 from sessions.models import McpSession
@@ -101,19 +101,19 @@ def refresh(request: WebRequest, slug: str) -> HttpResponse:
 @require_POST
 def retry(request: WebRequest, slug: str) -> HttpResponse:
     late = "{name} is not waiting for a retry."
-    return _session_verb(request, slug, pausing.retry, "Retrying {name}.", late)
+    return _session_verb(request, slug, session_pausing.retry, "Retrying {name}.", late)
 
 
 @require_POST
 def pause(request: WebRequest, slug: str) -> HttpResponse:
     said = "{name} is paused. Calls in flight finish first; new calls are refused until it is resumed."
-    return _session_verb(request, slug, pausing.pause, said, "{name} is already paused.")
+    return _session_verb(request, slug, session_pausing.pause, said, "{name} is already paused.")
 
 
 @require_POST
 def resume(request: WebRequest, slug: str) -> HttpResponse:
     said = "{name} is resumed and connects according to its connection policy."
-    return _session_verb(request, slug, pausing.resume, said, "{name} is not paused.")
+    return _session_verb(request, slug, session_pausing.resume, said, "{name} is not paused.")
 
 
 @require_POST

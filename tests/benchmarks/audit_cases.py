@@ -22,7 +22,8 @@ django.setup()
 
 from servers.audit.record import SYSTEM, Event, record  # noqa: E402  # after the set-up
 from servers.enums import AuditAction, AuditOutcome  # noqa: E402  # after the set-up
-from sessions.explorer import indexing, language, numbers, search  # noqa: E402  # after the set-up
+from sessions.explorer import indexing, language, search  # noqa: E402  # after the set-up
+from sessions.explorer import statistics as explorer_statistics  # noqa: E402  # after the set-up
 from sessions.models import Call  # noqa: E402  # after the set-up
 from sessions.statistics import reading  # noqa: E402  # after the set-up
 from tests.benchmarks import audit_rows  # noqa: E402  # after the set-up
@@ -82,14 +83,14 @@ class Cases:
 
     def histogram(self, text: str) -> Case:
         def run(number: int) -> float:
-            numbers.histogram(self.user, query(text.format(n=number)))
+            explorer_statistics.histogram(self.user, query(text.format(n=number)))
             return 0
 
         return run
 
     def facets(self, text: str) -> Case:
         def run(number: int) -> float:
-            numbers.facets(self.user, query(text.format(n=number)))
+            explorer_statistics.facets(self.user, query(text.format(n=number)))
             return 0
 
         return run

@@ -10,7 +10,7 @@ import httpx
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider, Pending
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 
 #: nothing listens here: the person reads the redirect instead of following it
 REDIRECT: Final = "http://localhost:3000/callback"
@@ -79,7 +79,7 @@ def always(token: str) -> Any:
     return source
 
 
-def authorization(scenario: str, url: str, policy: Policy, given: Mapping[str, Any]) -> Authorization | None:
+def authorization(scenario: str, url: str, policy: OutboundPolicy, given: Mapping[str, Any]) -> Authorization | None:
     if not scenario.startswith("auth/"):
         return None
     wanted = settings(scenario, url, given)

@@ -18,7 +18,7 @@ from sessions.mcp.client import Client, InputRequest, Refused, Root
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.core.results import Timeouts
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.registry import HttpSpec, open_transport
 from tests.conformance.authorizing import EXPECTED, authorization
 
@@ -38,7 +38,7 @@ async def refuse(asked: InputRequest) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Client]:
-    policy = Policy(allow_loopback=True)
+    policy = OutboundPolicy(allow_loopback=True)
     holder = authorization(os.environ["MCP_CONFORMANCE_SCENARIO"], url, policy, context())
     client = Client(
         partial(open_transport, HttpSpec(url, policy=policy, authorization=holder)),

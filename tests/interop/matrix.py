@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.core.opening import EraSetting
 from sessions.mcp.core.versions import LEGACY
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.registry import HttpSpec, Spec, StdioSpec, WebSocketSpec
 from tests.interop.cells import GREEN, GREEN_ANEW, Matrix, Row
 from tests.interop.faces import is_offered
@@ -187,7 +187,7 @@ def _stdio(entry: Entry, behind: Sequence[str] = ()) -> StdioSpec:
 
 
 def _http(face: str, url: str) -> Spec:
-    policy = Policy(allow_loopback=True)
+    policy = OutboundPolicy(allow_loopback=True)
     if face == WEBSOCKET:
         return WebSocketSpec("ws" + url.removeprefix("http"), policy=policy)
     return HttpSpec(url, policy=policy)

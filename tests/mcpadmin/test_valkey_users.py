@@ -17,8 +17,8 @@ from mcpadmin import broker
 from mcpadmin import settings as product
 from mcpadmin.cache import SignedRedisCache
 from mcpadmin.up import valkey
-from sessions.hints.wire import Wire
-from sessions.live.places import Places
+from sessions.hints.group_sender import GroupSender
+from sessions.live.socket_counts import SocketCounts
 from tests.tools.valkey import stop
 
 PARTS = ["web", "worker", valkey.COMMANDS]
@@ -156,12 +156,12 @@ def test_the_web_has_all_that_it_needs(server: Server, settings: Any, user: str)
     assert cache.incr("n") == 1
     cache.set("k", [1], 60)
     assert cache.get("k") == [1]
-    Wire().send([("audit", {"hints": []})])
+    GroupSender().send([("audit", {"hints": []})])
     asyncio.run(hears_itself(server, user))
-    places = Places()
-    places.write(1, "mcpadminlistener.none", 2)
-    assert places.elsewhere(1, "other") == 0  # the process is gone, so its numbers are removed
-    places.write(1, "other", 0)
+    counts = SocketCounts()
+    counts.write(1, "mcpadminlistener.none", 2)
+    assert counts.elsewhere(1, "other") == 0  # the process is gone, so its numbers are removed
+    counts.write(1, "other", 0)
     put(server, user)
     assert server.refused() == []
 

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from servers.models import Credential, Server, SignIn
+from servers.models import Credential, Server, ServerAuthorization
 
 pytestmark = pytest.mark.django_db
 TOKEN = "sk-canary000000000000000001"
@@ -155,6 +155,6 @@ def test_a_server_that_is_registered_already_is_named(ada: Client) -> None:
 
 def test_save_and_sign_in_registers_and_begins_the_sign_in(ada: Client) -> None:
     answer = ada.post("/servers/add/", understood(ada, "https://notes.example/mcp") | {"_sign_in": "1"})
-    row = SignIn.objects.get()
+    row = ServerAuthorization.objects.get()
     assert row.identity.server == Server.objects.get()
     assert answer.url == f"/servers/notes/sign-in/{row.uid}/"

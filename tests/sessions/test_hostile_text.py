@@ -61,7 +61,7 @@ def paths(admin: Any, settings: Any, tmp_path: Path) -> dict[str, str]:  # noqa:
     )  # fmt: skip
     schedule, sink = _sending(admin)
     job = {"state": JobState.FAILED, "detail": HOSTILE, "finished_at": timezone.now(), "requested_name": HOSTILE}
-    for kind in (JobKind.RETENTION, JobKind.RETENTION_TRIAL):
+    for kind in (JobKind.RETENTION, JobKind.RETENTION_DRY_RUN):
         BackgroundJob.objects.create(kind=kind, **job)
     rule = RedactionRule.objects.create(path=f"$['{HOSTILE}']", target=HOSTILE, note=HOSTILE, created_by_name=HOSTILE)
     seq = AuditEvent.objects.filter(call_uid=call.uid).latest("seq").seq

@@ -29,6 +29,6 @@ def tamperable(db: None) -> None:
 def _privacy_policy_of_this_test() -> Iterator[None]:
     """Each process keeps the policy for seconds, longer than a test takes."""
     yield
-    from servers.audit import policy  # noqa: PLC0415  # needs the settings
+    from servers.audit import payload_privacy  # noqa: PLC0415  # needs the settings
 
-    policy.reset()
+    payload_privacy.reset()

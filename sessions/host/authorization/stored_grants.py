@@ -24,7 +24,7 @@ from sessions.mcp.client.authorization import Authorization, AuthorizationSettin
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.oauth.challenges import Demand
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.registry import StdioSpec
 
 HOLD_SECONDS = 30.0
@@ -110,7 +110,12 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
 
 
 def for_sign_in(
-    url: str, identity: int, db: Database, policy: Policy, client: dict[str, Any], expected: Expected | None = None
+    url: str,
+    identity: int,
+    db: Database,
+    policy: OutboundPolicy,
+    client: dict[str, Any],
+    expected: Expected | None = None,
 ) -> Authorization:
     """To prepare and finish a person's sign-in. `client`: id and secret if the client was registered by hand."""
     store = RowStore(db, identity, Redactor())

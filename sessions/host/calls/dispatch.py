@@ -18,13 +18,13 @@ from sessions.host.calls.progress import CallProgress
 from sessions.host.calls.senders import OperationRequest, Raw
 from sessions.host.calls.spool import Spool, SpooledOutcome
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.open_session import Live
+from sessions.host.open_session import OpenSession
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.methods import TOOLS_CALL
 
-INBOX_LIMIT = 1_000
+CALLS_LIMIT = 1_000
 log = structlog.get_logger(__name__)
-FindSession = Callable[[int], Live | None]
+FindSession = Callable[[int], OpenSession | None]
 
 
 class Calls:
@@ -41,8 +41,8 @@ class Calls:
         its row again."""
         if self.closed or uid in self._running:
             return
-        if len(self._running) >= INBOX_LIMIT:
-            self._counters["inbox_full"] += 1
+        if len(self._running) >= CALLS_LIMIT:
+            self._counters["calls_full"] += 1
             return
         run = self._running[uid] = CallRun(uid, session_id, self._db, self._find, self._spool)
         task = asyncio.create_task(self._carry(run))
@@ -97,7 +97,7 @@ class CallRun:
             if (call := await self._take(live)) is not None:
                 await self._answer(call, live)
 
-    async def _take(self, live: Live) -> PendingCall | None:
+    async def _take(self, live: OpenSession) -> PendingCall | None:
         """A program's call waits until a change that the server announced is read: it may be of the tool that it calls."""
         take = partial(claims.take, self.uid, live.lease, lists_read=live.catalog.caught_up)
         taken = await self._db.write(take, claims.taken_events)
@@ -105,7 +105,7 @@ class CallRun:
             taken = await self._db.write(partial(claims.take, self.uid, live.lease), claims.taken_events)
         return taken.call if taken is not None else None
 
-    async def _answer(self, call: PendingCall, live: Live) -> None:
+    async def _answer(self, call: PendingCall, live: OpenSession) -> None:
         try:
             outcome = await self._perform(call, live)
         except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs a final state
@@ -115,7 +115,7 @@ class CallRun:
         await self._db.persist(partial(claims.finish, call, live.lease, outcome), list, keep)
         await self._spool.done(call.uid)
 
-    async def _perform(self, call: PendingCall, live: Live) -> CallOutcome:
+    async def _perform(self, call: PendingCall, live: OpenSession) -> CallOutcome:
         sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure
         progress = CallProgress(self._db, call, live.lease, live.redactor)
         request = OperationRequest(call, live, progress, partial(self._before_send, call, live))
@@ -147,7 +147,7 @@ class CallRun:
             self._sending.cancel()
         return await self._sending
 
-    async def _before_send(self, call: PendingCall, live: Live, number: int, reason: str) -> None:
+    async def _before_send(self, call: PendingCall, live: OpenSession, number: int, reason: str) -> None:
         """The claim already committed the first attempt. Each further attempt is committed before its bytes leave."""
         if number == 1:
             return

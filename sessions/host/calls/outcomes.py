@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.enums import RedactedPart
 from servers.privacy import redaction
 from servers.schemas.secrets import may_hold_secret
@@ -36,10 +36,10 @@ class ResultMasks:
 
     def json_text(self, value: Any) -> tuple[str, int]:
         """And how many values the rules masked."""
-        return redaction.redacted(self.redactor.json_text(value), self.subject, policy.latest())
+        return redaction.redacted(self.redactor.json_text(value), self.subject, payload_privacy.latest())
 
     def text(self, text: str) -> str:
-        return redaction.detected_in(self.redactor.text(text), policy.latest())
+        return redaction.detected_in(self.redactor.text(text), payload_privacy.latest())
 
 
 @dataclass(frozen=True)

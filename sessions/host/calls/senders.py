@@ -13,7 +13,7 @@ from sessions.calls.operations import completion_reference
 from sessions.calls.outcome_words import NOT_CHECKED
 from sessions.host.calls.outcomes import UNCHECKED, Conformity, arguments_of
 from sessions.host.calls.progress import CallProgress
-from sessions.host.open_session import Live
+from sessions.host.open_session import OpenSession
 from sessions.mcp.client import BeforeSend
 from sessions.mcp.core import methods
 from sessions.mcp.core.on_behalf import OnBehalf
@@ -25,7 +25,7 @@ Raw = dict[str, Any]
 @dataclass(frozen=True)
 class OperationRequest:
     call: PendingCall
-    live: Live
+    live: OpenSession
     progress: CallProgress
     before_send: BeforeSend
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import structlog
 
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.audit.record import Actor, Event
 from servers.crypto import SealError, open_bytes, seal_bytes
 from sessions.calls import claims
@@ -52,7 +52,7 @@ class SpooledOutcome:
         later |= {"way": call["actor"].pop("way"), "upstream": vars(outcome.pop("upstream"))}
         later |= {"redacted": outcome.pop("redacted")}
         parts = {"order": call, "hold": vars(self.lease), "later": later}
-        if self.outcome.result is not None and policy.latest().seal:
+        if self.outcome.result is not None and payload_privacy.latest().seal:
             sealed, key_id = seal_bytes(self.outcome.result.encode("utf-8", "surrogatepass"), **_place(self.call.uid))
             outcome["result"] = None
             parts["sealed"] = {"result": b64encode(sealed).decode(), "key_id": key_id}

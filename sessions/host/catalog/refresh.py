@@ -123,7 +123,7 @@ class Catalog:
         self._unread: set[DefinitionKind] = set()
         self._catching_up: set[DefinitionKind] = set()
         self._round = asyncio.Event()
-        self.order = 0
+        self.request_number = 0
 
     @property
     def caught_up(self) -> bool:
@@ -143,16 +143,16 @@ class Catalog:
                 return True
         return False
 
-    def opened(self, order: int) -> None:
-        """Read everything now. `order` is the number of the refresh request that this fulfils."""
+    def opened(self, request_number: int) -> None:
+        """Read everything now. `request_number` is the number of the refresh request that this fulfils."""
         self._opened = True
         self._unread |= set(DefinitionKind)  # the server may have changed while no session was open
-        self.refresh(order)
+        self.refresh(request_number)
 
-    def refresh(self, order: int) -> None:
+    def refresh(self, request_number: int) -> None:
         """A person asked: read everything now. This ends the pause before a read that waits; a running one is followed
         by another."""
-        self.order = max(self.order, order)
+        self.request_number = max(self.request_number, request_number)
         self._allowance.refill()
         self._asked.set()
         self._start(DefinitionKind, 0.0)
@@ -194,7 +194,7 @@ class Catalog:
             self._allowance.take(clock())
             self._read_ended |= dict.fromkeys(kinds, float("inf"))
             try:
-                news = await self._read([kind for kind in DefinitionKind if kind in kinds], self.order)
+                news = await self._read([kind for kind in DefinitionKind if kind in kinds], self.request_number)
                 self._allowance.found(news=news)
             except Exception:  # a bug of ours must not stop all further reads of the lists
                 log.exception("host.catalog_failed", session=str(self._lease.session_uid))
@@ -221,20 +221,20 @@ class Catalog:
     def _tell(self, lists: list[str]) -> None:
         hints.lists_announced(self._lease.server_uid, self._lease.session_uid, lists)
 
-    async def _read(self, kinds: list[DefinitionKind], order: int) -> bool:
+    async def _read(self, kinds: list[DefinitionKind], request_number: int) -> bool:
         """Whether any of these lists differs from the stored one."""
         self._known = await self._kinds_known()
         for kind in kinds:
             note = self._notes[kind] = await self._read_list(kind)
             if (note.problem or note.cut or note.warnings) and kind is not kinds[-1]:
                 await self._record(None, [kind])  # its tab says so at once, however long the other lists take
-        await self._record(order, kinds)
+        await self._record(request_number, kinds)
         self._icons.look()
         return any(bool(self._notes[kind].counts) for kind in kinds)
 
-    async def _record(self, order: int | None, kinds: list[DefinitionKind]) -> None:
+    async def _record(self, request_number: int | None, kinds: list[DefinitionKind]) -> None:
         stale_at = self._await_staleness()
-        await self._db.persist(partial(reading.note, self._lease, order, dict(self._notes), kinds, stale_at))
+        await self._db.persist(partial(reading.note, self._lease, request_number, dict(self._notes), kinds, stale_at))
 
     # --- one list ----------------------------------------------------------------------------------------------------
     async def _read_list(self, kind: DefinitionKind) -> Note:

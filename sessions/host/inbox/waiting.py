@@ -67,14 +67,14 @@ class Inbox:
     @property
     def answers(self) -> dict[str, Answer]:
         """The handler of each request method, for the client."""
-        return dict.fromkeys(server_requests.answered(self._launch), self.answer)
+        return dict.fromkeys(server_requests.answered(self._launch), self.wait_for_answer)
 
     @property
     def uids(self) -> list[UUID]:
         return list(self._waits)
 
     # --- one question -------------------------------------------------------------------------------------------------
-    async def answer(self, asked: InputRequest) -> Mapping[str, Any]:
+    async def wait_for_answer(self, asked: InputRequest) -> Mapping[str, Any]:
         """Wait for a person. Raises Refused; ends with CancelledError when the answer is no longer needed."""
         call = asked.tag if isinstance(asked.tag, PendingCall) else None
         made = server_requests.new_question(

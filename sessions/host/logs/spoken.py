@@ -1,7 +1,7 @@
 """What a server says, as lines of its log: messages, stderr and protocol violations. Called from the client's
 reader."""
 
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.privacy import redaction
 from sessions import hints
 from sessions.calls.claims import PendingCall
@@ -30,7 +30,7 @@ class Spoken:
     def log_message(self, event: LogMessage) -> None:
         redact = self._redactor
         text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
-        text = redaction.detected_in(text, policy.latest())
+        text = redaction.detected_in(text, payload_privacy.latest())
         call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
         logger = redact.text(event.logger or "")
         self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, logger, call_uid))
@@ -57,7 +57,7 @@ class Spoken:
     def diagnostic(self, event: DiagnosticLine) -> None:
         self._diagnosis.on_event(event)
         level = "info" if event.stream == "stderr" else "warning"
-        text = redaction.detected_in(self._redactor.text(event.text), policy.latest())
+        text = redaction.detected_in(self._redactor.text(event.text), payload_privacy.latest())
         self._log.add(ServerLogLine(LogSource.STDERR, level, text, event.stream))
 
     def violation(self, event: ProtocolViolation) -> None:

@@ -15,7 +15,7 @@ from sessions.host.sending.failure import NotDelivered
 from sessions.mcp.core.errors import AddressRefused, McpError
 from sessions.mcp.core.limits import KIB, Limits
 from sessions.mcp.transports.base import translated
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.engine import engine, shared_tls
 
 SECONDS: Final = 20.0
@@ -43,7 +43,7 @@ async def send(
     headers: Mapping[str, str],
     body: bytes,
     *,
-    policy: Policy,
+    policy: OutboundPolicy,
     tls: ssl.SSLContext | None = None,
     seconds: float = SECONDS,
     secrets: Iterable[Secret] = (),
@@ -66,7 +66,7 @@ async def send(
     return answer
 
 
-async def exchange(request: httpx.Request, policy: Policy, tls: ssl.SSLContext | None = None) -> Answer:
+async def exchange(request: httpx.Request, policy: OutboundPolicy, tls: ssl.SSLContext | None = None) -> Answer:
     """The answer, whatever its status. Raises McpError, also for a refused address. The caller sets the deadline."""
     request.headers.setdefault("User-Agent", "mcpadmin")
     request.headers["Accept-Encoding"] = "identity"

@@ -23,7 +23,7 @@ from sessions.host.sending import http
 from sessions.host.sending.failure import NotDelivered
 from sessions.host.sending.http import Answer
 from sessions.mcp.core.limits import KIB
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 
 SECONDS: Final = 120.0
 #: larger files go up in parts; a store takes at most 10,000 of them
@@ -48,7 +48,7 @@ async def put(
     key: str,
     data: bytes,
     *,
-    policy: Policy,
+    policy: OutboundPolicy,
     tls: ssl.SSLContext | None = None,
     content_type: str = "application/octet-stream",
     lock_until: str = "",
@@ -66,7 +66,7 @@ async def put_file(
     key: str,
     path: Path,
     *,
-    policy: Policy,
+    policy: OutboundPolicy,
     tls: ssl.SSLContext | None = None,
     content_type: str = "application/octet-stream",
 ) -> None:
@@ -99,7 +99,7 @@ async def put_file(
 
 
 async def _complete(
-    store: Store, key: str, upload: str, tags: list[str], policy: Policy, tls: ssl.SSLContext | None
+    store: Store, key: str, upload: str, tags: list[str], policy: OutboundPolicy, tls: ssl.SSLContext | None
 ) -> None:
     items = "".join(
         f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>" for number, tag in enumerate(tags, 1)
@@ -117,7 +117,7 @@ async def _request(
     query: str,
     headers: Mapping[str, str],
     body: bytes,
-    policy: Policy,
+    policy: OutboundPolicy,
     tls: ssl.SSLContext | None,
 ) -> Answer:
     url = f"{store.endpoint.rstrip('/')}/{quote(store.bucket, safe='')}/{quote(key, safe='/-_.~')}"

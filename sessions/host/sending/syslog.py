@@ -18,7 +18,7 @@ from sessions.host.sending.http import GUARDED
 from sessions.mcp.core.errors import AddressRefused, McpError
 from sessions.mcp.transports.base import connect_error
 from sessions.mcp.transports.dialing import connected_socket, wire_host
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.engine import shared_tls
 
 SECONDS: Final = 20.0
@@ -32,7 +32,7 @@ async def send(
     port: int,
     messages: Sequence[bytes],
     *,
-    policy: Policy,
+    policy: OutboundPolicy,
     tls: ssl.SSLContext | None = None,
     seconds: float = SECONDS,
 ) -> None:

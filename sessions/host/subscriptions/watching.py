@@ -74,7 +74,7 @@ class Watching:
         self._listening: set[str] = set()
         self._lists: Collection[ListKind] = ()
         self._followed = False
-        self._order, self._asked, self._unwatched = 0, -1, unwatched
+        self._request_number, self._asked, self._unwatched = 0, -1, unwatched
         self._news: deque[_News] = deque(maxlen=NEWS_KEPT)
         self._wake = asyncio.Event()
         self._backoff = Backoff(RETRY_FIRST, RETRY_CEILING)
@@ -89,18 +89,18 @@ class Watching:
         return bool(self._watches)
 
     # --- for the session ---------------------------------------------------------------------------------------------
-    def serve(self, order: int, lists: Collection[ListKind]) -> None:
-        """The session is ready. `lists`: those whose changes are requested. `order`: see McpSession.watch_requested."""
+    def serve(self, request_number: int, lists: Collection[ListKind]) -> None:
+        """The session is ready. `lists`: those whose changes are requested. `request_number`: see McpSession.watch_requested."""
         if self._closed:
             return
-        self._order, self._lists = order, lists
+        self._request_number, self._lists = request_number, lists
         self._shed_at = self._now()
         self._task = asyncio.create_task(self._run(), name="watch resources")
 
-    def subscriptions_changed(self, order: int) -> None:
+    def subscriptions_changed(self, request_number: int) -> None:
         """A subscription was added, removed or got other settings."""
-        if order > self._order:
-            self._order = order
+        if request_number > self._request_number:
+            self._request_number = request_number
             self._wake.set()
 
     def over(self, error: McpError | None) -> None:
@@ -164,7 +164,7 @@ class Watching:
     async def _watch(self) -> None:
         while True:
             self._wake.clear()
-            if self._order > self._asked or self._now() >= self._ask_at:
+            if self._request_number > self._asked or self._now() >= self._ask_at:
                 await self._ask()
             while self._news:
                 await self._on_event(self._news.popleft())
@@ -179,9 +179,9 @@ class Watching:
 
     async def _ask(self) -> None:
         """Send the server the whole set of the rows."""
-        order, self._ask_at = self._order, float("inf")
+        request_number, self._ask_at = self._request_number, float("inf")
         try:
-            if order > self._unwatched:
+            if request_number > self._unwatched:
                 await self._read_rows()
             if self._watches or self._lists or self._followed:
                 honoured = await self._client.follow(self._watches.keys(), self._lists)
@@ -192,7 +192,7 @@ class Watching:
         except McpError as error:
             self._ask_at = self._now() + self._backoff.delay()
             await self._could_not_ask(error)
-        self._asked = order
+        self._asked = request_number
 
     async def _read_rows(self) -> None:
         rows = await self._db.read(partial(watches.watched, self._lease))

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 from uuid import uuid4
 
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.crypto import SealError, seal_bytes
 from servers.enums import RedactedPart
 from servers.privacy import redaction
@@ -30,7 +30,7 @@ def subject_of(part: RedactedPart, server_id: int, target: str, call: PendingCal
 
 def give_body(entry: WireEntry, text: str, subject: Subject | None) -> None:
     """The body is left out where it cannot be searched, or cannot be encrypted although it should be."""
-    now = policy.latest()
+    now = payload_privacy.latest()
     masked = redaction.redacted_message(text, subject, now)
     if masked is None:
         return
@@ -46,4 +46,4 @@ def give_body(entry: WireEntry, text: str, subject: Subject | None) -> None:
 
 def masked_words(text: str) -> str:
     """For an error's message."""
-    return redaction.detected_in(text, policy.latest())
+    return redaction.detected_in(text, payload_privacy.latest())

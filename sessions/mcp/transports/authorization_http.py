@@ -15,7 +15,7 @@ from ..core.limits import KIB, Limits
 from ..oauth.exchange import HttpRequest, HttpResponse
 from ..oauth.urls import demand_secure, origin
 from .base import translated
-from .egress import Policy
+from .egress import OutboundPolicy
 from .engine import engine, shared_tls
 from .recording import UNRECORDED, Recorder
 
@@ -31,7 +31,7 @@ class AuthorizationHttp:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: OutboundPolicy,
         tls: ssl.SSLContext | None = None,
         *,
         seconds: float = SECONDS,

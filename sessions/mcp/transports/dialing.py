@@ -10,7 +10,7 @@ import httpx
 
 from ..core.errors import Fault, McpError, TransportError
 from .base import RefusedByPolicy, connect_error
-from .egress import GuardedResolver, Policy, demand, socket_factory, tunnelled
+from .egress import GuardedResolver, OutboundPolicy, demand, socket_factory, tunnelled
 
 
 def _port(url: httpx.URL) -> int:
@@ -22,12 +22,12 @@ def wire_host(url: httpx.URL) -> str:
     return url.raw_host.decode("ascii")
 
 
-async def addresses(url: httpx.URL, policy: Policy, timeout: float) -> list[str]:
+async def addresses(url: httpx.URL, policy: OutboundPolicy, timeout: float) -> list[str]:
     """The numeric addresses of the host, checked by the guard. Raises McpError (dns_failed, address_refused)."""
     return [str(info[4][0]) for info in await _infos(url, policy, timeout)]
 
 
-async def _infos(url: httpx.URL, policy: Policy, timeout: float) -> list[Any]:
+async def _infos(url: httpx.URL, policy: OutboundPolicy, timeout: float) -> list[Any]:
     host, port = wire_host(url), _port(url)
     try:
         if _is_literal(host):
@@ -49,7 +49,7 @@ def _is_literal(host: str) -> bool:
     return True
 
 
-async def connected_socket(url: httpx.URL, policy: Policy, timeout: float) -> socket.socket:
+async def connected_socket(url: httpx.URL, policy: OutboundPolicy, timeout: float) -> socket.socket:
     """A socket connected to the first address that accepts within `timeout` seconds; the caller closes it."""
     last: McpError | None = None
     for info in await _infos(url, policy, timeout):
@@ -65,7 +65,7 @@ async def connected_socket(url: httpx.URL, policy: Policy, timeout: float) -> so
     raise last or TransportError(Fault.DNS_FAILED, "The name has no address.", may_have_run=False)
 
 
-async def _connected(info: Any, policy: Policy) -> socket.socket:
+async def _connected(info: Any, policy: OutboundPolicy) -> socket.socket:
     opened = socket_factory(policy)(info)
     try:
         opened.setblocking(False)
@@ -76,7 +76,7 @@ async def _connected(info: Any, policy: Policy) -> socket.socket:
     return opened
 
 
-async def try_connection(url: httpx.URL, policy: Policy, tls: ssl.SSLContext, timeout: float) -> str:
+async def try_connection(url: httpx.URL, policy: OutboundPolicy, tls: ssl.SSLContext, timeout: float) -> str:
     """Open one connection (with TLS for https), close it, and return the address in words."""
     opened = await connected_socket(url, policy, timeout)
     try:

@@ -68,7 +68,7 @@ class Allow:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class OutboundPolicy:
     """Which addresses may be reached besides the public internet, and through which proxy. The operator's proxy itself
     is not checked; the addresses behind it are."""
 
@@ -78,7 +78,7 @@ class Policy:
     proxy: Proxy | None = None
 
 
-def refusal_reason(address: str, port: int, policy: Policy) -> str | None:
+def refusal_reason(address: str, port: int, policy: OutboundPolicy) -> str | None:
     """None if a socket to this address may be opened, otherwise the reason. Accepts only plain numeric addresses; other
     forms that getaddrinfo accepts (`127.1`, `0x7f.1`) are refused."""
     try:
@@ -98,7 +98,7 @@ def _within(address: IPv4 | IPv6, networks: tuple[Network, ...]) -> bool:
     return any(address in network for network in networks)
 
 
-def _by_kind(address: IPv4 | IPv6, policy: Policy) -> str | None:
+def _by_kind(address: IPv4 | IPv6, policy: OutboundPolicy) -> str | None:
     if _within(address, LOOPBACK):
         return None if policy.allow_loopback else "it is this machine itself (loopback)"
     if _within(address, PRIVATE):
@@ -108,7 +108,7 @@ def _by_kind(address: IPv4 | IPv6, policy: Policy) -> str | None:
     return None
 
 
-def demand(address: str, port: int, policy: Policy, name: str = "") -> None:
+def demand(address: str, port: int, policy: OutboundPolicy, name: str = "") -> None:
     """RefusedByPolicy if the address may not be reached. To the user who entered it, the error reveals neither where
     a name leads nor what is there. The operator's log has both."""
     reason = refusal_reason(address, port, policy)
@@ -120,7 +120,7 @@ def demand(address: str, port: int, policy: Policy, name: str = "") -> None:
 class GuardedResolver(AbstractResolver):
     """Looks up a name and refuses the whole answer if one of its addresses is refused."""
 
-    def __init__(self, policy: Policy, timeout: float) -> None:
+    def __init__(self, policy: OutboundPolicy, timeout: float) -> None:
         self._policy = policy
         self._timeout = timeout
 
@@ -165,7 +165,7 @@ def _result(host: str, port: int, entry: Any) -> ResolveResult:
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 
-async def tunnelled(name: str, info: Any, policy: Policy) -> socket.socket | None:
+async def tunnelled(name: str, info: Any, policy: OutboundPolicy) -> socket.socket | None:
     """A socket to this address through the proxy, checked by the guard; None if no proxy applies. Raises OSError."""
     address, port = str(info[4][0]), int(info[4][1])
     if policy.proxy is None or not policy.proxy.serves(name, address):
@@ -182,7 +182,7 @@ def _keep_alive(opened: socket.socket) -> None:
         opened.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def socket_factory(policy: Policy) -> Callable[[Any], socket.socket]:
+def socket_factory(policy: OutboundPolicy) -> Callable[[Any], socket.socket]:
     """Returns the function that opens every direct outbound socket, called for each address actually tried."""
 
     def open_socket(info: Any) -> socket.socket:
@@ -198,7 +198,7 @@ def socket_factory(policy: Policy) -> Callable[[Any], socket.socket]:
 class _Connector(aiohttp.TCPConnector):
     """Connects through the policy's proxy. aiohttp's own proxy support would pass the name to the proxy."""
 
-    policy = Policy()
+    policy = OutboundPolicy()
 
     async def _wrap_create_connection(
         self, *args: Any, addr_infos: list[Any], req: Any, timeout: Any, **more: Any
@@ -220,7 +220,7 @@ class _Connector(aiohttp.TCPConnector):
         return await super()._wrap_create_connection(*args, addr_infos=addr_infos, req=req, timeout=timeout, **more)
 
 
-def connector(policy: Policy, tls: Any, *, timeout: float, connections: int) -> aiohttp.TCPConnector:
+def connector(policy: OutboundPolicy, tls: Any, *, timeout: float, connections: int) -> aiohttp.TCPConnector:
     """A connection pool behind the guard. It drops idle connections before common servers do (5 s), because a request
     on a closing connection has an unknown outcome."""
     made = _Connector(

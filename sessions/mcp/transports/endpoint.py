@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..core.limits import Limits
 from .authorizing import Authorizer
-from .egress import Policy
+from .egress import OutboundPolicy
 from .engine import shared_tls
 from .recording import UNRECORDED, Recorder
 
@@ -27,7 +27,7 @@ class Endpoint:
 
     url: str = field(repr=False)  # a reference may have put a secret into its path or query
     headers: Callable[[], Mapping[str, str]] = field(default=nothing, repr=False)
-    policy: Policy = Policy()
+    policy: OutboundPolicy = OutboundPolicy()
     limits: Limits = Limits()
     connect_timeout: float = 10.0
     tls: ssl.SSLContext | None = field(default=None, repr=False)

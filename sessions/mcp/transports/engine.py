@@ -12,7 +12,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from ..core.limits import Limits
-from .egress import Policy, connector
+from .egress import OutboundPolicy, connector
 
 
 @functools.cache
@@ -21,7 +21,7 @@ def shared_tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def engine(policy: Policy, limits: Limits, tls: ssl.SSLContext, *, timeout: float) -> httpx.AsyncBaseTransport:
+def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeout: float) -> httpx.AsyncBaseTransport:
     """To change the engine, change this function's last line. Any engine must take its sockets from egress.py."""
 
     def session() -> aiohttp.ClientSession:

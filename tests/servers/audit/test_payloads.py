@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from servers.audit import payloads, policy
+from servers.audit import payload_privacy, payloads
 from servers.audit.record import SYSTEM, Event, record
 from servers.audit.verify import verify
 from servers.credentials import rotation
@@ -65,9 +65,9 @@ def test_a_changed_payload_is_found() -> None:
 @pytest.fixture
 def sealing() -> Iterator[None]:
     PrivacySettings.objects.create(pk=1, seal_payloads=True)
-    policy.forget()
+    payload_privacy.forget()
     yield
-    policy.forget()
+    payload_privacy.forget()
 
 
 TEXTS = ["{}", '{"a":"ä"}', "x" * 70_000, "nul \0 inside", '"\ud800"']
@@ -86,7 +86,7 @@ def test_a_sealed_payload_reads_as_it_was_stored_and_its_digest_is_that_of_the_t
 def test_only_what_is_stored_in_the_clear_may_be_indexed(sealing: None) -> None:
     sealed = payloads.store(PayloadKind.RESULT, "words")
     PrivacySettings.objects.update(seal_payloads=False)
-    policy.forget()
+    payload_privacy.forget()
     plain, erased = payloads.store(PayloadKind.RESULT, "words"), payloads.store(PayloadKind.RESULT, "words")
     payloads.erase(erased)
     assert [payloads.indexable(row) for row in (sealed, plain, erased)] == [False, True, False]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from servers.audit import policy
+from servers.audit import payload_privacy
 from servers.enums import AuditAction, RedactedPart
 from servers.models import AuditEvent, PrivacySettings, RedactionRule
 
@@ -33,7 +33,7 @@ def changes() -> list[dict[str, Any]]:
 
 def test_switching_the_encryption_on_is_stored_recorded_and_said(ada: Client) -> None:
     ada.post("/privacy/", {"seal_payloads": "on", "mask_by_schema": "on"})
-    assert policy.stored() == policy.Policy(seal=True, by_schema=True, detect=False)
+    assert payload_privacy.stored() == payload_privacy.PayloadPrivacy(seal=True, by_schema=True, detect=False)
     assert changes() == [
         {
             "changes": {
@@ -63,10 +63,10 @@ def test_a_rule_is_added_changed_disabled_and_deleted_each_with_an_event(
     with django_capture_on_commit_callbacks(execute=True):
         ada.post("/privacy/rules/add/", {"path": "$..pin", "part": "arguments", "target": "pay_*"})
     rule = RedactionRule.objects.get()
-    assert policy.current().rules == (policy.Rule("$..pin", "arguments", None, "pay_*"),)
+    assert payload_privacy.current().rules == (payload_privacy.Rule("$..pin", "arguments", None, "pay_*"),)
     ada.post(f"/privacy/rules/{rule.uid}/", {"path": "$.pin", "part": "all", "note": "cards"})
     ada.post(f"/privacy/rules/{rule.uid}/switch/", {"enabled": "0"})
-    assert policy.stored().rules == ()
+    assert payload_privacy.stored().rules == ()
     assert "$.pin" in words(ada.get("/privacy/"))
     ada.post(f"/privacy/rules/{rule.uid}/delete/")
     assert [change["rule"] for change in changes()] == ["added", "changed", "disabled", "deleted"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from servers.audit.policy import Policy, Rule
+from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
 from servers.privacy.redaction import PathInvalid, Subject, compiled, redacted, redacted_message
 from servers.schemas.secrets import secret_places
@@ -16,11 +16,11 @@ RESULT = Subject(RedactedPart.RESULT, 1, "create_user")
 TOKEN = "ghp_" + "a1B2" * 9
 
 
-def rules(*paths: str, part: str = "all", server_id: int | None = None, target: str = "") -> Policy:
-    return Policy(detect=False, rules=tuple(Rule(path, part, server_id, target) for path in paths))
+def rules(*paths: str, part: str = "all", server_id: int | None = None, target: str = "") -> PayloadPrivacy:
+    return PayloadPrivacy(detect=False, rules=tuple(Rule(path, part, server_id, target) for path in paths))
 
 
-def masked(value: Any, policy: Policy, subject: Subject = ARGUMENTS) -> Any:
+def masked(value: Any, policy: PayloadPrivacy, subject: Subject = ARGUMENTS) -> Any:
     return json.loads(redacted(json.dumps(value), subject, policy)[0])
 
 
@@ -90,7 +90,7 @@ def test_brackets_and_question_marks_in_the_name_of_a_tool_are_not_patterns() ->
 
 def test_text_that_nothing_concerns_comes_back_as_it_was() -> None:
     text = '{ "a" : 12345678901234567890123, "b":"\\ud800" }'
-    assert redacted(text, ARGUMENTS, Policy()) == (text, 0)
+    assert redacted(text, ARGUMENTS, PayloadPrivacy()) == (text, 0)
     assert redacted(text, ARGUMENTS, rules("$.missing")) == (text, 0)
 
 
@@ -102,10 +102,10 @@ def test_the_rest_of_a_masked_value_is_kept_exactly() -> None:
 
 def test_a_detected_secret_is_masked_inside_of_its_text() -> None:
     result = {"content": [{"type": "text", "text": f"Your token: {TOKEN}."}]}
-    text, count = redacted(json.dumps(result), RESULT, Policy())
+    text, count = redacted(json.dumps(result), RESULT, PayloadPrivacy())
     assert count == 1
     assert json.loads(text)["content"][0]["text"] == f"Your token: {MASK}."
-    assert redacted(json.dumps(result), RESULT, Policy(detect=False))[1] == 0
+    assert redacted(json.dumps(result), RESULT, PayloadPrivacy(detect=False))[1] == 0
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_name_that_is_written_with_escapes_is_found_all_the_same() -> None:
 
 
 # --- messages of the wire ------------------------------------------------------------------------------------------------
-def message(value: Any, subject: Subject | None, policy: Policy) -> Any:
+def message(value: Any, subject: Subject | None, policy: PayloadPrivacy) -> Any:
     text = redacted_message(json.dumps(value), subject, policy)
     return None if text is None else json.loads(text)
 
@@ -141,21 +141,21 @@ def test_a_message_is_masked_where_its_payload_is() -> None:
     given = {"id": 7, "result": {"action": "accept", "content": {"password": "x"}}}
     assert message(given, Subject(RedactedPart.ANSWER), rules("$.password"))["result"]["content"] == {"password": MASK}
     schema = Subject(RedactedPart.ARGUMENTS, 1, "login", {"properties": {"password": {"writeOnly": True}}})
-    assert message(request, schema, Policy())["params"]["arguments"] == {"password": MASK}
+    assert message(request, schema, PayloadPrivacy())["params"]["arguments"] == {"password": MASK}
 
 
 def test_a_message_about_nothing_special_loses_only_detected_secrets() -> None:
     notice = {"method": "notifications/message", "params": {"data": f"token {TOKEN}", "password": "x"}}
-    assert message(notice, None, Policy(rules=rules("$..password").rules))["params"] == {
+    assert message(notice, None, PayloadPrivacy(rules=rules("$..password").rules))["params"] == {
         "data": f"token {MASK}",
         "password": "x",
     }
-    assert redacted_message("plain", None, Policy()) == "plain"
+    assert redacted_message("plain", None, PayloadPrivacy()) == "plain"
 
 
 def test_a_message_that_cannot_be_searched_or_must_be_encrypted_is_not_stored() -> None:
     assert redacted_message('{"params": {"arguments": {"password": "hun', ARGUMENTS, rules("$.password")) is None
-    assert redacted_message(f'{{"half": "{TOKEN}', None, Policy()) == f'{{"half": "{MASK}'
+    assert redacted_message(f'{{"half": "{TOKEN}', None, PayloadPrivacy()) == f'{{"half": "{MASK}'
 
 
 # --- schemas -----------------------------------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ def test_a_schema_that_takes_too_long_to_follow_masks_the_whole_value() -> None:
 
 def test_the_schema_masks_what_a_person_typed_into_a_password_field() -> None:
     subject = Subject(RedactedPart.ARGUMENTS, 1, "login", {"properties": {"password": SECRET}})
-    assert masked({"user": "ann", "password": "x"}, Policy(), subject) == {"user": "ann", "password": MASK}
-    assert masked({"user": "ann", "password": "x"}, Policy(by_schema=False), subject) == {
+    assert masked({"user": "ann", "password": "x"}, PayloadPrivacy(), subject) == {"user": "ann", "password": MASK}
+    assert masked({"user": "ann", "password": "x"}, PayloadPrivacy(by_schema=False), subject) == {
         "user": "ann",
         "password": "x",
     }

@@ -18,8 +18,8 @@ from servers.models import Identity, Server
 from sessions.connections import assignment
 from sessions.connections.lifecycle import Greeting, Lease
 from sessions.enums import Desired
-from sessions.housekeeping import dead_workers
-from sessions.housekeeping.dead_workers import Incarnation
+from sessions.housekeeping import heartbeats
+from sessions.housekeeping.heartbeats import Incarnation
 from sessions.models import Call, McpSession, Worker
 
 _OF_A_TEST = re.compile(rf"{re.escape(tempfile.gettempdir())}/pytest-of-[^\s'\",:;)]+")
@@ -54,7 +54,7 @@ def make_me(node: str = "w1@here", pid: int = 1) -> Incarnation:
 
 def make_worker(me: Incarnation | None = None, *, silent_for: float = 0) -> Worker:
     me = me or make_me()
-    worker_id = dead_workers.heartbeat(me, draining=False, sessions=0)
+    worker_id = heartbeats.heartbeat(me, draining=False, sessions=0)
     if silent_for:
         beat = timezone.now() - timedelta(seconds=silent_for)
         Worker.objects.filter(pk=worker_id).update(heartbeat_at=beat)

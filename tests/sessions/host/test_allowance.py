@@ -63,8 +63,8 @@ class CountedCatalog(Catalog):
         self.told: asyncio.Queue[list[str]] = asyncio.Queue()
         self.announces: list[ListKind] = []
 
-    async def _read(self, kinds: list[DefinitionKind], order: int) -> bool:
-        self.reads.put_nowait(order)
+    async def _read(self, kinds: list[DefinitionKind], request_number: int) -> bool:
+        self.reads.put_nowait(request_number)
         for kind in self.announces:
             self.changed(kind)
         return False

@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from servers.audit import payloads, policy
+from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor
 from servers.models import PrivacySettings
 from sessions.calls import claims
@@ -23,7 +23,7 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.calls import spool
 from sessions.host.calls.spool import Spool, SpooledOutcome
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import dead_workers, heartbeats
 from sessions.models import Call
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import Effects, await_ready, effect_session, ended, eventually, wake
@@ -103,7 +103,7 @@ def test_only_spools_of_dead_or_unknown_workers_are_merged(tmp_path: Path) -> No
 @pytest.mark.django_db
 def test_a_result_that_comes_after_the_burial_is_kept_as_late() -> None:
     kept = kept_call()
-    dead_workers.deregister(kept.lease.worker_uid)
+    heartbeats.deregister(kept.lease.worker_uid)
     dead_workers.reap([])
     spool._finish(SpooledOutcome.of(kept.line()))
     call = Call.objects.select_related("late_result").get()
@@ -142,7 +142,7 @@ def test_a_result_outlives_its_worker_while_the_database_is_away(start_worker: S
 @pytest.mark.django_db
 def test_where_payloads_are_encrypted_the_spool_is_too() -> None:
     PrivacySettings.objects.create(pk=1, seal_payloads=True)
-    policy.current()
+    payload_privacy.current()
     line = KEPT.line()
     assert b"content" not in line
     assert SpooledOutcome.of(line).outcome == RESULT

@@ -9,8 +9,8 @@ import pytest
 from django.db.models import Q
 from django.test import Client
 
-from servers.audit import payloads, policy
-from servers.audit.policy import Policy, Rule
+from servers.audit import payload_privacy, payloads
+from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.audit.record import SYSTEM
 from servers.credentials import rotation
 from servers.enums import AuditAction, Recording
@@ -48,7 +48,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Any:
     """`rules(seal=…, rules=…)` is what this process last read of the settings."""
 
     def read(**given: Any) -> None:
-        monkeypatch.setattr(policy, "_latest", Policy(**given))
+        monkeypatch.setattr(payload_privacy, "_latest", PayloadPrivacy(**given))
 
     return read
 

@@ -12,7 +12,7 @@ from django.db import transaction
 from servers.audit.record import Actor
 from servers.enums import AuditAction, TransportKind
 from servers.models import AuditEvent
-from sessions.calls import pausing
+from sessions.calls import session_pausing
 from sessions.connections.process_page import excess
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.mcp.core.errors import Fault
@@ -79,10 +79,10 @@ def test_a_pause_lets_the_call_in_flight_end_and_keeps_the_session_closed(
     call = make_call(session, "slow", seconds=1.5)
     wake(call)
     eventually(lambda: effects.count("slow"))
-    assert pausing.pause(ADA, session)
+    assert session_pausing.pause(ADA, session)
     assert ended(call).state == CallState.SUCCEEDED
     assert paused(session).state == SessionState.DISCONNECTED
-    assert pausing.resume(ADA, session)
+    assert session_pausing.resume(ADA, session)
     await_ready(session)
     assert effects.count("started") == 2
     titles = [event.title or event.state for event in ConnectionEvent.objects.all()]
@@ -96,8 +96,8 @@ def test_a_pause_that_is_taken_back_in_time_costs_nothing(share_worker: ShareWor
     call = make_call(session, "slow", seconds=2.5)
     wake(call)
     eventually(lambda: effects.count("slow"))
-    pausing.pause(ADA, session)
-    pausing.resume(ADA, session)
+    session_pausing.pause(ADA, session)
+    session_pausing.resume(ADA, session)
     again = make_call(session, "echo", text="still here")
     wake(again)
     assert ended(again).state == CallState.SUCCEEDED
@@ -121,7 +121,7 @@ def test_a_server_that_keeps_failing_opens_the_breaker_and_a_person_closes_it(
     assert (newest.condition, before.condition) == (SessionCondition.FAILING, SessionCondition.BACKING_OFF)
     assert (before.repeats, newest.attempt) == (5, row.attempts)
     mended.touch()
-    assert pausing.retry(ADA, session)
+    assert session_pausing.retry(ADA, session)
     await_ready(session, 20)
 
 
@@ -205,7 +205,7 @@ def test_what_a_servers_process_uses_is_sampled_and_gone_with_it(share_worker: S
     assert row.process["count"] == len(names)
     assert row.process["rss"] > 1_000_000
     assert not any(str(EFFECT_SERVER) in name for name in names)
-    pausing.pause(ADA, session)
+    session_pausing.pause(ADA, session)
     assert paused(session).process == {}
 
 

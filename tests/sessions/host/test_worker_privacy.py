@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 
-from servers.audit import payloads, policy
+from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.models import Definition, Payload, PrivacySettings, RedactionRule, Unredacted
@@ -24,7 +24,7 @@ PASSWORD = "correct horse"
 
 @pytest.fixture
 def session(shared_worker: WorkerProcess, effects: Effects) -> McpSession:
-    policy.forget()
+    payload_privacy.forget()
     session = effect_session(effects)
     await_ready(session)
     eventually(lambda: Definition.objects.filter(server=session.server, key="login").exists())
@@ -44,7 +44,7 @@ def stored(call: Call) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_the_server_receives_the_password_and_the_database_does_not(session: McpSession, effects: Effects) -> None:
     RedactionRule.objects.create(path="$.session", part="result", created_by_name="ada")
-    policy.forget()
+    payload_privacy.forget()
 
     def masked() -> Call | None:
         """The worker reads the rules again within seconds."""
@@ -69,7 +69,7 @@ def test_sealed_arguments_reach_the_server_and_nothing_of_the_exchange_is_readab
     session: McpSession, effects: Effects
 ) -> None:
     PrivacySettings.objects.create(pk=1, seal_payloads=True, mask_by_schema=False, mask_detected=False)
-    policy.forget()
+    payload_privacy.forget()
     call = log_in(session)
     assert effects.count(f"password {PASSWORD}") == 1
     assert json.loads(payloads.read(call.arguments) or "") == {"user": "ann", "password": PASSWORD}

@@ -9,7 +9,7 @@ from sessions.calls import claims
 from sessions.connections import assignment
 from sessions.connections.lifecycle import release
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import dead_workers, due_calls, heartbeats
 from sessions.models import Call, McpSession, Worker
 from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.django_db
 
 def test_a_heartbeat_writes_one_row_for_each_life_of_a_worker() -> None:
     me = make_me()
-    first = dead_workers.heartbeat(me, draining=False, sessions=0)
-    assert dead_workers.heartbeat(me, draining=True, sessions=4) == first
+    first = heartbeats.heartbeat(me, draining=False, sessions=0)
+    assert heartbeats.heartbeat(me, draining=True, sessions=4) == first
     row = Worker.objects.get()
     assert (row.uid, row.draining, row.session_count) == (me.uid, True, 4)
 
@@ -82,7 +82,7 @@ def test_a_sent_call_whose_workers_row_is_gone_ends_as_unknown() -> None:
     order = claims.read_pending_call(call.uid)
     assert order is not None
     claims.claim(order, make_hold(session, worker))
-    dead_workers.deregister(worker.uid)
+    heartbeats.deregister(worker.uid)
     assert len(dead_workers.reap([]).events) == 1
     assert Call.objects.get().state == CallState.OUTCOME_UNKNOWN
 
@@ -101,19 +101,19 @@ def test_silence_is_judged_by_the_stale_period(settings: object) -> None:
     settings.STALE_SECONDS = 10
     make_worker(silent_for=5)
     late = make_worker(make_me(node="late@here"), silent_for=11)
-    assert [worker.pk for worker in dead_workers.stale_workers()] == [late.pk]
+    assert [worker.pk for worker in heartbeats.stale_workers()] == [late.pk]
 
 
 def test_namesakes_are_other_lives_of_the_same_node_on_the_same_machine() -> None:
     me, former, other = make_me(), make_me(pid=2), make_me(node="other@here")
     for each in (me, former, other):
         make_worker(each)
-    assert [worker.uid for worker in dead_workers.same_node(me)] == [former.uid]
+    assert [worker.uid for worker in heartbeats.same_node(me)] == [former.uid]
 
 
 def test_a_requested_call_past_its_deadline_lapses_with_an_event() -> None:
     call, waiting = make_call(make_session(), lapses_in=-1), make_call(make_session("other"))
-    events = dead_workers.lapse()
+    events = due_calls.expire()
     assert [event.call_uid for event in events] == [call.uid]
     assert Call.objects.get(pk=call.pk).state == CallState.EXPIRED
     assert Call.objects.get(pk=waiting.pk).state == CallState.REQUESTED

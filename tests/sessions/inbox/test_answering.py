@@ -21,7 +21,7 @@ from sessions.calls import claims
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionKind
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import dead_workers, due_calls
 from sessions.inbox import answering, questions, reads
 from sessions.inbox.answering import Given, Unfit
 from sessions.inbox.questions import NewQuestion
@@ -273,14 +273,14 @@ def test_a_question_whose_workers_row_is_gone_is_withdrawn_by_the_next_burial(le
 
 def test_a_question_past_its_time_lapses_even_when_its_worker_forgot_it(lease: Lease) -> None:
     question, young = asked(lease), asked(lease)
-    Question.objects.filter(pk=question.pk).update(expires_at=timezone.now() - questions.LAPSE_AFTER * 2)
-    write(dead_workers.lapse)
+    Question.objects.filter(pk=question.pk).update(expires_at=timezone.now() - questions.EXPIRE_AFTER * 2)
+    write(due_calls.expire)
     assert [again(row).state for row in (question, young)] == ["expired", "open"]
 
 
 def test_the_web_ends_what_is_due_only_while_no_worker_lives(lease: Lease) -> None:
     question = asked(lease)
-    Question.objects.update(expires_at=timezone.now() - questions.LAPSE_AFTER * 2)
+    Question.objects.update(expires_at=timezone.now() - questions.EXPIRE_AFTER * 2)
     assert questions.expire_due() == 0
     Worker.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
     assert questions.expire_due() == 1

@@ -11,9 +11,9 @@ import msgpack
 import pytest
 from redis import Redis
 
+from sessions.hints.group_sender import GroupSender
 from sessions.hints.publisher import COMPANY_SECONDS, GROUP, LOST, Publisher, messages
 from sessions.hints.wake import message
-from sessions.hints.wire import Wire
 from tests.tools.valkey import start, stop
 
 
@@ -151,7 +151,7 @@ def test_after_redis_was_restarted_the_next_hint_arrives(tmp_path: Path, setting
     socket = tmp_path / "own.sock"
     config = {**settings.CHANNEL_LAYERS["default"]["CONFIG"], "hosts": [f"unix://{socket}"]}
     settings.CHANNEL_LAYERS = {"default": {**settings.CHANNEL_LAYERS["default"], "CONFIG": config}}
-    process, wire = start(socket), Wire()
+    process, wire = start(socket), GroupSender()
     try:
         wire.send(messages([], [hint("call.1")]))
         stop(process)

@@ -7,7 +7,7 @@ from django.template import Context, Template
 from django.utils import timezone
 
 from sessions.connections.lifecycle import Failure, backing_off, connecting, initializing, ready
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import dead_workers, heartbeats
 from sessions.models import McpSession, Worker
 from sessions.overview import rows
 from sessions.overview.shown import shown
@@ -65,7 +65,7 @@ def test_a_worker_that_is_heard_of_again_was_not_dead() -> None:
     me = make_me(node="worker1@here", pid=4711)
     make_worker(me)
     dead_workers.process_ended("worker1@here", "machine", 4711)
-    dead_workers.heartbeat(me, draining=False, sessions=0)
+    heartbeats.heartbeat(me, draining=False, sessions=0)
     assert Worker.objects.living().count() == 1
 
 

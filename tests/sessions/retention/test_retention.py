@@ -36,7 +36,7 @@ from sessions.models import (
 from sessions.retention import job, ledger, trimming
 from sessions.retention.limits import Limit
 from sessions.retention.plan import Removal, plan
-from sessions.tasks import keep_what_is_wanted
+from sessions.tasks import start_retention
 from tests.servers.audit.proof.log import new_key
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
 from tests.sessions.host.make import make_session
@@ -318,7 +318,7 @@ def test_the_schedule_runs_it_once_an_hour_as_a_background_job(session: McpSessi
     call_at(session, days_ago(40))
     keep(StoredKind.CALLS, days=30)
     for _ in range(2):
-        keep_what_is_wanted()
+        start_retention()
     row = BackgroundJob.objects.get()
     assert (row.state, row.detail, row.result) == ("succeeded", "Removed calls: 1.", {"removed": {"calls": 1}})
 

@@ -19,7 +19,7 @@ from sessions.models import Call, RetentionLimit, StorageHour
 from sessions.retention import ledger, limits
 from sessions.retention.limits import Limit
 from sessions.retention.storage import storage
-from sessions.tasks import keep_what_is_wanted  # noqa: F401  registers what the jobs do
+from sessions.tasks import start_retention  # noqa: F401  registers what the jobs do
 from tests.servers.conftest import admin, on_postgres  # noqa: F401  fixtures
 from tests.sessions.host.make import make_session
 from tests.sessions.retention.rows import call_at, days_ago

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ..egress import METADATA, Policy, refusal_reason
+from ..egress import METADATA, OutboundPolicy, refusal_reason
 from . import names, processes
 
 _RECEIVE, _RESPOND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
@@ -158,7 +158,7 @@ class Reach:
         if None in learned or port in learned:
             return None
         if self.network is Network.PUBLIC:
-            return refusal_reason(str(address), port, Policy()) or _own_address(str(address))
+            return refusal_reason(str(address), port, OutboundPolicy()) or _own_address(str(address))
         return "this server has no network" if self.network is Network.NONE else "it is none of the listed hosts"
 
 

@@ -9,7 +9,7 @@ from servers.secret import Secret
 from sessions.host.sending import http, s3, syslog
 from sessions.host.sending.failure import NotDelivered
 from sessions.host.sending.s3 import Store
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.tls import client_context
 from tests.peers.peers import closed_port
 from tests.sessions.host.sending.receivers import (
@@ -24,7 +24,7 @@ from tests.sessions.host.sending.receivers import (
 from tests.sessions.mcp.transports.test_client_certificates import made
 from tests.sessions.subscriptions.hook import Hook, running_hook
 
-HERE = Policy(allow_loopback=True)
+HERE = OutboundPolicy(allow_loopback=True)
 MESSAGES = [b"<110>1 - - mcpadmin - - - one", "<110>1 - - mcpadmin - - - zwei ä".encode()]
 
 
@@ -66,7 +66,7 @@ async def test_a_redirect_is_not_followed(hook: Hook) -> None:
 
 async def test_the_guard_blocks_an_address_and_says_who_can_allow_it(hook: Hook) -> None:
     with pytest.raises(NotDelivered, match="MCPADMIN_ALLOWED_NETWORKS"):
-        await http.send("POST", hook.url, {}, b"{}", policy=Policy())
+        await http.send("POST", hook.url, {}, b"{}", policy=OutboundPolicy())
     assert hook.received == []
 
 
@@ -148,7 +148,7 @@ async def test_a_receiver_that_wants_a_certificate_gets_ours_and_refuses_others(
 
 async def test_syslog_passes_the_guard_too_and_says_where_nothing_listens(receiver: SyslogReceiver) -> None:
     with pytest.raises(NotDelivered, match="MCPADMIN_ALLOWED_NETWORKS"):
-        await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=Policy())
+        await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=OutboundPolicy())
     with pytest.raises(NotDelivered, match="No connection could be made"):
         await syslog.send("127.0.0.1", closed_port(), MESSAGES, policy=HERE)
     assert receiver.connections == 0

@@ -13,11 +13,11 @@ from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.events import Event
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.results import Connected, Timeouts
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.registry import HttpSpec, Spec, StdioSpec, open_transport
 
 SCRIPTS = Path(__file__).parent / "stdio_scripts"
-LOCAL = Policy(allow_loopback=True)
+LOCAL = OutboundPolicy(allow_loopback=True)
 #: far more than a healthy machine needs, so that only a hang reaches it
 PATIENT = Timeouts(probe=30, initialize=60, request=60, tool=60, total=120)
 

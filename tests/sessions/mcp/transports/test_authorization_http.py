@@ -8,7 +8,7 @@ import pytest
 from sessions.mcp.core.errors import AddressRefused, AuthorizationError, Fault, McpError
 from sessions.mcp.oauth.exchange import HttpRequest, form, get
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from tests.sessions.mcp.transports.making import LOCAL
 from tests.sessions.mcp.transports.scripted_http import Asked, Line, Peer, scripted_http
 
@@ -17,7 +17,7 @@ def secret_form(url: str) -> HttpRequest:
     return form(url, {"refresh_token": "r"}, {"Authorization": "Basic xyz"})
 
 
-async def failed(request: HttpRequest, policy: Policy = LOCAL, seconds: float = 10) -> McpError:
+async def failed(request: HttpRequest, policy: OutboundPolicy = LOCAL, seconds: float = 10) -> McpError:
     with pytest.raises(McpError) as caught:
         await AuthorizationHttp(policy, seconds=seconds)(request)
     assert not caught.value.may_have_run
@@ -93,7 +93,7 @@ async def test_nothing_is_followed_to_another_origin_and_no_secret_anywhere(kind
     "url", ["https://169.254.169.254/latest", "https://10.0.0.1/token", "https://[::ffff:10.0.0.1]/", "https://0x7f.1/"]
 )
 async def test_an_address_that_the_guard_refuses_is_not_connected_to(url: str) -> None:
-    assert (await failed(get(url), Policy())).fault in (Fault.ADDRESS_REFUSED, Fault.DNS_FAILED)
+    assert (await failed(get(url), OutboundPolicy())).fault in (Fault.ADDRESS_REFUSED, Fault.DNS_FAILED)
 
 
 async def test_this_machine_is_refused_where_the_operator_did_not_allow_it() -> None:
@@ -101,7 +101,7 @@ async def test_this_machine_is_refused_where_the_operator_did_not_allow_it() -> 
         await line.json({})
 
     async with scripted_http(script) as peer:
-        assert isinstance(await failed(secret_form(local_name(peer)), Policy()), AddressRefused)
+        assert isinstance(await failed(secret_form(local_name(peer)), OutboundPolicy()), AddressRefused)
         assert peer.connections == 0
 
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from sessions.mcp.core.limits import Limits
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.engine import engine
 from sessions.mcp.transports.tls import client_context
 
@@ -84,7 +84,7 @@ async def asking_server(folder: Path, mode: ssl.VerifyMode = ssl.CERT_REQUIRED) 
 
 
 async def asked(url: str, context: ssl.SSLContext) -> str:
-    transport = engine(Policy(allow_loopback=True), Limits(), context, timeout=5)
+    transport = engine(OutboundPolicy(allow_loopback=True), Limits(), context, timeout=5)
     try:
         response = await transport.handle_async_request(httpx.Request("GET", url))
         return (await response.aread()).decode()

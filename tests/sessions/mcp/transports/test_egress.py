@@ -14,7 +14,7 @@ from sessions.mcp.transports.egress import (
     REFUSED,
     Allow,
     GuardedResolver,
-    Policy,
+    OutboundPolicy,
     RefusedByPolicy,
     refusal_reason,
     socket_factory,
@@ -23,7 +23,7 @@ from sessions.mcp.transports.registry import Spec, WebSocketSpec
 
 from .making import LOCAL, http, unconnected
 
-OPEN = Policy(allow_loopback=True, allow_private=True)
+OPEN = OutboundPolicy(allow_loopback=True, allow_private=True)
 
 REFUSED_ALWAYS = [
     "169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254",
@@ -41,31 +41,31 @@ NO_ADDRESS = ["2130706433", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "loca
 
 @pytest.mark.parametrize("address", REFUSED_ALWAYS + NO_ADDRESS)
 def test_what_is_no_public_address_is_refused_under_every_policy(address: str) -> None:
-    assert refusal_reason(address, 443, Policy()) is not None
+    assert refusal_reason(address, 443, OutboundPolicy()) is not None
     assert refusal_reason(address, 443, OPEN) is not None
 
 
 @pytest.mark.parametrize("address", LOOPBACK)
 def test_loopback_needs_its_own_permission(address: str) -> None:
-    assert refusal_reason(address, 80, Policy()) is not None
-    assert refusal_reason(address, 80, Policy(allow_private=True)) is not None
-    assert refusal_reason(address, 80, Policy(allow_loopback=True)) is None
+    assert refusal_reason(address, 80, OutboundPolicy()) is not None
+    assert refusal_reason(address, 80, OutboundPolicy(allow_private=True)) is not None
+    assert refusal_reason(address, 80, OutboundPolicy(allow_loopback=True)) is None
 
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_private_networks_need_their_own_permission(address: str) -> None:
-    assert refusal_reason(address, 80, Policy()) is not None
-    assert refusal_reason(address, 80, Policy(allow_loopback=True)) is not None
-    assert refusal_reason(address, 80, Policy(allow_private=True)) is None
+    assert refusal_reason(address, 80, OutboundPolicy()) is not None
+    assert refusal_reason(address, 80, OutboundPolicy(allow_loopback=True)) is not None
+    assert refusal_reason(address, 80, OutboundPolicy(allow_private=True)) is None
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_allowed(address: str) -> None:
-    assert refusal_reason(address, 443, Policy()) is None
+    assert refusal_reason(address, 443, OutboundPolicy()) is None
 
 
 def test_an_exception_opens_its_network_and_port_and_nothing_else() -> None:
-    policy = Policy(allow=(Allow(ipaddress.ip_network("192.168.0.120/32"), 8080),))
+    policy = OutboundPolicy(allow=(Allow(ipaddress.ip_network("192.168.0.120/32"), 8080),))
     assert refusal_reason("192.168.0.120", 8080, policy) is None
     assert refusal_reason("192.168.0.120", 8081, policy) is not None
     assert refusal_reason("192.168.0.121", 8080, policy) is not None
@@ -119,11 +119,11 @@ VERDICTS = {
 
 @pytest.mark.parametrize(("address", "verdict"), VERDICTS.items())
 def test_a_verdict_says_why(address: str, verdict: str | None) -> None:
-    assert refusal_reason(address, 443, Policy()) == verdict
+    assert refusal_reason(address, 443, OutboundPolicy()) == verdict
 
 
 def test_no_exception_opens_a_metadata_service() -> None:
-    policy = Policy(True, True, (Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
+    policy = OutboundPolicy(True, True, (Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
     assert refusal_reason("169.254.169.254", 80, policy) is not None
     assert refusal_reason("fd00:ec2::254", 80, policy) is not None
 
@@ -131,7 +131,7 @@ def test_no_exception_opens_a_metadata_service() -> None:
 def test_the_socket_factory_judges_what_it_is_given() -> None:
     info: Any = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("10.0.0.5", 80))
     with pytest.raises(RefusedByPolicy):
-        socket_factory(Policy())(info)
+        socket_factory(OutboundPolicy())(info)
     socket_factory(OPEN)(info).close()
 
 
@@ -141,7 +141,7 @@ async def test_one_bad_address_refuses_the_whole_answer_of_a_name(monkeypatch: p
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", mixed)
     with pytest.raises(RefusedByPolicy):
-        await GuardedResolver(Policy(), 5).resolve("mixed.test", 80)
+        await GuardedResolver(OutboundPolicy(), 5).resolve("mixed.test", 80)
 
 
 async def test_a_lookup_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ async def test_a_lookup_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", forever)
     with pytest.raises(OSError, match="took longer"):
-        await GuardedResolver(Policy(), 0.05).resolve("slow.test", 80)
+        await GuardedResolver(OutboundPolicy(), 0.05).resolve("slow.test", 80)
 
 
 SPELLINGS = [
@@ -170,7 +170,7 @@ SPELLINGS = [
     "localhost.",
     "0",
 ]
-Maker = Callable[[str, Policy], Spec]
+Maker = Callable[[str, OutboundPolicy], Spec]
 #: one for each transport that opens sockets
 MAKERS = [
     pytest.param(lambda at, policy: http(f"http://{at}/mcp", policy=policy), id="http"),
@@ -221,7 +221,7 @@ async def listener() -> AsyncIterator[Listener]:
 async def test_no_spelling_of_loopback_reaches_a_listener(
     host: str, look_first: bool, make: Maker, listener: Listener
 ) -> None:
-    client = unconnected(make(f"{host}:{listener.port}", Policy()))
+    client = unconnected(make(f"{host}:{listener.port}", OutboundPolicy()))
     with pytest.raises(McpError) as caught:
         await client.connect((lambda step: None) if look_first else None)
     assert caught.value.fault in (Fault.ADDRESS_REFUSED, Fault.DNS_FAILED, Fault.INVALID_REQUEST)
@@ -253,7 +253,7 @@ async def test_a_name_that_turns_to_loopback_between_two_lookups_reaches_nothing
     with monkeypatch.context() as patched:
         patched.setattr(asyncio.get_running_loop(), "getaddrinfo", rebinding)
         with pytest.raises(AddressRefused):
-            await unconnected(make(f"rebinding.test:{listener.port}", Policy())).connect(lambda step: None)
+            await unconnected(make(f"rebinding.test:{listener.port}", OutboundPolicy())).connect(lambda step: None)
     assert asked == ["rebinding.test"] * 2
     assert await listener.reached_only_by_us()
 
@@ -269,6 +269,6 @@ async def test_a_url_that_is_no_plain_http_url_is_refused_before_any_lookup(url:
 
 async def test_the_refusal_of_an_address_is_a_local_error_and_certain() -> None:
     with pytest.raises(AddressRefused) as caught:
-        await unconnected(http("http://10.1.2.3/mcp", policy=Policy())).connect()
+        await unconnected(http("http://10.1.2.3/mcp", policy=OutboundPolicy())).connect()
     assert not caught.value.may_have_run
     assert caught.value.detail == REFUSED

@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 
 from sessions.mcp.core.errors import McpError
-from sessions.mcp.transports.egress import Allow, Policy
+from sessions.mcp.transports.egress import Allow, OutboundPolicy
 from sessions.mcp.transports.registry import Spec
 
 from .making import http, unconnected
@@ -29,10 +29,10 @@ INTERNAL = [
 ]
 
 
-def only(peer: Peer) -> Policy:
+def only(peer: Peer) -> OutboundPolicy:
     """Allow only the test's server, and nothing else on this machine."""
     port = int(peer.url.rpartition(":")[2].partition("/")[0])
-    return Policy(allow=(Allow(ipaddress.ip_network("127.0.0.0/8"), port),))
+    return OutboundPolicy(allow=(Allow(ipaddress.ip_network("127.0.0.0/8"), port),))
 
 
 async def refused(spec: Spec, listener: Listener) -> None:

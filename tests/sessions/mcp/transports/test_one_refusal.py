@@ -15,7 +15,7 @@ from sessions.host.subscriptions import webhook_sender
 from sessions.mcp.core.errors import AddressRefused, Fault
 from sessions.mcp.oauth.exchange import get
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
-from sessions.mcp.transports.egress import REFUSED, Policy
+from sessions.mcp.transports.egress import REFUSED, OutboundPolicy
 from sessions.subscriptions.webhooks import Claimed
 from tests.peers.peers import closed_port
 
@@ -65,7 +65,7 @@ async def test_a_registered_address_is_refused_in_the_same_words(
 ) -> None:
     step = (lambda _: None) if look_first else None
     odd = [f"{host}:{listener.port}" for host in ODD]
-    said = await said_of_each([*places, *odd], lambda place: unconnected(make(place, Policy())).connect(step))
+    said = await said_of_each([*places, *odd], lambda place: unconnected(make(place, OutboundPolicy())).connect(step))
     assert said == {f"{Fault.ADDRESS_REFUSED}: {REFUSED}"}
     assert await listener.reached_only_by_us()
 
@@ -74,7 +74,7 @@ async def test_an_address_of_an_authorization_flow_is_refused_in_the_same_words(
     places: list[str], listener: Listener
 ) -> None:
     """Metadata documents, registration and token endpoint all use this client."""
-    said = await said_of_each(places, lambda place: AuthorizationHttp(Policy())(get(f"https://{place}/x")))
+    said = await said_of_each(places, lambda place: AuthorizationHttp(OutboundPolicy())(get(f"https://{place}/x")))
     assert said == {f"{Fault.ADDRESS_REFUSED}: {REFUSED}"}
     assert await listener.reached_only_by_us()
 
@@ -82,7 +82,7 @@ async def test_an_address_of_an_authorization_flow_is_refused_in_the_same_words(
 async def test_an_address_of_a_webhook_is_refused_in_the_same_words(
     places: list[str], listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_sender, "egress_policy", Policy)
+    monkeypatch.setattr(webhook_sender, "egress_policy", OutboundPolicy)
     said = set()
     for place in places:
         attempted = await webhook_sender.attempt(a_delivery(f"https://{place}/hook"))
@@ -95,6 +95,8 @@ async def test_the_log_of_the_operator_says_which_address_it_was_and_why(
     places: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "sessions.mcp.transports.egress"):
-        await said_of_each(["inside.test:8443"], lambda place: AuthorizationHttp(Policy())(get(f"https://{place}/x")))
+        await said_of_each(
+            ["inside.test:8443"], lambda place: AuthorizationHttp(OutboundPolicy())(get(f"https://{place}/x"))
+        )
     (line,) = caplog.messages
     assert all(part in line for part in ("inside.test", "10.0.0.5", "8443", "private network"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sessions.mcp.core.errors import AddressRefused, Fault, McpError, TransportError
-from sessions.mcp.transports.egress import Allow, Policy
+from sessions.mcp.transports.egress import Allow, OutboundPolicy
 from sessions.mcp.transports.proxy import Proxy
 from sessions.mcp.transports.registry import HttpSpec, Spec, WebSocketSpec
 from sessions.mcp.transports.tls import client_context
@@ -45,8 +45,8 @@ class Tunnels:
         assert found is not None
         return found
 
-    def policy(self, **more: Any) -> Policy:
-        return Policy(allow=FAR_ALLOWED, **{"proxy": self.proxy(), **more})
+    def policy(self, **more: Any) -> OutboundPolicy:
+        return OutboundPolicy(allow=FAR_ALLOWED, **{"proxy": self.proxy(), **more})
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def served(kind: str) -> AsyncIterator[int]:
             yield port_of(peer.url)
 
 
-def spec(kind: str, policy: Policy, host: str = NAME, secure: str = "", **more: Any) -> Spec:
+def spec(kind: str, policy: OutboundPolicy, host: str = NAME, secure: str = "", **more: Any) -> Spec:
     if kind == "websocket":
         return WebSocketSpec(f"ws{secure}://{host}:8080/mcp", policy=policy, **more)
     return HttpSpec(f"http{secure}://{host}:8080/mcp", policy=policy, kind=kind, **more)  # type: ignore[arg-type]  # its fields by name
@@ -170,14 +170,14 @@ async def test_a_destination_that_the_guard_refuses_is_never_named_to_the_proxy(
 ) -> None:
     async with tunnels(1) as found:
         with pytest.raises(AddressRefused):
-            await unconnected(spec(kind, Policy(proxy=found.proxy()), host)).connect()
+            await unconnected(spec(kind, OutboundPolicy(proxy=found.proxy()), host)).connect()
     assert found.heads == []
 
 
 @pytest.mark.parametrize("kind", ["streamable_http", "http_sse", "websocket"])
 async def test_this_machine_is_reached_without_the_proxy(kind: str) -> None:
     async with served(kind) as port, tunnels(1) as found:
-        local = replace(spec(kind, Policy(allow_loopback=True, proxy=found.proxy())))
+        local = replace(spec(kind, OutboundPolicy(allow_loopback=True, proxy=found.proxy())))
         here = replace(local, url=local.url.replace(f"{NAME}:8080", f"127.0.0.1:{port}"))
         async with connected(here):
             pass

@@ -9,7 +9,7 @@ import pytest
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.oauth.exchange import get
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
-from sessions.mcp.transports.egress import Allow, Policy
+from sessions.mcp.transports.egress import Allow, OutboundPolicy
 from sessions.mcp.transports.registry import HttpSpec, Spec, WebSocketSpec
 
 from ..making import unconnected
@@ -27,7 +27,7 @@ SPELLINGS = [one for one in NO_ADDRESS if one and "/" not in one]
 EVERYTHING = [*REFUSED_ALWAYS, *LOOPBACK, *PRIVATE, *PUBLIC, *SPELLINGS]
 
 
-def plain(kind: str, host: str, policy: Policy, port: int = 80) -> Spec:
+def plain(kind: str, host: str, policy: OutboundPolicy, port: int = 80) -> Spec:
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if kind == "websocket":
         return WebSocketSpec(f"ws://{at}/mcp", policy=policy)
@@ -49,7 +49,7 @@ def plainly(address: str) -> str:
 @KIND
 async def test_of_the_whole_table_only_public_addresses_are_reached(kind: str, wall: Wall, names: Names) -> None:
     for address in EVERYTHING:
-        await knock(plain(kind, address, Policy()))
+        await knock(plain(kind, address, OutboundPolicy()))
     assert await wall.reached() == {f"{plainly(address)} 80" for address in PUBLIC}
 
 
@@ -58,13 +58,13 @@ async def test_with_every_permission_what_is_no_network_of_anyone_stays_closed(
     kind: str, wall: Wall, names: Names
 ) -> None:
     for address in [*REFUSED_ALWAYS, *SPELLINGS]:
-        await knock(plain(kind, address, Policy(allow_private=True)))
+        await knock(plain(kind, address, OutboundPolicy(allow_private=True)))
     assert await wall.reached() == set()
 
 
 @KIND
 async def test_an_entry_of_the_operator_opens_its_address_and_port_only(kind: str, wall: Wall) -> None:
-    policy = Policy(allow=(Allow(ipaddress.ip_network("192.168.0.120/32"), 8080),))
+    policy = OutboundPolicy(allow=(Allow(ipaddress.ip_network("192.168.0.120/32"), 8080),))
     for address in ("192.168.0.121", "169.254.169.254", "127.0.0.1", "::ffff:192.168.0.121", "192.168.0.120"):
         for port in (80, 8080):
             await knock(plain(kind, address, policy, port))
@@ -73,7 +73,7 @@ async def test_an_entry_of_the_operator_opens_its_address_and_port_only(kind: st
 
 @KIND
 async def test_no_entry_opens_a_metadata_service(kind: str, wall: Wall) -> None:
-    policy = Policy(True, True, (Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
+    policy = OutboundPolicy(True, True, (Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
     for address in ("169.254.169.254", "::ffff:169.254.169.254", "fd00:ec2::254", "168.63.129.16", "100.100.100.200"):
         await knock(plain(kind, address, policy))
     assert await wall.reached() == set()
@@ -117,7 +117,7 @@ async def test_a_proxy_of_the_environment_is_not_used_by_a_webhook_or_a_sign_in(
     async with scripted_http(script, port=8080, **where) as hook:
         assert (await attempt(message("http://mcp.here.test:8080/hook"))).delivered
     async with scripted_http(script, port=443, ssl=tls.server, **where) as signs_in:
-        assert (await AuthorizationHttp(Policy(), tls.client)(get("https://as.here.test/"))).status == 200
+        assert (await AuthorizationHttp(OutboundPolicy(), tls.client)(get("https://as.here.test/"))).status == 200
     assert len(hook.asked) == len(signs_in.asked) == 1
     assert not any("authorization" in one.headers for one in (*hook.asked, *signs_in.asked))
     assert await wall.reached() == set()

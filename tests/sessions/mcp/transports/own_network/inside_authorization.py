@@ -10,7 +10,7 @@ from sessions.mcp.client.authorization import Authorization, AuthorizationSettin
 from sessions.mcp.core.errors import AddressRefused, AuthorizationError, McpError
 from sessions.mcp.oauth.challenges import Demand
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from tests.sessions.mcp.client.authorization_world import Store
 
 from ..scripted_http import Asked, Line, Peer, scripted_http
@@ -71,7 +71,7 @@ async def world(tls: Tls, issuer: str = "https://as.here.test", **fields: str) -
 def authorization(tls: Tls, **settings: Any) -> tuple[Authorization, Store]:
     store = Store()
     wanted = AuthorizationSettings(SERVER, **{"redirect_uri": "https://hub.example/back", **settings})
-    return Authorization(wanted, store, AuthorizationHttp(Policy(), tls.client)), store
+    return Authorization(wanted, store, AuthorizationHttp(OutboundPolicy(), tls.client)), store
 
 
 async def sign_in(tls: Tls, hint: str = "") -> Grant:

@@ -12,7 +12,7 @@ import pytest
 from servers.secret import Secret
 from sessions.host.subscriptions.webhook_sender import attempt
 from sessions.mcp.core.errors import Fault, McpError
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.registry import HttpSpec, Spec, WebSocketSpec
 from sessions.subscriptions.webhooks import Claimed
 
@@ -62,7 +62,7 @@ async def public_server(kind: str, tls: Tls, script: Script | None = None) -> As
 
 def spec(kind: str, context: ssl.SSLContext, host: str = NAME) -> Spec:
     """The spec as the product makes it, with its default policy."""
-    common: dict[str, Any] = {"policy": Policy(), "tls": context}
+    common: dict[str, Any] = {"policy": OutboundPolicy(), "tls": context}
     if kind in ("websocket", "wss"):
         return WebSocketSpec(f"wss://{host}/mcp" if kind == "wss" else f"ws://{host}:8080/mcp", **common)
     url = f"https://{host}/mcp" if kind == "https" else f"http://{host}:8080/mcp"
@@ -110,7 +110,7 @@ async def test_the_wall_sees_who_is_let_through(kind: str, names: Names, wall: W
     """The control of the counting: without a guard the internal address is reached."""
     names.zone[NAME] = [["10.0.0.5"]]
     opened = spec(kind, tls.client)
-    object.__setattr__(opened, "policy", Policy(allow_private=True))
+    object.__setattr__(opened, "policy", OutboundPolicy(allow_private=True))
     assert await use(opened, look_first=False) is not None
     assert await wall.reached() == {f"10.0.0.5 {443 if kind in ('https', 'wss') else 8080}"}
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from sessions.mcp.transports.egress import Policy
+from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.registry import HttpSpec
 
 from ..making import connected
@@ -37,7 +37,7 @@ async def script(asked: Asked, line: Line) -> None:
 
 async def test_no_icon_is_fetched(names: Names, wall: Wall) -> None:
     async with scripted_http(script, PUBLIC, 8080, reuse_port=True) as peer:
-        spec = HttpSpec("http://mcp.here.test:8080/mcp", policy=Policy())
+        spec = HttpSpec("http://mcp.here.test:8080/mcp", policy=OutboundPolicy())
         async with connected(spec) as made:
             client = made.client
             for ask in (

@@ -21,7 +21,7 @@ MOST_PROCESSES = 256
 log = structlog.get_logger(__name__)
 
 
-class Places:
+class SocketCounts:
     """Every method waits for Redis, so never call one in a loop thread. Without Redis each process counts alone."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from servers.enums import AuditAction
 from sessions.enums import CallState
-from sessions.explorer import numbers, search
+from sessions.explorer import search, statistics
 from sessions.models import Call
 from sessions.statistics import counting
 from tests.servers.conftest import person
@@ -65,18 +65,18 @@ def by_rows(user: Any, text: str) -> Counter[str]:
 def test_the_chart_counts_what_the_list_shows_before_and_after_the_counting(auditor: Any, text: str) -> None:
     rows = by_rows(auditor, text)
     for _ in range(2):
-        found = numbers.histogram(auditor, query(text))
+        found = statistics.histogram(auditor, query(text))
         assert {name: sum(counts) for name, counts in found.series.items()} == rows
         assert not found.partial
         counting.count_all()
 
 
-@pytest.mark.parametrize("most", [numbers.ROLLUPS_READ, 1])
+@pytest.mark.parametrize("most", [statistics.ROLLUPS_READ, 1])
 @pytest.mark.parametrize("text", QUERIES)
 def test_facets_count_what_the_list_shows_before_and_after_the_counting(
     auditor: Any, text: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numbers, "ROLLUPS_READ", most)
+    monkeypatch.setattr(statistics, "ROLLUPS_READ", most)
     rows = search.page(auditor, query(text), limit=500).rows
     expected = {
         "outcome": Counter(row.outcome for row in rows),
@@ -85,7 +85,7 @@ def test_facets_count_what_the_list_shows_before_and_after_the_counting(
         "tool": Counter(row.target for row in rows if row.stream == "calls"),
     }
     for _ in range(2):
-        facets = {facet.field: facet for facet in numbers.facets(auditor, query(text))}
+        facets = {facet.field: facet for facet in statistics.facets(auditor, query(text))}
         for field, counts in expected.items():
             assert {value: count for value, _, count in facets[field].values} == counts, field
         counting.count_all()
@@ -105,5 +105,5 @@ def test_what_the_rollups_can_answer_is_not_counted_row_by_row(auditor: Any, mon
         "in:calls server:github tool:search outcome:ok",
         "in:calls user:bob",
     ):
-        assert numbers.histogram(auditor, query(f"last:30d {text}")).series
-    assert numbers.facets(auditor, query("last:30d in:calls outcome:error"))
+        assert statistics.histogram(auditor, query(f"last:30d {text}")).series
+    assert statistics.facets(auditor, query("last:30d in:calls outcome:error"))

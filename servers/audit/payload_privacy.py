@@ -25,7 +25,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Policy:
+class PayloadPrivacy:
     seal: bool = False
     by_schema: bool = True
     detect: bool = True
@@ -33,12 +33,12 @@ class Policy:
 
 
 _guard = threading.Lock()
-_latest = Policy()
+_latest = PayloadPrivacy()
 _due = 0.0
 _generation = 0
 
 
-def current() -> Policy:
+def current() -> PayloadPrivacy:
     """Reads the database when the last time is longer ago than SECONDS."""
     global _latest, _due
     if time.monotonic() < _due:
@@ -52,7 +52,7 @@ def current() -> Policy:
     return found
 
 
-def latest() -> Policy:
+def latest() -> PayloadPrivacy:
     """Without the database, for an event loop: what the last `current` of this process found."""
     return _latest
 
@@ -68,10 +68,12 @@ def reset() -> None:
     """As at the start of a process. For tests."""
     global _latest
     forget()
-    _latest = Policy()
+    _latest = PayloadPrivacy()
 
 
-def stored() -> Policy:
+def stored() -> PayloadPrivacy:
     row = PrivacySettings.objects.filter(pk=_KEY).first() or PrivacySettings()
     rules = RedactionRule.objects.filter(enabled=True).values_list("path", "part", "server_id", "target")
-    return Policy(row.seal_payloads, row.mask_by_schema, row.mask_detected, tuple(Rule(*rule) for rule in rules))
+    return PayloadPrivacy(
+        row.seal_payloads, row.mask_by_schema, row.mask_detected, tuple(Rule(*rule) for rule in rules)
+    )

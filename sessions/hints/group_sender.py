@@ -14,7 +14,7 @@ from redis.retry import Retry
 SEND_SECONDS = 2.0
 
 
-class Wire:
+class GroupSender:
     """For one thread. `seconds`: how long one answer of Redis may take."""
 
     def __init__(self, seconds: float = SEND_SECONDS) -> None:

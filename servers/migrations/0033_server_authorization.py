@@ -5,7 +5,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """The table keeps its name: it is a part of what seals the values in it."""
 
-    dependencies = [("servers", "0031_protocol_export")]
+    dependencies = [("servers", "0032_preferences_and_browser_reports")]
 
     operations = [
         migrations.AlterModelTable(name="signin", table="servers_signin"),

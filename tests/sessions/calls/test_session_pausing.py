@@ -9,11 +9,11 @@ from servers.audit import writer as writer_module
 from servers.audit.record import Actor
 from servers.enums import AuditAction
 from servers.models import AuditEvent
-from sessions.calls import pausing
+from sessions.calls import session_pausing
 from sessions.connections import assignment, commands, lifecycle
 from sessions.connections.lifecycle import Failure, Lease
 from sessions.enums import CallState, SessionCondition, SessionState
-from sessions.housekeeping import dead_workers
+from sessions.housekeeping import due_calls
 from sessions.models import Call, ConnectionEvent, McpSession
 from tests.sessions.host.make import make_call, make_greeting, make_hold, make_session, make_worker
 
@@ -48,8 +48,8 @@ def waiting(session: McpSession) -> Lease:
 
 
 def test_of_two_who_pause_one_is_told_that_it_is_paused(session: McpSession) -> None:
-    assert pausing.pause(ADA, session)
-    assert not pausing.pause(BOB, session)
+    assert session_pausing.pause(ADA, session)
+    assert not session_pausing.pause(BOB, session)
     assert (row().paused, row().paused_by, row().condition) == (True, "ada", SessionCondition.PAUSED)
     assert events(AuditAction.SESSION_PAUSE) == ["ada"]
     assert ConnectionEvent.objects.values_list("title", "detail").get() == ("Pause", "Requested by ada.")
@@ -57,11 +57,11 @@ def test_of_two_who_pause_one_is_told_that_it_is_paused(session: McpSession) -> 
 
 def test_nobody_claims_a_paused_session_and_anybody_a_resumed_one(session: McpSession) -> None:
     worker = make_worker()
-    pausing.pause(ADA, session)
+    session_pausing.pause(ADA, session)
     assert assignment.claim_some(worker.pk) == []
     assert assignment.claim_one(session.uid, worker.pk) == []
-    assert pausing.resume(BOB, session)
-    assert not pausing.resume(ADA, session)
+    assert session_pausing.resume(BOB, session)
+    assert not session_pausing.resume(ADA, session)
     assert row().condition == SessionCondition.WAITING_WORKER
     assert len(assignment.claim_some(worker.pk)) == 1
 
@@ -70,7 +70,7 @@ def test_a_session_that_its_owner_gives_back_stays_paused(session: McpSession) -
     lease = make_hold(session)
     lifecycle.connecting(lease, 1, 0)
     lifecycle.ready(lease, make_greeting())
-    pausing.pause(ADA, session)
+    session_pausing.pause(ADA, session)
     assert row().state == SessionState.READY
     lifecycle.disconnected(lease)
     lifecycle.release(lease)
@@ -79,29 +79,29 @@ def test_a_session_that_its_owner_gives_back_stays_paused(session: McpSession) -
 
 def test_calls_that_wait_are_cancelled_by_a_pause_and_those_that_came_with_it_by_the_tick(session: McpSession) -> None:
     before = make_call(session)
-    pausing.pause(ADA, session)
+    session_pausing.pause(ADA, session)
     assert writer_module.writer().submit_and_wait(lambda: True, timeout=5)
     assert Call.objects.get(pk=before.pk).state == CallState.CANCELLED
     late = make_call(session)
-    assert [event.call_uid for event in dead_workers.lapse()] == [late.uid]
+    assert [event.call_uid for event in due_calls.expire()] == [late.uid]
     assert "paused" in Call.objects.get(pk=late.pk).detail
 
 
 def test_of_two_who_retry_one_is_heard(session: McpSession) -> None:
     waiting(session)
-    assert pausing.retry(ADA, session)
-    assert not pausing.retry(BOB, session)
+    assert session_pausing.retry(ADA, session)
+    assert not session_pausing.retry(BOB, session)
     assert row().restart_requested == 1
     assert events(AuditAction.SESSION_RETRY) == ["ada"]
 
 
 def test_after_the_try_that_was_asked_for_one_can_ask_again(session: McpSession) -> None:
     lease = waiting(session)
-    pausing.retry(ADA, session)
+    session_pausing.retry(ADA, session)
     lifecycle.connecting(lease, 1, 1)
-    assert not pausing.retry(BOB, session)
+    assert not session_pausing.retry(BOB, session)
     lifecycle.backing_off(lease, Failure("timeout", "No answer."), 60)
-    assert pausing.retry(BOB, session)
+    assert session_pausing.retry(BOB, session)
 
 
 def test_a_session_without_worker_says_so_as_soon_as_it_is_wanted(session: McpSession) -> None:

@@ -1,0 +1,34 @@
+"""Ends calls and server requests that were not sent or answered by their deadline. Inside the caller's transaction."""
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from servers.audit.record import Event
+from servers.enums import AuditOutcome
+from sessions.calls import claims, session_pausing
+from sessions.calls.final_states import FinalState, end_now, finish_event
+from sessions.enums import CallState
+from sessions.inbox import questions
+from sessions.models import Call
+
+CALL_BATCH = 200
+EXPIRED = FinalState(
+    CallState.REQUESTED,
+    CallState.EXPIRED,
+    AuditOutcome.FAILED,
+    "The session did not become ready before the call's deadline. It did not reach the server.",
+)
+
+
+def expire() -> list[Event]:
+    """End calls whose deadline passed or whose session was paused before they were sent, and expired questions."""
+    waiting = Call.objects.filter(state=CallState.REQUESTED)
+    late, paused = waiting.filter(deadline__lte=timezone.now()), waiting.filter(session__paused=True)
+    return _ended(late, EXPIRED) + _ended(paused, session_pausing.PAUSED_BEFORE) + questions.expire_overdue()
+
+
+def _ended(due: QuerySet[Call], final: FinalState) -> list[Event]:
+    calls = end_now(list(due.values_list("uid", flat=True)[:CALL_BATCH]), final)
+    for call in calls:
+        claims.announce(call)
+    return [finish_event(call, final) for call in calls]
