@@ -29,7 +29,7 @@ class Question(models.Model):
 
     kind = models.CharField(max_length=10, choices=QuestionKind)
     method = models.CharField(max_length=60)
-    origin = models.CharField(max_length=10)  # sessions.mcp.core.asked.Origin
+    origin = models.CharField(max_length=10)  # sessions.mcp.core.input_requests.Origin
     summary = models.CharField(max_length=300, blank=True)  # the beginning of the server's text
     question = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")  # params, JSON
     answer = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+")  # JSON
