@@ -53,6 +53,7 @@ def from_the_list(person: Walk) -> Page:
 
 
 def clicks(page: Page) -> int:
+    page.wait_for_load_state()
     return int(page.evaluate("sessionStorage.getItem('clicks')"))
 
 

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from mcpadmin.settings import DEMO_COMMAND
 from tests.kit.test_pages import faults
+from tests.tools.stack import ADMIN
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 PAGES = {
@@ -82,11 +83,13 @@ def test_the_palette_does_things(own_stack, walker) -> None:
 
 
 def test_palette_and_help_are_accessible(own_stack, walker) -> None:
+    """Each signs in anew: a test before this one signs out the browser that others share."""
     found = []
     for width in (1440, 390):
         for theme in ("light", "dark"):
-            ada = walker(own_stack, signed_in=True, viewport={"width": width, "height": 900}, color_scheme=theme)
+            ada = walker(own_stack, viewport={"width": width, "height": 900}, color_scheme=theme)
             ada.open("/")
+            ada.sign_in(*ADMIN)
             ada.page.keyboard.press("?")
             expect(ada.page.locator("#shortcuts")).to_be_visible()
             found += faults(ada.page)

@@ -28,6 +28,7 @@ def test_a_setting_is_found_by_words_and_changed_in_place(own_stack, walker) -> 
     ada.page.get_by_role("button", name="Save Storage: server logs").click()
     expect(ada.page.get_by_text("Saved.")).to_be_visible()
     expect(ada.page.get_by_role("listitem").filter(has_text="Storage: server logs")).to_contain_text("45 days")
+    ada.open("/settings/")
     ada.page.get_by_role("button", name="Turn off: Privacy: Mask detected secrets").click()
     expect(ada.page.get_by_role("button", name="Turn on: Privacy: Mask detected secrets")).to_be_visible()
     ada.open("/settings/?text=nothing-has-this-name")
