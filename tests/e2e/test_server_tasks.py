@@ -13,6 +13,11 @@ from tests.tools.stack import Stack
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300)]
 
 
+#: the SDK's tasks of 2025-11-25 belong to the session that began them
+ONLY_MODERN = pytest.mark.parametrize("peer", ["sdk2-tasks"], ids=["2026-07-28"], indirect=True)
+ONLY_LEGACY = pytest.mark.parametrize("peer", ["sdk1-tasks"], ids=["2025-11-25"], indirect=True)
+
+
 @pytest.fixture(scope="module", params=["sdk1-tasks", "sdk2-tasks"], ids=["2025-11-25", "2026-07-28"])
 def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """(its URL, the folder with its log and its release)"""
@@ -73,6 +78,7 @@ def test_a_task_is_cancelled_from_its_row(tasked: tuple[Stack, str, Path], walke
     expect(row).not_to_contain_text("Working", timeout=20_000)
 
 
+@ONLY_MODERN
 def test_a_task_outlives_its_worker_and_its_result_is_kept(
     tasked: tuple[Stack, str, Path], walker: Callable[..., Walk]
 ) -> None:
@@ -90,6 +96,7 @@ def test_a_task_outlives_its_worker_and_its_result_is_kept(
     assert len((folder / "log").read_text().splitlines()) == ran, "the tool ran once"
 
 
+@ONLY_MODERN
 def test_a_task_that_is_followed_after_its_worker_was_lost_is_cancelled(
     tasked: tuple[Stack, str, Path], walker: Callable[..., Walk]
 ) -> None:
@@ -100,3 +107,16 @@ def test_a_task_that_is_followed_after_its_worker_was_lost_is_cancelled(
     expect(row).to_contain_text("Followed after the worker was lost", timeout=90_000)
     row.get_by_role("button", name="Cancel").click()
     expect(row).to_contain_text("Cancelled", timeout=30_000)
+
+
+@ONLY_LEGACY
+def test_a_task_that_the_server_forgets_with_its_session_ends_as_lost(
+    tasked: tuple[Stack, str, Path], walker: Callable[..., Walk]
+) -> None:
+    stack, url, folder = tasked
+    ada = walker(stack, signed_in=True)
+    row = begun(ada, url, folder)
+    stack.kill_worker()
+    expect(row).to_contain_text("Lost", timeout=90_000)
+    expect(row).to_contain_text("The server no longer knows the task")
+    expect(row.get_by_role("button", name="Cancel")).to_have_count(0)

@@ -6,7 +6,6 @@ The tool `slow` is done when the file TASK_RELEASE exists. TASK_LOG gets a line 
 import contextlib
 import os
 from pathlib import Path
-from uuid import uuid4
 
 import anyio
 from mcp import types
@@ -45,8 +44,7 @@ async def slow(task):
 
 @server.call_tool()
 async def call_tool(name, arguments):
-    own_id = str(uuid4())  # of a task that other sessions reach: the SDK's own ids belong to one session
-    return await server.request_context.experimental.run_task(slow, task_id=own_id)
+    return await server.request_context.experimental.run_task(slow)
 
 
 manager = StreamableHTTPSessionManager(server)
