@@ -14,7 +14,7 @@ CELLS = 5_000
 COLUMNS = 40
 PAGE = 100  # rows shown at once
 SHOWN = 120  # characters of a cell before "show all"
-_ALIKE = 0.5  # of all cells have a value
+ALIKE = 0.5  # of all cells have a value
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _table(items: list[Any], name: str | None) -> Table | None:
         columns.update(dict.fromkeys(item))
         if len(columns) > COLUMNS:
             return None
-    if sum(map(len, items)) < _ALIKE * len(columns) * len(items):
+    if sum(map(len, items)) < ALIKE * len(columns) * len(items):
         return None
     return Table(name, list(columns), items[: min(ROWS, CELLS // len(columns))], len(items))
 

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from servers.kit.long_table import may_have_table
 from servers.media_types import declared_format, format_of, kind_of, mismatch
 from sessions.calls.result_files import bytes_of, mime_of
 
@@ -24,7 +25,7 @@ class Block:
     ours. `rendered`: the text as sanitised HTML. `remark`: why a Markdown text has none (see markdown_blocks), or a
     declared type that is not that of the bytes. `opens`: a browser shows it in a tab of its own.
     `cut`: `text` or `uri` is only a beginning. `role`: of a prompt's message. `size` (bytes) and `digest` (SHA-256): of
-    a content. `position`: of the content in its result, to download it.
+    a content. `position`: of the content in its result, to download it. `tabular`: `text` may be shown as a table too.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Block:
     position: int | None = None
     rendered: str = ""
     remark: str = ""
+    tabular: bool = False
     opens: bool = False
 
     @property
@@ -98,7 +100,8 @@ def text_block(text: str, title: str = "", uri: str = "") -> Block:
             return Block("json", title or "JSON text", value=json.loads(text), uri=uri)
         except (ValueError, RecursionError):
             pass  # it only looked like JSON: show it as text
-    return Block("text", title, text[:TEXT_CHARS], uri=uri, cut=len(text) > TEXT_CHARS)
+    cut = len(text) > TEXT_CHARS
+    return Block("text", title, text[:TEXT_CHARS], uri=uri, cut=cut, tabular=cut and may_have_table(text))
 
 
 def located(block: Block, item: dict[str, Any], position: int) -> Block:

@@ -182,6 +182,12 @@ def bytes_of(item: Any) -> bytes | None:
         return None
 
 
+def text_of(item: Any) -> str | None:
+    """The text of a content block or of a resource content."""
+    inner = item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
+    return inner["text"] if isinstance(inner, dict) and isinstance(inner.get("text"), str) else None
+
+
 def mime_of(item: Mapping[str, Any]) -> str:
     """The MIME type without parameters."""
     return str(item.get("mimeType") or "").lower().partition(";")[0].strip()

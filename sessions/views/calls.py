@@ -227,7 +227,7 @@ def result(request: WebRequest, uid: UUID) -> HttpResponse:
     """The result verbatim."""
     call = visible_call(request, uid)
     text = _result_text(request, call)
-    return _file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}.json")
+    return as_file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}.json")
 
 
 @require_safe
@@ -235,7 +235,7 @@ def content(request: WebRequest, uid: UUID, position: int) -> HttpResponse:
     """One content of a result, as raw bytes: for a download, for the elements that show it, and with `?open` for a tab of
     its own if its type is one that runs nothing."""
     call = visible_call(request, uid)
-    payload = _result_payload(request, call)
+    payload = result_payload(request, call)
     tag = f'"{payload.digest[:32]}-{position}"'
     if payload.erased_at is None and tag in request.headers.get("If-None-Match", ""):
         return _revalidated(HttpResponse(status=304), tag)
@@ -246,7 +246,7 @@ def content(request: WebRequest, uid: UUID, position: int) -> HttpResponse:
     if found is None:
         raise Http404("This result has no such content.")
     data, part = _asked_part(request, found.data, tag)
-    response = _file(data, found.mime, found.name)
+    response = as_file(data, found.mime, found.name)
     if part:
         response.status_code = 206 if data else 416
         response.headers["Content-Range"] = part
@@ -282,11 +282,11 @@ def _asked_part(request: WebRequest, data: bytes, tag: str) -> tuple[bytes, str]
 def structured(request: WebRequest, uid: UUID) -> HttpResponse:
     """The structured part of a tool's result. Pages show it as a tree only if it is small enough."""
     call = visible_call(request, uid)
-    value = _result_object(request, call)
+    value = result_object(request, call)
     if "structuredContent" not in value:
         raise Http404("This result has no structured content.")
     text = json.dumps(value["structuredContent"], indent=2, ensure_ascii=False)
-    return _file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}-structured.json")
+    return as_file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}-structured.json")
 
 
 @require_safe
@@ -294,7 +294,7 @@ def part(request: WebRequest, uid: UUID) -> HttpResponse:
     """`?at=` a JSON Pointer into the structured part, `&from=` a number: children of that node, for the tree that shows
     it."""
     call = visible_call(request, uid)
-    value = _result_object(request, call)
+    value = result_object(request, call)
     pointer, start = request.GET.get("at", ""), whole_number(request.GET.get("from", ""))
     try:
         found = value_at(value["structuredContent"], pointer)
@@ -306,7 +306,7 @@ def part(request: WebRequest, uid: UUID) -> HttpResponse:
     return HttpResponse(tree.page(found, pointer, start))
 
 
-def _result_object(request: WebRequest, call: Call) -> dict[str, Any]:
+def result_object(request: WebRequest, call: Call) -> dict[str, Any]:
     try:
         value = json.loads(_result_text(request, call))
     except (ValueError, RecursionError):
@@ -315,13 +315,13 @@ def _result_object(request: WebRequest, call: Call) -> dict[str, Any]:
 
 
 def _result_text(request: WebRequest, call: Call) -> str:
-    text = payloads.read(_result_payload(request, call))
+    text = payloads.read(result_payload(request, call))
     if text is None:
         raise Http404("This call has no result, or it was erased.")
     return text
 
 
-def _result_payload(request: WebRequest, call: Call) -> Payload:
+def result_payload(request: WebRequest, call: Call) -> Payload:
     if not visibility.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     payload = call.result or call.late_result
@@ -331,7 +331,7 @@ def _result_payload(request: WebRequest, call: Call) -> Payload:
     return payload
 
 
-def _file(data: bytes, kind: str, name: str) -> HttpResponse:
+def as_file(data: bytes, kind: str, name: str) -> HttpResponse:
     """A browser must never treat what a server sent as a page of ours."""
     response = HttpResponse(data, content_type=kind)
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'

@@ -206,6 +206,32 @@ function csv(table) {
   return [line(table.querySelector('thead tr').cells, name), ...rowsOf(table).map((row) => line(row.cells, csvText))].join('\r\n');
 }
 
+/* Of a long table, the server makes it: only some of its rows are here. */
+async function copyLongCsv(button) {
+  const boxes = [...button.closest('[data-json-table]').querySelectorAll('[data-json-column]:not(:checked)')];
+  const hidden = boxes.map((box) => `&hidden=${box.dataset.jsonColumn}`).join('');
+  button.disabled = true;
+  try {
+    const answer = await fetch(button.dataset.jsonCsvFrom + hidden);
+    const text = answer.ok && !answer.redirected ? await answer.text() : null;
+    await copy(button, () => {
+      if (text === null) throw new Error(`the server answered ${answer.status}`);
+      return text;
+    });
+  } catch (problem) {
+    announce(`Not copied: ${problem.message}`);
+  } finally {
+    button.disabled = false;
+    button.focus();
+  }
+}
+
+/* Other rows of it came: the columns that are not shown stay so, and a button that became disabled passes the focus on. */
+function longRowsCame(table) {
+  for (const box of table.querySelectorAll('[data-json-column]:not(:checked)')) showColumn(table, box);
+  if (!document.activeElement || document.activeElement === document.body || document.activeElement.disabled) table.querySelector('[role=region]').focus();
+}
+
 /* --- events ------------------------------------------------------------------------------------------------------- */
 function clicked(event) {
   const view = event.target.closest('[data-json-view]');
@@ -217,6 +243,7 @@ function clicked(event) {
   else if (on('[data-json-copy]')) copyChosen(view, on('[data-json-copy]').dataset.jsonCopy);
   else if (table && on('[data-json-sort]')) sort(table, on('th'));
   else if (table && on('[data-json-page]')) showPage(table, Number(table.dataset.at ?? 0) + Number(on('[data-json-page]').dataset.jsonPage));
+  else if (on('[data-json-csv-from]')) copyLongCsv(on('[data-json-csv-from]'));
   else if (table && on('[data-json-csv]')) copy(on('[data-json-csv]'), () => csv(table));
   else if (on('[data-json-tree]') && node(event.target)) choose(view, node(event.target));
 }
@@ -243,6 +270,10 @@ document.addEventListener('input', (event) => {
 });
 document.addEventListener('change', (event) => {
   if (event.target.matches('[data-json-column]')) showColumn(event.target.closest('[data-json-table]'), event.target);
+});
+document.addEventListener('htmx:after:swap', (event) => {
+  const table = event.target.closest?.('[data-long-table]');
+  if (table) longRowsCame(table);
 });
 document.addEventListener('focusin', (event) => {
   const view = event.target.closest('[data-json-view]');
