@@ -28,6 +28,7 @@ from sessions.views import (
     overview,
     packages,
     palette,
+    passing_on,
     prompts,
     protocol,
     registration,
@@ -128,6 +129,7 @@ call_patterns = [
     path("<uuid:uid>/repeat/", calls.repeat, name="repeat"),
     path("<uuid:uid>/compare/", comparing.choose, name="choose"),
     path("<uuid:uid>/compare/<uuid:other>/", comparing.page, name="compare"),
+    path("<uuid:uid>/use/", passing_on.choose, name="use"),
     path("<uuid:uid>/save/", saved_calls.save_call, name="save"),
 ]
 

@@ -239,6 +239,7 @@ LOOKS = {
     ("calls:content", "get"): "view_payload",
     ("calls:structured", "get"): "view_payload",
     ("calls:part", "get"): "view_payload",
+    ("calls:use", "get"): "view_payload",
     ("calls:table", "get"): "view_payload",
     ("calls:table_csv", "get"): "view_payload",
     ("calls:repeat", "post"): "view_payload",

@@ -163,9 +163,9 @@ _COPIED = 300_000  # characters of JSON from which values are copied
 
 
 @register.inclusion_tag("kit/_json.html")
-def json_tree(value: Any, label: str = "JSON value", more_url: str = "") -> dict[str, Any]:
+def json_tree(value: Any, label: str = "JSON value", more_url: str = "", use_url: str = "") -> dict[str, Any]:
     """A tree with its tools, and a table beside it where the value is, or has, a list of similar objects. `more_url`: see
-    Tree; without it a large value is cut."""
+    Tree; without it a large value is cut. `use_url`: where a value of it is passed on, to which `&at=` is added."""
     tree = Tree(more_url)
     markup = mark_safe(tree.render(value))  # noqa: S308 - all text in it went through visible_html
     table = table_of(value)
@@ -175,6 +175,7 @@ def json_tree(value: Any, label: str = "JSON value", more_url: str = "") -> dict
         "label": label,
         "tree": markup,
         "cut": tree.cut,
+        "use_url": use_url,
         "tools": tools,
         "table": table,
         "rows": mark_safe("".join(table.body())) if table else "",  # noqa: S308 - escapes all text

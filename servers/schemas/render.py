@@ -27,6 +27,14 @@ def render_errors(node: Node, *, id_prefix: str = "arg") -> SafeString:
     return _rendered("_errors.html", ShownNode(node, PREFIX, id_prefix))
 
 
+def field_id(path: str, id_prefix: str = "arg") -> str:
+    """Of the control of a node, made of the node's path, so that it stays when other items come and go."""
+    slug = _UNSAFE_ID.sub(lambda found: f"_{ord(found[0]):x}_", path).replace("/", "-")
+    if len(slug) > _LONGEST_ID:
+        slug = f"-{hashlib.blake2s(path.encode('utf-8', 'replace')).hexdigest()}"
+    return f"{id_prefix}{slug}"
+
+
 def _rendered(template: str, shown: "ShownNode") -> SafeString:
     html = get_template(_FOLDER + template).render({"f": shown})
     # A lone surrogate in a server's schema cannot be encoded and must not fail the page.
@@ -117,11 +125,7 @@ class ShownNode:
 
     @cached_property
     def id(self) -> str:
-        """Made of the path, so that it stays when other items come and go."""
-        slug = _UNSAFE_ID.sub(lambda found: f"_{ord(found[0]):x}_", self.n.path).replace("/", "-")
-        if len(slug) > _LONGEST_ID:
-            slug = f"-{hashlib.blake2s(self.n.path.encode('utf-8', 'replace')).hexdigest()}"
-        return f"{self._id_prefix}{slug}"
+        return field_id(self.n.path, self._id_prefix)
 
     @property
     def described_by(self) -> str:

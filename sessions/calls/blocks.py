@@ -46,6 +46,11 @@ class Block:
     opens: bool = False
 
     @property
+    def passable(self) -> bool:
+        """Whether it may become an argument of another tool."""
+        return self.kind in ("text", "json") and self.position is not None
+
+    @property
     def shown_size(self) -> int:
         """Bytes of the beginning that `text` is."""
         return len(self.text.encode("utf-8", "surrogatepass"))
@@ -105,10 +110,9 @@ def text_block(text: str, title: str = "", uri: str = "") -> Block:
 
 
 def located(block: Block, item: dict[str, Any], position: int) -> Block:
-    """A text that is only a beginning says of what, and can be downloaded by itself."""
-    if not block.cut:
-        return block
-    return replace(block, size=len(item["text"].encode("utf-8", "surrogatepass")), position=position)
+    """A text that is only a beginning says of what."""
+    size = len(item["text"].encode("utf-8", "surrogatepass")) if block.cut else None
+    return replace(block, size=size, position=position)
 
 
 def media_block(item: dict[str, Any], kind: str, budget: Budget) -> Block:

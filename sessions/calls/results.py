@@ -30,6 +30,11 @@ class View:
     blocks_first: bool = False
     messages: str = ""
 
+    @property
+    def passable(self) -> bool:
+        """Whether any of it may become an argument of another tool."""
+        return self.has_structured or any(block.passable for block in self.blocks)
+
 
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
     if result.get("resultType") == "input_required":  # of a program, which continues with a further call

@@ -21,6 +21,7 @@ from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.overview import server_page
 from sessions.saved_calls.reading import entries
+from sessions.views import passing_on
 from sessions.views.forms import ToolForm
 from sessions.views.servers import list_context, list_status, server_context
 from sessions.views.visible_calls import prefill
@@ -56,7 +57,8 @@ def tool_list_context(
 
 
 def _tool_context(request: WebRequest, server: Server, definition: Definition) -> dict[str, Any]:
-    given = prefill(request, TOOLS_CALL, definition.key)
+    schema = server_page.body(definition).get("inputSchema", {"type": "object"})
+    given = passing_on.prefill(request, schema) or prefill(request, TOOLS_CALL, definition.key)
     form = ToolForm(definition, request.GET, posted=False, prefill=given)
     return {
         "definition": definition,

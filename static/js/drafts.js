@@ -9,7 +9,7 @@ const NEVER = ['csrfmiddlewaretoken', '_confirm', '_validate', '_restored'];
 
 /* Whose, of what, and of which prefilled address. */
 function keyOf(form) {
-  const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => ['args', 'call', 'saved'].includes(name) || name.startsWith('arg.')));
+  const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => ['args', 'call', 'saved', 'use', 'part', 'at', 'into'].includes(name) || name.startsWith('arg.')));
   return `${PREFIX}${document.body.dataset.user}:${form.dataset.draft}:${given}`;
 }
 

@@ -43,7 +43,10 @@ function choose(view, chosen) {
   for (const before of view.querySelectorAll('[data-json-tree] .at')) before.classList.remove('at');
   chosen.classList.add('at');
   view.querySelector('[data-json-at]').hidden = false;
-  view.querySelector('[data-json-pointer]').textContent = shown(pointer(stepsTo(chosen)));
+  const at = pointer(stepsTo(chosen));
+  view.querySelector('[data-json-pointer]').textContent = shown(at);
+  const use = view.querySelector('[data-json-use]');
+  if (use) use.href = `${use.dataset.jsonUse}&${new URLSearchParams({ at })}`;
 }
 
 /* Characters that hide or move text stand for themselves in what is copied, never in what is shown. */

@@ -1,0 +1,163 @@
+"""A part of a result as an argument of another tool: which parts there are, which fields take one, and how it fits."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from servers.kit.json_tree import value_at
+from servers.schemas.compile import compile_form
+from servers.schemas.match import fits
+from servers.schemas.nodes import Node, ObjectNode
+from servers.schemas.pointer import segments, unescape
+from servers.schemas.resolve import Document
+from servers.schemas.shapes import Schema, Unsupported, types_of
+from servers.schemas.values import is_type
+from servers.secret import MASK
+from sessions.calls.result_files import items_of, text_of
+from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ
+
+STRUCTURED, MESSAGES = "structured", "messages"
+PARTS = 100
+#: as JSON text; what a form sends through the socket has a limit of 1 MiB (servers.limits)
+VALUE_CHARS = 400_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """`name` in a URL: STRUCTURED, MESSAGES, or the position of a content."""
+
+    name: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """`pointer`: of the argument; empty for all arguments at once. `path`: in the form (see servers/schemas/pointer)."""
+
+    pointer: str
+    path: str
+    label: str
+    required: bool = False
+
+
+class NoValue(Exception):
+    """Why there is no value to pass on, in words."""
+
+
+def parts_of(method: str, result: Mapping[str, Any]) -> list[Part]:
+    found = [Part(STRUCTURED, "Structured result")] if "structuredContent" in result else []
+    items = items_of(method, result)
+    for position, item in enumerate(items):
+        if (text := text_of(item)) is not None and len(found) < PARTS:
+            found.append(Part(str(position), f"Text {position + 1}: {' '.join(text[:200].split())[:60]}"))
+    if method in (PROMPTS_GET, RESOURCES_READ) and items:
+        found.append(Part(MESSAGES, "All of it, as messages"))
+    return found
+
+
+def value_of(method: str, result: Mapping[str, Any], part: str, pointer: str | None) -> Any:
+    """`pointer`: into the value, or into the JSON that a text is; None for the text itself. Raises NoValue."""
+    if part == STRUCTURED and "structuredContent" in result:
+        value = result["structuredContent"]
+    elif part == MESSAGES and method == PROMPTS_GET:
+        value = result.get("messages")
+    elif part == MESSAGES and method == RESOURCES_READ:
+        resources = items_of(method, result)
+        value = [{"role": "user", "content": {"type": "resource", "resource": item}} for item in resources]
+    else:
+        value = _text(method, result, part)
+        if pointer is not None:
+            value = _parsed(value)
+    try:
+        found = value_at(value, pointer or "")
+    except LookupError:
+        raise NoValue("The result has nothing there.") from None
+    size = len(json.dumps(found))
+    if size > VALUE_CHARS:
+        raise NoValue(f"It has {size:,} characters as JSON. A form takes at most {VALUE_CHARS:,}.")
+    return found
+
+
+def _text(method: str, result: Mapping[str, Any], part: str) -> str:
+    for position, item in enumerate(items_of(method, result)):
+        if str(position) == part and (text := text_of(item)) is not None:
+            return text
+    raise NoValue("The result has no such text.")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise NoValue("This text is not JSON.") from None
+
+
+def fields_of(schema: Schema) -> list[Field]:
+    """The fields that the empty form shows, outside of lists and choices; last, all arguments at once."""
+    return [*_fields(compile_form(schema), []), Field("", "", "All arguments, as JSON")]
+
+
+def _fields(node: Node, around: list[str]) -> Iterator[Field]:
+    for child in node.properties if isinstance(node, ObjectNode) else []:
+        titles = [*around, child.title or child.key]
+        words = f"{' › '.join(titles)} · {child.type_label}" if child.type_label else " › ".join(titles)
+        yield Field(child.pointer, child.path, f"{words}, required" if child.required else words, child.required)
+        yield from _fields(child, titles)
+
+
+def suggested(schema: Schema, fields: list[Field], value: Any) -> str:
+    """The pointer of the field that is chosen at first: one that takes the value as it is, and a required one before
+    others."""
+    document = Document(schema)
+
+    def rank(field: Field) -> tuple[bool, bool]:
+        return not fits(document, _schema_at(document, schema, field.pointer), value), not field.required
+
+    return min(fields, key=rank).pointer
+
+
+def arguments_with(schema: Schema, pointer: str, value: Any) -> Any:
+    """The arguments in which the field has the value, in the form that the field takes: as it is, parsed, as JSON text, or
+    as the only item of a list. A value that fits in none of them stays as it is, and the form says so."""
+    document = Document(schema)
+    wanted = _schema_at(document, schema, pointer)
+    chosen = next((one for one in _forms(value) if fits(document, wanted, one)), None)
+    if chosen is None:
+        try:
+            types = types_of(document.flatten(wanted)[0])
+        except Unsupported:
+            types = []
+        chosen = next((one for one in _forms(value) if any(is_type(one, name) for name in types)), value)
+    for segment in reversed(segments(pointer)):
+        chosen = {unescape(segment): chosen}
+    return chosen
+
+
+def _forms(value: Any) -> Iterator[Any]:
+    yield value
+    if isinstance(value, str):
+        try:
+            yield json.loads(value)
+        except (ValueError, RecursionError):
+            pass
+    else:
+        yield json.dumps(value, indent=2, ensure_ascii=False)
+    yield [value]
+
+
+def _schema_at(document: Document, schema: Schema, pointer: str) -> Schema:
+    """True, which any value fits, where only a condition of the schema makes the field."""
+    try:
+        for segment in segments(pointer):
+            schema = document.flatten(schema)[0]["properties"][unescape(segment)]
+    except (KeyError, TypeError, Unsupported):
+        return True
+    return schema
+
+
+def masks_in(value: Any) -> int:
+    if isinstance(value, str):
+        return int(MASK in value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(masks_in(item) for item in inner)
