@@ -71,7 +71,7 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
     """(command, arguments) of a peer, both absolute. Skips the test when the peer is not installed.
 
     `name` is one of PYTHON_PEERS, NODE_PEERS, NPM_SERVERS or BRIDGES, evil:<scenario of evil_stdio.py>, telltale, media,
-    demo, evil, protected, slow-start or asking (stdio). `transport` is stdio or http; for the first two kinds also "all"
+    large, demo, evil, protected, slow-start or asking (stdio). `transport` is stdio or http; for the first two kinds also "all"
     (every HTTP face), for everything also sse, for bridges the name that the bridge uses."""
     if name in NODE_PEERS or name in NPM_SERVERS:
         return _node_command(name, transport)
@@ -85,6 +85,8 @@ def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
         return sys.executable, [str(HERE / "evil_stdio.py"), name.removeprefix("evil:")]
     if name == "asking":
         return str(peer_python("sdk2")), [str(HERE / "asking_server.py")]
+    if name == "large":
+        return str(peer_python("sdk2")), [str(HERE / "large_server.py")]
     if name in ("sdk1-tasks", "sdk2-tasks"):
         python = peer_python(name.partition("-")[0])
         return str(python), [str(HERE / f"{name.replace('-', '_')}.py"), "http"]

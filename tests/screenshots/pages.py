@@ -129,6 +129,7 @@ SHOTS = [
     Shot("delete", on_server("delete/")),
     Shot("call", lambda world: f"/calls/{world.succeeded}/"),
     Shot("call-compare-choose", lambda world: f"/calls/{world.succeeded}/compare/"),
+    Shot("call-use", lambda world: f"/calls/{world.succeeded}/use/"),
     Shot("call-compare", lambda world: f"/calls/{world.succeeded}/compare/{world.succeeded}/"),
     Shot("call-failed", lambda world: f"/calls/{world.failed}/"),
     Shot("subscriptions", at("/subscriptions/")),
