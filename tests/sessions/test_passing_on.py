@@ -69,7 +69,7 @@ def test_what_is_not_there_has_no_value(part: str, pointer: str | None) -> None:
 
 def test_a_value_beyond_what_a_form_takes_says_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passing_on, "VALUE_CHARS", 20)
-    with pytest.raises(NoValue, match="characters as JSON. A form takes at most 20"):
+    with pytest.raises(NoValue, match="A form takes at most 20"):
         value_of(TOOLS_CALL, RESULT, "structured", None)
 
 
@@ -155,6 +155,18 @@ def test_server_tool_and_field_are_chosen_and_the_form_opens_filled(call: Call) 
     assert f"the result of call #{call.pk}</a>. Nothing was sent." in form
     assert 'value="deep"' in form
     assert 'id="arg-where-a_7e_1b"' in form
+
+
+def test_each_message_of_a_prompt_and_all_of_them_can_be_passed_on(call: Call) -> None:
+    carla = client_of("carla", "view_server", "call_tool", "view_payload")
+    said = [{"role": role, "content": {"type": "text", "text": f"said by {role}"}} for role in ("user", "assistant")]
+    stored = payloads.store(PayloadKind.RESULT, json.dumps({"messages": said}))
+    Call.objects.filter(pk=call.pk).update(method=PROMPTS_GET, result=stored)
+    card = carla.get(f"/calls/{call.uid}/card/").content.decode()
+    assert f"/calls/{call.uid}/use/?part=1" in card
+    page = carla.get(f"/calls/{call.uid}/use/", {"part": "1"}).content.decode()
+    assert "said by assistant</pre>" in page
+    assert "All of it, as messages" in page
 
 
 def test_a_field_of_another_tool_is_not_taken_over_when_the_tool_changes(call: Call) -> None:
