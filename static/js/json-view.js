@@ -60,10 +60,10 @@ async function copyChosen(view, what) {
   await copy(view.querySelector(`[data-json-copy=${what}]`), texts[what]);
 }
 
-async function copy(button, text) {
+async function copy(button, text, how = write) {
   let words = 'Copied';
   try {
-    await write(text());
+    await how(text());
   } catch (problem) {
     words = `Not copied: ${problem.message}`;
   }
@@ -213,19 +213,27 @@ function csv(table) {
 async function copyLongCsv(button) {
   const boxes = [...button.closest('[data-json-table]').querySelectorAll('[data-json-column]:not(:checked)')];
   const hidden = boxes.map((box) => `&hidden=${box.dataset.jsonColumn}`).join('');
-  button.disabled = true;
+  const text = csvFrom(button.dataset.jsonCsvFrom + hidden);
+  button.setAttribute('aria-disabled', 'true');
+  await copy(button, () => text, writeLater);
+  button.removeAttribute('aria-disabled');
+}
+
+async function csvFrom(address) {
+  const answer = await fetch(address);
+  if (!answer.ok || answer.redirected) throw new Error(`the server answered ${answer.status}`);
+  return answer.text();
+}
+
+/* A browser lets a page copy for a few seconds after a click: the order is given at once, and the text follows. */
+async function writeLater(text) {
+  if (!navigator.clipboard?.write || !isSecureContext) return write(await text);
+  const blob = text.then((found) => new Blob([found], { type: 'text/plain' }));
   try {
-    const answer = await fetch(button.dataset.jsonCsvFrom + hidden);
-    const text = answer.ok && !answer.redirected ? await answer.text() : null;
-    await copy(button, () => {
-      if (text === null) throw new Error(`the server answered ${answer.status}`);
-      return text;
-    });
+    await navigator.clipboard.write([new ClipboardItem({ 'text/plain': blob })]);
   } catch (problem) {
-    announce(`Not copied: ${problem.message}`);
-  } finally {
-    button.disabled = false;
-    button.focus();
+    await text; // its own reason says more
+    throw problem;
   }
 }
 
@@ -246,7 +254,7 @@ function clicked(event) {
   else if (on('[data-json-copy]')) copyChosen(view, on('[data-json-copy]').dataset.jsonCopy);
   else if (table && on('[data-json-sort]')) sort(table, on('th'));
   else if (table && on('[data-json-page]')) showPage(table, Number(table.dataset.at ?? 0) + Number(on('[data-json-page]').dataset.jsonPage));
-  else if (on('[data-json-csv-from]')) copyLongCsv(on('[data-json-csv-from]'));
+  else if (on('[data-json-csv-from]:not([aria-disabled])')) copyLongCsv(on('[data-json-csv-from]'));
   else if (table && on('[data-json-csv]')) copy(on('[data-json-csv]'), () => csv(table));
   else if (on('[data-json-tree]') && node(event.target)) choose(view, node(event.target));
 }
