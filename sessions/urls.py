@@ -118,6 +118,7 @@ server_patterns = [
 call_patterns = [
     path("<uuid:uid>/", calls.detail, name="detail"),
     path("<uuid:uid>/card/", calls.card, name="card"),
+    path("<uuid:uid>/messages/", protocol.of_call, name="messages"),
     path("<uuid:uid>/result.json", calls.result, name="result"),
     path("<uuid:uid>/values.json", completion.values, name="values"),
     path("<uuid:uid>/part/", calls.part, name="part"),

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -28,6 +30,7 @@ from sessions.mcp.core import methods
 from sessions.models import Call, WireMessage
 from sessions.overview import server_page
 from sessions.views.servers import server_context
+from sessions.views.visible_calls import visible_call
 from sessions.wire import reading, rows, verbs
 from sessions.wire.reading import MessageFilter, WireDetails
 
@@ -62,6 +65,20 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
         ),
     }
     return render(request, "protocol/index.html", context)
+
+
+@require_safe
+def of_call(request: WebRequest, uid: UUID) -> HttpResponse:
+    """The request of a call, with its answer. Where it is not recorded, the tab says what is."""
+    call = visible_call(request, uid)
+    if call.server is None:
+        raise Http404("The server of this call was deleted, and its messages with it.")
+    server = access.server_for(request.user, call.server.slug)
+    found = reading.request_of_call(server, call.uid)
+    if found is None:
+        messages.info(request, f"No message of call #{call.pk} is recorded yet.")
+        return redirect("servers:protocol", server.slug)
+    return redirect("servers:protocol_message", server.slug, found.seq)
 
 
 @require_POST

@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Count, Max, Q, QuerySet, Sum
 
@@ -156,6 +157,12 @@ def may_read(user: access.User, message: WireMessage) -> bool:
 def of_server(server: Server) -> QuerySet[WireMessage]:
     """The log of the session that `server` was read for."""
     return server.wire_messages.filter(identity=server.seen_as)
+
+
+def request_of_call(server: Server, call_uid: UUID) -> WireMessage | None:
+    """The first message that was sent for a call."""
+    found = of_server(server).filter(call_uid=call_uid, kind=WireKind.REQUEST, direction=WireDirection.SENT)
+    return found.only("seq").order_by("seq").first()
 
 
 _OPEN = (SessionState.CONNECTING, SessionState.INITIALIZING, SessionState.READY)

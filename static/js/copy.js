@@ -13,6 +13,12 @@ export async function write(text) {
   if (!done) throw new Error('the browser blocked copying');
 }
 
+export function copied(button, words) {
+  button.dataset.copied = words;
+  announce(words);
+  setTimeout(() => delete button.dataset.copied, 1_800);
+}
+
 function textOf(button) {
   const source = button.dataset.copyFrom ? document.querySelector(button.dataset.copyFrom) : null;
   return source ? (source.value ?? source.textContent) : (button.dataset.copy ?? '');
@@ -28,8 +34,6 @@ export function startCopy() {
     } catch (problem) {
       words = `Not copied: ${problem.message}`;
     }
-    button.dataset.copied = words;
-    announce(words);
-    setTimeout(() => delete button.dataset.copied, 1_800);
+    copied(button, words);
   });
 }

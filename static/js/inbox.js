@@ -34,7 +34,7 @@ function paintServers() {
 
 /* The page of the list or of this question shows it by itself. */
 function shownHere(uid) {
-  return document.querySelector('[data-inbox-list]') || document.querySelector(`[data-question="${uid}"]`);
+  return document.querySelector('[data-inbox-list]') || document.querySelector(`[data-question="${uid}"], [data-answers="${uid}"]`);
 }
 
 function tell(entry, row) {

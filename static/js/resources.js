@@ -5,6 +5,7 @@ import { fillArguments, keepDrafts } from './drafts.js';
 import { live } from './live.js';
 import { refreshParts, refreshSoon } from './refresh.js';
 import { sendCall, unconfirmed } from './sending.js';
+import { kept } from './tab-storage.js';
 
 const PAUSE_MS = 150;
 const form = document.querySelector('[data-read-form]');
@@ -120,7 +121,15 @@ async function run() {
   }
 }
 
+/* Who chooses a resource from the list wants to see it. A link from elsewhere only opens its page. */
+document.getElementById('resource-list')?.addEventListener('click', (event) => {
+  const link = event.target.closest('a[href^="?uri="]');
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) kept('read', link.href);
+});
+
 if (form) {
+  if (kept('read') === location.href && document.getElementById('not-read')) run();
+  kept('read', '');
   startCompletion(form);
   startEnter(form);
   form.addEventListener('submit', (event) => {

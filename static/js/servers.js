@@ -1,10 +1,11 @@
 /* Live state of servers, on the overview and on each server's pages: pills in lists, the actions of a server's head, the
    notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
+import { copied, write } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { storage } from './dom.js';
 import { live } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
-import { explain, send } from './sign-in.js';
+import { explain, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
 
 /* What of the overview counts and lists what this reader may see. Under charts that are drawn only their numbers change. */
@@ -52,6 +53,23 @@ if (paneButton) {
   });
   if (storage(remembered) === 'open') showPane(false);
 }
+
+/* A form whose answer is a file: with a script, its text is copied instead. */
+document.addEventListener('submit', async (event) => {
+  const form = event.target;
+  if (!form.matches('[data-copy-answer]')) return;
+  event.preventDefault();
+  const button = form.querySelector('button');
+  try {
+    const answer = await send(form.action, { method: 'POST', body: new FormData(form) });
+    if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}`);
+    await write(await answer.text());
+    copied(button, 'Copied');
+  } catch (problem) {
+    if (problem instanceof SignedOut) explain(problem);
+    else copied(button, `Not copied: ${problem.message}`);
+  }
+});
 
 /* A page that is being left is not loaded again: the reload would win over the link that was clicked. */
 let leaving = false;

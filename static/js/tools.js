@@ -1,4 +1,5 @@
 /* The page of one tool: runs it through the socket, keeps its form in step with the server, shows its calls. */
+import './answer-here.js';
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { keepDrafts } from './drafts.js';
 import './pick-list.js';

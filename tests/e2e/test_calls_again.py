@@ -1,5 +1,6 @@
 """One walk over calls that a person makes again: at once, edited, against the schema, saved, as a checklist, compared."""
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -83,3 +84,11 @@ def test_a_call_is_run_again_edited_sent_anyway_saved_and_checked(stack: Stack, 
     expect(row.locator("[data-outcome]")).to_contain_text("Succeeded")
     wrong = page.get_by_role("row").filter(has_text=name)
     expect(wrong.locator("[data-outcome]").get_by_role("link", name="Needs a confirmation")).to_be_visible()
+
+
+def test_a_configuration_is_copied_from_the_head_of_a_server(ada: Walk) -> None:
+    ada.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    ada.page.get_by_role("button", name="Copy configuration").click()
+    expect(ada.page.get_by_role("status").filter(has_text="Copied")).to_be_attached()
+    document = json.loads(ada.page.evaluate("navigator.clipboard.readText()"))
+    assert document["mcpServers"]["Again"]["command"] == sys.executable

@@ -63,6 +63,22 @@ def test_a_reading_appears_in_its_place_for_the_reader_and_for_whoever_looks_on(
     assert targets(stack, "resources/read").count("demo://readme") == 1
 
 
+def test_a_resource_that_is_chosen_from_the_list_is_read_and_a_link_to_it_only_opens_it(
+    page: Page, new_page: NewPage, stack: Stack
+) -> None:
+    stack.manage("register_server", "--user", ADMIN[0], "--name", "Chosen demo", "--", *DEMO_COMMAND)
+    open_live(page, "/servers/chosen-demo/resources/")
+    readme = page.locator("#resource-list a[href^='?uri=']").filter(has_text="demo://readme")
+    expect(readme).to_be_visible(timeout=READY_MS)
+    other = new_page()
+    open_live(other, "/servers/chosen-demo/resources/?uri=demo://clock")
+    made = targets(stack, "resources/read")
+    readme.click()
+    expect(page.locator("#resource-content #kept-h")).to_contain_text("Read")
+    expect(other.get_by_text("Not read yet")).to_be_visible()
+    assert targets(stack, "resources/read") == [*made, "demo://readme"]
+
+
 def test_a_call_that_runs_counts_its_seconds_on_its_card_and_in_the_history(
     page: Page, new_page: NewPage, demo: str
 ) -> None:

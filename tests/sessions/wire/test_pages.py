@@ -236,6 +236,15 @@ def test_a_known_call_is_replayed_by_its_own_form(server: Server) -> None:
     assert "Replay" not in shown(browser(name="otto"), "1/")
 
 
+def test_a_call_leads_to_its_messages_or_says_that_there_are_none(server: Server) -> None:
+    call = make_call(server.sessions.get())
+    client = browser()
+    assert client.get(f"/calls/{call.uid}/messages/", follow=True).redirect_chain[-1][0] == "/servers/wired/protocol/"
+    add_message(server, WireKind.NOTIFICATION, call_uid=call.uid)
+    sent = add_message(server, call_uid=call.uid, target="greet")
+    assert client.get(f"/calls/{call.uid}/messages/").url == f"/servers/wired/protocol/{sent.seq}/"
+
+
 def test_an_export_has_the_filtered_messages_and_is_an_audit_event(exchanged: list[WireMessage]) -> None:
     address = "/servers/wired/protocol/export/?direction=received"
     assert browser().post(address).status_code == 403
