@@ -21,7 +21,7 @@ from servers.models import Definition, Server
 from servers.requests import WebRequest
 from servers.schemas import jsontext
 from servers.schemas.render import field_id
-from sessions.calls import passing_on, placing
+from sessions.calls import passing_on, visibility
 from sessions.calls.passing_on import NoValue
 from sessions.calls.prefilling import Prefill, unmasked
 from sessions.calls.reading import record_reading
@@ -38,7 +38,7 @@ SERVERS = 2_000
 def choose(request: WebRequest, uid: UUID) -> HttpResponse:
     """`?part=` and `&at=` say what is passed on, `server`, `tool` and `into` where to; `open` leads to the form."""
     call = visible_call(request, uid)
-    if not placing.may_read(request.user, call):
+    if not visibility.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
     access.require(request.user, "call_tool", call.server)
     result = _result(request, call)
@@ -86,7 +86,7 @@ def prefill(request: WebRequest, schema: Any) -> Prefill | None:
     except (ValueError, Http404):
         return Prefill("that result", problem="It does not exist, or you don't have access to it.")
     whose, url = f"the result of call #{call.pk}", reverse("calls:detail", args=[call.uid])
-    if not placing.may_read(request.user, call):
+    if not visibility.may_read(request.user, call):
         return Prefill(whose, url, problem="You don't have permission to view it.")
     try:
         result = _result(request, call)
