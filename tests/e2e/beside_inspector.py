@@ -345,7 +345,8 @@ def started_inspector() -> Iterator[str]:
                 urllib.request.urlopen(url, timeout=2).close()
                 break
             except (URLError, OSError):
-                assert process.poll() is None and time.monotonic() < deadline, "Inspector did not start"
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError("Inspector did not start") from None
                 time.sleep(0.2)  # another process listens, so poll
         yield f"{url}/?MCP_INSPECTOR_API_TOKEN=beside"
     finally:
@@ -356,10 +357,8 @@ def started_inspector() -> Iterator[str]:
 
 def table(ours: dict[str, Effort], theirs: dict[str, Effort]) -> list[str]:
     """Of Markdown, for the documentation."""
-    lines = ["| task | mcpadmin | Inspector |", "|---|---|---|"]
-    for task in TASKS:
-        lines.append(f"| {task} | {_words(ours[task])} | {_words(theirs[task])} |")
-    return lines
+    rows = (f"| {task} | {_words(ours[task])} | {_words(theirs[task])} |" for task in TASKS)
+    return ["| task | mcpadmin | Inspector |", "|---|---|---|", *rows]
 
 
 def _words(effort: Effort) -> str:
