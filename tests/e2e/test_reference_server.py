@@ -1,5 +1,6 @@
 """The reference server and a FastMCP server work for a new user: every kind of request, tasks, the log level."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +95,12 @@ def test_the_level_of_the_log_is_chosen_on_its_tab(stack: Stack, ada: Walk, ever
     ada.page.get_by_role("button", name="Set level").click()
     expect(ada.page.get_by_label("Log level for Everything")).to_have_value("error")
     expect(ada.page.locator("#console")).to_contain_text("asked for log messages of level error and above")
+
+
+def test_the_tabs_of_a_server_with_every_capability_fit_into_the_window(ada: Walk, everything: str) -> None:
+    ada.open_tool(everything, "echo")
+    expect(ada.page.get_by_role("navigation", name="Server sections")).to_contain_text(re.compile(r"Prompts\s*4"))
+    assert ada.page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
 
 
 def test_a_fastmcp_tool_that_lost_its_way_to_ask_is_reconnected_as_legacy(stack: Stack, ada: Walk) -> None:

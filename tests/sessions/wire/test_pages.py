@@ -198,7 +198,7 @@ def test_a_message_is_copied_as_json_curl_and_python_without_secrets(
     piped = unescape(browser("view_payload", name="rita").get("/servers/wired/protocol/1/").content.decode())
     assert "; sleep 5) | /bin/serve --dir 'a b'" in piped
     assert '"method":"initialize"' in piped
-    assert "Copy as" not in shown(browser(name="otto"), "1/"), "what may not be read may not be copied"
+    assert "data-copy-json" not in shown(browser(name="otto"), "1/"), "what may not be read may not be copied"
 
 
 def test_a_variable_that_a_server_names_is_text_in_a_copied_command() -> None:
