@@ -29,6 +29,13 @@ OWN = unprivileged.FIRST_SERVER_USER - 1
 SERVER = ROOT / "tests" / "sessions" / "mcp" / "transports" / "stdio_scripts" / "server.py"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def reachable_code() -> None:
+    for place in (ROOT, *ROOT.parents):
+        if not place.stat().st_mode & 0o001:
+            pytest.skip(f"other users cannot run this checkout, because they may not enter {place}")
+
+
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """Where every user may enter, unlike below /tmp/pytest-of-root."""
