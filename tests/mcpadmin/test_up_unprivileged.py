@@ -16,7 +16,7 @@ import pytest
 from mcpadmin.up import unprivileged
 from sessions.mcp.transports.stdio import tiers
 from tests.sessions.mcp.transports.robbery import INTERPRETER
-from tests.tools import open_homes
+from tests.tools import open_checkout, open_homes
 from tests.tools.prepared import ROOT, clean_environment, prepare
 from tests.tools.stack import Stack
 
@@ -31,9 +31,7 @@ SERVER = ROOT / "tests" / "sessions" / "mcp" / "transports" / "stdio_scripts" / 
 
 @pytest.fixture(scope="module", autouse=True)
 def reachable_code() -> None:
-    for place in (ROOT, *ROOT.parents):
-        if not place.stat().st_mode & 0o001:
-            pytest.skip(f"other users cannot run this checkout, because they may not enter {place}")
+    open_checkout.require()
 
 
 @pytest.fixture(scope="module")

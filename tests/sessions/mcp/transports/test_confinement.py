@@ -23,7 +23,7 @@ from sessions.mcp.transports.stdio.confinement import job
 from sessions.mcp.transports.stdio.connect_gate import Reach, _own_address
 from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
 from tests.sessions.mcp.transports.robbery import INTERPRETER, Receiver
-from tests.tools import open_homes
+from tests.tools import open_checkout, open_homes
 
 ROOT = Path(__file__).parents[4]
 NOBODY = 65_534
@@ -105,6 +105,7 @@ def as_root_given_up(folder: Path) -> list[str]:
 def test_a_thief_gets_nothing(become: Callable[[Path], list[str]], tier: str, view: str, folder: Path) -> None:
     if tier == "bubblewrap" and not shutil.which("bwrap"):
         pytest.skip("bubblewrap is not installed")
+    open_checkout.require()
     command = [*become(folder), "-m", "tests.sessions.mcp.transports.robbery", tier, view, str(folder / "scene")]
     (folder / "scene").mkdir()
     (folder / "scene").chmod(0o777)

@@ -28,7 +28,7 @@ from tests.sessions.mcp.transports.test_confinement import (
     is_written,
     printed,
 )
-from tests.tools import podman
+from tests.tools import open_checkout, podman
 
 __all__ = ["folder"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can confine")
@@ -190,6 +190,7 @@ async def test_a_runtime_that_does_not_work_is_named_with_the_reason_and_the_nex
 
 
 def test_where_root_was_given_up_a_runtime_is_refused_with_a_remedy_or_works(folder: Path) -> None:
+    open_checkout.require()
     command = [*as_root_given_up(folder), *ROBBERY]
     (folder / "scene").mkdir()
     (folder / "scene").chmod(0o777)
