@@ -15,7 +15,8 @@ COLD_BYTES, COLD_REQUESTS, WARM_BYTES = 150_000, 12, 30_000
 #: charts are drawn by a library of 20 kB; pages of a server have the most markup
 HEAVIER = 175_000
 CHARTS = ("/", "/explorer/", "/explorer/charts/")
-HEAVY = (*CHARTS, *(f"/servers/orders/{name}/" for name in ("resources", "prompts", "network")))
+OF_SERVER = ("resources", "prompts", "network", "protocol")
+HEAVY = (*CHARTS, "/servers/add/", *(f"/servers/orders/{name}/" for name in OF_SERVER))
 #: with a style sheet and a script more, and what they ask for at once
 MORE_REQUESTS = {"/explorer/": 14, "/servers/orders/network/": 13}
 PAGES = (
