@@ -118,7 +118,7 @@ def request_id(request: WebRequest) -> str:
 class CompressedPages(GZipMiddleware):
     """Pages only, and only answers to GET: secrets are shown in answers to POST alone, or at the address of a link. What a
     page repeats of its address could otherwise be compared with a secret beside it by the length of the answer (BREACH).
-    The CSRF token is masked anew each time, and the length varies by up to 100 random bytes."""
+    The CSRF token is masked again each time, and the length varies by up to 100 random bytes."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         page = response.headers.get("Content-Type", "").startswith("text/html") and not response.streaming

@@ -5,7 +5,7 @@ from sessions.models.session import McpSession
 
 
 class ServerTask(models.Model):
-    """A call that the server runs as a task. It outlives the worker that began it: whoever holds the session next follows
+    """A call that the server runs as a task. It outlives the worker that began it: the next owner of the session follows
     it on. Its result is the call's."""
 
     call = models.OneToOneField(Call, on_delete=models.CASCADE, related_name="task")

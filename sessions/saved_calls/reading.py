@@ -58,7 +58,7 @@ def may_change(user: access.User, saved: SavedCall) -> bool:
 
 
 def may_share(user: access.User, saved: SavedCall) -> bool:
-    """Its owner decides; of one that outlived its owner, whoever may change it."""
+    """Its owner decides; of one that outlived its owner, everyone who may change it."""
     return saved.owner_id == user.pk or (saved.owner_id is None and may_change(user, saved))
 
 

@@ -53,7 +53,7 @@
     paint();
   });
   document.addEventListener('DOMContentLoaded', paint);
-  /* Before the handlers of the modules, which paint times anew. */
+  /* Before the handlers of the modules, which paint times again. */
   addEventListener('click', (event) => {
     const button = event.target.closest?.('[data-theme-choice], [data-zone-choice], [data-zone-switch]');
     if (!button) return;

@@ -126,7 +126,7 @@ function addHeader(name) {
   value.focus();
 }
 
-/* What depends on the fields as they are: after they were loaded, and after they were filled anew. */
+/* What depends on the fields as they are: after they were loaded, and after they were filled again. */
 export function showForm() {
   for (const row of form.querySelectorAll('[data-form-row]')) dress(row);
   for (const choice of form.querySelectorAll('[data-choice]')) showUse(choice);

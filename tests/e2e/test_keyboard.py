@@ -83,7 +83,7 @@ def test_the_palette_does_things(own_stack, walker) -> None:
 
 
 def test_palette_and_help_are_accessible(own_stack, walker) -> None:
-    """Each signs in anew: a test before this one signs out the browser that others share."""
+    """Each signs in: a test before this one signs out the browser that others share."""
     found = []
     for width in (1440, 390):
         for theme in ("light", "dark"):

@@ -34,7 +34,7 @@ def register(
             else:
                 kept.append(value)
         return registering.register(actor, user, replace(data, values=kept), chosen=[*chosen, *made])
-    except BaseException:
+    except BaseException:  # whatever refused the server, no credential of it stays behind
         for credential in made:
             vault.delete(actor, user, credential)
         raise
