@@ -18,6 +18,11 @@ pytestmark = pytest.mark.up
 ALL = ("list", "read", "call", "history", "audit")
 PROBLEM = "application/problem+json"
 
+ONE_A_SECOND = """
+from servers.models import AgentPolicy, AgentToken
+AgentPolicy.objects.create(token=AgentToken.objects.get(name={label!r}), requests_per_second=1)
+"""
+
 
 class Api:
     """Each answer is checked against the document of the product itself."""
@@ -63,9 +68,12 @@ def document(product: Product) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def seen(document: dict[str, Any]) -> Iterator[set[str]]:
+def seen(request: pytest.FixtureRequest, document: dict[str, Any]) -> Iterator[set[str]]:
     asked: set[str] = set()
     yield asked
+    run = {getattr(item, "originalname", "") for item in request.session.items if item.path == request.path}
+    if run < {name for name in vars(request.module) if name.startswith("test_")}:
+        return  # only some of the tests were chosen
     described = {operation["operationId"] for path in document["paths"].values() for operation in path.values()}
     assert described == asked
 
@@ -237,7 +245,9 @@ def test_worthless_tokens_cookies_and_too_much_are_refused_as_problems(
     assert api.call("echo", {"other": 1}).json()["errors"]
     assert api.call("absent", {}).status_code == 422
     busy = Api(product, product.token("list", label="busy"), document, seen)
-    answers = [busy.ask("GET", "/servers", hasty=True) for _ in range(120)]
+    product.stack.shell(ONE_A_SECOND.format(label="busy"))
+    answers = [busy.ask("GET", "/servers", hasty=True) for _ in range(30)]
     refused = [answer for answer in answers if answer.status_code == 429]
     assert refused
+    assert "1 requests a second for this token" in refused[0].json()["detail"]
     assert int(refused[0].headers["retry-after"]) == math.ceil(refused[0].json()["retryAfterMs"] / 1000)
