@@ -67,7 +67,7 @@ def seen(call: PendingCall, lease: Lease, state: TaskState) -> None:
         ServerTask.objects.filter(pk=row.pk).update(**fresh, **({"changed_at": now} if moved else {}))
         if not moved:
             return
-    _announce(call.uid, lease.server_uid)
+    _announce(lease.server_uid)
 
 
 def orphans(session_id: int) -> list[Orphan]:
@@ -80,14 +80,14 @@ def orphans(session_id: int) -> list[Orphan]:
 
 def followed(call: PendingCall, lease: Lease) -> None:
     ServerTask.objects.filter(call_id=call.pk, followed_since=None).update(followed_since=timezone.now())
-    _announce(call.uid, lease.server_uid)
+    _announce(lease.server_uid)
 
 
 def ended(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Following it on is over: its result becomes the call's late result. Safe to repeat."""
     words = "" if outcome.result is not None else storable(outcome.detail or outcome.error_message, _TEXT_CHARS)
     ServerTask.objects.filter(call_id=call.pk, ended_at=None).update(ended_at=timezone.now(), detail=words)
-    _announce(call.uid, lease.server_uid)
+    _announce(lease.server_uid)
     return claims.late(call, lease, outcome)
 
 
@@ -106,8 +106,8 @@ def _pending(call: Call) -> PendingCall:
     )
 
 
-def _announce(call_uid: UUID, server_uid: UUID) -> None:
-    transaction.on_commit(partial(hints.call_placed, call_uid, server_uid), robust=True)
+def _announce(server_uid: UUID) -> None:
+    transaction.on_commit(partial(hints.tasks_changed, server_uid), robust=True)
 
 
 # --- for pages -----------------------------------------------------------------------------------------------------------
@@ -118,13 +118,6 @@ class TaskLine:
     task: ServerTask
     call: Call
     running: bool
-
-    @property
-    def open(self) -> bool:
-        """Whether more is to come: another status, or the result."""
-        has_result = self.call.result_id is not None or self.call.late_result_id is not None
-        followed = self.task.followed_since is not None and self.task.ended_at is None
-        return self.running or (followed and not has_result)
 
     @property
     def word(self) -> str:
@@ -188,5 +181,5 @@ def request_cancel(actor: Actor, user: Any, call: Call) -> bool:
             )
         )
         if call.server is not None:
-            _announce(call.uid, call.server.uid)
+            _announce(call.server.uid)
     return True

@@ -62,6 +62,7 @@ __all__ = [
     "send_inline",
     "session_changed",
     "start",
+    "tasks_changed",
     "user_changed",
     "wake_worker",
     "wire_appended",
@@ -130,6 +131,11 @@ def session_changed(server_uid: UUID | str, version: int | None = None, kind: st
 def lists_announced(server_uid: UUID | str, session_uid: UUID | str, lists: list[str]) -> None:
     """The server says that these lists changed, and they were read again without a difference."""
     publish(f"server.{server_uid}", None, "announced", [{"session": str(session_uid), "lists": lists}])
+
+
+def tasks_changed(server_uid: UUID | str) -> None:
+    """The server said something of a task, or it is followed on. The row of its call may stay as it is."""
+    publish(f"server.{server_uid}", None, "tasks", patient=True)
 
 
 def call_changed(

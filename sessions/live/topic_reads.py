@@ -104,6 +104,8 @@ class TopicReads:
             frames.append(await self._servers.get((topic.row, topic.identity)))
         if everything or any(kind == "catalog" for kind, _ in dirty):
             frames.append(await self.reader.run(partial(sources.catalog_frame, topic)))
+        if everything or any(kind == "tasks" for kind, _ in dirty):
+            frames.append(Frame(encode(topic.name, None, "tasks", []), None, "tasks"))
         called = _uids(subject for kind, subject in dirty if kind == "call")
         if everything or called:
             read = partial(sources.server_call_frames, topic, None if everything else called, since)
