@@ -1,6 +1,6 @@
 """The endpoint for agents beside Django: which requests go there, and what they must satisfy first.
 
-A program sends no Origin; a browser always does, so a page of another site is refused (DNS rebinding, 2025-11-25
+An agent sends no Origin; a browser always does, so a page of another site is refused (DNS rebinding, 2025-11-25
 *Transports / Security warning*).
 """
 

@@ -435,7 +435,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_PERSON",
-            "The same for all tokens of one user together. Raise it for a service account that many programs share.",
+            "The same for all tokens of one user together. Raise it for a service account that many agents share.",
         ),
         Variable(
             "MCPADMIN_AGENT_CALLS_IN_FLIGHT",

@@ -231,7 +231,7 @@ class BundleListing(TextChoices):
 
 
 class PolicyEffect(TextChoices):
-    """What happens to a call of a program. From the strictest to the most generous."""
+    """What happens to a call of an agent. From the strictest to the most generous."""
 
     DENY = "deny", "Deny"
     ASK = "ask", "Ask"
@@ -247,7 +247,7 @@ class PolicyKind(TextChoices):
 
 
 class OwnApproval(TextChoices):
-    """Whether the person of a token may approve what their own program asks for."""
+    """Whether the person of a token may approve what their own agent asks for."""
 
     ALWAYS = "always", "Yes"
     EXCEPT_DESTRUCTIVE = "except_destructive", "Yes, except for destructive tools"
@@ -325,7 +325,7 @@ class AuditAction(TextChoices):
     AGENT_TOKEN_ISSUE = "account:token:issue", "Agent token issued"
     AGENT_TOKEN_REVOKE = "account:token:revoke", "Agent token revoked"
     AGENT_TOKEN_REFUSE = "account:token:refuse", "Agent token refused"
-    AGENT_TOKEN_DECLINE = "account:token:decline", "Access of a program declined"
+    AGENT_TOKEN_DECLINE = "account:token:decline", "Access of an agent declined"
     OAUTH_CLIENT_ADD = "account:client:add", "OAuth client added"
     OAUTH_CLIENT_REGISTER = "account:client:register", "OAuth client registered itself"
     OAUTH_CLIENT_BLOCK = "account:client:block", "OAuth client blocked"

@@ -169,7 +169,7 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("agent_person_streams", _AGENTS, 12, "open streams", "of all tokens of a user"),
         _fixed("agent_streams_in_all", _AGENTS, 1_000, "open streams of agents", "per web process"),
         _fixed("agent_approvals", _AGENTS, 20, "calls", "of a token that wait for approval"),
-        _fixed("agent_approval_seconds", _AGENTS, 900, "s", "to approve a call of a program"),
+        _fixed("agent_approval_seconds", _AGENTS, 900, "s", "to approve a call of an agent"),
         _fixed("open_exports", _AUDIT, 3, "exports", "waiting or running at once"),
         _fixed("audit_queue", _AUDIT, 2_000, "changes", "waiting to be written to the audit log"),
         *(

@@ -29,7 +29,7 @@ from servers.packages import checks
 from servers.privacy import reading
 from servers.registration.drafts import purge_drafts
 from sessions.agents import agent_sessions, follows
-from sessions.calls import programs
+from sessions.calls import agent_calls
 from sessions.connections import commands
 from sessions.explorer import indexing
 from sessions.host.launch import egress_policy
@@ -120,7 +120,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     grants.forget_expired()
     clients.forget_unused()
     exposed.remove_old()
-    programs.forget_old()
+    agent_calls.forget_old()
     progress(1, 5)
     logs = trim_all(partial(progress, 1, 5))
     progress(2, 5)

@@ -34,7 +34,7 @@ from tests.sessions.wire.rows import add_message
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PROBES = {"healthz", "readyz"}
-#: asked by programs, which have no cookie that a form of another site could misuse
+#: asked by agents, which have no cookie that a form of another site could misuse
 OF_PROGRAMS = {"oauth:token", "oauth:revoke", "oauth:register", "browser_reports:receive"}
 DISCOVERY = {"oauth_client", "protected_resource", "authorization_server"}
 OPEN_TO_ALL = PROBES | OF_PROGRAMS | DISCOVERY | {"setup", "account_link"}

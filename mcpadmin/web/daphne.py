@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 DESCRIPTORS = 65_536
 #: kept free for the database, Redis, static files and child processes
 RESERVED = 256
-#: for requests of programs when this process stops; `up` grants it 0.9 s in all
+#: for requests of agents when this process stops; `up` grants it 0.9 s in all
 DRAIN_SECONDS = 0.5
 
 
@@ -65,7 +65,7 @@ class Server(daphne_server.Server):
         super().run()
 
     def kill_all_applications(self) -> Any:
-        """Programs are told, and their requests may finish, before the rest is stopped."""
+        """Agents are told, and their requests may finish, before the rest is stopped."""
         from sessions.agents.asgi import drain  # noqa: PLC0415  # the application is loaded by now
 
         draining = Deferred.fromFuture(asyncio.ensure_future(drain(DRAIN_SECONDS)))

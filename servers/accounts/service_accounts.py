@@ -1,4 +1,4 @@
-"""Accounts of programs that no person stands behind: a pipeline, a scheduled agent.
+"""Accounts of agents that no person stands behind: a pipeline, a scheduled job.
 
 They are users, so that rights, groups, the audit log and handing over work as they do for people. They have no password,
 and none can be set; what they have is tokens.

@@ -20,8 +20,8 @@ SCOPE_HELP = {
     AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
     AgentScope.CALL: "Run tools. Calls of those that the server marks destructive wait until a person approves them.",
     AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive without waiting for approval.",
-    AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the program's model.",
-    AgentScope.INBOX: "Requests of servers that the program cannot answer wait for people in the inbox.",
+    AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the agent's model.",
+    AgentScope.INBOX: "Requests of servers that the agent cannot answer wait for people in the inbox.",
     AgentScope.HISTORY: "Search calls of everyone that its person may see, over the HTTP API.",
     AgentScope.AUDIT: "Read the events that its person may see, over the HTTP API.",
 }
@@ -119,7 +119,7 @@ def _lines(text: str) -> list[str]:
 
 
 class EndpointTokenForm(forms.Form):
-    """A token for one endpoint, made beside its configuration: what most programs need, and no more."""
+    """A token for one endpoint, made beside its configuration: what most agents need, and no more."""
 
     name = forms.CharField(
         label="Token name",

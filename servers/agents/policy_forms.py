@@ -64,7 +64,7 @@ class TokenPolicyForm(forms.Form):
 
 class BundlePolicyForm(TokenPolicyForm):
     def limited_by(self, limit: str) -> str:
-        return f"Of all programs together. Empty: no limit here; each token has its own of {limits.in_words(limit)}."
+        return f"Of all agents together. Empty: no limit here; each token has its own of {limits.in_words(limit)}."
 
     own_approval = forms.ChoiceField(
         label="The owner of a token may approve what it asks for",
@@ -77,7 +77,7 @@ class BundlePolicyForm(TokenPolicyForm):
         required=False,
         min_value=1,
         max_value=10_000,
-        help_text="Calls of a tool with equal arguments by one token: it may be in a loop. Empty: never ask. Programs that poll also repeat themselves.",
+        help_text="Calls of a tool with equal arguments by one token: it may be in a loop. Empty: never ask. Agents that poll also repeat themselves.",
         widget=forms.NumberInput(attrs=_NUMBER),
     )
 

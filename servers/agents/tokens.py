@@ -70,7 +70,7 @@ class Issued:
 
 @dataclass(frozen=True)
 class Principal:
-    """A program that proved its token: its person with their rights of now, and what the token leaves of them."""
+    """An agent that proved its token: its person with their rights of now, and what the token leaves of them."""
 
     token: AgentToken
     user: Any = field(repr=False)

@@ -253,7 +253,7 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
         if owner is not None and owner.server_id != one.server.pk:
             until = (owner.retired_at or timezone.now()) + exposed.TOMBSTONE
             problems.append(
-                f"Alias “{one.alias}” of {one.server.name}: it belonged to {owner.server.name}, and programs may still know "
+                f"Alias “{one.alias}” of {one.server.name}: it belonged to {owner.server.name}, and agents may still know "
                 f"its names. It is reserved until {until:%Y-%m-%d}. Choose another alias."
             )
         problems += [*_pattern_problems(one), *_override_problems(one)]

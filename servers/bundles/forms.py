@@ -65,7 +65,7 @@ class BundleForm(forms.Form):
         label="Short name",
         max_length=64,
         required=False,
-        help_text="Used in the address. Generated from the name if empty. Programs that use the old address lose it.",
+        help_text="Used in the address. Generated from the name if empty. Agents that use the old address lose it.",
         widget=forms.TextInput(attrs=_MONO),
     )
     instructions = forms.CharField(

@@ -17,7 +17,7 @@ __all__ = ["Counts", "definitions", "digest_of", "kinds_known", "read_listing", 
 _CHANGEABLE = ["title", "description", "position", "body", "digest", "approved_digest", "changed_at", "removed_at"]
 
 
-#: what programs call with arguments; a resource is only read
+#: what agents call with arguments; a resource is only read
 CALLABLE = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
 
 
@@ -170,7 +170,7 @@ def _change(
 
 
 def _note_approval(row: Definition, digest: str, *, breaks: bool) -> None:
-    """Programs may not call what broke until a person has seen the difference. The version that they may call stays the
+    """Agents may not call what broke until a person has seen the difference. The version that they may call stays the
     one to compare with, also over several changes. A server that takes its change back has nothing to approve."""
     if row.approved_digest == digest:
         row.approved_digest = ""

@@ -43,7 +43,7 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """`detail` is one sentence for a page, `result` what a program wants to know of it; neither holds a secret."""
+    """`detail` is one sentence for a page, `result` what an agent wants to know of it; neither holds a secret."""
 
     ok: bool
     detail: str

@@ -9,7 +9,7 @@ from servers.enums import LinkPurpose, LinkState, Theme
 
 
 class ServiceAccount(models.Model):
-    """Makes a user an account of programs: it has rights and tokens, and never signs in."""
+    """Makes a user an account of agents: it has rights and tokens, and never signs in."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="service_account")
     purpose = models.CharField(max_length=300, blank=True)

@@ -11,7 +11,7 @@ from servers.models.server import Server
 
 
 class AgentPolicy(models.Model):
-    """What programs may do at the endpoint of a server or bundle, or with one token. Without a row everything is as the
+    """What agents may do at the endpoint of a server or bundle, or with one token. Without a row everything is as the
     fields' defaults."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)

@@ -8,7 +8,7 @@ from servers.models.server import Server
 
 
 class AgentToken(models.Model):
-    """With what a program acts as a person at the endpoints for agents: a token that the person issued, or a grant to an
+    """With what an agent acts as a person at the endpoints for agents: a token that the person issued, or a grant to an
     OAuth client, which has short-lived tokens of its own (OAuthToken). Secrets are stored as digests only."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)

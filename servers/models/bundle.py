@@ -10,7 +10,7 @@ from servers.models.server import Server
 
 
 class Bundle(models.Model):
-    """Several servers as one MCP server for programs. `version` rises with each change: the optimistic lock of two
+    """Several servers as one MCP server for agents. `version` rises with each change: the optimistic lock of two
     people. Its short name is unique among bundles and servers together."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)

@@ -18,7 +18,7 @@ class Definition(models.Model):
     position = models.PositiveIntegerField()
     body = models.TextField()
     digest = models.CharField(max_length=64)  # SHA-256 of the canonical JSON (RFC 8785) of `body`
-    # of the version that programs may call, while a breaking change waits for a person; empty: nothing waits
+    # of the version that agents may call, while a breaking change waits for a person; empty: nothing waits
     approved_digest = models.CharField(max_length=64, blank=True, default="", db_default="")
     first_seen_at = models.DateTimeField()
     changed_at = models.DateTimeField()

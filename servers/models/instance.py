@@ -10,7 +10,7 @@ class Instance(models.Model):
     place = models.JSONField(default=dict)  # servers.instance.place(); {} where it is unknown
     held_at = models.DateTimeField(null=True)  # since when no session is opened: the database was found elsewhere
     found = models.JSONField(default=dict)  # the place where it was found then
-    # whether programs may register themselves as OAuth clients (RFC 7591)
+    # whether agents may register themselves as OAuth clients (RFC 7591)
     oauth_registration = models.BooleanField(default=False)
 
     def __str__(self) -> str:

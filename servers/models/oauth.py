@@ -9,13 +9,13 @@ from servers.models.agent_token import AgentToken
 
 
 class OAuthClient(models.Model):
-    """A program that sends people here to let it act for them. `client_id` of a DOCUMENT is the URL of its metadata
+    """A client that sends people here to let it act for them. `client_id` of a DOCUMENT is the URL of its metadata
     document (MCP 2025-11-25 *Client ID Metadata Documents*)."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=12, choices=OAuthClientKind)
     client_id = models.CharField(max_length=500, unique=True)
-    name = models.CharField(max_length=120, blank=True)  # as the program gave it, except for ADDED
+    name = models.CharField(max_length=120, blank=True)  # as the client gave it, except for ADDED
     redirect_uris = models.JSONField(default=list)
     digest = models.CharField(max_length=64, blank=True)  # of its secret; public clients have none
     created_at = models.DateTimeField(default=timezone.now)

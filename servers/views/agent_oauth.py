@@ -1,6 +1,6 @@
 """OAuth for agents: discovery, consent, tokens, and the clients that administrators know.
 
-Consent is a page of the person who is signed in. All else is asked by programs, without a sign-in and without a cookie.
+Consent is a page of the person who is signed in. All else is asked by clients, without a sign-in and without a cookie.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ def authorize(request: WebRequest) -> HttpResponse:
     except (CannotReturn, BadClient) as problem:
         return _problem(request, str(problem))
     except Refused as refused:
-        return _to_program(refused.url)
+        return _to_client(refused.url)
     return _asked(request, asked)
 
 
@@ -73,17 +73,17 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
     actor = Actor.of(request)
     if posted and "deny" in request.POST:
         grants.decline(actor, asked.client, endpoint, asked.redirect_uri)
-        return _to_program(asked.url(error="access_denied"))
+        return _to_client(asked.url(error="access_denied"))
     if asked.slug and endpoint is None:
         return _problem(request, f"You can't use a server or bundle with the short name {asked.slug}.", asked)
     if not access.may(request.user, "call_tool"):
-        return _problem(request, "You don't have permission to call tools, so no program can act as you.", asked)
+        return _problem(request, "You don't have permission to call tools, so no client can act as you.", asked)
     form = ConsentForm(request.user, asked.scopes, request.POST if posted else None, choose=endpoint is None)
     if posted and form.is_valid():
         chosen, given = endpoint or grants.Endpoint.of(form.chosen_server()), form.cleaned_data
         consent = Consent(asked.client, chosen, given["scopes"], given["days"], asked.redirect_uri, asked.challenge)
         try:
-            return _to_program(asked.url(code=grants.consent(actor, request.user, consent)))
+            return _to_client(asked.url(code=grants.consent(actor, request.user, consent)))
         except ValidationError as problem:
             form.add_error(None, problem)
     context = {
@@ -130,8 +130,8 @@ def _with_redirect(response: HttpResponse, asked: AuthorizationRequest) -> HttpR
     return response
 
 
-def _to_program(url: str) -> HttpResponse:
-    """Not Django's redirect, which knows no schemes of programs. The URI was registered and checked."""
+def _to_client(url: str) -> HttpResponse:
+    """Not Django's redirect, which knows no schemes of clients. The URI was registered and checked."""
     response = HttpResponse(status=302)
     response.headers["Location"] = url
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -143,7 +143,7 @@ def _host(uri: str) -> str:
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
 
 
-# --- programs --------------------------------------------------------------------------------------------------------
+# --- clients --------------------------------------------------------------------------------------------------------
 @csrf_exempt
 @login_not_required
 @require_POST
@@ -164,7 +164,7 @@ def revoke(request: WebRequest) -> HttpResponse:
 
 @sensitive_variables()
 def _answered(request: WebRequest, respond: Callable[[Mapping[str, str], str], Reply]) -> HttpResponse:
-    """Also while nothing can be counted: programs with a grant go on when Redis is away."""
+    """Also while nothing can be counted: clients with a grant go on when Redis is away."""
     if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
         return too_many("oauth_token_requests")
     given = request.headers.get("Authorization")
@@ -273,6 +273,6 @@ def delete(request: WebRequest, uid: UUID) -> HttpResponse:
 def switch_registration(request: WebRequest) -> HttpResponse:
     is_open = request.POST.get("open") == "yes"
     registration.switch(Actor.of(request), request.user, is_open=is_open)
-    words = "Programs can register themselves." if is_open else "Programs can no longer register themselves."
+    words = "Clients can register themselves." if is_open else "Clients can no longer register themselves."
     messages.success(request, words)
     return redirect("oauth:clients")

@@ -22,9 +22,9 @@ from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import Payload
 from sessions import hints
-from sessions.calls import programs, statements
+from sessions.calls import agent_calls, statements
+from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_event
-from sessions.calls.programs import Program
 from sessions.connections.lifecycle import AUDITED_CHARS, Lease, storable
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
@@ -72,7 +72,7 @@ class PendingCall:
     #: of the stored arguments, if values in them are masked
     redacted_id: int | None = None
     #: None for a person's call
-    program: Program | None = field(default=None, repr=False)
+    agent: CallingAgent | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class CallOutcome:
     upstream: Upstream = Upstream()
     #: values in `result` that the privacy rules masked
     redacted: int = 0
-    #: the server requires input of the program, and this back with it; None: it gave no state
+    #: the server requires input of the agent, and this back with it; None: it gave no state
     required: "Required | None" = field(default=None, repr=False)
 
     def fields(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def read_pending_call(uid: UUID) -> PendingCall | None:
         argument_bytes=arguments.size,
         definition=definition if call.method == TOOLS_CALL else "",
         as_task=call.as_task,
-        program=programs.program_of(call),
+        agent=agent_calls.agent_of(call),
     )
 
 
@@ -181,7 +181,7 @@ class ClaimedCall:
 def take(uid: UUID, lease: Lease, *, lists_read: bool = True) -> ClaimedCall | None:
     """Read a call that waits for the session of `lease`, and claim it. Both in one transaction, because each round trip
     to the database costs more than the statements. `lists_read` False: the server announced a change of its lists that
-    was not read yet, so calls of programs have to wait."""
+    was not read yet, so calls of agents have to wait."""
     try:
         call = read_pending_call(uid)
     except SealError as problem:  # it stays requested, and expires unless the key ring is back in time
@@ -189,11 +189,11 @@ def take(uid: UUID, lease: Lease, *, lists_read: bool = True) -> ClaimedCall | N
         return None
     if call is None or call.session_id != lease.session_id:
         return None
-    if call.program is not None:
+    if call.agent is not None:
         if not lists_read:
             return ClaimedCall(None, [], too_early=True)
-        if why := programs.barrier(call.pk, call.method, call.target):
-            return ClaimedCall(None, programs.refuse(uid, why))
+        if why := agent_calls.barrier(call.pk, call.method, call.target):
+            return ClaimedCall(None, agent_calls.refuse(uid, why))
     call = replace(call, sent_at=timezone.now())
     events = claim(call, lease)
     return ClaimedCall(call, events) if events else None
@@ -212,8 +212,8 @@ def claim(call: PendingCall, lease: Lease) -> list[Event]:
     statements.insert_attempt(Attempt(call_id=call.pk, number=1, reason="first", at=now))
     if call.redacted_id is not None:
         payloads.sent(call.redacted_id)
-    if call.program is not None and call.program.on_behalf.added:
-        programs.sent(call.pk)
+    if call.agent is not None and call.agent.on_behalf.added:
+        agent_calls.sent(call.pk)
     _announce(call, lease, version, passing=True)
     return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, {"attempt": 1, "epoch": lease.epoch})]
 
@@ -252,7 +252,7 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]
     digests = {"arguments": call.arguments_digest} | ({} if result is None else {"result": result.digest})
     if (version := statements.finish(call.pk, lease, ended)) is not None:
         if outcome.required is not None:
-            programs.required_input(call.pk, outcome.required.state)
+            agent_calls.required_input(call.pk, outcome.required.state)
         _announce(call, lease, version)
         details = {"state": outcome.state.value, "epoch": lease.epoch}
         if outcome.fault:

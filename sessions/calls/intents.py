@@ -46,7 +46,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Companion:
-    """What belongs to a call of a program besides its row. `write` runs in the call's transaction and may raise, which
+    """What belongs to a call of an agent besides its row. `write` runs in the call's transaction and may raise, which
     refuses the call. `details` stand in the event of the request. `check` takes the place of a person's confirmation:
     it may raise Rejected, or hold the call."""
 
@@ -243,7 +243,7 @@ def _announce(intent: Intent, call: Call) -> None:
         return
     target = intent.target
     if intent.hold is not None:
-        hints.call_changed(call.uid, call.version, target.server_uid)  # the program's request, and lists of calls
+        hints.call_changed(call.uid, call.version, target.server_uid)  # the agent's request, and lists of calls
     elif target.owner_uid is not None and target.session_requested:
         until = call.deadline.timestamp()
         hints.wake_worker(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)

@@ -148,7 +148,7 @@ def check(
     """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
-    # First: a program that may not call it is not told which arguments it takes.
+    # First: an agent that may not call it is not told which arguments it takes.
     hold = companion.check(target) if companion is not None else None
     arguments, doubt = operation.read(name, target.definition, given)
     if companion is None:

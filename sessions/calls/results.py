@@ -37,7 +37,7 @@ class View:
 
 
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
-    if result.get("resultType") == "input_required":  # of a program, which continues with a further call
+    if result.get("resultType") == "input_required":  # of an agent, which continues with a further call
         return View("Input required", [Block("json", value=result.get("inputRequests") or {})])
     view = _VIEWS.get(method, _tool)(target, result)
     return replace(view, blocks=with_markdown(view.blocks))

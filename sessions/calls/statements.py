@@ -123,15 +123,15 @@ def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
 
 _AGENT = Columns(AgentCall, "agent", ("id", "capabilities", "log_level", "asks_people", "one_exchange"))
 _ROUND = Columns(AgentRound, "round")
-_PROGRAM = """
+_AGENT_CALL = """
 SELECT {columns} FROM {AgentCall} agent LEFT JOIN {AgentRound} round ON round.call_id = agent.call_id AND NOT round.back
 WHERE agent.call_id = %s
 """.format(columns=f"{_AGENT.sql}, {_ROUND.sql}", **_TABLES)  # the same
 
 
-def program(call_pk: int) -> tuple[AgentCall, AgentRound | None] | None:
-    """What a program's call has besides its row, and its part of a round that goes up."""
-    for row in _rows(_PROGRAM, [call_pk]):
+def agent_call(call_pk: int) -> tuple[AgentCall, AgentRound | None] | None:
+    """What an agent's call has besides its row, and its part of a round that goes up."""
+    for row in _rows(_AGENT_CALL, [call_pk]):
         agent = _AGENT.read(row[: _AGENT.count])
         return (agent, _ROUND.read(row[_AGENT.count :])) if agent is not None else None
     return None
@@ -151,7 +151,7 @@ WHERE agent.call_id = %s
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a program's call rests on. `ended`: its token counts no more. `asked`: a person approved it. `made_with`: the digest of the definition that it was
+    """What an agent's call rests on. `ended`: its token counts no more. `asked`: a person approved it. `made_with`: the digest of the definition that it was
     made with, empty for none. `approved_digest`: see Definition."""
 
     ended: bool

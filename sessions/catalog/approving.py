@@ -1,4 +1,4 @@
-"""A person has seen how a definition changed, and programs may call it again."""
+"""A person has seen how a definition changed, and agents may call it again."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from sessions.catalog.history import Version
 
 
 def approved_version(definition: Definition) -> Version | None:
-    """The newest version with the digest that programs could call; None if nothing waits."""
+    """The newest version with the digest that agents could call; None if nothing waits."""
     if not definition.approved_digest:
         return None
     rows = definition.versions.filter(digest=definition.approved_digest).exclude(change=DefinitionChange.REMOVED)

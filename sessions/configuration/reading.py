@@ -187,7 +187,7 @@ def _of_pages() -> Iterator[Setting]:
         )
     is_open = registration.is_open()
     yield Setting(
-        "Agents: registration by programs",
+        "Agents: client registration",
         "Whether any program that reaches this instance can register itself as an OAuth client (RFC 7591).",
         in_words(is_open),
         Source.PAGE if is_open else Source.DEFAULT,

@@ -7,10 +7,10 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs",
          "bundle.<uid>";
          a page may follow more (`live.topics`): each of those listens to a topic of this list.
-         "users" is internal to web processes: a user's rights or sign-in changed. So is "policies": what programs may
+         "users" is internal to web processes: a user's rights or sign-in changed. So is "policies": what agents may
          do changed. So is "lost": some process could not
          send its hints for a while, so every listener compares everything with the database.
-Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that a program wants, never a result. All go to one group, several
+Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that an agent wants, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
 Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "epoch", "expires", "session"}, several together, to the
          group worker.<worker uid>. Not through the broker: its queues cost a third of what a worker does for a call.
@@ -161,7 +161,7 @@ def call_progress(call_uid: UUID | str, progress: float | None, total: float | N
 
 
 def call_logged(call_uid: UUID | str, line: dict[str, Any]) -> None:
-    """A log line of a call whose program wants it: `level`, `logger`, and `text`, which is JSON text if `json`. Lossy; the
+    """A log line of a call whose agent wants it: `level`, `logger`, and `text`, which is JSON text if `json`. Lossy; the
     server's log has every line. Without secrets, as the log has it."""
     publish(f"call.{call_uid}", None, "log", [line])
 

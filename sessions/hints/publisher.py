@@ -40,7 +40,6 @@ GROUP = "hints"
 HINTS_TOGETHER = 200
 #: for one worker; it looks at each row, so more in one message would only wait there
 WAKES_TOGETHER = 100
-_NEWEST_ONLY = frozenset({"progress"})
 #: rows of a hint whose successor is expected at once, and replaces it
 PASSING = [{"passing": True}]
 
@@ -55,7 +54,7 @@ def merged(hints: list[Hint]) -> list[Hint]:
     newest: dict[tuple[str, str, str], Hint] = {}
     for hint in hints:
         rows = hint["rows"]
-        subject = "" if rows is None or rows == PASSING or hint["kind"] in _NEWEST_ONLY else repr(rows)
+        subject = "" if rows is None or rows == PASSING else repr(rows)
         key = (hint["t"], hint["kind"], subject)
         if rows == PASSING and key in newest:
             continue

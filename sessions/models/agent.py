@@ -48,20 +48,18 @@ class AgentCall(models.Model):
     program = models.CharField(max_length=120, blank=True)
     session = models.ForeignKey(AgentSession, null=True, on_delete=models.SET_NULL, related_name="calls")
     request_id = models.TextField(blank=True)  # of the agent, as JSON text; legacy only
-    key = models.CharField(max_length=128, blank=True)  # the program's own, from the header Idempotency-Key
+    key = models.CharField(max_length=128, blank=True)  # the agent's own, from the header Idempotency-Key
     same = models.CharField(
         max_length=64
     )  # equal for calls of one token with equal server, method, target and arguments
-    # when the program went away before it had the answer, or its call began to wait for approval; null if it got the
+    # when the agent went away before it had the answer, or its call began to wait for approval; null if it got the
     # answer, or still waits
     unheard_at = models.DateTimeField(null=True)
     cancelled_at = models.DateTimeField(null=True)  # by the program itself
-    capabilities = models.JSONField(
-        default=dict
-    )  # what the program answers: see sessions.agents.call_request.answerable
+    capabilities = models.JSONField(default=dict)  # what the agent answers: see sessions.agents.call_request.answerable
     log_level = models.CharField(max_length=10, blank=True)  # lines of this call that it wants; blank: none
     asks_people = models.BooleanField(default=True)  # what it cannot answer waits for people in the inbox
-    one_exchange = models.BooleanField(default=False)  # a modern server hears the program's capabilities, not ours
+    one_exchange = models.BooleanField(default=False)  # a modern server hears the agent's capabilities, not ours
     # the call whose server required input; each is continued once
     continues = models.OneToOneField("self", null=True, on_delete=models.SET_NULL, related_name="continued_by")
 
@@ -82,9 +80,9 @@ class AgentCall(models.Model):
 
 
 class AgentRound(models.Model):
-    """What travels between a program and a modern server besides arguments and result, sealed, and for minutes only.
+    """What travels between an agent and a modern server besides arguments and result, sealed, and for minutes only.
 
-    Up, until the call is sent: the program's answers and the server's state. Back, once the server requires input: its
+    Up, until the call is sent: the agent's answers and the server's state. Back, once the server requires input: its
     state, for the call that continues this one."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)

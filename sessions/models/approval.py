@@ -9,7 +9,7 @@ from sessions.models.call import Call
 
 
 class Approval(models.Model):
-    """Of one call of a program, which is *held* until a person approves it. It counts for this row alone: what the call's
+    """Of one call of an agent, which is *held* until a person approves it. It counts for this row alone: what the call's
     row and its definition are is what was approved, and the row is sent at most once."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)

@@ -1,4 +1,4 @@
-"""*Agents*: the tokens of programs, what each may do, and which programs are connected.
+"""*Agents*: the tokens of agents, what each may do, and which agents are connected.
 
 A token is shown in the answer to the request that issued it and nowhere else: it is stored as a digest only.
 """
@@ -92,5 +92,5 @@ def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
     if token is None:
         raise Http404("This token does not exist.")
     if tokens.revoke(Actor.of(request), request.user, token):
-        messages.success(request, f"{token.name} is revoked. Programs that use it are refused from now on.")
+        messages.success(request, f"{token.name} is revoked. Agents that use it are refused from now on.")
     return redirect("agents:list")

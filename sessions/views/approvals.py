@@ -1,4 +1,4 @@
-"""One call of a program that waits for approval: what it would do, who asks, and the two answers."""
+"""One call of an agent that waits for approval: what it would do, who asks, and the two answers."""
 
 from uuid import UUID
 
@@ -64,7 +64,7 @@ def refuse(request: HttpRequest, uid: UUID) -> HttpResponse:
         messages.error(request, str(problem))
     else:
         late = "This request was closed before your answer arrived."
-        _say(request, done, "Refused. The program will be notified." if done is Decision.DONE else late)
+        _say(request, done, "Refused. The agent will be notified." if done is Decision.DONE else late)
     return _see_other(approval)
 
 

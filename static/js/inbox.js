@@ -60,7 +60,7 @@ function take(entry, row) {
   if (fresh && synced) tell(entry, row);
 }
 
-/* A call of a program that needs approval: kept with the questions, so that each is announced once. */
+/* A call of an agent that needs approval: kept with the questions, so that each is announced once. */
 function takeApproval(entry, row) {
   if (row.state !== 'open') {
     open.delete(row.approval);
@@ -74,7 +74,7 @@ function takeApproval(entry, row) {
   if (!fresh || !synced || here || !('inboxAnswers' in entry.dataset)) return;
   const element = toast({
     tone: 'warn',
-    title: `A program wants to use “${row.server_name}”`,
+    title: `An agent wants to use “${row.server_name}”`,
     text: 'The call needs approval.',
     action: { label: 'Open', url: `${entry.getAttribute('href')}approvals/${row.approval}/` },
   });

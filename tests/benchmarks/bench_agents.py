@@ -1,9 +1,9 @@
-"""Measures what programs pay for the audited endpoint: calls and lists of the same echo server, directly, through mcpadmin
-and through FastMCP's proxy; the memory and idle CPU of open streams; how soon an update of a resource reaches many programs.
+"""Measures what agents pay for the audited endpoint: calls and lists of the same echo server, directly, through mcpadmin
+and through FastMCP's proxy; the memory and idle CPU of open streams; how soon an update of a resource reaches many agents.
 
 python -m tests.benchmarks.bench_agents [--rounds N] [--seconds S] [--streams N] [--listeners N] [--updates N]
 
-The product runs as shipped, with its limits: programs take turns with the tokens of fifty people, because a token may make
+The product runs as shipped, with its limits: agents take turns with the tokens of fifty people, because a token may make
 ten requests a second. Clients, web, worker, broker and server share the machine.
 """
 
@@ -33,7 +33,7 @@ UPDATE_SECONDS = 1.3
 ARRIVAL_SECONDS = 10.0
 IDLE_SECONDS = 10.0
 DIRECT, LEGACY, MODERN, PROXY = "direct", "mcpadmin, 2025-11-25", "mcpadmin, 2026-07-28", "FastMCP's proxy"
-#: (what programs do, how many of them): with how many tokens. As few as the goal needs: what is known of a token is kept
+#: (what agents do, how many of them): with how many tokens. As few as the goal needs: what is known of a token is kept
 #: for some seconds, so one that is seldom used costs more
 LOADS = {("call", 1): 20, ("call", 50): 50, ("list", 50): PEOPLE * TOKENS_EACH}
 Rows = dict[tuple[str, str, int], list[Row]]
@@ -175,7 +175,7 @@ async def standing(product: Stack, url: str, known: list[str], count: int) -> No
 
 
 async def updates(url: str, upstream: "subprocess.Popen[str]", known: list[str], count: int, changes: int) -> None:
-    """From the server's notification to each program."""
+    """From the server's notification to each agent."""
     latencies: list[float] = []
     async with AsyncExitStack() as stack:
         wanted = {"resourceSubscriptions": ["bench://clock"]}

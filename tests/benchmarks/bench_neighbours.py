@@ -26,6 +26,7 @@ from tests.sessions.mcp.hostile.playing import hostile_http, spec_of
 from tests.sessions.mcp.transports.making import connected
 
 PAUSE = 0.002
+FIRST_END_SECONDS = 60.0
 #: short enough that a scenario which waits for a deadline reaches it
 TIMEOUTS = Timeouts(probe=20, initialize=20, request=5, tool=1, total=5)
 #: at least one scenario for each limit of sessions/mcp/core/limits.py
@@ -52,13 +53,16 @@ async def ask(client: Client, seconds: float) -> list[float]:
     return sorted(latencies)
 
 
-async def play(spec: Spec, scenario: str, ends_as: Counter[str]) -> None:
-    """Repeat the scenario until cancelled."""
+async def play(spec: Spec, scenario: str, ends_as: Counter[str], ended: asyncio.Event) -> None:
+    """Repeat the scenario until cancelled. `ended` is set when it ended for the first time."""
     while True:
         with suppress(McpError):
             async with connected(spec, timeouts=TIMEOUTS) as made:
                 while not made.client.closed.done():
-                    await once(made.client, scenario, ends_as)
+                    try:
+                        await once(made.client, scenario, ends_as)
+                    finally:
+                        ended.set()
                     made.events.clear()
 
 
@@ -82,8 +86,11 @@ async def measure(transport: str, scenario: str, base: str, seconds: float) -> N
         await ask(healthy.client, 0.2)
         alone = await ask(healthy.client, seconds / 2)
         ends_as: Counter[str] = Counter()
-        hostile = asyncio.create_task(play(spec_of(transport, scenario, base, Limits()), scenario, ends_as))
+        ended = asyncio.Event()
+        hostile = asyncio.create_task(play(spec_of(transport, scenario, base, Limits()), scenario, ends_as, ended))
         beside = await ask(healthy.client, seconds)
+        with suppress(TimeoutError):  # a busy machine may not have come to its end yet
+            await asyncio.wait_for(ended.wait(), FIRST_END_SECONDS)
         hostile.cancel()
         await asyncio.wait((hostile,))
     row(f"{transport}:{scenario}", alone, beside, ends_as)

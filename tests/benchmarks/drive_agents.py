@@ -1,7 +1,7 @@
-"""Programs at an MCP endpoint over HTTP, as cheap as a client can be: one connection each, requests as prepared bytes.
+"""Agents at an MCP endpoint over HTTP, as cheap as a client can be: one connection each, requests as prepared bytes.
 
 python -m tests.benchmarks.drive_agents FILE, with a JSON object in FILE: `url`, `era` (legacy or modern), `tool`, and
-`tokens`, which the programs use in turn (empty ones where the endpoint asks for none). Each line of stdin is a load that
+`tokens`, which the agents use in turn (empty ones where the endpoint asks for none). Each line of stdin is a load that
 uses the first `tokens` of them: {"doing": "call" | "list", "callers": 50, "seconds": 1.0, "tokens": 50}.
 """
 

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from tests.conformance.suite import NODE, PATIENCE, SUITE, harness, installed
 from tests.peers.peers import peer_command, start_peer
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
 
@@ -39,7 +39,7 @@ ACROSS: Final[dict[tuple[str, str], dict[str, str]]] = {
     ("2026-07-28", "legacy"): {
         "input-required-result-basic-elicitation": "a legacy server's question has no key, and the scenario wants user_name",
         "server-stateless": "a legacy server hears capabilities once, in initialize: it cannot refuse one request (-32021)",
-        "input-required-result-basic-list-roots": "a legacy session declares its own roots when it opens, none of programs",
+        "input-required-result-basic-list-roots": "a legacy session declares its own roots when it opens, none of agents",
         "input-required-result-multiple-input-requests": "the same: one of its three inputs is roots/list",
         "input-required-result-ignore-extra-params": "a legacy server takes no answers before it asks",
     },
@@ -68,7 +68,7 @@ async def _pipe(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 @contextlib.contextmanager
 def forwarder(base_url: str, token: str) -> Iterator[str]:
-    """The address of a program that passes one request per connection on, with the token. What is too much is sent again."""
+    """The address of an agent that passes one request per connection on, with the token. What is too much is sent again."""
     address = urlsplit(base_url)
     loop, ready, found = asyncio.new_event_loop(), threading.Event(), []
 
@@ -86,7 +86,7 @@ def forwarder(base_url: str, token: str) -> Iterator[str]:
                 status = await their_reader.readline()
                 if b" 429 " not in status:
                     break
-                their_writer.close()  # as a program that was told to wait
+                their_writer.close()  # as an agent that was told to wait
                 await asyncio.sleep(0.5)
             gone.add_done_callback(lambda _: their_writer.close())
             writer.write(status)

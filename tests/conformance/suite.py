@@ -1,4 +1,4 @@
-"""Runs the official suite as a program: what it requires, and the verdict on one scenario.
+"""Runs the official suite as an agent: what it requires, and the verdict on one scenario.
 
 Each run has a single scenario, because the suite's verdict over a set is too lenient: it overlooks clients that crash
 or hang, and counts skipped checks as passed.

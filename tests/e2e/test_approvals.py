@@ -1,4 +1,4 @@
-"""A person makes a tool ask, a program calls it, and the person decides in the inbox: yes once, no once."""
+"""A person makes a tool ask, an agent calls it, and the person decides in the inbox: yes once, no once."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.walk import Walk
 from tests.peers.peers import peer_command
-from tests.sessions.agents.programs import Agent, Product, in_background
+from tests.sessions.agents.product import Agent, Product, in_background
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]

@@ -1,4 +1,4 @@
-"""A person makes a bundle in the browser, copies its configuration, sees the call of a program, and revokes its token."""
+"""A person makes a bundle in the browser, copies its configuration, sees the call of an agent, and revokes its token."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_a_bundle_is_made_used_by_a_program_and_cut_off_when_its_token_is_revoke
         bob.open("/explorer/?q=last:1h+in:calls+tool:echo")
         row = bob.page.get_by_role("row").filter(has_text="echo").first
         row.get_by_role("link").first.click()
-        expect(bob.page.get_by_text("from a program").first).to_be_visible()
+        expect(bob.page.get_by_text("from an agent").first).to_be_visible()
 
         ada.open("/agents/")
         ada.page.get_by_role("button", name=re.compile("^Revoke")).click()

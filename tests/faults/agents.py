@@ -1,5 +1,5 @@
-"""Programs of both eras call while workers, web processes and Valkey are killed and streams are cut: each effect happens
-at most once, each call has its end, and each program knows what became of each of its calls."""
+"""Agents of both eras call while workers, web processes and Valkey are killed and streams are cut: each effect happens
+at most once, each call has its end, and each agent knows what became of each of its calls."""
 
 import asyncio
 import itertools
@@ -150,7 +150,7 @@ async def set_up(size: Size, agents: int, servers: int, notes: Notes) -> AsyncIt
 
 # --- the end -------------------------------------------------------------------------------------------------------------
 def contradictions(notes: Notes, told: Histories) -> list[str]:
-    """What the programs were told, against what happened."""
+    """What the agents were told, against what happened."""
     happened = {one.id for one in told.effects}
     states = {call.id: call.state for call in told.calls}
     wrong = [
@@ -160,22 +160,20 @@ def contradictions(notes: Notes, told: Histories) -> list[str]:
     ]
     known = {call.uid for call in told.calls}
     wrong += [
-        f"a program was told of call {one.call}, which has no row"
-        for one in notes.calls
-        if one.call not in known | {""}
+        f"an agent was told of call {one.call}, which has no row" for one in notes.calls if one.call not in known | {""}
     ]
     return wrong + [f"{task} was done {count} times" for task, count in _times_done(notes, told).items() if count > 1]
 
 
 def _contradiction(note: Note, *, happened: bool) -> str:
     if note.told is Told.NOTHING:
-        return "its program was never answered"
+        return "its agent was never answered"
     if note.told is Told.STRANGE:
-        return f"its program was told {note.words[:300]}"
+        return f"its agent was told {note.words[:300]}"
     if note.told is Told.SUCCEEDED and not happened:
-        return "its program was told that it succeeded, and it had no effect"
+        return "its agent was told that it succeeded, and it had no effect"
     if note.told is Told.NOT_RUN and happened:
-        return f"its program was told that it did not run, and it had its effect: {note.words[:200]}"
+        return f"its agent was told that it did not run, and it had its effect: {note.words[:200]}"
     return ""
 
 

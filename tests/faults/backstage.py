@@ -129,7 +129,7 @@ def programs(names: list[str], each: int, bundle: str, slugs: list[str]) -> list
     changing.create(Actor.of_user(people[0]), people[0], changing.Wanted(bundle, members, bundle))
     scopes = [scope.value for scope in AgentScope]
     return [
-        tokens.issue(Actor.of_user(person), person, tokens.Wanted(f"program {number}", 7, scopes)).text
+        tokens.issue(Actor.of_user(person), person, tokens.Wanted(f"agent {number}", 7, scopes)).text
         for person in people
         for number in range(each)
     ]

@@ -1,4 +1,4 @@
-"""Programs at the door for agents, as correct clients of both eras: they resume a lost stream, ask again for a response
+"""Agents at the door for agents, as correct clients of both eras: they resume a lost stream, ask again for a response
 that they did not get, and make a call again only where they were told that the tool did not run. Each keeps notes.
 """
 
@@ -33,14 +33,14 @@ class Told(StrEnum):
     SUCCEEDED = "succeeded"
     UNKNOWN = "unknown"
     NOT_RUN = "not run"
-    #: anything that a program cannot act on
+    #: anything that an agent cannot act on
     STRANGE = "strange"
     NOTHING = "nothing"
 
 
 @dataclass
 class Note:
-    """One call as its program knows it. `task`: what the program wants to have done once, perhaps by several calls."""
+    """One call as its agent knows it. `task`: what the agent wants to have done once, perhaps by several calls."""
 
     effect: str
     task: str

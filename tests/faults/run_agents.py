@@ -1,4 +1,4 @@
-"""Long fault run: programs call while every part of mcpadmin is killed. `make faults ARGS=agents`"""
+"""Long fault run: agents call while every part of mcpadmin is killed. `make faults ARGS=agents`"""
 
 import pytest
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.sessions.agents.programs import ISSUE
+from tests.sessions.agents.product import ISSUE
 from tests.tools.prepared import ADMIN, ROOT, clean_environment
 from tests.tools.stack import Stack
 

@@ -1,4 +1,4 @@
-"""A program with the client of an official SDK or of FastMCP: does one thing of each kind at an endpoint for agents and
+"""An agent with the client of an official SDK or of FastMCP: does one thing of each kind at an endpoint for agents and
 prints what it got as JSON.
 
 Runs in the environments of the peers, so it imports nothing of ours: python agent_client.py FACE URL ASKING_URL TOKEN
@@ -97,7 +97,7 @@ async def do(client: Any) -> dict[str, Any]:
     quiet: dict[str, Any] = {"raise_on_error": False} if FACE == "fastmcp" else {}
     named = "progress_handler" if FACE == "fastmcp" else "progress_callback"
     found["tools"] = [tool.name for tool in listed(await client.list_tools(), "tools")]
-    found["echo"] = text_of(await call("echo", {"text": "from a program"}))
+    found["echo"] = text_of(await call("echo", {"text": "from an agent"}))
     added = await call("add", {"a": 20, "b": 22})
     found["structured"] = getattr(added, "structured_content", None) or getattr(added, "structuredContent", None)
     await call("slow", {"steps": 3, "delay": 0.05}, **{named: on_progress})

@@ -1,4 +1,4 @@
-"""A program with the OAuth client of an official SDK: signs in at an endpoint for agents, calls one tool, refreshes its
+"""A client with the OAuth client of an official SDK: signs in at an endpoint for agents, calls one tool, refreshes its
 tokens, calls again, and prints what it got as JSON.
 
 The person at the browser is played here too: signs in with a password, reads the page of consent, and presses *Allow*.
@@ -48,7 +48,7 @@ def csrf(page: str) -> str:
 
 
 async def allow(url: str) -> None:
-    """What a browser does until it is sent back to the program."""
+    """What a browser does until it is sent back to the client."""
     parts = urlsplit(url)
     async with httpx.AsyncClient(base_url=f"{parts.scheme}://{parts.netloc}", timeout=60) as browser:
         asked = await browser.get(url, follow_redirects=True)
@@ -81,7 +81,7 @@ def provider(storage: Storage) -> Any:
 
     metadata = OAuthClientMetadata.model_validate(
         {
-            "client_name": f"Program with {FACE}",
+            "client_name": f"Client with {FACE}",
             "redirect_uris": [BACK],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],

@@ -74,7 +74,7 @@ print(used.uid)
 """
 
 
-#: tokens in each state, and a program that is connected
+#: tokens in each state, and an agent that is connected
 AGENTS = """
 from datetime import timedelta
 from django.contrib.auth.models import User

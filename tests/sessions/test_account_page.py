@@ -128,7 +128,7 @@ def test_what_is_no_zone_and_no_theme_is_refused(hers: Client, carla: Any) -> No
 # --- what belongs to a person ------------------------------------------------------------------------------------------
 def test_the_page_has_tokens_and_saved_calls_of_this_person_alone(hers: Client, carla: Any, server: Server) -> None:
     empty = words(hers.get("/account/"))
-    assert "A token lets a program use servers as you" in empty
+    assert "A token lets an agent use servers as you" in empty
     other = Client()
     other.force_login(person("olga", "view_server", "call_tool"))
     save(other, "Hidden from Carla", shared=True)
@@ -152,7 +152,7 @@ def test_a_deletion_says_what_goes_and_shared_calls_stay(hers: Client, carla: An
     assert "Everyone uses this" in page
     assert "1 private saved call" in page
     assert "Only mine" not in page
-    assert "1 token of programs" in page
+    assert "1 token of agents" in page
     assert words(ada.post(f"/users/{carla.pk}/delete/", follow=True))
     kept = SavedCall.objects.get()
     assert (kept.name, kept.owner) == ("Everyone uses this", None)

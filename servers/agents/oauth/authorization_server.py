@@ -244,9 +244,9 @@ def _is_of(request: Request, grant: AgentToken) -> bool:
 
 def _words(error: OAuth2Error) -> str:
     if isinstance(error, InvalidClientIdError):
-        return "This program is not known here, or an administrator blocked it."
+        return "This client is not known here, or an administrator blocked it."
     if isinstance(error, MismatchingRedirectURIError):
-        return "The program wants the answer at an address that it did not register."
+        return "The client wants the answer at an address that it did not register."
     return error.description or "The request is not valid."
 
 

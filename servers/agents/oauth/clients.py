@@ -1,4 +1,4 @@
-"""The programs that may ask for grants: which there are, and where answers to them may go.
+"""The clients that may ask for grants: which there are, and where answers to them may go.
 
 A client's name proves nothing. What holds is where its metadata document came from and the redirect
 URIs that it named beforehand.
@@ -84,7 +84,7 @@ def matches(client: OAuthClient, uri: str) -> bool:
 
 
 def is_local(uri: str) -> bool:
-    """Whether it leads to a program on the person's computer, which nothing distinguishes from another one there."""
+    """Whether it leads to a client on the person's computer, which nothing distinguishes from another one there."""
     parts = urlsplit(uri)
     return parts.scheme != "https" or parts.hostname in _LOOPBACK
 
@@ -294,5 +294,5 @@ def facts(client: OAuthClient) -> dict[str, Any]:
 
 
 def cleaned_name(given: Any) -> str:
-    """As a program gives it: one line."""
+    """As a client gives it: one line."""
     return " ".join(given.replace("\0", "").split())[:120] if isinstance(given, str) else ""

@@ -52,24 +52,24 @@ def _of(user: Any) -> Any:
 
 
 class ClientForm(forms.Form):
-    """A client that an administrator adds, for programs that bring no metadata document."""
+    """A client that an administrator adds, for clients that bring no metadata document."""
 
     name = forms.CharField(
         label="Name",
         max_length=120,
-        help_text="The program, such as Cursor. People see it when they are asked.",
+        help_text="The client, such as Cursor. People see it when they are asked.",
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
     redirect_uris = forms.CharField(
         label="Redirect URIs",
-        help_text="One a line, as the program's documentation gives them. Any port fits for http://127.0.0.1 and "
+        help_text="One a line, as the client's documentation gives them. Any port fits for http://127.0.0.1 and "
         "http://localhost.",
         widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 3, "spellcheck": "false"}),
     )
     confidential = forms.BooleanField(
         label="With a client secret",
         required=False,
-        help_text="For programs on a server. A program on a person's computer cannot keep a secret.",
+        help_text="For clients on a server. A client on a person's computer cannot keep a secret.",
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
 

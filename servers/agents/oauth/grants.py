@@ -25,7 +25,7 @@ from servers.models import AgentToken, Bundle, OAuthClient, OAuthCode, OAuthToke
 CODE_SECONDS: Final = 60
 ACCESS_SECONDS: Final = 3_600
 REFRESH_PREFIX: Final = "mcr"
-#: the windows of one program may refresh at once, and an answer may get lost
+#: the windows of one client may refresh at once, and an answer may get lost
 SECOND_USE: Final = timedelta(seconds=10)
 
 
@@ -175,7 +175,7 @@ def revoke_by_client(client: OAuthClient, text: str) -> None:
     """RFC 7009: either token ends the grant, because no part of it is of use without the other."""
     token = OAuthToken.objects.select_related("grant__user").filter(digest=tokens.digest(text)).first()
     if token is not None and token.grant.client_id == client.pk and token.grant.revoked_at is None:
-        _end(token.grant, "the program itself", "revoked by the program")
+        _end(token.grant, "the client itself", "revoked by the client")
 
 
 def forget_expired() -> int:

@@ -1,4 +1,4 @@
-"""Dynamic client registration (RFC 7591): programs that make themselves known, where an administrator allows it. Off by
+"""Dynamic client registration (RFC 7591): clients that make themselves known, where an administrator allows it. Off by
 default: anyone who reaches this address may register, and a name that is registered proves nothing."""
 
 import secrets

@@ -114,7 +114,7 @@ def _line(**members: Any) -> str:
     return text.translate(_ESCAPED) + "\n"
 
 
-#: what JSON leaves as it is and some programs take for the end of a line, and the other control characters
+#: what JSON leaves as it is and some agents take for the end of a line, and the other control characters
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 

@@ -12,7 +12,7 @@ from servers.validators import split_command_line
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
-#: programs whose `mcp add` takes a name, then a URL or a command
+#: clients whose `mcp add` takes a name, then a URL or a command
 _CLIENTS = frozenset({"claude", "codex", "gemini", "qwen", "copilot", "droid"})
 _INSPECTOR = "@modelcontextprotocol/inspector"
 _HEADER, _VARIABLE, _TRANSPORT, _URL_OPTION = ("-H", "--header"), ("-e", "--env"), ("-t", "--transport"), ("--url",)

@@ -300,7 +300,7 @@ class Calls:
     async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
         """None for a call that the agent itself cancelled: nothing may follow."""
         cancelled = row.call.state == CallState.CANCELLED and exchange.era is Era.LEGACY
-        if cancelled and await self._hub.reader.run(partial(idempotency.cancelled_by_program, row.call.uid)):
+        if cancelled and await self._hub.reader.run(partial(idempotency.cancelled_by_agent, row.call.uid)):
             return None
         return outcomes.message(exchange, row)
 

@@ -24,7 +24,7 @@ from sessions.agents.calls.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD
 from sessions.agents.calls.questions import Continuation, one_exchange
 from sessions.agents.exchange import Exchange
 from sessions.approvals.requesting import request_approval
-from sessions.calls import programs
+from sessions.calls import agent_calls
 from sessions.calls.intents import Companion, Hold
 from sessions.calls.targets import Target
 from sessions.enums import CallState
@@ -121,7 +121,7 @@ def companion(
 
 def _sealed(continuation: Continuation | None) -> AgentRound | None:
     try:
-        return programs.sealed(continuation.added) if continuation is not None else None
+        return agent_calls.sealed(continuation.added) if continuation is not None else None
     except SealError as problem:
         raise AuditUnavailable(f"The answers cannot be encrypted, so the call was refused. {problem}") from problem
 
@@ -207,5 +207,5 @@ def call_of_event(session_pk: int, event: str) -> tuple[Call, Request] | None:
     return None
 
 
-def cancelled_by_program(call: UUID) -> bool:
+def cancelled_by_agent(call: UUID) -> bool:
     return AgentCall.objects.filter(call__uid=call, cancelled_at__isnull=False).exists()

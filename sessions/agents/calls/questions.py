@@ -19,7 +19,7 @@ from django.core import signing
 from servers.enums import AgentScope
 from sessions.agents.call_request import CallRequest, answerable
 from sessions.agents.exchange import Exchange
-from sessions.calls import programs
+from sessions.calls import agent_calls
 from sessions.calls.arguments import Given
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import answering, reads
@@ -138,7 +138,7 @@ def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation | N
         return later
     if (back := AgentRound.objects.filter(call_id=agent_call.call_id, back=True).first()) is not None:
         given = {"inputResponses": _answered(responses)} if "inputResponses" in params else {}
-        return Continuation(agent_call.pk, {**given, **programs.opened(back)})
+        return Continuation(agent_call.pk, {**given, **agent_calls.opened(back)})
     _settle_all(exchange, call, responses)
     return call
 

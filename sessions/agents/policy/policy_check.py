@@ -15,7 +15,7 @@ from servers.models import Bundle, Server
 from sessions.agents.call_request import FORBIDDEN, CallRequest
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange
-from sessions.calls import programs
+from sessions.calls import agent_calls
 from sessions.calls.arguments import Rejected
 from sessions.calls.intents import Hold
 from sessions.calls.operations import operation_of
@@ -149,7 +149,7 @@ class PolicyCheck:
         kind, key = operation_of(asked.method).place(asked.target)
         shown = exchange.named(key)
         if target.approved_digest:
-            raise Forbidden(programs.unseen_change(target.server_name, shown))
+            raise Forbidden(agent_calls.unseen_change(target.server_name, shown))
         known = policies_of(exchange.entry)
         destructive = asked.method == methods.TOOLS_CALL and policies.marked_destructive(
             target.definition, trusted=known.endpoint.trusts_annotations
@@ -167,7 +167,7 @@ class PolicyCheck:
         if verdict.effect is PolicyEffect.ASK:
             return Hold(verdict.why, seconds, destructive)
         if repeated and not policies.marked_harmless(target.definition, trusted=known.endpoint.trusts_annotations):
-            return Hold("Equal calls came too often: the program may be in a loop.", seconds, destructive)
+            return Hold("Equal calls came too often: the agent may be in a loop.", seconds, destructive)
         return None
 
     def _note(self, exchange: Exchange, asked: CallRequest, verdict: Verdict) -> None:

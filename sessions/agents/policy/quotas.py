@@ -75,10 +75,10 @@ def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFli
     rates, flights = [], []
     key = f"server:{owner.pk}" if isinstance(owner, Server) else f"bundle:{owner.pk}"
     if (rate := policy.requests_per_second) is not None:
-        words = f"Limit: {rate} requests a second of all programs at {owner.name}. {_by_managers(owner)}"
+        words = f"Limit: {rate} requests a second of all agents at {owner.name}. {_by_managers(owner)}"
         rates.append(_rate(key, rate, "endpoint_requests_per_second", words))
     if (flight := policy.calls_in_flight) is not None:
-        words = f"Limit: {flight} requests in flight of all programs at {owner.name}. {_by_managers(owner)}"
+        words = f"Limit: {flight} requests in flight of all agents at {owner.name}. {_by_managers(owner)}"
         flights.append(InFlight(key, flight, "endpoint_calls_in_flight", words))
     return rates, flights
 

@@ -98,7 +98,7 @@ class CallRun:
                 await self._answer(call, live)
 
     async def _take(self, live: OpenSession) -> PendingCall | None:
-        """A program's call waits until a change that the server announced is read: it may be of the tool that it calls."""
+        """An agent's call waits until a change that the server announced is read: it may be of the tool that it calls."""
         take = partial(claims.take, self.uid, live.lease, lists_read=live.catalog.caught_up)
         taken = await self._db.write(take, claims.taken_events)
         if taken is not None and taken.too_early and await live.catalog.catch_up():

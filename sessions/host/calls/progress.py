@@ -1,5 +1,5 @@
 """Progress of one call. Pushed at most ten times a second after a burst of twenty, saved at most twice; above that only
-the newest counts. Programs want each step of a short call, and a page takes the newest."""
+the newest counts. Agents want each step of a short call, and a page takes the newest."""
 
 import asyncio
 from collections.abc import Callable

@@ -45,7 +45,7 @@ class OperationRequest:
 
     @property
     def on_behalf(self) -> OnBehalf | None:
-        return self.call.program.on_behalf if self.call.program is not None else None
+        return self.call.agent.on_behalf if self.call.agent is not None else None
 
     @property
     def upstream(self) -> Upstream:

@@ -43,11 +43,11 @@ class SpooledOutcome:
     # A file may be read by a worker of the version before: it knows call and lease as "order" and "hold", and refuses
     # fields that it does not know, so later ones stand apart.
     def line(self) -> bytes:
-        # What a server wants back in a round is not written here: its program begins again.
-        bare = replace(self.call, arguments="", definition="", program=None)
+        # What a server wants back in a round is not written here: its agent begins again.
+        bare = replace(self.call, arguments="", definition="", agent=None)
         call = {**vars(bare), "actor": dict(vars(self.call.actor))}
         outcome = dict(vars(self.outcome))
-        del call["program"], outcome["required"]
+        del call["agent"], outcome["required"]
         later = {name: call.pop(name) for name in ("argument_bytes", "sent_at", "redacted_id")}
         later |= {"way": call["actor"].pop("way"), "upstream": vars(outcome.pop("upstream"))}
         later |= {"redacted": outcome.pop("redacted")}

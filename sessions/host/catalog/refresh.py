@@ -49,7 +49,7 @@ LONGEST_INTERVAL_SECONDS = 300.0
 READ_SECONDS = 300.0
 #: the shortest time between refreshes, even if the server declares its lists stale at once
 REFRESH_SECONDS = 30.0
-#: how long a program's call waits for lists that the server announced as changed; after it the tick tries again
+#: how long an agent's call waits for lists that the server announced as changed; after it the tick tries again
 CATCH_UP_SECONDS, CATCH_UP_READS = 10.0, 3
 #: after a list that could not be read
 RETRY_SECONDS = 300.0

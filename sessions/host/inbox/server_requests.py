@@ -5,8 +5,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
+from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
-from sessions.calls.programs import Program
 from sessions.enums import QuestionKind, QuestionState
 from sessions.host.answer_redaction import Redactor
 from sessions.host.launch import Launch
@@ -33,10 +33,10 @@ def answered(launch: Launch) -> tuple[str, ...]:
     return tuple(method for method, on in switched.items() if on)
 
 
-def covered(asked: InputRequest, program: Program) -> bool:
-    """Whether a program that made the call answers this, or people may. What a session declared was declared for all of
+def covered(asked: InputRequest, agent: CallingAgent) -> bool:
+    """Whether an agent that made the call answers this, or people may. What a session declared was declared for all of
     them."""
-    return program.asks_people or rules.refusal(asked.method, asked.params, program.capabilities) is None
+    return agent.asks_people or rules.refusal(asked.method, asked.params, agent.capabilities) is None
 
 
 async def refuse(asked: InputRequest) -> Mapping[str, Any]:

@@ -36,8 +36,8 @@ from sessions.mcp.core.input_requests import Gone, InputRequest
 
 MINUTE = 60.0
 CLOSE_SECONDS = 3.0
-#: of one session, that wait for programs alone: people's inbox has a limit of its own
-PROGRAMS_OPEN: Final = 64
+#: of one session, that wait for agents alone: people's inbox has a limit of its own
+AGENT_REQUESTS_OPEN: Final = 64
 _GONE: Final[Mapping[str, str]] = {
     Gone.WITHDRAWN: "The server withdrew the request.",
     Gone.CONNECTION_OVER: "The connection closed before anyone answered.",
@@ -51,7 +51,7 @@ class _Wait:
     task: "asyncio.Task[Any] | None"
     answer: "asyncio.Future[Settled]"
     call_uid: UUID | None
-    of_program: bool = False
+    of_agent: bool = False
 
 
 class Inbox:
@@ -80,12 +80,12 @@ class Inbox:
         made = server_requests.new_question(
             asked, call, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total
         )
-        if call is not None and call.program is not None and not server_requests.covered(asked, call.program):
-            raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The program that makes this call does not answer this.")
-        of_program = call is not None and call.program is not None and not call.program.asks_people
-        self._admit(of_program=of_program)
+        if call is not None and call.agent is not None and not server_requests.covered(asked, call.agent):
+            raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The agent that makes this call does not answer this.")
+        of_agent = call is not None and call.agent is not None and not call.agent.asks_people
+        self._admit(of_agent=of_agent)
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, call.uid if call else None, of_program)
+        wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, call.uid if call else None, of_agent)
         try:
             settled = await self._settled(made, wait)
         except asyncio.CancelledError as gone:
@@ -97,13 +97,13 @@ class Inbox:
             self._spawn(self._db.persist(partial(questions.delivered, made.uid)))
         return server_requests.answer_params(asked, settled)
 
-    def _admit(self, *, of_program: bool) -> None:
-        """Raises Refused for more requests than people, or a program, can handle."""
+    def _admit(self, *, of_agent: bool) -> None:
+        """Raises Refused for more requests than people, or an agent, can handle."""
         now = asyncio.get_running_loop().time()
-        open_now = sum(1 for wait in self._waits.values() if wait.of_program is of_program)
-        if of_program:
-            if open_now >= PROGRAMS_OPEN:
-                words = f"{PROGRAMS_OPEN} requests of this server wait for programs, which is a fixed limit."
+        open_now = sum(1 for wait in self._waits.values() if wait.of_agent is of_agent)
+        if of_agent:
+            if open_now >= AGENT_REQUESTS_OPEN:
+                words = f"{AGENT_REQUESTS_OPEN} requests of this server wait for agents, which is a fixed limit."
                 raise rules.Refused(message=f"Too many requests: {words}")
             return
         most = limits.number("inbox_open")

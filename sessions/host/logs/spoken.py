@@ -4,8 +4,8 @@ reader."""
 from servers.audit import payload_privacy
 from servers.privacy import redaction
 from sessions import hints
+from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
-from sessions.calls.programs import Program
 from sessions.enums import LogSource
 from sessions.host.answer_redaction import Redactor
 from sessions.host.logs.repeats import Repeats
@@ -14,7 +14,7 @@ from sessions.host.opening import Diagnosis
 from sessions.mcp.core.events import DiagnosticLine, LogMessage, NotDelivered, ProtocolViolation, RequestRefused
 from sessions.mcp.core.methods import LOG_LEVELS
 
-#: of one line, to a program; a longer one is cut, and becomes text
+#: of one line, to an agent; a longer one is cut, and becomes text
 PASSED_CHARS = 8_000
 
 
@@ -34,12 +34,12 @@ class Spoken:
         call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
         logger = redact.text(event.logger or "")
         self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, logger, call_uid))
-        if isinstance(event.tag, PendingCall) and event.tag.program is not None:
-            self._pass_on(event.tag.program, event, text, logger)
+        if isinstance(event.tag, PendingCall) and event.tag.agent is not None:
+            self._pass_on(event.tag.agent, event, text, logger)
 
-    def _pass_on(self, program: Program, event: LogMessage, text: str, logger: str) -> None:
-        """To the program that made the call, if it wants lines of this level."""
-        level, order = program.on_behalf.log_level, LOG_LEVELS.index
+    def _pass_on(self, agent: CallingAgent, event: LogMessage, text: str, logger: str) -> None:
+        """To the agent that made the call, if it wants lines of this level."""
+        level, order = agent.on_behalf.log_level, LOG_LEVELS.index
         if level is None or event.level not in LOG_LEVELS or order(event.level) < order(level):
             return
         is_json = not isinstance(event.data, str) and len(text) <= PASSED_CHARS

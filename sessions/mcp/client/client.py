@@ -176,7 +176,7 @@ class Client:
         session_gone, header_mismatch, authorization, round, url_elicitation). Another attempt is made only after a
         definite rejection, or because the server asked a question. Progress renews `timeout`, and it is paused while
         we answer the server; neither applies to `total_timeout`. `tag` is returned in events about the call: Progress,
-        LateAnswer, InputRequest. `numbered` is called with the id of each request. `meta`: entries of `_meta` (traceparent, tracestate, baggage). `on_behalf`: of the program that makes the call. Cancelling the awaiting task
+        LateAnswer, InputRequest. `numbered` is called with the id of each request. `meta`: entries of `_meta` (traceparent, tracestate, baggage). `on_behalf`: of the agent that makes the call. Cancelling the awaiting task
         cancels the request at the server."""
         await self._requester.demand_offered("tools")
         params = {"name": name, "arguments": dict(arguments)}
@@ -223,7 +223,7 @@ class Client:
         spec = self._ask(methods.RESOURCES_READ, {"uri": uri}, timeout, on_progress, tag, meta, numbered)
         await self._speak_for(spec, on_behalf)
         done = await self._round_trips.perform(spec, before_send)
-        # A result that depends on a person's answers, or on what a program is, must not serve the same request again.
+        # A result that depends on a person's answers, or on what an agent is, must not serve the same request again.
         self._lists.remember_result(key, done.result, seen, whole=not done.rounds and on_behalf is None)
         return done.result
 

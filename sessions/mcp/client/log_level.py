@@ -11,7 +11,7 @@ from ..core.errors import InvalidRequest, McpError
 from ..core.versions import Era
 from .requester import Requester
 
-#: what a server whose level was never set sends at least: it must not send less because a program wants little
+#: what a server whose level was never set sends at least: it must not send less because an agent wants little
 DEFAULT = "info"
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class LogLevel:
         self._level = level
 
     async def raise_to(self, level: str | None) -> None:
-        """A program wants lines of its call from this level on. A session of a legacy server has one level, so the most
+        """An agent wants lines of its call from this level on. A session of a legacy server has one level, so the most
         verbose one that anyone asked for stays in force. Without a log at the server, nothing happens."""
         if level is None:
             return

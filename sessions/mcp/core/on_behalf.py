@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class OnBehalf:
-    """`log_level`: of the lines that the program wants. `capabilities`: what a modern server hears instead of ours; None:
+    """`log_level`: of the lines that the agent wants. `capabilities`: what a modern server hears instead of ours; None:
     ours. With them the request is one exchange: input that the server requires is the result. `added`: parameters of a
     further exchange."""
 

@@ -74,7 +74,7 @@ def query(client: str = "program", **more: str | None) -> str:
 
 
 def returned(response: Any) -> dict[str, str]:
-    """The parameters with which the signed_in returns to the program."""
+    """The parameters with which the signed_in returns to the client."""
     assert response.status_code == 302, response.content.decode()[-2_000:]
     return {name: values[0] for name, values in parse_qs(urlsplit(response["Location"]).query).items()}
 
@@ -480,7 +480,7 @@ def test_programs_register_themselves_only_where_an_administrator_allows_it(admi
     assert Client().get("/.well-known/oauth-authorization-server").json()["registration_endpoint"]
     made = post(sent)
     assert made.status_code == 201
-    assert (made.json()["client_name"], "client_secret" in made.json()) == ("A program", False)
+    assert (made.json()["client_name"], "client_secret" in made.json()) == ("A client", False)
     assert post({"redirect_uris": [BACK]}).json()["client_secret"]
     deep = Client().post("/oauth/register", "[" * 15_000, content_type="application/json")
     assert deep.json()["error"] == "invalid_client_metadata"

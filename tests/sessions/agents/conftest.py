@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.peers import peer_command
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
 

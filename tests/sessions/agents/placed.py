@@ -1,4 +1,4 @@
-"""Calls of programs as the door writes them, without a connection."""
+"""Calls of agents as the door writes them, without a connection."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""The HTTP API as a program meets it: a walk over all operations, whose answers must fit the OpenAPI document."""
+"""The HTTP API as an agent meets it: a walk over all operations, whose answers must fit the OpenAPI document."""
 
 import json
 import math
@@ -11,7 +11,7 @@ import httpx
 import jsonschema_rs
 import pytest
 
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 from tests.sessions.host.harness import eventually
 
 pytestmark = pytest.mark.up

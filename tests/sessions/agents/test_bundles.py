@@ -1,4 +1,4 @@
-"""A bundle of servers as programs of both eras meet it: names, URIs, members that are down, what is hidden, search."""
+"""A bundle of servers as agents of both eras meet it: names, URIs, members that are down, what is hidden, search."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from tests.peers.peers import HERE, agent_client, peer_command, peer_python
 from tests.sessions.agents import test_clients
-from tests.sessions.agents.programs import VERSION, Agent, Product, response_of, standing
+from tests.sessions.agents.product import VERSION, Agent, Product, response_of, standing
 from tests.sessions.host.harness import eventually
 from tests.tools.prepared import ADMIN
 
@@ -263,7 +263,7 @@ def test_a_client_that_is_not_ours_does_everything_through_a_bundle(servers: Pro
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-6_000:]
     found = json.loads(done.stdout.split("FOUND ", 1)[1])
     assert {"new__echo", "web__search", "wiki__search"} <= set(found["tools"])
-    assert found["echo"] == "from a program"
+    assert found["echo"] == "from an agent"
     assert found["progress"] in test_clients.progress_of(face)
     assert all(found["read"])
     assert found["completed"] is True

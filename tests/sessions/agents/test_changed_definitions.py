@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agents.programs import Agent, Product
+from tests.sessions.agents.product import Agent, Product
 from tests.sessions.host.harness import eventually
 
 pytestmark = pytest.mark.up

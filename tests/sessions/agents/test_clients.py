@@ -7,14 +7,14 @@ import subprocess
 import pytest
 
 from tests.peers.peers import agent_client
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 
 pytestmark = pytest.mark.up
 FACES = (
     *("sdk1", "sdk2-legacy", "sdk2-auto", "sdk2-2026-07-28", "fastmcp"),
     *("ts1", "ts2-legacy", "ts2-auto", "ts2-2026-07-28", "mcp-remote"),
 )
-#: those that speak to a modern server as modern programs
+#: those that speak to a modern server as modern agents
 MODERN = ("sdk2-auto", "sdk2-2026-07-28", "fastmcp", "ts2-auto", "ts2-2026-07-28")
 #: each official SDK and each pair of eras
 SHORT = {
@@ -42,7 +42,7 @@ def test_a_program_does_everything_through_the_door(product: Product, face: str,
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-6_000:]
     found = json.loads(done.stdout.split("FOUND ", 1)[1])
     assert {"echo", "add", "slow"} <= set(found["tools"])
-    assert found["echo"] == "from a program"
+    assert found["echo"] == "from an agent"
     assert found["structured"] == {"total": 42, "terms": [20, 22]}
     assert found["progress"] in progress_of(face)
     assert found["failed"] == [True, True]
@@ -58,7 +58,7 @@ def test_a_program_does_everything_through_the_door(product: Product, face: str,
         f"{face}-{upstream}",
     )
     states = [row["state"] for row in mine]
-    # Between a modern program and a modern server, a question ends its call.
+    # Between a modern agent and a modern server, a question ends its call.
     rounds = upstream == "modern" and face in MODERN
     assert len(states) == 8 + rounds
     assert states.count("tool_error") == 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 from tests.sessions.host.harness import eventually
 from tests.tools.prepared import ROOT, clean_environment
 

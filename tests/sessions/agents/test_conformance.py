@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import door, suite
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 
 pytestmark = pytest.mark.up
 #: each takes a path that none of the others takes

@@ -1,4 +1,4 @@
-"""Calls of programs that need a person, through the whole product. What ran stands in the peer's log of effects. How often
+"""Calls of agents that need a person, through the whole product. What ran stands in the peer's log of effects. How often
 a consent counts: test_consent_reuse.py."""
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.sessions.agents.programs import Agent, Product, in_background, response_of
+from tests.sessions.agents.product import Agent, Product, in_background, response_of
 from tests.sessions.host.harness import eventually
 
 pytestmark = pytest.mark.up
@@ -68,7 +68,7 @@ def decide(product: Product, uid: str, verb: str = YES, by: str = "boss", before
 
 
 def leave(product: Product, agent: Agent, name: str, count: int = 1) -> list[Any]:
-    """A legacy program that goes once its call is held; the requests for approval of calls with this argument."""
+    """A legacy agent that goes once its call is held; the requests for approval of calls with this argument."""
     body = agent.body("tools/call", counter(name))
 
     async def go() -> None:

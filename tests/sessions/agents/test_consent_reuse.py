@@ -65,7 +65,7 @@ def _nothing_remembered() -> None:
 
 @dataclass
 class World:
-    """Two servers with a tool of the same name that asks; programs of `ann`; `boss` may approve."""
+    """Two servers with a tool of the same name that asks; agents of `ann`; `boss` may approve."""
 
     ann: Any
     boss: Any

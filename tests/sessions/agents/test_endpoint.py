@@ -1,4 +1,4 @@
-"""The door as programs of both eras meet it, over the product's own HTTP server."""
+"""The door as agents of both eras meet it, over the product's own HTTP server."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.sessions.agents.programs import (
+from tests.sessions.agents.product import (
     META,
     VERSION,
     Agent,

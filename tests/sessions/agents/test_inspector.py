@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.peers.peers import HERE, inspector, peer_python
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 from tests.sessions.agents.test_bundles import bundle
 
 pytestmark = [pytest.mark.up, pytest.mark.long]

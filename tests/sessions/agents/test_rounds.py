@@ -1,11 +1,11 @@
-"""A modern program in front of a modern server: each exchange is a call of its own, with the program's capabilities."""
+"""A modern agent in front of a modern server: each exchange is a call of its own, with the agent's capabilities."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.sessions.agents.programs import META, Agent, Product, in_background
+from tests.sessions.agents.product import META, Agent, Product, in_background
 from tests.sessions.agents.test_questions import ANSWERED
 from tests.sessions.host.harness import eventually
 

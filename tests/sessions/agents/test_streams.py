@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agents.programs import META, Agent, Product, in_background, messages_of, response_of, standing
+from tests.sessions.agents.product import META, Agent, Product, in_background, messages_of, response_of, standing
 from tests.sessions.host.harness import eventually
 
 pytestmark = pytest.mark.up

@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from tests.sessions.agents.programs import Agent, Product, response_of
+from tests.sessions.agents.product import Agent, Product, response_of
 
 pytestmark = pytest.mark.up
 ALL: Final = ("list", "read", "call", "call:destructive")

@@ -196,9 +196,9 @@ def test_of_many_claims_at_the_same_moment_one_wins(pending: PendingCall, lease:
     assert Attempt.objects.count() == 1
 
 
-# --- calls of programs ---------------------------------------------------------------------------------------------------
+# --- calls of agents ---------------------------------------------------------------------------------------------------
 @pytest.fixture
-def of_program(lease: Lease) -> Call:
+def of_agent(lease: Lease) -> Call:
     """Placed with the definition as it is now."""
     session = McpSession.objects.select_related("server", "identity").get()
     store_listing(session.server, DefinitionKind.TOOL, [TOOL], timezone.now())
@@ -227,42 +227,42 @@ def taken(call: Call, lease: Lease) -> tuple[bool, list[str]]:
 
 
 def test_a_call_of_a_program_is_claimed_while_its_tool_is_the_one_it_was_made_with(
-    of_program: Call, lease: Lease
+    of_agent: Call, lease: Lease
 ) -> None:
-    store_listing(of_program.server, DefinitionKind.TOOL, [WORDED], timezone.now())
-    assert taken(of_program, lease) == (True, ["call:tool:send"])
+    store_listing(of_agent.server, DefinitionKind.TOOL, [WORDED], timezone.now())
+    assert taken(of_agent, lease) == (True, ["call:tool:send"])
 
 
-def test_a_tool_that_breaks_between_list_and_call_is_not_called(of_program: Call, lease: Lease) -> None:
-    store_listing(of_program.server, DefinitionKind.TOOL, [BROKEN], timezone.now())
-    assert taken(of_program, lease) == (False, ["call:tool:finish"])
-    of_program.refresh_from_db()
-    assert (of_program.state, "approved the change" in of_program.detail) == (CallState.REFUSED, True)
+def test_a_tool_that_breaks_between_list_and_call_is_not_called(of_agent: Call, lease: Lease) -> None:
+    store_listing(of_agent.server, DefinitionKind.TOOL, [BROKEN], timezone.now())
+    assert taken(of_agent, lease) == (False, ["call:tool:finish"])
+    of_agent.refresh_from_db()
+    assert (of_agent.state, "approved the change" in of_agent.detail) == (CallState.REFUSED, True)
     assert Attempt.objects.count() == 0
 
 
-def test_a_call_of_a_program_waits_until_an_announced_list_was_read(of_program: Call, lease: Lease) -> None:
+def test_a_call_of_a_program_waits_until_an_announced_list_was_read(of_agent: Call, lease: Lease) -> None:
     with transaction.atomic():
-        found = claims.take(of_program.uid, lease, lists_read=False)
+        found = claims.take(of_agent.uid, lease, lists_read=False)
     assert found == claims.ClaimedCall(None, [], too_early=True)
-    assert taken(of_program, lease)[0]
+    assert taken(of_agent, lease)[0]
 
 
-def test_a_call_whose_token_was_revoked_is_not_sent(of_program: Call, lease: Lease) -> None:
+def test_a_call_whose_token_was_revoked_is_not_sent(of_agent: Call, lease: Lease) -> None:
     AgentToken.objects.update(revoked_at=timezone.now())
-    assert taken(of_program, lease) == (False, ["call:tool:finish"])
+    assert taken(of_agent, lease) == (False, ["call:tool:finish"])
 
 
 @pytest.mark.parametrize("approved", [True, False])
 def test_what_a_person_approved_is_void_when_its_definition_changed_at_all(
-    of_program: Call, lease: Lease, approved: bool
+    of_agent: Call, lease: Lease, approved: bool
 ) -> None:
     if approved:
         Approval.objects.create(
-            call=of_program, same="s", why="w", state="approved", created_at=timezone.now(), expires_at=LATER
+            call=of_agent, same="s", why="w", state="approved", created_at=timezone.now(), expires_at=LATER
         )
-    store_listing(of_program.server, DefinitionKind.TOOL, [WORDED], timezone.now())
-    sent, actions = taken(of_program, lease)
+    store_listing(of_agent.server, DefinitionKind.TOOL, [WORDED], timezone.now())
+    sent, actions = taken(of_agent, lease)
     assert sent is not approved
     if approved:
         assert actions == ["inbox:approval:void", "call:tool:finish"]

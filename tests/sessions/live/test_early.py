@@ -10,7 +10,7 @@ def step(topic: str, number: int) -> dict[str, Any]:
 
 
 def test_the_first_steps_of_a_call_wait_for_its_request_in_order_before_its_end() -> None:
-    """A program hears each step of a short call, also if the web process was busy when the first ones came."""
+    """An agent hears each step of a short call, also if the web process was busy when the first ones came."""
     early = EarlyHints()
     end = {"t": "call.a", "kind": "call", "seq": 3, "rows": None}
     steps = [step("call.a", number) for number in range(3)]

@@ -1,4 +1,4 @@
-"""Programs that sign people in: the OAuth clients of the official SDKs against the product, from the 401 to a call."""
+"""Clients that sign people in: the OAuth clients of the official SDKs against the product, from the 401 to a call."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.peers.peers import HERE, peer_python
-from tests.sessions.agents.programs import Product
+from tests.sessions.agents.product import Product
 from tests.tools.prepared import ADMIN
 
 pytestmark = pytest.mark.up
@@ -36,15 +36,15 @@ def test_a_program_signs_its_person_in_and_calls_until_the_grant_is_revoked(prod
     assert found["texts"] == ["signed in", "signed in"]
     assert found["refreshed"]
     assert len(found["consents"]) == 1
-    assert f"Program with {face}" in found["consents"][0]
-    calls = [row for row in product.calls(target="echo") if row["token_name"] == f"Program with {face}"]
+    assert f"Client with {face}" in found["consents"][0]
+    calls = [row for row in product.calls(target="echo") if row["token_name"] == f"Client with {face}"]
     assert [row["state"] for row in calls] == ["succeeded", "succeeded"]
     agent = product.agent(found["token"])
     assert "result" in agent.ask_modern("tools/list").json()
     elsewhere = product.agent(found["token"], "modern").ask_modern("tools/list")
     assert elsewhere.status_code == 401
     assert "/.well-known/oauth-protected-resource/mcp/modern" in elsewhere.headers["www-authenticate"]
-    product.stack.shell(REVOKE.format(name=f"Program with {face}"))
+    product.stack.shell(REVOKE.format(name=f"Client with {face}"))
     for _ in range(50):
         refused = agent.ask_modern("tools/list")
         if refused.status_code == 401:

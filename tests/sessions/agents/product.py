@@ -1,4 +1,4 @@
-"""A product with servers, and programs that use it through the door."""
+"""A product with servers, and agents that use it through the door."""
 
 import contextlib
 import json

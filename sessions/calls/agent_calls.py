@@ -1,4 +1,4 @@
-"""What a call of a program carries besides its arguments: what the program is able to, and its part of a round.
+"""What a call of an agent carries besides its arguments: what the agent is able to, and its part of a round.
 
 A modern server may require input and hand out a state that it wants back. Both sides of that may be confidential, so
 they are sealed and kept for minutes only.
@@ -27,16 +27,16 @@ from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core.on_behalf import OnBehalf
 from sessions.models import AgentRound, Approval, Call
 
-#: longer than a program may take to answer
+#: longer than an agent may take to answer
 KEPT: Final = timedelta(hours=1)
 _TABLE: Final = AgentRound._meta.db_table
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Program:
+class CallingAgent:
     """`on_behalf`: for the client; its capabilities are None where the call is not one exchange. `capabilities`: what the
-    program answers. `asks_people`: what it does not answer goes to the inbox."""
+    agent answers. `asks_people`: what it does not answer goes to the inbox."""
 
     on_behalf: OnBehalf = field(repr=False)
     capabilities: Mapping[str, Any]
@@ -58,11 +58,11 @@ def opened(row: AgentRound) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def program_of(call: Call) -> Program | None:
+def agent_of(call: Call) -> CallingAgent | None:
     """None for the call of a person. Raises SealError."""
     if call.way != Way.AGENT:
         return None
-    found = statements.program(call.pk)
+    found = statements.agent_call(call.pk)
     if found is None:
         return None
     agent, row = found
@@ -71,7 +71,7 @@ def program_of(call: Call) -> Program | None:
         capabilities=agent.capabilities if agent.one_exchange else None,
         added=opened(row) if row is not None else {},
     )
-    return Program(on_behalf, agent.capabilities, agent.asks_people)
+    return CallingAgent(on_behalf, agent.capabilities, agent.asks_people)
 
 
 # --- whether it may still be sent ---------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ _VOIDED: Final = FinalState(CallState.REQUESTED, CallState.REFUSED, AuditOutcome
 
 
 def barrier(call_pk: int, method: str, target: str) -> str:
-    """Why a program's call may not be sent although it was placed; empty if it may. The definitions are stored by the same
+    """Why an agent's call may not be sent although it was placed; empty if it may. The definitions are stored by the same
     thread that claims calls, so none changes between this and the claim."""
     found = statements.standing(call_pk, *operation_of(method).place(target))
     if found is None:
@@ -95,7 +95,7 @@ def barrier(call_pk: int, method: str, target: str) -> str:
 
 def unseen_change(server_name: str, target: str) -> str:
     return (
-        f"{server_name} changed {target} in a way that breaks what it was. Programs can use it again once a person has "
+        f"{server_name} changed {target} in a way that breaks what it was. Agents can use it again once a person has "
         "approved the change on its page in mcpadmin."
     )
 
@@ -121,7 +121,7 @@ def sent(call_pk: int) -> None:
 
 
 def required_input(call_pk: int, state: str | None) -> None:
-    """The server requires input. Without the key ring its state is lost: the program has to begin again."""
+    """The server requires input. Without the key ring its state is lost: the agent has to begin again."""
     try:
         row = sealed({} if state is None else {"requestState": state}, back=True)
     except SealError as problem:
