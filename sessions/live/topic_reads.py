@@ -1,5 +1,6 @@
 """How the hub reads each kind of topic: one read for all sockets, and one query for all waiting topics."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from functools import partial
@@ -105,7 +106,8 @@ class TopicReads:
         if everything or any(kind == "catalog" for kind, _ in dirty):
             frames.append(await self.reader.run(partial(sources.catalog_frame, topic)))
         if everything or any(kind == "tasks" for kind, _ in dirty):
-            frames.append(Frame(encode(topic.name, None, "tasks", []), None, "tasks"))
+            mark = [{"mark": str(time.time_ns())}]  # a frame that equals the one before is not sent
+            frames.append(Frame(encode(topic.name, None, "tasks", mark), None, "tasks"))
         called = _uids(subject for kind, subject in dirty if kind == "call")
         if everything or called:
             read = partial(sources.server_call_frames, topic, None if everything else called, since)
