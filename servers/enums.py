@@ -325,7 +325,7 @@ class AuditAction(TextChoices):
     AGENT_TOKEN_ISSUE = "account:token:issue", "Agent token issued"
     AGENT_TOKEN_REVOKE = "account:token:revoke", "Agent token revoked"
     AGENT_TOKEN_REFUSE = "account:token:refuse", "Agent token refused"
-    AGENT_TOKEN_DECLINE = "account:token:decline", "Access of an agent declined"
+    AGENT_TOKEN_DECLINE = "account:token:decline", "Client access declined"
     OAUTH_CLIENT_ADD = "account:client:add", "OAuth client added"
     OAUTH_CLIENT_REGISTER = "account:client:register", "OAuth client registered itself"
     OAUTH_CLIENT_BLOCK = "account:client:block", "OAuth client blocked"
