@@ -110,7 +110,10 @@ class _Builder:
         if at.depth > MAX_DEPTH:
             raise Unsupported(f"Nested more than {MAX_DEPTH} levels deep.")
         if isinstance(draft, Unread) and draft.raw:
-            return leaves.json_node(flat, draft, at, required, "")
+            reason = (
+                kind.reason if isinstance(kind, AnyJson) else "The earlier value did not fit the fields of this part."
+            )
+            return leaves.json_node(flat, draft, at, required, reason)
         if draft is ABSENT and not required and not self._leaf(kind):
             return AbsentNode(sent=False, list_of=isinstance(kind, Array))
         if draft is FRESH or (draft is ABSENT and required):

@@ -12,6 +12,8 @@ from servers.schemas.values import Json, same
 MAX_OPTIONS = 1_000
 MAX_CHIPS = 60
 MAX_BRANCHES = 100
+TOO_MANY_OPTIONS = f"There are more than {MAX_OPTIONS:,} options to choose from here."
+NO_OPTION = "The schema allows no value here: its list of options is empty."
 _NOT_INHERITED = {"anyOf", "oneOf", "title", "description", "default", "examples"}
 
 
@@ -97,6 +99,8 @@ def classify(document: Document, flat: Flat) -> Kind:
         return Fixed(flat["const"])
     if "enum" in flat and 0 < len(flat["enum"]) <= MAX_OPTIONS:
         return _enum(flat)
+    if "enum" in flat and not types_of(flat):
+        return AnyJson(TOO_MANY_OPTIONS if flat["enum"] else NO_OPTION)
     branches = _branches(flat)
     if branches is not None:
         return _constants(document, branches) or _union(document, flat, branches)

@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema (2020-12, draft-07) by what they hold."""
+"""The keywords of JSON Schema (2020-12, 2019-09, draft-07) by what they hold."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -16,7 +16,7 @@ MANY: Final = frozenset(["allOf", "anyOf", "oneOf", "prefixItems", "items"])
 NAMED: Final = frozenset(
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"]
 )
-REFERENCES: Final = ("$ref", "$dynamicRef")
+REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 #: say nothing about a value at their place themselves
 IDENTIFIERS: Final = frozenset(["$schema", "$id", "$defs", "definitions", *ANCHORS])
