@@ -467,7 +467,7 @@ def test_redirect_uris_that_lead_astray_are_not_registered(uri: str) -> None:
 
 
 def test_programs_register_themselves_only_where_an_administrator_allows_it(admin: Any) -> None:
-    sent = {"redirect_uris": [BACK], "client_name": "A\nprogram", "token_endpoint_auth_method": "none"}
+    sent = {"redirect_uris": [BACK], "client_name": "A\nclient", "token_endpoint_auth_method": "none"}
 
     def post(body: Any) -> Any:
         return Client().post("/oauth/register", json.dumps(body), content_type="application/json")
