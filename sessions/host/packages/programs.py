@@ -62,7 +62,7 @@ class _Receiver:
 
 @dataclass(frozen=True)
 class Programs:
-    """`spec`: the server's own command, with the environment that it would get. `seconds`: for each agent."""
+    """`spec`: the server's own command, with the environment that it would get. `seconds`: for each program."""
 
     spec: StdioSpec = field(repr=False)
     on_line: Callable[[str], None]
