@@ -28,6 +28,10 @@ AgentToken.objects.filter(pk__in=[token.pk for token in active.order_by("-pk")[3
 wanted = tokens.Wanted({label!r}, 7, {scopes!r}, servers, {tools!r}, {addresses!r})
 print("TOKEN", tokens.issue(Actor.of_user(user), user, wanted).text)
 """
+ONE_A_SECOND = """
+from servers.models import AgentPolicy, AgentToken
+AgentPolicy.objects.create(token=AgentToken.objects.get(name={label!r}), requests_per_second=1)
+"""
 
 
 class Product:
@@ -58,6 +62,10 @@ class Product:
             name=name, servers=list(servers), label=label, scopes=given, tools=list(tools), addresses=list(addresses)
         )
         return self.stack.shell(code).split("TOKEN ", 1)[1].split()[0]
+
+    def allow_one_request_a_second(self, label: str) -> None:
+        """Of a token that was not used yet. A slow machine exceeds this rate too."""
+        self.stack.shell(ONE_A_SECOND.format(label=label))
 
     def url(self, slug: str) -> str:
         return f"{self.stack.base_url}/mcp/{slug}"

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.up
 ALL = ("list", "read", "call", "history", "audit")
 PROBLEM = "application/problem+json"
 
-ONE_A_SECOND = """
-from servers.models import AgentPolicy, AgentToken
-AgentPolicy.objects.create(token=AgentToken.objects.get(name={label!r}), requests_per_second=1)
-"""
-
 
 class Api:
     """Each answer is checked against the document of the product itself."""
@@ -245,7 +240,7 @@ def test_worthless_tokens_cookies_and_too_much_are_refused_as_problems(
     assert api.call("echo", {"other": 1}).json()["errors"]
     assert api.call("absent", {}).status_code == 422
     busy = Api(product, product.token("list", label="busy"), document, seen)
-    product.stack.shell(ONE_A_SECOND.format(label="busy"))
+    product.allow_one_request_a_second("busy")
     answers = [busy.ask("GET", "/servers", hasty=True) for _ in range(30)]
     refused = [answer for answer in answers if answer.status_code == 429]
     assert refused
