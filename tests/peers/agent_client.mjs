@@ -1,4 +1,4 @@
-// A program with a client of the official TypeScript SDK, or mcp-remote: does one thing of each kind at an endpoint for
+// An agent with a client of the official TypeScript SDK, or mcp-remote: does one thing of each kind at an endpoint for
 // agents and prints what it got as JSON, as agent_client.py does.
 //
 // node agent_client.mjs FACE URL ASKING_URL TOKEN [PREFIX ASKING_PREFIX], with FACE one of ts1, ts2-legacy, ts2-auto,
@@ -47,7 +47,7 @@ const textOf = (result) => result.content.map((block) => block.text ?? "").join(
 async function everything({ client, call }) {
     const found = { progress: [] };
     found.tools = (await client.listTools()).tools.map((tool) => tool.name);
-    found.echo = textOf(await call(`${PREFIX}echo`, { text: "from a program" }));
+    found.echo = textOf(await call(`${PREFIX}echo`, { text: "from an agent" }));
     found.structured = (await call(`${PREFIX}add`, { a: 20, b: 22 })).structuredContent;
     await call(`${PREFIX}slow`, { steps: 3, delay: 0.05 }, { onprogress: ({ progress }) => found.progress.push(progress) });
     const failed = await call(`${PREFIX}fail`, { message: "as asked" });

@@ -18,7 +18,7 @@ from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind, PayloadKind, SinkKind
 from servers.models import AuditEvent, BackgroundJob, Payload, Sink
 from servers.signals import payload_erased, rows_removed
-from sessions.calls import placing, programs
+from sessions.calls import agent_calls, placing
 from sessions.calls.placing import Given
 from sessions.enums import CallState, QuestionKind, QuestionState, StoredKind
 from sessions.models import (
@@ -145,7 +145,7 @@ def test_calls_of_programs_go_with_what_only_they_have_and_a_younger_one_stays(s
     old, young = call_at(session, days_ago(3)), call_at(session, days_ago(1))
     first = AgentCall.objects.create(call=old, token_name="laptop", same="a")
     AgentCall.objects.create(call=young, token_name="laptop", same="a", continues=first)
-    row = programs.sealed({"requestState": "theirs"}, back=True)
+    row = agent_calls.sealed({"requestState": "theirs"}, back=True)
     row.call_id = old.pk
     row.save(force_insert=True)
     keep(StoredKind.CALLS, days=2)
