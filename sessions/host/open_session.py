@@ -97,6 +97,7 @@ class OpenSession:
         self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers, db=db)
         self.catalog = Catalog(db, lease, self.client, self.redactor)
         self.watching = Watching(db, lease, self.client, self.redactor, log, on_change, launch.unwatched)
+        self._orphaned_tasks = OrphanedTasks(db, lease, self.client, self.redactor, self._is_serving)
         self.runs: set[Run] = set()
         self.accepting = False
         self.over: asyncio.Future[McpError | None] = asyncio.get_running_loop().create_future()
@@ -141,9 +142,13 @@ class OpenSession:
         self._log_level = log_level
         self.catalog.opened(refresh_request)
         self._spawn(self._measure())
-        if self.client.tasks_offer.call:
-            self._spawn(OrphanedTasks(self._db, self.lease, self.client, self.redactor, self._is_serving).run())
+        self.follow_tasks()
         self._spawn(self._ask_for_news(connected, watch_request))
+
+    def follow_tasks(self) -> None:
+        """Follow on what runs at the server for calls that have ended without an answer."""
+        if self.client.tasks_offer.call and self._is_serving():
+            self._hold(self._orphaned_tasks.look())
 
     def _is_serving(self) -> bool:
         return self.accepting and not self.over.done()
@@ -328,7 +333,9 @@ class OpenSession:
         self._db.post(partial(lifecycle.measured, self.lease, round(seconds * 1000, 2)))
 
     def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.create_task(coroutine)
+        self._hold(asyncio.create_task(coroutine))
+
+    def _hold(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -34,7 +34,10 @@ def write_counts(author: str, stats: dict[str, list[object]]) -> None:
 
 
 def write_failed_tests(author: str, stats: dict[str, list[pytest.TestReport]]) -> None:
-    ids = sorted({report.nodeid for word in ("failed", "error") for report in stats.get(word, [])})
+    failed = [report for word in ("failed", "error") for report in stats.get(word, [])]
+    ids = list(
+        dict.fromkeys(report.nodeid for report in sorted(failed, key=lambda report: report.start))
+    )  # as they ran
     (NOTES / f"{author}.failed.json").write_text(json.dumps(ids))
 
 

@@ -13,6 +13,7 @@ import structlog
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.calls.operations import words_of
+from sessions.enums import CallState
 from sessions.host.calls import outcomes, senders
 from sessions.host.calls.progress import CallProgress
 from sessions.host.calls.senders import OperationRequest, Raw
@@ -114,6 +115,8 @@ class CallRun:
         keep = partial(self._spool.keep, SpooledOutcome(call, live.lease, outcome))
         await self._db.persist(partial(claims.finish, call, live.lease, outcome), list, keep)
         await self._spool.done(call.uid)
+        if outcome.state is CallState.OUTCOME_UNKNOWN:
+            live.follow_tasks()
 
     async def _perform(self, call: PendingCall, live: OpenSession) -> CallOutcome:
         sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure

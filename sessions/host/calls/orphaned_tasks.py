@@ -1,4 +1,5 @@
-"""Tasks whose call has ended without an answer, because its worker or session was lost: followed on by the next session."""
+"""Tasks whose call has ended without an answer, because its worker or session was lost, or the call gave up: followed on by
+the open session."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,12 +33,22 @@ class OrphanedTasks:
         self._db, self._lease, self._client, self._redactor, self._is_open = db, lease, client, redactor, is_open
         self._following: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
+        self._running: asyncio.Task[None] | None = None
+        self._may_have_more = False
 
-    async def run(self) -> None:
+    def look(self) -> asyncio.Task[None]:
+        """Call when the session opens, and when a call ends without an answer. The task ends when none is left."""
+        self._may_have_more = True
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run(), name="mcp orphaned tasks")
+        return self._running
+
+    async def _run(self) -> None:
         """Until none is left, or the session ends. A session that ends cancels none of them at the server."""
         while self._is_open():
+            self._may_have_more = False
             rows = await self._db.read(partial(server_tasks.orphans, self._lease.session_id))
-            if not rows and not self._following:
+            if not rows and not self._following and not self._may_have_more:
                 return
             for orphan in rows:
                 self._take_up(orphan)

@@ -12,9 +12,10 @@ from servers.configuration import Registration
 from servers.enums import DraftState, TransportKind
 from servers.models import ServerDraft
 from servers.registration.drafts import create_draft
+from sessions.calls import server_tasks
 from sessions.connections import commands
 from sessions.enums import CallState, QuestionState
-from sessions.models import Call, McpSession
+from sessions.models import Call, McpSession, ServerTask
 from tests.peers.peers import peer_command
 from tests.sessions.host.harness import WorkerProcess, await_ready, ended, eventually
 from tests.sessions.host.make import make_session
@@ -65,6 +66,17 @@ def test_a_task_is_followed_to_its_result_and_its_question_waits_in_the_inbox(wo
     assert done.state == CallState.SUCCEEDED
     assert "blue" in text_of(done)
     assert over(question).state == QuestionState.ACCEPTED
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_task_that_the_server_forgets_while_its_session_goes_on_is_lost(worker: WorkerProcess, era: str) -> None:
+    session = task_session(era)
+    call = ended(begin(session, "forgotten"))
+    assert (call.state, call.fault) == (CallState.OUTCOME_UNKNOWN, "task_lost")
+    task = eventually(ServerTask.objects.filter(call=call).exclude(ended_at=None).first)
+    assert "no longer knows the task" in task.detail
+    [line] = server_tasks.lines(person("grace"), session.server)
+    assert (line.running, line.word) == (False, "Lost")
 
 
 def test_the_extension_of_a_real_modern_server_is_declared_and_followed(worker: WorkerProcess) -> None:
