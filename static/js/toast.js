@@ -50,7 +50,17 @@ export function showMessages(page) {
   leaveAll(told);
 }
 
+/* What stands at the end of the page can be scrolled out from under them. */
+function makeRoom(region) {
+  new ResizeObserver(() => {
+    const height = region.offsetHeight;
+    document.documentElement.style.setProperty('--toasts', height ? `${height + 24}px` : '0px');
+  }).observe(region);
+}
+
 export function startToasts() {
+  const region = document.querySelector('[data-toasts]');
+  if (region) makeRoom(region);
   leaveAll(document.querySelectorAll('[data-toast]'));
   document.addEventListener('click', (event) => {
     event.target.closest('[data-toast-close]')?.closest('.toast')?.remove();

@@ -122,6 +122,15 @@ def test_copying_says_so(open_page: Opener) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "copied text"
 
 
+def test_the_end_of_a_page_can_be_scrolled_out_from_under_the_messages(open_page: Opener) -> None:
+    page = _page(open_page, "messages/")
+    expect(page.locator("[data-toast=error]")).to_be_visible()
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    clear = """() => document.querySelector('main').lastElementChild.getBoundingClientRect().bottom
+        <= document.querySelector('[data-toasts]').getBoundingClientRect().top"""
+    page.wait_for_function(clear)
+
+
 def test_success_toasts_leave_and_errors_stay_until_dismissed(open_page: Opener) -> None:
     page = _page(open_page, "messages/")
     expect(page.locator("[data-toast=success]")).to_have_count(0, timeout=8_000)

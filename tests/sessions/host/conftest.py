@@ -12,6 +12,7 @@ from tests.sessions.host.harness import Effects, WorkerProcess, eventually
 
 StartWorker = Callable[..., WorkerProcess]
 ShareWorker = Callable[..., WorkerProcess]
+MOST_OF_OUTPUT = 8_000
 
 
 @pytest.fixture
@@ -26,6 +27,10 @@ class WorkerOfFile:
         self._directory = directory
         self._environment: dict[str, str] = {}
         self._worker: WorkerProcess | None = None
+
+    @property
+    def output(self) -> str:
+        return self._worker.output if self._worker is not None else ""
 
     def running(self, environment: dict[str, str]) -> WorkerProcess:
         if self._worker is None or self._environment != environment or self._worker.process.poll() is not None:
@@ -83,6 +88,7 @@ def share_worker(worker_of_file: WorkerOfFile, transactional_db: None) -> Iterat
         return worker
 
     yield share
+    print(worker_of_file.output[-MOST_OF_OUTPUT:])  # shown where the test failed
     writer.reset()
 
 
