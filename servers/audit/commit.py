@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import structlog
-from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db import DatabaseError, IntegrityError, InterfaceError, connection, transaction
 
 from servers.audit.record import Event, record_many
 from servers.audit.sqlite import DurableLog, LogCopier, WriteTurn
@@ -22,6 +22,10 @@ FAIRNESS_SECONDS = 0.001
 
 class AuditUnavailable(Exception):
     """Not durable in time."""
+
+
+class ReferenceDeleted(AuditUnavailable):
+    """What the rows refer to was deleted meanwhile. Trying again does not help."""
 
 
 class Abandoned(Exception):
@@ -49,6 +53,7 @@ class Work(Generic[T]):
         return self.committing
 
 
+_DELETED = "What this belongs to was deleted meanwhile, so nothing was changed. Reload the page."
 #: of the writer thread's connection, on SQLite
 _log: DurableLog | None = None
 _turn: WriteTurn | None = None
@@ -56,8 +61,8 @@ _copier: LogCopier | None = None
 
 
 def commit(batch: list[Work[Any]]) -> list[Any]:
-    """Run and commit; `make_durable` must follow. Raises Abandoned, Down, or what a function raised; in each case
-    nothing was written."""
+    """Run and commit; `make_durable` must follow. Raises Abandoned, Down, ReferenceDeleted, or what a function raised; in
+    each case nothing was written."""
     with _down():
         _prepare_connection()
     turn = _turn if connection.vendor == "sqlite" else None
@@ -85,7 +90,9 @@ def _commit(batch: list[Work[Any]]) -> list[Any]:
     try:
         with _down():
             block.__exit__(None, None, None)
-    except Exception:  # after the commit, a hook's error must not change what the callers get
+    except Exception as exc:  # after the commit, a hook's error must not change what the callers get
+        if not committed and isinstance(exc.__cause__, IntegrityError):  # foreign keys are checked at the commit
+            raise ReferenceDeleted(_DELETED) from exc.__cause__
         if not committed:
             raise
         log.exception("a hook after the commit failed")

@@ -1,7 +1,8 @@
 """The one writer thread of a process: group commit for everything that is on the path of a call.
 
-    AuditUnavailable     the database did not take it in time: the act must not happen
-    └── WriterBusy       the queue is full, said at once
+    AuditUnavailable         the database did not take it in time: the act must not happen
+    ├── WriterBusy           the queue is full, said at once
+    └── ReferenceDeleted     what it refers to was deleted meanwhile
 
 A *work* is a function that writes rows, and a function that names the events of what it wrote. All works that wait are
 committed in ONE transaction: the functions run first, then all their events are appended, so that the head of the chain
@@ -31,6 +32,7 @@ from servers.audit.commit import (
     Abandoned,
     AuditUnavailable,
     Down,
+    ReferenceDeleted,
     Work,
     broken,
     commit,
@@ -41,7 +43,17 @@ from servers.audit.commit import (
 )
 from servers.audit.record import Event
 
-__all__ = ["AuditUnavailable", "Trail", "Writer", "WriterBusy", "after_batches", "audited", "reset", "writer"]
+__all__ = [
+    "AuditUnavailable",
+    "ReferenceDeleted",
+    "Trail",
+    "Writer",
+    "WriterBusy",
+    "after_batches",
+    "audited",
+    "reset",
+    "writer",
+]
 
 log = structlog.get_logger("mcpadmin.audit")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
-from sessions.host.db import Database, DatabaseAway
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 
 log = structlog.get_logger(__name__)
 
@@ -117,6 +117,8 @@ class BatchWriter(ABC, Generic[B]):
         try:
             await self._db.write(partial(self.append, batches), spare=spare)
             self.written(batches)
+        except RowsOrphaned:
+            away = not await self._written_apart(batch, spare=spare)
         except DatabaseAway:
             away = True
             for source, taken in batches:
@@ -130,3 +132,9 @@ class BatchWriter(ABC, Generic[B]):
             if source.waits:
                 self._waiting.setdefault(source)
         return not away
+
+    async def _written_apart(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+        """The rows of a deleted server are dropped; those of other sources are not lost with them."""
+        if len(batch) == 1:
+            return True
+        return all([await self._written({source: taken}, spare=spare) for source, taken in batch.items()])

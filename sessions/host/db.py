@@ -11,7 +11,7 @@ import structlog
 from django.db import DatabaseError, InterfaceError, connections
 
 from servers.audit.record import Event
-from servers.audit.writer import AuditUnavailable, writer
+from servers.audit.writer import AuditUnavailable, ReferenceDeleted, writer
 
 T = TypeVar("T")
 Events = Callable[[Any], list[Event]]
@@ -26,6 +26,10 @@ log = structlog.get_logger(__name__)
 
 class DatabaseAway(Exception):
     """The database did not complete the read or write in time."""
+
+
+class RowsOrphaned(DatabaseAway):
+    """What the rows belong to, a server for example, was deleted meanwhile. Trying again does not help."""
 
 
 class Readers:
@@ -86,11 +90,13 @@ class Database:
     async def write(
         self, fn: Callable[[], T], events: Events | None = None, *, urgent: bool = False, spare: bool = False
     ) -> T:
-        """Commit once. Raises DatabaseAway, but the write may still have been committed then."""
+        """Commit once. Raises RowsOrphaned, or DatabaseAway, and then the write may still have been committed."""
         try:
             future = writer().submit(fn, events, urgent=urgent, spare=spare)
             async with asyncio.timeout(WRITE_SECONDS):
                 return await asyncio.wrap_future(future)
+        except ReferenceDeleted as exc:
+            raise RowsOrphaned(str(exc)) from exc
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
 
@@ -98,11 +104,13 @@ class Database:
         self, fn: Callable[[], T], events: Events | None = None, on_away: Callable[[], Awaitable[None]] | None = None
     ) -> T:
         """Commit, waiting for the database as long as it takes. `fn` must be safe to repeat. `on_away` is awaited when
-        the first try fails.
+        the first try fails. Raises RowsOrphaned.
         """
         for attempt in range(1_000_000):
             try:
                 return await asyncio.wrap_future(writer().submit(fn, events))
+            except ReferenceDeleted as exc:
+                raise RowsOrphaned(str(exc)) from exc
             except _REFUSALS as exc:
                 if attempt == 0:
                     log.warning("host.database_away", problem=str(exc)[:200])

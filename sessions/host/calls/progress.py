@@ -3,13 +3,14 @@ the newest counts. Agents want each step of a short call, and a page takes the n
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from sessions import hints
 from sessions.calls import claims, server_tasks
 from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor
-from sessions.host.db import Database
+from sessions.host.db import Database, RowsOrphaned
 from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.core.tasks import Status, TaskState
 
@@ -74,12 +75,16 @@ class CallProgress:
 
     def task(self, state: TaskState) -> None:
         """The call became a task: until it is over, its status is shown in place of progress messages. Its row outlives us."""
-        writing = asyncio.ensure_future(self._db.persist(partial(server_tasks.seen, self._call, self._lease, state)))
+        writing = asyncio.ensure_future(self._record(state))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
         if not state.over:
             done, total, _ = self._newest
             self(done, total, " ".join(filter(None, (_TASK_WORDS[state.status], state.message))))
+
+    async def _record(self, state: TaskState) -> None:
+        with suppress(RowsOrphaned):
+            await self._db.persist(partial(server_tasks.seen, self._call, self._lease, state))
 
     def close(self) -> None:
         """Call before the call's final state is written, so that the last progress is saved with the call."""

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
+from django.utils import timezone
 
 from servers.audit import writer as writer_module
 from servers.audit.record import SYSTEM, Event, record
 from servers.audit.verify import verify
-from servers.audit.writer import AuditUnavailable, WriterBusy, writer
+from servers.audit.writer import AuditUnavailable, ReferenceDeleted, WriterBusy, writer
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import AuditEvent, AuditHead, Payload, Server
+from sessions.models import LogLine
 
 on_file = pytest.mark.django_db(transaction=True)
 
@@ -113,6 +115,37 @@ def test_a_failing_work_fails_alone_and_its_neighbours_are_committed() -> None:
     assert sorted(AuditEvent.objects.values_list("subject", flat=True)) == [f"good {n}" for n in range(6)]
     assert not Payload.objects.filter(text="never").exists()
     assert verify().ok
+
+
+def rows_of_a_deleted_server_fail_alone() -> None:
+    server = Server.objects.create(name="Gone", slug="gone")
+    deleted = server.pk
+    server.delete()
+    hold, held = threading.Event(), threading.Event()
+    writer().submit(lambda: (held.set(), hold.wait(10)))
+    held.wait(10)  # the following work queues up and forms one batch
+    good: Future[Any] = writer().submit(lambda: payload("good"), lambda row: [event(row.text)])
+    bad: Future[Any] = writer().submit(
+        lambda: LogLine.objects.create(server_id=deleted, seq=1, at=timezone.now(), level="info", text="late"),
+        lambda _: [event("bad")],
+    )
+    hold.set()
+    with pytest.raises(ReferenceDeleted, match="was deleted meanwhile, so nothing was changed"):
+        bad.result(10)
+    assert good.result(10).text == "good"
+    assert list(AuditEvent.objects.values_list("subject", flat=True)) == ["good"]
+    assert not LogLine.objects.exists()
+
+
+@on_file
+def test_rows_of_a_deleted_server_fail_alone() -> None:
+    """Foreign keys are checked at the commit, which all works of a batch share."""
+    rows_of_a_deleted_server_fail_alone()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_rows_of_a_deleted_server_fail_alone_on_postgresql() -> None:
+    rows_of_a_deleted_server_fail_alone()
 
 
 @on_file

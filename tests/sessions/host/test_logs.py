@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessions.enums import LogSource
-from sessions.host.db import DatabaseAway
+from sessions.host.db import DatabaseAway, RowsOrphaned
 from sessions.host.logs import session_log
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
 from sessions.host.logs.writer import LogWriter
@@ -18,6 +18,8 @@ class Shelf:
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
+        #: leases of servers that were deleted
+        self.deleted: set[Any] = set()
         self.batches: list[list[tuple[Any, list[ServerLogLine]]]] = []
         self.spare: list[bool] = []
         self.gate = asyncio.Event()
@@ -28,6 +30,8 @@ class Shelf:
         if self.failures:
             self.failures -= 1
             raise DatabaseAway("away")
+        if any(source.lease in self.deleted for source, _ in job.args[0]):
+            raise RowsOrphaned("deleted")
         self.spare.append(spare)
         self.batches.append([(source.lease, taken.to_write) for source, taken in job.args[0] if taken.to_write])
 
@@ -160,6 +164,20 @@ async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monk
     while writer._task is not None:  # noqa: ASYNC110 - as above
         await asyncio.sleep(0)
     assert writer._rests_until >= opened + 9 * 0.015
+
+
+async def test_the_lines_of_a_deleted_server_are_dropped_and_those_of_the_others_written() -> None:
+    shelf = Shelf()
+    shelf.deleted = {"gone"}
+    writer: Any = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
+    gone, kept = ServerLog(writer, "gone"), ServerLog(writer, "kept")  # type: ignore[arg-type]
+    say(gone, 3)
+    say(kept, 3)
+    async with asyncio.timeout(10):
+        while gone.waits or gone.under_way:  # noqa: ASYNC110 - waits for turns of the event loop
+            await asyncio.sleep(0)
+    assert [line.text for line in shelf.lines("kept")] == numbered(3)
+    assert not shelf.lines("gone")
 
 
 async def test_closing_writes_everything_in_transactions_of_bounded_size() -> None:
