@@ -25,7 +25,7 @@ class AuditUnavailable(Exception):
 
 
 class ReferenceDeleted(AuditUnavailable):
-    """What the rows refer to was deleted meanwhile. Trying again does not help."""
+    """What the rows refer to has been deleted. Trying again does not help."""
 
 
 class Abandoned(Exception):
@@ -53,7 +53,7 @@ class Work(Generic[T]):
         return self.committing
 
 
-_DELETED = "What this belongs to was deleted meanwhile, so nothing was changed. Reload the page."
+_DELETED = "What this belongs to has been deleted, so nothing was changed. Reload the page."
 #: of the writer thread's connection, on SQLite
 _log: DurableLog | None = None
 _turn: WriteTurn | None = None

@@ -2,7 +2,7 @@
 
     AuditUnavailable         the database did not take it in time: the act must not happen
     ├── WriterBusy           the queue is full, said at once
-    └── ReferenceDeleted     what it refers to was deleted meanwhile
+    └── ReferenceDeleted     what it refers to has been deleted
 
 A *work* is a function that writes rows, and a function that names the events of what it wrote. All works that wait are
 committed in ONE transaction: the functions run first, then all their events are appended, so that the head of the chain

@@ -29,7 +29,7 @@ class DatabaseAway(Exception):
 
 
 class RowsOrphaned(DatabaseAway):
-    """What the rows belong to, a server for example, was deleted meanwhile. Trying again does not help."""
+    """What the rows belong to, a server for example, has been deleted. Trying again does not help."""
 
 
 class Readers:

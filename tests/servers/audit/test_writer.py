@@ -130,7 +130,7 @@ def rows_of_a_deleted_server_fail_alone() -> None:
         lambda _: [event("bad")],
     )
     hold.set()
-    with pytest.raises(ReferenceDeleted, match="was deleted meanwhile, so nothing was changed"):
+    with pytest.raises(ReferenceDeleted, match="has been deleted, so nothing was changed"):
         bad.result(10)
     assert good.result(10).text == "good"
     assert list(AuditEvent.objects.values_list("subject", flat=True)) == ["good"]
