@@ -1,7 +1,4 @@
-"""Real Firefox walks the main path and shows the pages: nothing refused, nothing wider than the window.
-
-What Playwright's other engine does not have is not asked for here: no traces, no cached files between two tests.
-"""
+"""Real Firefox walks the main path and shows the pages: nothing refused, nothing wider than the window."""
 
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -9,18 +6,25 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Playwright, expect
 
+from tests.e2e import test_long_names
 from tests.e2e.test_subscriptions import CLOCK, subscribe, touch, version
 from tests.e2e.walk import Walk
 from tests.peers.peers import run_peer
 from tests.screenshots.judge import overflow
 from tests.screenshots.pages import SIZES
+from tests.screenshots.shot import World
 from tests.tools import firefox
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 PASSWORD = "a long passphrase 42"
 SLUG = "official-sdk"
+#: until a new size of the window has been drawn
+DRAWN = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 PAGES = ("/", "/servers/", "/servers/add/", "/inbox/", "/subscriptions/", "/audit/", "/explorer/?q=last:1h+in:calls")
+
+
+world = test_long_names.world
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +40,12 @@ def reports(stack: Stack) -> list[dict]:
 def too_wide(person: Walk, *paths: str) -> list[str]:
     """Of each page, in both widths. Without a path, of the page that is open."""
     found = []
-    for path in paths or (None,):
-        if path is not None:
+    for path in paths or ("",):
+        if path:
             person.open(path)
         for width, height in reversed(SIZES.values()):  # ends with the wide one, in which a person goes on
             person.page.set_viewport_size({"width": width, "height": height})
+            person.page.evaluate(DRAWN)
             found += [f"{person.page.url} {width}: {fault}" for fault in overflow(person.page)]
     return found
 
@@ -89,3 +94,25 @@ def test_firefox_goes_from_the_setup_link_to_the_audit_log_and_refuses_nothing(f
         wide += too_wide(ada, *PAGES, *server, resource)
     assert wide == [], "\n".join(wide)
     assert reports(fresh_stack) == []
+
+
+def test_what_firefox_refuses_to_run_fails_a_test_and_reaches_the_reports(own_stack: Stack, walker) -> None:
+    ada = walker(own_stack, signed_in=True)
+    ada.complaints.allow("blocked an inline script")
+    ada.open("/")
+    ada.page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")
+    ada.until(lambda: reports(own_stack) != [])
+    [report] = reports(own_stack)
+    assert (report["directive"], report["blocked"]) == ("script-src-elem", "inline")
+    assert ada.page.evaluate("window.ran") is None
+    assert ["blocked an inline script" in line for line in ada.complaints.found] == [True]
+
+
+@pytest.mark.long
+def test_no_page_is_wider_in_firefox_than_a_phone_with_the_longest_names_and_uris(
+    world: World, own_stack: Stack, walker
+) -> None:
+    width, height = SIZES["phone"]
+    ada = walker(own_stack, signed_in=True, viewport={"width": width, "height": height})
+    found = test_long_names.too_wide(ada.page, world)
+    assert found == [], "\n".join(found)
