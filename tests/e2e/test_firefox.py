@@ -89,7 +89,9 @@ def test_firefox_goes_from_the_setup_link_to_the_audit_log_and_refuses_nothing(f
         ada.page.get_by_role("row").filter(has_text="Server registered").get_by_role("link").first.click()
         expect(ada.page.locator("#detail")).to_contain_text("Official SDK")
         wide += too_wide(ada)
-        server = [f"/servers/{SLUG}/{tab}/" for tab in ("tools", "resources", "prompts", "logs", "protocol", "settings")]
+        server = [
+            f"/servers/{SLUG}/{tab}/" for tab in ("tools", "resources", "prompts", "logs", "protocol", "settings")
+        ]
         resource = f"/servers/{SLUG}/resources/?uri={quote(CLOCK, safe='')}"
         wide += too_wide(ada, *PAGES, *server, resource)
     assert wide == [], "\n".join(wide)

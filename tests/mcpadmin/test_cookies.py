@@ -90,7 +90,7 @@ def proxy_with_tls(folder: Path) -> Iterator[tuple[str, Callable[[str], None]]]:
             self.end_headers()
             self.wfile.write(answer.content)
 
-        do_GET = do_POST = forward  # noqa: N815  # the names that http.server calls
+        do_GET = do_POST = forward  # the names that http.server calls
 
         def log_message(self, *_: object) -> None:
             pass
