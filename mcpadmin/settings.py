@@ -70,6 +70,8 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_NAME = "__Host-session" if SESSION_COOKIE_SECURE else "mcpadmin_session"
 CSRF_COOKIE_NAME = "__Host-csrf" if CSRF_COOKIE_SECURE else "mcpadmin_csrf"
 KNOWN_BROWSER_COOKIE_NAME = "__Host-browser" if SESSION_COOKIE_SECURE else "mcpadmin_browser"
+MESSAGES_COOKIE_NAME = "__Host-messages" if SESSION_COOKIE_SECURE else "mcpadmin_messages"
+MESSAGE_STORAGE = "mcpadmin.messages.Messages"
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = env.int("MCPADMIN_SESSION_SECONDS", default=8 * 3600)
 SESSION_SAVE_EVERY_REQUEST = False

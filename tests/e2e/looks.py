@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.kit.test_pages import faults
+from tests.screenshots.judge import overflow
 
 WINDOWS = [(width, theme) for width in (1440, 390) for theme in ("light", "dark")]
 
@@ -17,6 +18,5 @@ def problems(walker: Callable[..., Any], stack: Any, *paths: str) -> list[str]:
         for path in paths:
             person.page.goto(path, wait_until="load")
             found += [f"{path} {width} {theme}: {fault}" for fault in faults(person.page)]
-            if (over := person.page.evaluate("document.documentElement.scrollWidth - innerWidth")) > 0:
-                found.append(f"{path} {width} {theme}: {over} px wider than the screen")
+            found += [f"{path} {width} {theme}: {fault}" for fault in overflow(person.page)]
     return found

@@ -4,9 +4,15 @@ A cookie jar plays Safari: it neither accepts nor sends Secure cookies over http
 """
 
 import re
+import ssl
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +20,8 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from tests.peers.peers import free_port
+from tests.sessions.mcp.transports.test_client_certificates import made
 from tests.tools.stack import ADMIN, ROOT, Stack, clean_environment
 
 LOGIN = {"login": "ada", "password": "correct horse battery"}
@@ -30,15 +38,87 @@ def token_of(page: httpx.Response) -> str:
     return found[1]
 
 
+def visitor(base_url: str, **options: Any) -> httpx.Client:
+    return httpx.Client(base_url=base_url, cookies=CookieJar(NoSecureOverHttp()), trust_env=False, **options)
+
+
+def walk_in_and_out(browser: httpx.Client) -> list[Cookie]:
+    """Sign in, post with the token of a page and without, sign out, each with the cookies that the jar took. Returns those
+    of the signed-in person."""
+    origin = str(browser.base_url).rstrip("/")
+    browser.headers.update({"Origin": origin, "Referer": f"{origin}/"})
+    form = {"login": ADMIN[0], "password": ADMIN[1]}
+    assert browser.post("/accounts/login/", data=form).status_code == 403, "a form without its token"
+    form["csrfmiddlewaretoken"] = token_of(browser.get("/accounts/login/"))
+    assert browser.post("/accounts/login/", data=form).headers["location"] == "/"
+    page = browser.get("/servers/")
+    assert page.status_code == 200
+    assert browser.post("/live/ticket/").status_code == 403
+    assert browser.post("/live/ticket/", headers={"X-CSRFToken": token_of(page)}).status_code == 200
+    held = list(browser.cookies.jar)
+    left = browser.post("/accounts/logout/", data={"csrfmiddlewaretoken": token_of(page)})
+    assert left.status_code == 302
+    assert browser.get("/servers/").headers["location"].startswith("/accounts/login/")
+    return held + list(browser.cookies.jar)
+
+
 @pytest.mark.up
-def test_a_browser_that_takes_no_secure_cookie_over_http_signs_in_on_loopback(stack: Stack) -> None:
-    with httpx.Client(base_url=stack.base_url, cookies=CookieJar(NoSecureOverHttp()), trust_env=False) as browser:
-        token = token_of(browser.get("/accounts/login/"))
-        form = {"login": ADMIN[0], "password": ADMIN[1], "csrfmiddlewaretoken": token}
-        assert browser.post("/accounts/login/", data=form).headers["location"] == "/"
-        assert browser.get("/servers/").status_code == 200
-        token = token_of(browser.get("/servers/"))
-        assert browser.post("/live/ticket/", headers={"X-CSRFToken": token}).status_code == 200
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_browser_that_takes_no_secure_cookie_over_http_signs_in_and_out_on_loopback(stack: Stack, host: str) -> None:
+    with visitor(stack.base_url.replace("127.0.0.1", host)) as browser:
+        assert {cookie.secure for cookie in walk_in_and_out(browser)} == {False}
+
+
+@contextmanager
+def proxy_with_tls(folder: Path) -> Iterator[tuple[str, Callable[[str], None]]]:
+    """The address of a proxy that ends TLS and forwards what docs/configuration.md asks for, and a function that says
+    where to. Its certificate is in `folder`/proxy.pem."""
+    pair, behind = made("proxy"), []
+    (folder / "proxy.pem").write_text(pair.pem + pair.key_pem)
+
+    class Proxy(BaseHTTPRequestHandler):
+        def forward(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            told = dict(self.headers) | {"X-Forwarded-For": self.client_address[0], "X-Forwarded-Proto": "https"}
+            with httpx.Client(trust_env=False) as onward:
+                answer = onward.request(self.command, behind[0] + self.path, headers=told, content=body)
+            self.send_response(answer.status_code)
+            for name, value in answer.headers.multi_items():
+                if name not in ("content-encoding", "content-length", "transfer-encoding"):
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_GET = do_POST = forward  # the names that http.server calls
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(folder / "proxy.pem")
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_port}", behind.append
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.up
+def test_behind_a_proxy_with_tls_every_cookie_is_secure_and_for_this_host_alone(
+    make_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
+    with proxy_with_tls(tmp_path) as (address, forward_to):
+        settings = {"MCPADMIN_PUBLIC_URL": address, "MCPADMIN_TRUSTED_PROXIES": "1"}
+        port = free_port()
+        make_stack("--port", str(port), env=settings, administrator=True).start()
+        forward_to(f"http://127.0.0.1:{port}")
+        with visitor(address, verify=ssl.create_default_context(cafile=str(tmp_path / "proxy.pem"))) as browser:
+            cookies = walk_in_and_out(browser)
+    names = {"__Host-session", "__Host-csrf", "__Host-browser", "__Host-messages"}
+    assert {cookie.name for cookie in cookies} == names
+    assert {(cookie.secure, cookie.path, cookie.domain_specified) for cookie in cookies} == {(True, "/", False)}
 
 
 def marks(

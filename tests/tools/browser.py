@@ -105,7 +105,7 @@ def watched_context(
     """A browser context that collects the complaints of every page opened in it. It may have cached static files of
     `base_url`, and has nothing else of earlier tests."""
     options = {"reduced_motion": "reduce"} | options  # the live dot of an idle page would be drawn 60 times a second
-    left = _left.setdefault(repr((base_url, sorted(options.items()))), [])
+    left = _left.setdefault(repr((id(browser), base_url, sorted(options.items()))), [])
     context = left.pop() if left else browser.new_context(base_url=base_url, **options)
     context.set_default_timeout(PATIENCE_MS)
     complaints = Complaints(urlsplit(base_url).netloc)
@@ -125,6 +125,9 @@ def _emptied(context: BrowserContext, base_url: str) -> bool:
     close during a page change. The test has its result by then."""
     try:
         with within(CLOSING_SECONDS):
+            if context.browser is None or context.browser.browser_type.name != "chromium":
+                context.close()  # what other browsers stored cannot be cleared alone
+                return False
             for page in context.pages:
                 page.close()
             context.unroute_all()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What tests need from the system: Chromium, PostgreSQL, strace, bubblewrap and podman. Installs Debian's packages when run by root
-# on a machine with apt; otherwise the tests use what is there, and what is missing is said at the end of `make test`.
+# What tests need from the system: Chromium, Firefox, PostgreSQL, strace, bubblewrap and podman. Installs Debian's packages when
+# run by root on a machine with apt; otherwise the tests use what is there, and what is missing is said at the end of `make test`.
 set -u
 notes="$(dirname "$0")/../.notes"
 mkdir -p "$notes"
@@ -13,12 +13,16 @@ have_chromium() {
     have_headless_shell || command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||
         command -v google-chrome >/dev/null || command -v google-chrome-stable >/dev/null
 }
+have_firefox() {
+    [ -n "${FIREFOX:-}" ] || command -v firefox-esr >/dev/null || command -v firefox >/dev/null
+}
 have_postgres() {
     command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 }
 
 packages=""
 have_headless_shell || packages="chromium-headless-shell"
+have_firefox || packages="$packages firefox-esr"
 have_postgres || packages="$packages postgresql"
 command -v strace >/dev/null || packages="$packages strace"
 command -v bwrap >/dev/null || packages="$packages bubblewrap"
@@ -32,6 +36,7 @@ command -v newuidmap >/dev/null || containers="$containers uidmap"
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     missing=""
     have_chromium || missing="chromium"
+    have_firefox || missing="$missing firefox-esr"
     have_postgres || missing="$missing postgresql"
     [ -z "$missing" ] || echo "set-up: not installed, and this is not root with apt:$missing" >>"$notes/setup-system.txt"
     exit 0
