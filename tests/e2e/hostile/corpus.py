@@ -1,5 +1,5 @@
 """The corpus of texts that try to run, load, navigate or hide something when a page shows them. Standard library only: the
-scripted server of server.py runs with it outside of the product's environment.
+scripted server of scripted.py runs with it outside of the product's environment.
 
 Each text carries a number that names its field and itself, so that an execution or a request says where it came from.
 A text calls `hit(number)`, loads from or navigates to EVIL, or leaves an element or a character that detector.py finds.

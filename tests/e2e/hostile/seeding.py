@@ -40,7 +40,7 @@ from sessions.models import (
     Subscription,
 )
 from tests.e2e.hostile import corpus
-from tests.e2e.hostile import server as scripted
+from tests.e2e.hostile import scripted
 from tests.servers.cast import over_stdio
 from tests.sessions.host.make import make_call
 from tests.sessions.inbox.rows import a_question, answered

@@ -1,6 +1,6 @@
 """A scripted MCP server (2025-11-25, stdio) that puts a text of the corpus into everything that a server can say.
 
-`python server.py ROWS`: it offers ROWS tools that answer, as many with schemas, and as many resources, templates and
+`python scripted.py ROWS`: it offers ROWS tools that answer, as many with schemas, and as many resources, templates and
 prompts. The fields of row `i` hold other texts than those of row `i + 1`. Standard library only.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 import corpus
 
-ROWS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+ROWS = int(sys.argv[1]) if __name__ == "__main__" else 1
 DOT = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 NAMES = 128
 #: tools that end in another way than with a result; the row of a tool modulo their number chooses
