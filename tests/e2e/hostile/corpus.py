@@ -18,7 +18,7 @@ _IMG = "<img src=x onerror=hit({n})>"
 #: `text`: as plain text. `cell`: in a spreadsheet.
 PAYLOADS: list[tuple[str, str]] = [
     *(("html", text) for text in (
-        "<script>hit({n})</script>", "<ScRiPt >hit({n})</sCrIpT>", _IMG, "<img/src=x/onerror=hit({n})//",
+        "<script>hit({n})</script>", "<ScRiPt >hit({n})</sCrIpT>", _IMG, "<img/src=x onerror=hit({n})//>",
         "<img src=x:x onerror='hit({n})'>", "<svg onload=hit({n})>", "<svg><script>hit({n})</script></svg>",
         "<svg><animate onbegin=hit({n}) attributeName=x dur=1s>",
         "<svg><use href='data:image/svg+xml,<svg id=x onload=hit({n})>#x'/></svg>",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from django.template import Context, Engine
 from playwright.sync_api import Browser, BrowserContext, Error, Page
 
 from tests.e2e.hostile import corpus
@@ -100,7 +101,7 @@ class Detector:
         page.on("console", self._on_console)
         page.on("request", self._on_request)
         for ended in ("requestfinished", "requestfailed"):
-            page.on(ended, self.waiting.discard)
+            page.on(ended, lambda request: self.waiting.discard(request))
 
     def _on_dialog(self, dialog: Any) -> None:
         if dialog.type != "beforeunload":
@@ -171,9 +172,13 @@ def unprotected(kind: str, text: str) -> str:
     return f"<!doctype html><title>x</title><body>{_SHOWN[kind](text)}</body>"
 
 
-def _rendered(text: str) -> str:
-    from django.template import Context, Engine
+def protected() -> str:
+    """All texts as every page must show them, but those that would show what hides text."""
+    texts = [words for kind, words in corpus.PAYLOADS if kind != "text"]
+    return "<!doctype html><title>x</title><body>" + "".join(f"<p title='{html.escape(one)}'>{html.escape(one)}</p>" for one in texts)
 
+
+def _rendered(text: str) -> str:
     return Engine().from_string(text).render(Context())
 
 

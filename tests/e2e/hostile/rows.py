@@ -40,7 +40,7 @@ KEPT: dict[str, str] = {
     """.split(), _KEY),
     **dict.fromkeys("""
         Server.slug Bundle.slug BundleMember.alias Preferences.time_zone AgentToken.addresses AgentToken.last_address
-        AgentToken.scopes Credential.scheme Credential.host ServerAuthorization.issuer UserSession.ip User.username
+        AgentToken.scopes Credential.scheme Credential.host ServerAuthorization.issuer User.username
         OAuthCode.redirect_uri Server.limits RedactionRule.path SavedView.columns AgentSession.revision
         AgentSession.log_level AgentCall.log_level McpSession.log_level LogLine.level Icon.mime Instance.place
         Instance.found

@@ -65,7 +65,8 @@ def base() -> None:
         slug=WORK, name="Work", transport="stdio", command="/bin/false", enabled=False, connection_policy="on_demand"
     )
     store_listing(server, "tool", TOOLS, timezone.now())
-    Server.objects.create(slug="old-sockets", name="Old", transport="websocket", url="wss://old.test/", enabled=False)
+    old = Server.objects.create(slug="old-sockets", name="Old", transport="websocket", url="wss://old.test/", enabled=False)
+    old.identities.create()
     over(shared_session(server), "greet", "tools/call", scripted.result(0))
 
 
@@ -91,7 +92,7 @@ def more(rows: int) -> None:
     _subscriptions(session)
     for row in range(rows):
         LogLine.objects.create(server=server, seq=10_000 + row, at=now, source=("server", "stderr")[row % 2], text="x")
-        ConnectionEvent.objects.create(session=session, number=row + 1, at=now, last_at=now, state="ready", worker="w")
+        ConnectionEvent.objects.create(session=session, number=1_000 + row, at=now, last_at=now, state="ready", worker="w")
         BrowserReport.objects.create(
             digest=_digest("report", row), directive="x", blocked="x", page="x", browser="x", first_at=now, last_at=now
         )
@@ -105,7 +106,7 @@ def more(rows: int) -> None:
     ServerDraft.objects.filter(pk=draft.pk).update(state="failed", steps=steps, report=report)
     _events(server, ada, rows)
     McpSession.objects.filter(pk=session.pk).update(
-        state="disconnected", condition=SessionCondition.PAUSED, fault="closed", fault_at=now, paused_at=now
+        state="disconnected", condition=SessionCondition.PAUSED, fault="closed", fault_at=now
     )
 
 

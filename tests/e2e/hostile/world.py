@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -244,8 +245,6 @@ def _call_everything(world: World, count: int) -> None:
 
 
 def until(world: World, true: object, words: str) -> None:
-    import time
-
     deadline = time.monotonic() + 90
     while not true():  # type: ignore[operator]
         assert time.monotonic() < deadline, f"{words}\n{world.stack.output[-3000:]}"
