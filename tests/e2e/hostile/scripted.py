@@ -244,7 +244,7 @@ def sampling(row: int) -> dict[str, Any]:
 
 def visit(row: int) -> dict[str, Any]:
     asked = {"mode": "url", "message": long_text("url.message", row), "elicitationId": text("url.id", row)}
-    return asked | {"url": text("url.address", row)}
+    return asked | {"url": text("url.address", row) if row % 2 else f"https://{corpus.EVIL}/?{text('url.address', row)}"}
 
 
 def ask(identity: Any, name: str) -> None:

@@ -240,14 +240,19 @@ def _call_everything(world: World, count: int) -> None:
     assert not refused, refused[:2]
     placed = [answer.headers["location"] for answer in answers if "/calls/" in answer.headers.get("location", "")]
     world.live_calls = [place.rstrip("/").rpartition("/")[2] for place in placed]
-    running = "SELECT COUNT(*) AS n FROM mcp_sessions_call WHERE state IN ('requested', 'sent') AND open_questions = 0 AND server_id = (SELECT id FROM servers_server WHERE slug = 'live')"
-    until(world, lambda: world.stack.rows(running)[0]["n"] == 0, "some call never ended")
+    running = """SELECT 1 FROM mcp_sessions_call c JOIN servers_server s ON s.id = c.server_id
+        WHERE s.slug = 'live' AND c.state IN ('requested', 'sent') AND c.target NOT LIKE 'ask %'"""
+    until(world, lambda: not world.stack.rows(running), "some call never ended")
+
+
+_STATE = """SELECT v.slug, s.state, s.fault, s.fault_detail, s.stderr_tail, s.catalog_warnings FROM mcp_sessions_mcpsession s
+    JOIN servers_server v ON v.id = s.server_id WHERE v.slug = 'live'"""
 
 
 def until(world: World, true: object, words: str) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 30
     while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, f"{words}\n{world.stack.output[-3000:]}"
+        assert time.monotonic() < deadline, f"{words}: {[dict(row) for row in world.stack.rows(_STATE)]}"
         time.sleep(0.1)  # no event reports rows of another process
 
 
