@@ -39,8 +39,7 @@ from sessions.models import (
     ServerTask,
     Subscription,
 )
-from tests.e2e.hostile import corpus
-from tests.e2e.hostile import scripted
+from tests.e2e.hostile import corpus, scripted
 from tests.servers.cast import over_stdio
 from tests.sessions.host.make import make_call
 from tests.sessions.inbox.rows import a_question, answered

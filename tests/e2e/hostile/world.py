@@ -112,7 +112,7 @@ class World:
 
     def _sequence(self, route: Written) -> list[str]:
         table = "servers_auditevent" if route.name.startswith("audit:") else "mcp_sessions_wiremessage"
-        return self.column(f"SELECT seq FROM {table} ORDER BY id DESC")  # noqa: S608
+        return self.column(f"SELECT DISTINCT seq FROM {table} ORDER BY seq DESC")  # noqa: S608
 
     def _explorer_rows(self) -> list[str]:
         tables = {"calls": "call", "logs": "logline", "messages": "wiremessage"}
@@ -185,7 +185,7 @@ def fill(world: World, careless: Careless | None, count: int) -> None:
     stack = world.stack
     register = ("register_server", f"--user={ADMIN[0]}")
     live = (*register, "--name=Live", "--era=legacy", f"--read={SCRIPT.parent}", "--", sys.executable, str(SCRIPT), str(count))
-    orders = [live] + [] if careless is None else [live, *_failing(careless, register)]
+    orders = [live] if careless is None else [live, *_failing(careless, register)]
     stack.shell(_REGISTER.format(orders))
     admin, worker = {"admin": ADMIN[0], "slug": WORK}, pictured
     for seed in (worker.JOBS, worker.PACKAGES, worker.KEEPING, worker.EXPORTS.format(**admin)):
