@@ -266,7 +266,8 @@ def test_no_page_of_any_row_runs_a_text_of_the_corpus_or_breaks_the_policy(start
         sweep.post_downloads()
         print("DEV", len(sweep.pages), sweep.downloads.keys(), sweep.wrong, time.monotonic()-began)
         found = sweep.walk(bypass_csp=True)
-        print(counts(sweep, found, began)); print(report(found, 300))
+        print(counts(sweep, found, began))
+        print(report(found, 300))
         assert sweep.wrong == [], "\n".join(sweep.wrong)
         swept(sweep, began)
     assert "Traceback" not in started.output

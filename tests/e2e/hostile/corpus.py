@@ -78,7 +78,7 @@ PAYLOADS: list[tuple[str, str]] = [
     ("twice", "<noscript><p title='</noscript><img src=x onerror=hit({n})>'></noscript>"),
     ("twice", "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=x onerror=hit({n})&gt;'>"),
     ("twice", "<svg></p><style><a id='</style><img src=x onerror=hit({n})>'>"),
-    ("template", '{{ "hit"|add:"{n}" }}'), ("template", "{% firstof "hi" %}t{n}"),
+    ("template", '{{ "hit"|add:"{n}" }}'), ("template", '{% firstof "hi" %}t{n}'),
     ("script`", "${constructor.constructor('hit({n})')()}"),
     *(("text", text) for text in (
         "{n}\u202egnp.exe", "{n}\u2066\u200b\u200dhidden", "{n}\U000e0068\U000e0069\U000e0074",

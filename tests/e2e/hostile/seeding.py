@@ -17,6 +17,7 @@ from servers.enums import AuditAction, AuditOutcome, IdentityKind, PayloadKind
 from servers.models import (
     AuditAlarm,
     BrowserReport,
+    Bundle,
     OAuthClient,
     PinnedPackage,
     Server,
@@ -99,6 +100,9 @@ def more(rows: int) -> None:
         AuditAlarm.objects.create(kind="broken", words="x", found_at=now, acknowledged_at=now if row % 2 else None)
         Witness.objects.create(name=f"x{row}", next_attempt_at=now + timedelta(days=9), failures=3)
         server.values.create(kind=("environment", "header")[row % 2], name=f"x{row}", plain="x")
+    Bundle.objects.get(slug="team-tools").names.create(
+        kind="tool", exposed="x", skeleton="x", server_uid=server.uid, original="x", digest=_digest("name", 0)
+    )
     draft = drafts.create_draft(actor, ada, over_stdio(command="/bin/false"))
     steps = [{"name": t("draft.step"), "state": "failed", "seconds": 1, "detail": t("draft.step", 1)}]
     report = {"server_info": {"name": t("draft.report"), "version": t("draft.report", 1)}, "instructions": t("draft.report", 2)}
