@@ -130,7 +130,10 @@ class Sweep:
         """Sort what the paths answer into pages and downloads."""
         for name, some in paths.items():
             for path in some:
+                t0 = time.monotonic()
+                print("GET", path[:150], flush=True)
                 answer = self.world.visitor.get(path)
+                if time.monotonic() - t0 > 1: print("SLOW", time.monotonic() - t0)
                 if answer.status_code == 405:
                     break  # it takes only a POST
                 self._answered(name, path, answer)

@@ -1,6 +1,7 @@
 """A product full of hostile texts, and the paths of all its pages and downloads, derived from the URLconf."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -187,18 +188,20 @@ def fill(world: World, careless: Careless | None, count: int) -> None:
     live = (*register, "--name=Live", "--era=legacy", f"--read={SCRIPT.parent}", "--", sys.executable, str(SCRIPT), str(count))
     orders = [live] if careless is None else [live, *_failing(careless, register)]
     stack.shell(_REGISTER.format(orders))
-    admin, worker = {"admin": ADMIN[0], "slug": WORK}, pictured
-    for seed in (worker.JOBS, worker.PACKAGES, worker.KEEPING, worker.EXPORTS.format(**admin)):
+    admin, picture = {"admin": ADMIN[0], "slug": WORK}, pictured
+    for seed in (picture.PACKAGES, picture.KEEPING):
         stack.shell(seed)
-    stack.shell(worker.CREDENTIALS.format(admin=ADMIN[0], slug="old-sockets"))
-    stack.shell(worker.AGENTS.format(**admin))
+    stack.shell(picture.CREDENTIALS.format(admin=ADMIN[0], slug="old-sockets"))
+    stack.shell(picture.AGENTS.format(**admin))
     stack.shell(f"from servers.models import Server\nServer.objects.filter(slug={WORK!r}).update(enabled=True)\n{ASKING % admin}"
                 f"\nServer.objects.filter(slug={WORK!r}).update(enabled=False)")  # fmt: skip
-    stack.shell(worker.PEOPLE.format(password=ADMIN[1], **admin))
+    stack.shell(picture.PEOPLE.format(password=ADMIN[1], **admin))
     first = world.uids("mcp_sessions_call")[0]
     seeded(stack.shell(SEED % {"call": first}))
     with_a_past(stack, "old-sockets")
     stack.shell(_MORE.format(rows=count))
+    _export(world)
+    stack.shell(picture.JOBS + picture.EXPORTS.format(**admin) + "\nfiles.path_of(ready).unlink()")
     _import(world)
     _call_everything(world, count)
     printed = stack.shell(_POISON)
@@ -213,6 +216,15 @@ def _failing(careless: Careless, register: tuple[str, ...]) -> list[tuple[str, .
         where = (f"--url={careless.url}/{name}", "--transport=streamable_http", f"--header=X-Ref={value}")
         found.append((*register, f"--name={name}", *where))
     return found
+
+
+def _export(world: World) -> None:
+    """The events, which are hostile by now, as files."""
+    for form in ("csv", "jsonl"):
+        answer = world.visitor.post("/exports/add/", {"format": form, "query": ""})
+        assert answer.status_code == 302, re.findall(r"err[^<]*>[^<]+", answer.text)
+    ended = "SELECT 1 FROM servers_export WHERE finished_at IS NOT NULL"
+    until(world, lambda: len(world.stack.rows(ended)) == 2, "the exports were not written")
 
 
 def _import(world: World) -> None:
