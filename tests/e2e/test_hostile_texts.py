@@ -27,7 +27,9 @@ MOST, MOST_OF_FEW = 4, 24
 #: types that a browser shows without running anything
 HARMLESS = ("application/json", "application/x-ndjson", "text/plain", "text/csv", "image/png", "image/jpeg", "image/webp",
             "image/gif", "application/pdf", "audio/", "video/")  # fmt: skip
-OPEN = "() => { for (const fold of document.querySelectorAll('details:not([open])')) fold.open = true; scrollTo(0, 1e6); }"
+OPEN = (
+    "() => { for (const fold of document.querySelectorAll('details:not([open])')) fold.open = true; scrollTo(0, 1e6); }"
+)
 #: switches of views and tabs; what submits a form stays
 SWITCH = """() => { for (const one of document.querySelectorAll(
   'button[data-view], button[type=button][role=tab], [role=tab]:not(a), button[name=_switch][value=json]')) one.click(); }"""
@@ -78,7 +80,11 @@ def test_the_detector_finds_each_text_of_the_corpus_on_a_page_without_protection
                 continue
             seen.found.clear()
             visit(seen, page, f"/{place}/")
-            found = [what for _, what in seen.found if not kind.startswith("script") or "executed" in what or "request" in what]
+            found = [
+                what
+                for _, what in seen.found
+                if not kind.startswith("script") or "executed" in what or "request" in what
+            ]
             if not found:
                 missed.append(f"{kind}: {words}")
     assert missed == []
@@ -241,7 +247,9 @@ def reflecting(paths: dict[str, list[str]]) -> dict[str, list[str]]:
         place = some[0].partition("?")[0] if some else ""
         every = {query: corpus.text(field, turn + at * 5) for at, query in enumerate(QUERIES)}
         some_words = {query: every[query] for query in ("q", "text", "find", "path", "uri")}
-        found[f"{name} reflecting"] = [f"{place}?{urlencode(every)}", f"{place}?{urlencode(some_words)}"] if place else []
+        found[f"{name} reflecting"] = (
+            [f"{place}?{urlencode(every)}", f"{place}?{urlencode(some_words)}"] if place else []
+        )
     return found
 
 

@@ -92,26 +92,27 @@ PAYLOADS: list[tuple[str, str]] = [
 MARK = re.compile(r"7(\d{3})(\d{3})7")
 
 #: what the scripted server puts texts into
-SERVER_FIELDS = """
-    info.name info.title info.version info.description info.website info.icon instructions stderr capability.name
-    tool.name tool.title tool.description tool.annotation tool.icon tool.mime tool.meta
-    schema.title schema.description schema.property schema.property_title schema.property_description schema.default
-    schema.enum schema.enum_name schema.const_title schema.pattern schema.format schema.example schema.ref schema.output
-    resource.uri resource.name resource.title resource.description resource.mime resource.audience resource.modified
-    resource.icon contents.uri contents.mime contents.text contents.html contents.markdown contents.blob
-    template.uri template.name template.title template.description template.mime
-    prompt.name prompt.title prompt.description prompt.argument prompt.argument_title prompt.argument_description
-    message.role message.text message.description message.image message.link completion.value
-    result.text result.markdown result.type result.image result.audio result.data result.key result.value result.cell
-    result.column result.meta link.uri link.name link.title link.description link.mime link.icon
-    embedded.uri embedded.mime embedded.text embedded.blob
-    error.message error.data error.key progress.message log.logger log.data log.key
-    form.message form.property form.title form.description form.enum form.enum_name form.default form.const_title
-    url.message url.address url.id sampling.system sampling.text sampling.hint sampling.tool sampling.stop
-    task.message http.body http.header http.reason argument.name argument.value audit.subject audit.actor audit.detail
-    audit.agent wire.body wire.header wire.key question.answer version.text version.json version.uri version.mime
-    package.tool package.reason draft.step draft.report search.query
-""".split()  # fmt: skip
+_SAID = """
+    info.name info.title info.version info.description info.website info.icon instructions stderr
+    capability.name tool.name tool.title tool.description tool.annotation tool.icon tool.mime tool.meta
+    schema.title schema.description schema.property schema.property_title schema.property_description
+    schema.default schema.enum schema.enum_name schema.const_title schema.pattern schema.format schema.example
+    schema.ref schema.output resource.uri resource.name resource.title resource.description resource.mime
+    resource.audience resource.modified resource.icon contents.uri contents.mime contents.text contents.html
+    contents.markdown contents.blob template.uri template.name template.title template.description template.mime
+    prompt.name prompt.title prompt.description prompt.argument prompt.argument_title
+    prompt.argument_description message.role message.text message.description message.image message.link
+    completion.value result.text result.markdown result.type result.image result.audio result.data result.key
+    result.value result.cell result.column result.meta link.uri link.name link.title link.description link.mime
+    link.icon embedded.uri embedded.mime embedded.text embedded.blob error.message error.data error.key
+    progress.message log.logger log.data log.key form.message form.property form.title form.description
+    form.enum form.enum_name form.default form.const_title url.message url.address url.id sampling.system
+    sampling.text sampling.hint sampling.tool sampling.stop task.message http.body http.header http.reason
+    argument.name argument.value audit.subject audit.actor audit.detail audit.agent wire.body wire.header
+    wire.key question.answer version.text version.json version.uri version.mime package.tool package.reason
+    draft.step draft.report search.query
+"""
+SERVER_FIELDS = _SAID.split()
 
 
 def number(field: int, payload: int) -> str:

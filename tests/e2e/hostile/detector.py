@@ -88,7 +88,9 @@ class Detector:
     waiting: set[Any] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.context.expose_binding("hit", lambda source, *args: self.say(f"executed {args} in {source['frame'].url[:80]}"))
+        self.context.expose_binding(
+            "hit", lambda source, *args: self.say(f"executed {args} in {source['frame'].url[:80]}")
+        )
         self.context.on("page", self.watch)
 
     def say(self, what: str) -> None:
@@ -111,7 +113,9 @@ class Detector:
     def _on_navigation(self, frame: Any) -> None:
         if frame.url in BLANK and frame.parent_frame is None:
             return
-        if not frame.url.startswith(self.base_url) or (frame.parent_frame is not None and "/contents/" not in frame.url):
+        if not frame.url.startswith(self.base_url) or (
+            frame.parent_frame is not None and "/contents/" not in frame.url
+        ):
             self.say(f"navigated {'a frame' if frame.parent_frame else 'away'} to {frame.url[:120]}")
 
     def _on_console(self, message: Any) -> None:
@@ -159,7 +163,9 @@ def watched(browser: Browser, base_url: str, **options: Any) -> Iterator[tuple[D
 
 def formulas(text: str) -> list[str]:
     """The cells of a table in CSV that a spreadsheet would evaluate."""
-    return [cell[:60] for row in csv.reader(io.StringIO(text)) for cell in row if FORMULA.match(cell) and not number(cell)]
+    return [
+        cell[:60] for row in csv.reader(io.StringIO(text)) for cell in row if FORMULA.match(cell) and not number(cell)
+    ]
 
 
 def number(cell: str) -> bool:
@@ -175,7 +181,9 @@ def unprotected(kind: str, text: str) -> str:
 def protected() -> str:
     """All texts as every page must show them, but those that would show what hides text."""
     texts = [words for kind, words in corpus.PAYLOADS if kind != "text"]
-    return "<!doctype html><title>x</title><body>" + "".join(f"<p title='{html.escape(one)}'>{html.escape(one)}</p>" for one in texts)
+    return "<!doctype html><title>x</title><body>" + "".join(
+        f"<p title='{html.escape(one)}'>{html.escape(one)}</p>" for one in texts
+    )
 
 
 def _rendered(text: str) -> str:

@@ -18,20 +18,55 @@ APPS = ("servers", "mcp_sessions", "auth", "usersessions")
 FIRST = len(corpus.SERVER_FIELDS)
 Text = Callable[..., str]
 
-_KEY = "an identifier or a digest that the product makes"
-_CODE = "one of the product's own words"
-_WIRE = "filled by the scripted server, or by the seed: these have the shape of a message"
-_VALID = "its form or its parser accepts no such text"
-_COPY = "copied from calls; pages count the newest ones in the same way"
-_INNER = "never shown"
-KEPT: dict[str, str] = {
-    **dict.fromkeys(["AccountLink.digest", "AgentToken.public_id", "AgentToken.digest", "AgentToken.resource", "AuditHead.hash", "BrowserReport.digest", "ExposedName.exposed", "ExposedName.skeleton", "ExposedName.digest", "Definition.digest", "Definition.approved_digest", "DefinitionVersion.digest", "Credential.key_id", "Credential.fingerprint", "ServerDraft.key_id", "ExportSchedule.key_id", "Export.digest", "Sink.value_key_id", "Sink.signing_key_id", "Sink.private_key_key_id", "Sink.cursor_hash", "Icon.digest", "OAuthClient.digest", "OAuthCode.digest", "OAuthCode.challenge", "OAuthToken.digest", "Payload.digest", "Payload.key_id", "Unredacted.key_id", "Checkpoint.hash", "Checkpoint.key_id", "ServerValue.key_id", "ServerValue.fingerprint", "ServerAuthorization.browser", "ServerAuthorization.state_digest", "ServerAuthorization.client_key_id", "ServerAuthorization.pending_key_id", "ServerAuthorization.url_key_id", "ServerAuthorization.answer_key_id", "AgentSession.key", "AgentCall.same", "AgentRound.key_id", "Approval.same", "Call.definition_digest", "CallRollup.cell", "SavedCall.definition_digest", "SavedCall.source", "Subscription.webhook_key_id", "ResourceVersion.digest", "WireMessage.key_id", "Worker.node", "Worker.machine", "Worker.process_started", "UserSession.session_key", "User.password", "Permission.codename"], _KEY),
-    **dict.fromkeys(["Server.slug", "Bundle.slug", "BundleMember.alias", "Preferences.time_zone", "AgentToken.addresses", "AgentToken.last_address", "AgentToken.scopes", "Credential.scheme", "Credential.host", "ServerAuthorization.issuer", "User.username", "OAuthCode.redirect_uri", "Server.limits", "RedactionRule.path", "SavedView.columns", "AgentSession.revision", "AgentSession.log_level", "AgentCall.log_level", "McpSession.log_level", "LogLine.level", "Icon.mime", "Instance.place", "Instance.found"], _VALID),
-    **dict.fromkeys(["ServerDraft.fault", "McpSession.fault", "McpSession.fault_step", "McpSession.era", "McpSession.revision", "McpSession.transport", "Call.fault", "Call.method", "ConnectionEvent.fault", "ConnectionEvent.step", "ConnectionEvent.title", "Question.method", "Question.origin", "Subscription.read_fault", "WireMessage.fault", "WireMessage.transport", "ServerTask.status", "SavedCall.method", "CallRollup.method", "CallRollup.way", "Worker.confinement", "IndexCursor.name", "Permission.name", "BackgroundJob.result", "McpSession.remembered", "McpSession.process", "McpSession.catalog_counts", "McpSession.catalog_cuts", "McpSession.client_capabilities", "AgentSession.capabilities", "AgentCall.capabilities", "Worker.labels"], _CODE),
-    **dict.fromkeys(["AuditEvent.hash", "AuditEvent.body", "AuditEvent.actor_name", "AuditEvent.server_name", "AuditEvent.identity_name", "AuditEvent.subject", "AuditEvent.ip", "AuditEvent.request_id", "Definition.key", "Definition.title", "Definition.description", "Definition.body", "DefinitionVersion.body", "Payload.text", "WireMessage.headers", "WireMessage.body", "PinnedPackage.lock", "PinnedPackage.tools", "ServerDraft.steps", "ServerDraft.report", "BundleMember.overrides", "BundleMember.tools", "BundleMember.resources", "BundleMember.prompts", "Credential.details", "Identity.challenge", "AgentCall.request_id", "Call.target", "Call.preview"], _WIRE),
-    **dict.fromkeys(("CallRollup.server_name", "CallRollup.target", "CallRollup.user_name"), _COPY),
-    **dict.fromkeys(["Checkpoint.note", "Sink.ca", "Sink.certificate", "UserSession.data", "AgentFollow.uri"], _INNER),
-}  # fmt: skip
+KEPT_FOR = {
+    "an identifier or a digest that the product makes": """
+        AccountLink.digest AgentToken.public_id AgentToken.digest AgentToken.resource AuditHead.hash
+        BrowserReport.digest ExposedName.exposed ExposedName.skeleton ExposedName.digest Definition.digest
+        Definition.approved_digest DefinitionVersion.digest Credential.key_id Credential.fingerprint
+        ServerDraft.key_id ExportSchedule.key_id Export.digest Sink.value_key_id Sink.signing_key_id
+        Sink.private_key_key_id Sink.cursor_hash Icon.digest OAuthClient.digest OAuthCode.digest
+        OAuthCode.challenge OAuthToken.digest Payload.digest Payload.key_id Unredacted.key_id
+        Checkpoint.hash Checkpoint.key_id ServerValue.key_id ServerValue.fingerprint
+        ServerAuthorization.browser ServerAuthorization.state_digest ServerAuthorization.client_key_id
+        ServerAuthorization.pending_key_id ServerAuthorization.url_key_id ServerAuthorization.answer_key_id
+        AgentSession.key AgentCall.same AgentRound.key_id Approval.same Call.definition_digest
+        CallRollup.cell SavedCall.definition_digest SavedCall.source Subscription.webhook_key_id
+        ResourceVersion.digest WireMessage.key_id Worker.node Worker.machine Worker.process_started
+        UserSession.session_key User.password Permission.codename
+    """,
+    "its form or its parser accepts no such text": """
+        Server.slug Bundle.slug BundleMember.alias Preferences.time_zone AgentToken.addresses
+        AgentToken.last_address AgentToken.scopes Credential.scheme Credential.host
+        ServerAuthorization.issuer User.username OAuthCode.redirect_uri Server.limits RedactionRule.path
+        SavedView.columns AgentSession.revision AgentSession.log_level AgentCall.log_level
+        McpSession.log_level LogLine.level Icon.mime Instance.place Instance.found
+    """,
+    "one of the product's own words": """
+        ServerDraft.fault McpSession.fault McpSession.fault_step McpSession.era McpSession.revision
+        McpSession.transport Call.fault Call.method ConnectionEvent.fault ConnectionEvent.step
+        ConnectionEvent.title Question.method Question.origin Subscription.read_fault WireMessage.fault
+        WireMessage.transport ServerTask.status SavedCall.method CallRollup.method CallRollup.way
+        Worker.confinement IndexCursor.name Permission.name BackgroundJob.result McpSession.remembered
+        McpSession.process McpSession.catalog_counts McpSession.catalog_cuts McpSession.client_capabilities
+        AgentSession.capabilities AgentCall.capabilities Worker.labels
+    """,
+    "filled by the scripted server, or by the seed: these have the shape of a message": """
+        AuditEvent.hash AuditEvent.body AuditEvent.actor_name AuditEvent.server_name
+        AuditEvent.identity_name AuditEvent.subject AuditEvent.ip AuditEvent.request_id Definition.key
+        Definition.title Definition.description Definition.body DefinitionVersion.body Payload.text
+        WireMessage.headers WireMessage.body PinnedPackage.lock PinnedPackage.tools ServerDraft.steps
+        ServerDraft.report BundleMember.overrides BundleMember.tools BundleMember.resources
+        BundleMember.prompts Credential.details Identity.challenge AgentCall.request_id Call.target
+        Call.preview
+    """,
+    "copied from calls; pages count the newest ones in the same way": """
+        CallRollup.server_name CallRollup.target CallRollup.user_name
+    """,
+    "never shown": """
+        Checkpoint.note Sink.ca Sink.certificate UserSession.data AgentFollow.uri
+    """,
+}
+KEPT = {name: reason for reason, names in KEPT_FOR.items() for name in names.split()}
 #: of JSON: what is stored, made from the texts of the row
 SHAPES: dict[str, Callable[[Text], Any]] = {
     "AgentToken.tools": lambda t: [t(), t(1)],
@@ -45,7 +80,12 @@ SHAPES: dict[str, Callable[[Text], Any]] = {
     "Server.network_hosts": lambda t: [t(), t(1)],
     "Server.roots": lambda t: [{"uri": t(), "name": t(1)}],
     "McpSession.server_info": lambda t: {"name": t(), "title": t(1), "version": t(2), "websiteUrl": t(3)},
-    "McpSession.server_capabilities": lambda t: {"tools": {}, "resources": {}, "prompts": {}, "experimental": {t(): {}}},
+    "McpSession.server_capabilities": lambda t: {
+        "tools": {},
+        "resources": {},
+        "prompts": {},
+        "experimental": {t(): {}},
+    },
     "McpSession.catalog_warnings": lambda t: [t(), t(1)],
     "Call.error_data": lambda t: '{"a": "' + t().translate({34: None, 92: None, 9: None, 10: None, 13: None}) + '"}',
 }
@@ -93,7 +133,9 @@ def poison(live: str) -> dict[str, int]:
         for at, row in enumerate(rows.exclude(spared) if spared else rows):
             wanted = names
             if live and _of_live(row, live):
-                wanted = {name: number for name, number in names.items() if model.__name__ == "Server" and name in OF_LIVE}
+                wanted = {
+                    name: number for name, number in names.items() if model.__name__ == "Server" and name in OF_LIVE
+                }
             values = {name: _value(row, name, number, at) for name, number in wanted.items()}
             values = {name: value for name, value in values.items() if value is not None}
             if values:

@@ -51,7 +51,11 @@ def tool(row: int) -> dict[str, Any]:
     """One that can be called: its schema asks for nothing."""
     name = f"call {row} {text('tool.name', row, NAMES - 10)}"
     found = {"name": name, "title": text("tool.title", row), "description": long_text("tool.description", row)}
-    found |= {"inputSchema": {"type": "object"}, "icons": icons("tool.icon", row), "_meta": {"x": text("tool.meta", row)}}
+    found |= {
+        "inputSchema": {"type": "object"},
+        "icons": icons("tool.icon", row),
+        "_meta": {"x": text("tool.meta", row)},
+    }
     if ENDINGS[row % len(ENDINGS)] == "violation":
         key = text("schema.output", row)
         found["outputSchema"] = {"type": "object", "properties": {key: {"type": "integer"}}, "required": [key]}
@@ -67,7 +71,11 @@ def tool_with_schema(row: int) -> dict[str, Any]:
         t("property"): named | {"type": "string", "default": t("default"), "examples": [t("example")]},
         "choice": {"type": "string", "title": t("title"), "enum": [t("enum"), "b"], "enumNames": [t("enum_name"), "b"]},
         "one": {"oneOf": [{"const": t("const_title"), "title": t("const_title")}, {"const": "b", "title": "b"}]},
-        "list": {"type": "array", "items": named | {"type": "string", "default": t("default")}, "default": [t("default")]},
+        "list": {
+            "type": "array",
+            "items": named | {"type": "string", "default": t("default")},
+            "default": [t("default")],
+        },
         "inner": {"type": "object", "properties": {t("property"): named | {"type": "integer"}}},
     }
     if row % 3 == 0:
@@ -138,7 +146,11 @@ def svg(name: str) -> str:
 
 def result(row: int) -> dict[str, Any]:
     rows = [{text("result.column", row): text("result.cell", row + at), "b": at} for at in range(3)]
-    nested = {text("result.key", row): text("result.value", row), "rows": rows, "deep": [{"a": [text("result.value", row)]}]}
+    nested = {
+        text("result.key", row): text("result.value", row),
+        "rows": rows,
+        "deep": [{"a": [text("result.value", row)]}],
+    }
     return {"content": content(row), "structuredContent": nested, "_meta": {"x": text("result.meta", row)}}
 
 
@@ -167,7 +179,7 @@ def messages(row: int) -> list[dict[str, Any]]:
 def greeting(params: dict[str, Any]) -> dict[str, Any]:
     info: dict[str, Any] = {name: text(f"info.{name}", 0) for name in ("name", "title", "version", "description")}
     info |= {"websiteUrl": text("info.website", 0), "icons": icons("info.icon", 0)}
-    offered = dict.fromkeys(("tools", "prompts", "resources"), {"listChanged": True})
+    offered: dict[str, Any] = {name: {"listChanged": True} for name in ("tools", "prompts", "resources")}
     offered |= {"logging": {}, "completions": {}, "experimental": {text("capability.name", 0): {}}}
     said = {"protocolVersion": params.get("protocolVersion", "2025-11-25"), "capabilities": offered}
     return said | {"serverInfo": info, "instructions": corpus.whole(field("instructions"))}
@@ -223,7 +235,12 @@ def form(row: int) -> dict[str, Any]:
         return text(f"form.{name}", row)
 
     properties = {
-        t("property"): {"type": "string", "title": t("title"), "description": t("description"), "default": t("default")},
+        t("property"): {
+            "type": "string",
+            "title": t("title"),
+            "description": t("description"),
+            "default": t("default"),
+        },
         "choice": {"type": "string", "enum": [t("enum"), "b"], "enumNames": [t("enum_name"), "b"]},
         "one": {"type": "string", "oneOf": [{"const": "a", "title": t("const_title")}, {"const": "b", "title": "b"}]},
     }
@@ -244,7 +261,9 @@ def sampling(row: int) -> dict[str, Any]:
 
 def visit(row: int) -> dict[str, Any]:
     asked = {"mode": "url", "message": long_text("url.message", row), "elicitationId": text("url.id", row)}
-    return asked | {"url": text("url.address", row) if row % 2 else f"https://{corpus.EVIL}/?{text('url.address', row)}"}
+    return asked | {
+        "url": text("url.address", row) if row % 2 else f"https://{corpus.EVIL}/?{text('url.address', row)}"
+    }
 
 
 def ask(identity: Any, name: str) -> None:

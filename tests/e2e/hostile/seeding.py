@@ -65,16 +65,26 @@ def base() -> None:
         slug=WORK, name="Work", transport="stdio", command="/bin/false", enabled=False, connection_policy="on_demand"
     )
     store_listing(server, "tool", TOOLS, timezone.now())
-    old = Server.objects.create(slug="old-sockets", name="Old", transport="websocket", url="wss://old.test/", enabled=False)
+    old = Server.objects.create(
+        slug="old-sockets", name="Old", transport="websocket", url="wss://old.test/", enabled=False
+    )
     old.identities.create()
     over(shared_session(server), "greet", "tools/call", scripted.result(0))
 
 
-def over(session: McpSession, target: str, method: str, result: Any, state: str = CallState.SUCCEEDED, **fields: Any) -> Call:
+def over(
+    session: McpSession, target: str, method: str, result: Any, state: str = CallState.SUCCEEDED, **fields: Any
+) -> Call:
     """A call that ended, with a result as the scripted server sends it."""
     call = make_call(session, target, method=method, **{t("argument.name"): t("argument.value")})
     now = timezone.now()
-    done = {"state": state, "sent_at": now, "finished_at": now, "duration_ms": 5, "preview": t("argument.value", most=200)}
+    done = {
+        "state": state,
+        "sent_at": now,
+        "finished_at": now,
+        "duration_ms": 5,
+        "preview": t("argument.value", most=200),
+    }
     done["result"] = payloads.store(PayloadKind.RESULT, json.dumps(result))
     Call.objects.filter(pk=call.pk).update(**(done | fields))
     return Call.objects.get(pk=call.pk)
@@ -92,7 +102,9 @@ def more(rows: int) -> None:
     _subscriptions(session)
     for row in range(rows):
         LogLine.objects.create(server=server, seq=10_000 + row, at=now, source=("server", "stderr")[row % 2], text="x")
-        ConnectionEvent.objects.create(session=session, number=1_000 + row, at=now, last_at=now, state="ready", worker="w")
+        ConnectionEvent.objects.create(
+            session=session, number=1_000 + row, at=now, last_at=now, state="ready", worker="w"
+        )
         BrowserReport.objects.create(
             digest=_digest("report", row), directive="x", blocked="x", page="x", browser="x", first_at=now, last_at=now
         )
@@ -105,7 +117,10 @@ def more(rows: int) -> None:
     )
     draft = drafts.create_draft(actor, ada, over_stdio(command="/bin/false"))
     steps = [{"name": t("draft.step"), "state": "failed", "seconds": 1, "detail": t("draft.step", 1)}]
-    report = {"server_info": {"name": t("draft.report"), "version": t("draft.report", 1)}, "instructions": t("draft.report", 2)}
+    report = {
+        "server_info": {"name": t("draft.report"), "version": t("draft.report", 1)},
+        "instructions": t("draft.report", 2),
+    }
     ServerDraft.objects.filter(pk=draft.pk).update(state="failed", steps=steps, report=report)
     _events(server, ada, rows)
     McpSession.objects.filter(pk=session.pk).update(
@@ -137,15 +152,28 @@ def _wire(server: Server, rows: int) -> None:
     for row in range(max(rows, len(kinds))):
         kind = kinds[row % len(kinds)]
         headers = json.dumps({"sent": [[t("wire.header", row), t("wire.header", row + 1)]], "received": []})
-        body = {"jsonrpc": "2.0", t("wire.key", row): t("wire.body", row), "params": {"x": corpus.whole(scripted.field("wire.body"))}}
+        body = {
+            "jsonrpc": "2.0",
+            t("wire.key", row): t("wire.body", row),
+            "params": {"x": corpus.whole(scripted.field("wire.body"))},
+        }
         exchange = {"exchange": row, "headers": headers} if not kind.is_message else {}
         add_message(server, kind, body=body, direction=list(WireDirection)[row % 2], **exchange)
 
 
 def _people(server: Server, session: McpSession, ada: Any, rows: int) -> None:
-    worker = {"worker_uid": UUID(int=1), "epoch": 1, "owner_name": "x", "expires_at": timezone.now() + timedelta(days=1)}
+    worker = {
+        "worker_uid": UUID(int=1),
+        "epoch": 1,
+        "owner_name": "x",
+        "expires_at": timezone.now() + timedelta(days=1),
+    }
     running = make_call(session, t("tool.name"), lapses_in=90_000)
-    kinds = ((QuestionKind.FORM, scripted.form), (QuestionKind.URL, scripted.visit), (QuestionKind.SAMPLING, scripted.sampling))
+    kinds = (
+        (QuestionKind.FORM, scripted.form),
+        (QuestionKind.URL, scripted.visit),
+        (QuestionKind.SAMPLING, scripted.sampling),
+    )
     for row in range(rows):
         for kind, asked in kinds:
             question = a_question(asked(row), kind, call=running, **worker)
@@ -161,15 +189,31 @@ def _people(server: Server, session: McpSession, ada: Any, rows: int) -> None:
     identity = server.identities.get(kind=IdentityKind.SHARED)
     for state in ("failed", "preparing"):
         ServerAuthorization.objects.create(
-            identity=identity, user=ada, browser="x", state=state, detail="x", expires_at=timezone.now() + timedelta(days=1)
+            identity=identity,
+            user=ada,
+            browser="x",
+            state=state,
+            detail="x",
+            expires_at=timezone.now() + timedelta(days=1),
         )
 
 
 def _packages(server: Server) -> None:
-    tool = {"name": t("package.tool"), "change": "breaking", "reasons": [t("package.reason")], "before": "{}", "after": "{}"}
+    tool = {
+        "name": t("package.tool"),
+        "change": "breaking",
+        "reasons": [t("package.reason")],
+        "before": "{}",
+        "after": "{}",
+    }
     names = [t("package.tool", row) for row in range(3)]
     tools = {"added": names, "removed": names, "changed": [tool], "more_changed": 0, "same": 1, "known": True}
-    lock = {"packages": {"": {}, f"node_modules/{t('package.tool', 4)}": {"version": t("package.tool", 5), "integrity": "x"}}}
+    lock = {
+        "packages": {
+            "": {},
+            f"node_modules/{t('package.tool', 4)}": {"version": t("package.tool", 5), "integrity": "x"},
+        }
+    }
     now = timezone.now()
     for state in ("pinned", "previous", "offered"):
         PinnedPackage.objects.create(
@@ -182,7 +226,9 @@ def _subscriptions(session: McpSession) -> None:
     text = make_subscription(session, "x:text", title="x")
     listed = make_subscription(session, "x:json", state="refused", reason="x")
     for row in range(4):
-        add_version(text, t("version.text", row) + "\n" + corpus.whole(scripted.field("version.text")), minutes_ago=9 - row)
+        add_version(
+            text, t("version.text", row) + "\n" + corpus.whole(scripted.field("version.text")), minutes_ago=9 - row
+        )
         value = {t("version.json", row): t("version.json", row + 1), "same": [t("version.json", row + 2)]}
         add_version(listed, json.dumps(value), minutes_ago=9 - row, mime_type="application/json")
     page = f"<script>hit({corpus.number(scripted.field('version.mime'), 0)})</script>"

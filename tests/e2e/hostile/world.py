@@ -72,12 +72,16 @@ class World:
     # --- paths -------------------------------------------------------------------------------------------------------
     def paths(self, most: int) -> dict[str, list[str]]:
         """By route, at most that many of each."""
-        return {route.name: list(self._filled(route))[:most] for route in written_routes() if route.name not in NO_PAGES}
+        return {
+            route.name: list(self._filled(route))[:most] for route in written_routes() if route.name not in NO_PAGES
+        }
 
     def _filled(self, route: Written) -> Iterator[str]:
         found = [route.written]
         for place, values in self._values(route).items():
-            found = [path.replace(place, value) for path in found for value in values] if place in route.written else found
+            found = (
+                [path.replace(place, value) for path in found for value in values] if place in route.written else found
+            )
         assert not any("<" in path for path in found), f"add a value for the parameters of {route.written} in world.py"
         for path in found:
             yield from (path + query for query in self._queries(route.name, path))
@@ -122,7 +126,9 @@ class World:
             for stream, table in tables.items()
             for key in self.column(f"SELECT id FROM mcp_sessions_{table} ORDER BY id DESC LIMIT 5")  # noqa: S608
         ]
-        return found + [f"events/{key}" for key in self.column("SELECT seq FROM servers_auditevent ORDER BY seq DESC LIMIT 20")]
+        return found + [
+            f"events/{key}" for key in self.column("SELECT seq FROM servers_auditevent ORDER BY seq DESC LIMIT 20")
+        ]
 
     def _queries(self, name: str, path: str) -> list[str]:
         """What chooses the contents of a page."""
@@ -185,7 +191,16 @@ def fill(world: World, careless: Careless | None, count: int) -> None:
     """`count`: rows of each kind. `careless`: HTTP servers that fail, and say what they were sent."""
     stack = world.stack
     register = ("register_server", f"--user={ADMIN[0]}")
-    live = (*register, "--name=Live", "--era=legacy", f"--read={SCRIPT.parent}", "--", sys.executable, str(SCRIPT), str(count))
+    live = (
+        *register,
+        "--name=Live",
+        "--era=legacy",
+        f"--read={SCRIPT.parent}",
+        "--",
+        sys.executable,
+        str(SCRIPT),
+        str(count),
+    )
     orders = [live] if careless is None else [live, *_failing(careless, register)]
     stack.shell(_REGISTER.format(orders))
     admin, picture = {"admin": ADMIN[0], "slug": WORK}, pictured
@@ -209,7 +224,11 @@ def fill(world: World, careless: Careless | None, count: int) -> None:
 
 
 def _failing(careless: Careless, register: tuple[str, ...]) -> list[tuple[str, ...]]:
-    ascii_texts = [at for at, (_, words) in enumerate(corpus.PAYLOADS) if words.isascii() and words.isprintable() and "$" not in words]
+    ascii_texts = [
+        at
+        for at, (_, words) in enumerate(corpus.PAYLOADS)
+        if words.isascii() and words.isprintable() and "$" not in words
+    ]
     found = []
     for row, name in enumerate(SCENARIOS):
         value = corpus.filled(scripted.field("http.body"), ascii_texts[row * 5 % len(ascii_texts)])
@@ -244,8 +263,14 @@ def _call_everything(world: World, count: int) -> None:
     tools = [key for key in world._keys("tool") if key.startswith(("call ", "ask "))]
     answers = [
         *(world.visitor.post(f"/servers/{LIVE}/call/?{urlencode({'tool': key})}", {"_confirm": key}) for key in tools),
-        *(world.visitor.post(f"/servers/{LIVE}/resources/read/", {"uri": key}) for key in world._keys("resource")[:count]),
-        *(world.visitor.post(f"/servers/{LIVE}/prompts/get/?{urlencode({'prompt': key})}") for key in world._keys("prompt")),
+        *(
+            world.visitor.post(f"/servers/{LIVE}/resources/read/", {"uri": key})
+            for key in world._keys("resource")[:count]
+        ),
+        *(
+            world.visitor.post(f"/servers/{LIVE}/prompts/get/?{urlencode({'prompt': key})}")
+            for key in world._keys("prompt")
+        ),
         world.visitor.post(f"/servers/{LIVE}/subscribe/", {"uri": world._keys("resource")[0]}),
     ]
     refused = [answer.text[-600:] for answer in answers if answer.status_code not in (200, 302, 303)]
