@@ -14,7 +14,7 @@ from tests.canary.careless import SCENARIOS, Careless
 from tests.e2e.hostile import corpus, rows, scripted
 from tests.e2e.sockets import Visitor
 from tests.screenshots import world as pictured
-from tests.screenshots.asked import SEED, seeded
+from tests.screenshots.asked import SEED
 from tests.screenshots.asking import SEED as ASKING
 from tests.screenshots.pages import CONSENT
 from tests.screenshots.subscriptions import with_a_past
@@ -183,7 +183,7 @@ for words in {}: call_command(*words)
 from tests.e2e.hostile import seeding
 seeding.base()
 """
-_MORE = "import json\nfrom tests.e2e.hostile import rows, seeding\nseeding.more({rows})\n"
+_MORE = "from tests.e2e.hostile import seeding\nseeding.more({rows})"
 _POISON = "import json\nfrom tests.e2e.hostile import rows\nprint('WRITTEN', json.dumps(rows.poison('live')))"
 
 
@@ -203,20 +203,19 @@ def fill(world: World, careless: Careless | None, count: int) -> None:
     )
     orders = [live] if careless is None else [live, *_failing(careless, register)]
     stack.shell(_REGISTER.format(orders))
-    admin, picture = {"admin": ADMIN[0], "slug": WORK}, pictured
-    for seed in (picture.PACKAGES, picture.KEEPING):
-        stack.shell(seed)
-    stack.shell(picture.CREDENTIALS.format(admin=ADMIN[0], slug="old-sockets"))
-    stack.shell(picture.AGENTS.format(**admin))
-    stack.shell(f"from servers.models import Server\nServer.objects.filter(slug={WORK!r}).update(enabled=True)\n{ASKING % admin}"
-                f"\nServer.objects.filter(slug={WORK!r}).update(enabled=False)")  # fmt: skip
-    stack.shell(picture.PEOPLE.format(password=ADMIN[1], **admin))
+    admin = {"admin": ADMIN[0], "slug": WORK}
+    enabled = f"Server.objects.filter(slug={WORK!r}).update(enabled={{}})"
     first = world.uids("mcp_sessions_call")[0]
-    seeded(stack.shell(SEED % {"call": first}))
+    seeds = (
+        *(pictured.PACKAGES, pictured.KEEPING, pictured.CREDENTIALS.format(admin=ADMIN[0], slug="old-sockets")),
+        pictured.AGENTS.format(**admin),
+        *(enabled.format(True), ASKING % admin, enabled.format(False)),  # for as long as calls are placed
+        *(pictured.PEOPLE.format(password=ADMIN[1], **admin), SEED % {"call": first}, _MORE.format(rows=count)),
+    )
+    stack.shell("\n".join(seeds))
     with_a_past(stack, "old-sockets")
-    stack.shell(_MORE.format(rows=count))
     _export(world)
-    stack.shell(picture.JOBS + picture.EXPORTS.format(**admin) + "\nfiles.path_of(ready).unlink()")
+    stack.shell(pictured.JOBS + pictured.EXPORTS.format(**admin) + "\nfiles.path_of(ready).unlink()")
     _import(world)
     _call_everything(world, count)
     printed = stack.shell(_POISON)
@@ -256,11 +255,11 @@ def _import(world: World) -> None:
 
 
 def _call_everything(world: World, count: int) -> None:
-    """Through the pages: tools, resources, prompts, and the tools that ask, whose questions stay open."""
+    """Through the pages: tools, resources, prompts."""
     known = """SELECT 1 FROM servers_definition d JOIN servers_identity i ON i.id = d.identity_id
         JOIN servers_server s ON s.id = i.server_id WHERE s.slug = 'live' AND d.kind = 'prompt'"""
     until(world, lambda: world.stack.rows(known), "the scripted server has no lists")
-    tools = [key for key in world._keys("tool") if key.startswith(("call ", "ask "))]
+    tools = [key for key in world._keys("tool") if key.startswith("call ")]
     answers = [
         *(world.visitor.post(f"/servers/{LIVE}/call/?{urlencode({'tool': key})}", {"_confirm": key}) for key in tools),
         *(
@@ -278,7 +277,7 @@ def _call_everything(world: World, count: int) -> None:
     placed = [answer.headers["location"] for answer in answers if "/calls/" in answer.headers.get("location", "")]
     world.live_calls = [place.rstrip("/").rpartition("/")[2] for place in placed]
     running = """SELECT 1 FROM mcp_sessions_call c JOIN servers_server s ON s.id = c.server_id
-        WHERE s.slug = 'live' AND c.state IN ('requested', 'sent') AND c.target NOT LIKE 'ask %'"""
+        WHERE s.slug = 'live' AND c.state IN ('requested', 'sent')"""
     until(world, lambda: not world.stack.rows(running), "some call never ended")
 
 
