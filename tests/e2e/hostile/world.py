@@ -54,6 +54,10 @@ QUERIES = (
 )  # fmt: skip
 
 
+#: of each of these a result has many, of different types; each in two ways
+FILES, CONTENTS = {"calls:content", "subscriptions:content"}, 20
+
+
 @dataclass
 class World:
     stack: Stack
@@ -73,7 +77,9 @@ class World:
     def paths(self, most: int) -> dict[str, list[str]]:
         """By route, at most that many of each."""
         return {
-            route.name: list(self._filled(route))[:most] for route in written_routes() if route.name not in NO_PAGES
+            route.name: list(self._filled(route))[: most * (CONTENTS if route.name in FILES else 1)]
+            for route in written_routes()
+            if route.name not in NO_PAGES
         }
 
     def _filled(self, route: Written) -> Iterator[str]:
@@ -93,8 +99,7 @@ class World:
         elif route.name in ("agents:bundle_policy", "agents:restore_bundle") or not table:
             uids = [str(UUID(int=1))]
         else:
-            uids = self.uids(table)
-            uids = uids[::-1] if table == "mcp_sessions_call" else uids
+            uids = self.uids(table) if table != "mcp_sessions_call" else self._calls()
         bundle = route.name.startswith("agents:")
         return {
             "<slug:slug>": ["team-tools"] if bundle else [LIVE, WORK],
@@ -114,6 +119,11 @@ class World:
             "<str:key>": ["registration"],
             "<str:token>": [quote(corpus.text(scripted.field("search.query"), 0), safe="")],
         }
+
+    def _calls(self) -> list[str]:
+        """Those with most contents first."""
+        sql = "SELECT uid FROM mcp_sessions_call ORDER BY state = 'succeeded' AND method = 'tools/call' DESC, id DESC"
+        return [str(UUID(text)) for text in self.column(sql)]
 
     def _sequence(self, route: Written) -> list[str]:
         table = "servers_auditevent" if route.name.startswith("audit:") else "mcp_sessions_wiremessage"
