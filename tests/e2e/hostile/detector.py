@@ -20,10 +20,12 @@ from playwright.sync_api import Browser, BrowserContext, Error, Page
 
 from tests.e2e.hostile import corpus
 
+#: what the texts call, in every frame: `ran` for the next look, and a line that stays when the page leaves
+RUN = """window.hit = (number) => { (window.ran ??= []).push(number); console.info(`executed ${number}`); };"""
 #: Elements and attributes that no page of ours has, and what only a text of the corpus can have left. `hit` and EVIL stand in
 #: many links and labels: there, what a browser would do with the value decides.
 SCAN = r"""([hidden, evil]) => {
-  const found = [];
+  const found = (window.ran ?? []).map((number) => `executed ${number}`);
   const shown = (node) => (node.outerHTML ?? node.textContent).slice(0, 160);
   const say = (what, node) => found.length < 40 && found.push(`${what}: ${shown(node)}`);
   const foreign = new Set(`applet base bgsound embed frame frameset maction marquee math mglyph mtext noembed
@@ -88,9 +90,7 @@ class Detector:
     waiting: set[Any] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.context.expose_binding(
-            "hit", lambda source, *args: self.say(f"executed {args} in {source['frame'].url[:80]}")
-        )
+        self.context.add_init_script(RUN)
         self.context.on("page", self.watch)
 
     def say(self, what: str) -> None:
@@ -120,6 +120,8 @@ class Detector:
 
     def _on_console(self, message: Any) -> None:
         """Refusals of the policy, and errors of scripts that stumbled over a text."""
+        if message.text.startswith("executed "):
+            self.say(message.text)
         if message.type == "error" and not any(words in message.text for words in self.allowed):
             self.say(f"console: {message.text[:200]}")
 
