@@ -123,7 +123,7 @@ class Detector:
         if message.text.startswith("executed "):
             self.say(message.text)
         if message.type == "error" and not any(words in message.text for words in self.allowed):
-            self.say(f"console: {message.text[:200]}")
+            self.say(f"console: {message.text[:200]} {message.location.get('url', '')[:200]}")
 
     def _on_request(self, request: Any) -> None:
         parts = urlsplit(request.url)
