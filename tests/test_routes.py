@@ -13,7 +13,6 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from servers.audit import payloads, query
@@ -30,6 +29,7 @@ from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.subscriptions.rows import add_version, make_subscription
 from tests.sessions.wire.rows import add_message
+from tests.tools.url_routes import written_routes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,18 +73,8 @@ class Route:
 
 
 def routes() -> Iterator[Route]:
-    yield from _walk(get_resolver().url_patterns, "/", "")
-
-
-def _walk(patterns: list[Any], before: str, namespace: str) -> Iterator[Route]:
-    for pattern in patterns:
-        written = before + str(pattern.pattern)
-        if isinstance(pattern, URLResolver):
-            inner = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
-            yield from _walk(pattern.url_patterns, written, inner)
-        # Requests to the API carry a token instead of a sign-in: tests/sessions/agents/test_api.py.
-        elif isinstance(pattern, URLPattern) and "accounts/" not in written and not written.startswith("/api/"):
-            yield Route(namespace + (pattern.name or ""), written, _filled(written))
+    for route in written_routes():
+        yield Route(route.name, route.written, _filled(route.written))
 
 
 def _filled(written: str) -> str:

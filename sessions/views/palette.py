@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.accounts.catalog import MANAGE
 from servers.enums import DefinitionKind
+from servers.kit.visible import visible_text
 from servers.models import Definition, Server
 from servers.numbers import whole_number
 from sessions.saved_calls import reading
@@ -41,7 +42,8 @@ def palette(request: HttpRequest) -> JsonResponse:
 
 
 def _result(kind: str, label: str, hint: str, url: str, *, post: bool = False) -> Result:
-    return {"kind": kind, "label": label, "hint": hint, "url": url} | ({"post": True} if post else {})
+    shown = {"kind": kind, "label": visible_text(label), "hint": visible_text(hint), "url": url}
+    return shown | ({"post": True} if post else {})
 
 
 def _servers(servers: QuerySet[Server], words: str) -> list[Result]:

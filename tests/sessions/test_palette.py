@@ -96,3 +96,9 @@ def test_only_those_who_manage_people_find_them(ada: Client) -> None:
     other = Client()
     other.force_login(olga)
     assert found(other, "olg") == []
+
+
+def test_characters_that_hide_text_are_marked_in_what_is_found(ada: Client) -> None:
+    person("olga", first_name="Ol\u202ega")
+    (found,) = ada.get("/palette/?q=olga").json()["results"]
+    assert found["hint"] == "Ol[U+202E]ga"

@@ -1,0 +1,30 @@
+"""The routes of the URLconf, so that a test of all pages has a new one without naming it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+
+@dataclass(frozen=True)
+class Written:
+    """`written`: the path with its parameters, such as /calls/<uuid:uid>/."""
+
+    name: str
+    written: str
+
+
+def written_routes() -> Iterator[Written]:
+    yield from _walk(get_resolver().url_patterns, "/", "")
+
+
+def _walk(patterns: list[Any], before: str, namespace: str) -> Iterator[Written]:
+    for pattern in patterns:
+        written = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            inner = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
+            yield from _walk(pattern.url_patterns, written, inner)
+        # Requests to the API carry a token instead of a sign-in: tests/sessions/agents/test_api.py.
+        elif isinstance(pattern, URLPattern) and "accounts/" not in written and not written.startswith("/api/"):
+            yield Written(namespace + (pattern.name or ""), written)
