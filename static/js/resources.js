@@ -56,6 +56,13 @@ function show(uri) {
   history.replaceState(null, '', address(location.pathname));
 }
 
+/* The URI that is shown is not that of the fields. */
+function unbuilt(problem) {
+  const notice = form.querySelector('[data-template-problem]');
+  notice.textContent = problem.message;
+  notice.hidden = false;
+}
+
 function preview({ uri, shown, problem, subscribe }) {
   document.querySelector('[data-expanded]').textContent = shown;
   document.querySelector('[data-expand-wait]').hidden = Boolean(uri);
@@ -80,8 +87,8 @@ function previewSoon() {
     try {
       const made = await expand();
       if (mine === newest) preview(made);
-    } catch {
-      /* the next key, or reading, tries again */
+    } catch (problem) {
+      if (mine === newest) unbuilt(problem); // the next key, or reading, tries again
     }
   }, PAUSE_MS);
 }
