@@ -183,9 +183,20 @@ MORE: dict[str, Callable[[Any], str]] = {
     "bundle-tool": lambda world: f"/agents/bundles/team-tools/members/work/tool/?tool={'n' * 128}",
 }
 #: rows of the screenshots whose product has what this one does not
-ELSEWHERE = ("no-such-server", "acme-changed", "tool=greet", "tool=search", "tool=add", "tool=forget", "tool=draw", "key=")
+ELSEWHERE = (
+    "no-such-server",
+    "acme-changed",
+    "tool=greet",
+    "tool=search",
+    "tool=add",
+    "tool=forget",
+    "tool=draw",
+    "key=",
+)
 #: routes that answer a GET with something else than a page of their own
 NOT_PAGES = {
+    "setup": "before the first administrator: tests/e2e/test_first_light.py",
+    "sign_in_callback": "ends a sign-in at an authorization server: tests/e2e/test_own_identity.py",
     "healthz": "for probes",
     "readyz": "for probes",
     "audit:list": "leads to the explorer",
@@ -251,9 +262,10 @@ def route_of(path: str) -> str:
 
 def pages(world: World) -> list[Shot]:
     """Pages that open without interaction."""
-    plain = [shot for shot in SHOTS if shot.stage is Stage.FILLED and shot.prepare is None and not shot.allow]
-    here = [shot for shot in plain if not any(words in shot.path(world) for words in ELSEWHERE)]
-    return here + [Shot(name, path) for name, path in MORE.items()]
+    rows = [shot for shot in SHOTS if shot.stage is not Stage.FRESH and (shot.prepare or not shot.allow)]
+    rows += [Shot(name, path) for name, path in MORE.items()]
+    here = [shot for shot in rows if not any(words in shot.path(world) for words in ELSEWHERE)]
+    return list({(shot.path(world), shot.signed_in): shot for shot in reversed(here)}.values())[::-1]
 
 
 def fill(stack: Stack) -> Every:

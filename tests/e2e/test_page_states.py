@@ -37,12 +37,96 @@ WINDOWS = [(size, theme) for theme in THEMES for size in SIZES]
 
 
 # --- empty -----------------------------------------------------------------------------------------------------------
-#: Of a product without servers (the tests of this part come before the fixture `world`): the words, and the next step.
+#: Of a product without servers (the tests of this part come before the fixture `world`): path, words, next step.
 EMPTY = {
+    "overview": ("/", "No servers yet", "Add server"),
+    "servers:list": ("/servers/", "No servers yet", "Add server"),
+    "sessions": ("/sessions/", "No sessions", "Go to servers"),
+    "credentials:list": ("/credentials/", "No credentials yet", "Add credential"),
+    "credentials:references": ("/credentials/references/", "No grants", "Grant"),
+    "jobs:list": ("/jobs/", "No jobs yet", ""),
+    "privacy:index": ("/privacy/", "No rules", "Add rule"),
+    "exports:list": ("/exports/", "No exports yet", "New export"),
+    "browser_reports:list": ("/browser-reports/list/", "No reports", ""),
+    "oauth:clients": ("/oauth/clients/", "None yet", "Add client"),
+    "agents:list": ("/agents/", "No tokens yet", "New token"),
+    "agents:bundles": ("/agents/bundles/", "No bundles yet", "New bundle"),
+    "explorer:page": ("/explorer/?q=last:1h+in:calls", "Nothing found", ""),
+    "explorer:charts": ("/explorer/charts/", "No calls in this range", ""),
+    "inbox:list": ("/inbox/", "No requests waiting", ""),
+    "subscriptions:list": ("/subscriptions/", "No subscriptions yet", "Go to servers"),
+    "users:list": ("/users/?text=nobody-has-this-name", "No matching users", ""),
+    "settings:index": ("/settings/?text=nothing-has-this-name", "No matching settings", ""),
+    "servers:export": ("/servers/export/", "No servers yet", ""),
 }
-#: pages without a parameter that always have contents
+#: Of a server that never connected: tab, words, next step.
+EMPTY_TABS = {
+    "servers:tools": ("tools/", "Disabled", ""),
+    "servers:resources": ("resources/", "Disabled", ""),
+    "servers:prompts": ("prompts/", "Disabled", ""),
+    "servers:tasks": ("tasks/", "No tasks yet", ""),
+    "servers:logs": ("logs/", "Nothing logged yet", ""),
+    "servers:protocol": ("protocol/", "No messages yet", ""),
+    "servers:network": ("network/", "No requests yet", ""),
+    "servers:history": ("history/", "No calls yet", "Run a tool"),
+    "servers:saved": ("saved/", "No saved calls", "Open the tools"),
+    "servers:package": ("package/", "No package", ""),
+    "servers:agent_policy": ("agents/", "No rules", "Add rule"),
+}
+#: Other pages without a parameter, or of a server only: forms, and pages that always have contents.
 NEVER_EMPTY = {
+    *(
+        "audit:proof",
+        "storage:index",
+        "users:groups",
+        "own:account",
+        "jobs:rotate_keys",
+        "oauth:authorize",
+        "servers:import",
+    ),
+    *("credentials:add", "privacy:add_rule", "exports:add", "exports:add_schedule", "exports:add_sink", "users:invite"),
+    *("users:add_service_account", "users:add_group", "oauth:add", "servers:add", "agents:issue", "agents:add_bundle"),
+    *(
+        "agents:import_bundle",
+        "servers:settings",
+        "servers:info",
+        "servers:clone",
+        "servers:identity",
+        "servers:sign_in",
+    ),
+    *("servers:own_credential", "servers:give_up_identity", "servers:legacy", "servers:disable", "servers:archive"),
+    "servers:delete",
 }
+
+
+def emptiness(page: Page, path: str, words: str, step: str) -> list[str]:
+    """What the page lacks that has nothing to show."""
+    page.goto(path)
+    main = page.locator("#main")
+    said = main.get_by_text(words).first
+    found = [] if said.is_visible() else [f"does not say {words!r}: {main.inner_text()[:600]!r}"]
+    if step and not main.get_by_role("link", name=step).or_(main.get_by_role("button", name=step)).first.is_visible():
+        found.append(f"has no step {step!r}")
+    return found + overflow(page) + accessibility(page)
+
+
+def test_a_page_without_contents_says_what_will_be_there_and_what_to_do_next(
+    own_stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    assert own_stack.rows("SELECT 1 FROM servers_server") == [], "this test comes first in its file"
+    own_stack.write("DELETE FROM servers_backgroundjob")
+    ada, found = walker(own_stack, signed_in=True), []
+    for number, (path, words, step) in enumerate(EMPTY.values()):
+        dress(ada.page, *WINDOWS[number % len(WINDOWS)])
+        found += [f"{path}: {fault}" for fault in emptiness(ada.page, path, words, step)]
+    own_stack.manage(
+        "register_server", "--user", ADMIN[0], "--disabled", "--name", "Bare", "--url", "https://bare.example/mcp"
+    )
+    for number, (tab, words, step) in enumerate(EMPTY_TABS.values()):
+        dress(ada.page, *WINDOWS[number % len(WINDOWS)])
+        found += [f"{tab}: {fault}" for fault in emptiness(ada.page, f"/servers/bare/{tab}", words, step)]
+    own_stack.shell("from servers.models import Server; Server.objects.all().delete()")
+    assert found == [], "\n".join(found)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +191,12 @@ def test_every_route_is_a_page_of_this_walk_or_named_as_none(world: Every, own_s
     visitor.close()
     assert forgotten == []
     assert walked.isdisjoint(NOT_PAGES)
+
+
+def test_every_list_has_words_for_its_emptiness(world: Every) -> None:
+    walked = {route_of(shot.path(world)) for shot in pages(world)}
+    lists = {route.name for route in routes() if route.written.replace("/servers/<slug:slug>/", "/").count("<") == 0}
+    assert sorted(lists & walked - EMPTY.keys() - EMPTY_TABS.keys() - NEVER_EMPTY) == []
 
 
 def test_every_page_opens_without_a_fault_and_is_accessible_in_one_window(
