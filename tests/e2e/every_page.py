@@ -126,7 +126,7 @@ from servers.models import OAuthClient, RedactionRule, Server
 from servers.registration import drafts
 from servers.registration.importing import stored_preview
 from sessions.enums import WireKind
-from sessions.models import Call
+from sessions.models import Call, SavedCall
 from tests.servers.cast import over_stdio
 from tests.sessions.wire.rows import add_message
 ada, server = User.objects.get(username={admin!r}), Server.objects.get(slug={slug!r})
@@ -134,12 +134,14 @@ name, uri = "n" * 128, "long://" + "u" * 293
 call = Call.objects.get(uid={call!r})
 for kind in (WireKind.REQUEST, WireKind.RESULT, WireKind.REQUEST):
     add_message(server, kind, method=name, body={{name: uri}}, call_uid=call.uid)
+saved = SavedCall.objects.create(
+    server=server, owner=ada, name="s" * 80, shared=True, method=call.method, target=call.target, arguments=call.arguments)
 command = over_stdio(command="/opt/" + "c" * 300)
 servers = {{"N" * 100: {{"command": "/opt/" + "c" * 300, "args": [uri]}}, "old": {{"type": "gopher", "url": uri}}}}
 print("MORE", json.dumps(dict(
     draft=str(stored_preview.hold(ada, json.dumps({{"mcpServers": servers}})).uid),
     test=str(drafts.create_draft(Actor.of_user(ada), ada, command).uid),
-    client=str(OAuthClient.objects.first().uid), rule=str(RedactionRule.objects.first().uid), digest=call.result_id,
+    client=str(OAuthClient.objects.first().uid), rule=str(RedactionRule.objects.first().uid), saved=str(saved.uid), digest=call.result.digest,
 )))
 """
 
@@ -152,6 +154,7 @@ class Every(World):
     test: str = ""
     client: str = ""  # uids of a program that signed in for agents, and of a redaction rule
     rule: str = ""
+    saved: str = ""  # of a saved call
     digest: str = ""  # of a stored result
 
 
@@ -179,20 +182,14 @@ MORE: dict[str, Callable[[Any], str]] = {
     "browser-reports": at("/browser-reports/list/"),
     "bundle-add": at("/agents/bundles/add/"),
     "oauth-client-delete": lambda world: f"/oauth/clients/{world.client}/delete/",
+    "saved-call": lambda world: f"/saved-calls/{world.saved}/change/",
+    "saved-call-delete": lambda world: f"/saved-calls/{world.saved}/delete/",
+    "answer": lambda world: f"/inbox/{world.questions['form']}/answer/",
     "erase": lambda world: f"/payloads/{world.digest}/erase/",
     "bundle-tool": lambda world: f"/agents/bundles/team-tools/members/work/tool/?tool={'n' * 128}",
 }
 #: rows of the screenshots whose product has what this one does not
-ELSEWHERE = (
-    "no-such-server",
-    "acme-changed",
-    "tool=greet",
-    "tool=search",
-    "tool=add",
-    "tool=forget",
-    "tool=draw",
-    "key=",
-)
+ELSEWHERE = ("no-such-server", "?tool=", "?key=", "?uri=demo", "?template=demo", "?prompt=summarise", "?prompt=explain")
 #: routes that answer a GET with something else than a page of their own
 NOT_PAGES = {
     "setup": "before the first administrator: tests/e2e/test_first_light.py",
@@ -263,8 +260,8 @@ def route_of(path: str) -> str:
 def pages(world: World) -> list[Shot]:
     """Pages that open without interaction."""
     rows = [shot for shot in SHOTS if shot.stage is not Stage.FRESH and (shot.prepare or not shot.allow)]
-    rows += [Shot(name, path) for name, path in MORE.items()]
     here = [shot for shot in rows if not any(words in shot.path(world) for words in ELSEWHERE)]
+    here += [Shot(name, path) for name, path in MORE.items()]
     return list({(shot.path(world), shot.signed_in): shot for shot in reversed(here)}.values())[::-1]
 
 

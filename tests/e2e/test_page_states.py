@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -46,7 +47,7 @@ EMPTY = {
     "credentials:references": ("/credentials/references/", "No grants", "Grant"),
     "jobs:list": ("/jobs/", "No jobs yet", ""),
     "privacy:index": ("/privacy/", "No rules", "Add rule"),
-    "exports:list": ("/exports/", "No exports yet", "New export"),
+    "exports:list": ("/exports/", "No exports yet", "Export"),
     "browser_reports:list": ("/browser-reports/list/", "No reports", ""),
     "oauth:clients": ("/oauth/clients/", "None yet", "Add client"),
     "agents:list": ("/agents/", "No tokens yet", "New token"),
@@ -57,7 +58,7 @@ EMPTY = {
     "subscriptions:list": ("/subscriptions/", "No subscriptions yet", "Go to servers"),
     "users:list": ("/users/?text=nobody-has-this-name", "No matching users", ""),
     "settings:index": ("/settings/?text=nothing-has-this-name", "No matching settings", ""),
-    "servers:export": ("/servers/export/", "No servers yet", ""),
+    "servers:export": ("/servers/export/", "No servers to export", ""),
 }
 #: Of a server that never connected: tab, words, next step.
 EMPTY_TABS = {
@@ -237,12 +238,12 @@ def test_every_page_is_accessible_at_both_widths_in_both_themes(
 
 # --- no right --------------------------------------------------------------------------------------------------------
 class Offers(HTMLParser):
-    """What a page offers to do: (address, method) of links and forms, also of those that a script sends."""
+    """What a page offers to do: (address, method) of links, and of forms that have a button to send them."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.found: set[tuple[str, str]] = set()
-        self._form: tuple[str, str] | None = None
+        self._form = ("", "")
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -250,12 +251,14 @@ class Offers(HTMLParser):
         if tag == "a" and "href" in have:
             self.found.add((have["href"], "get"))
         if tag == "form":
-            self.found.add((have.get("action", ""), have.get("method", "get").lower()))
-        if "formaction" in have:
-            self.found.add((have["formaction"], "post"))
-        for method in ("get", "post"):
-            if f"hx-{method}" in have:
-                self.found.add((have[f"hx-{method}"], method))
+            self._form = (have.get("action", ""), have.get("method", "get").lower())
+        if tag == "button" and have.get("type") != "button" and "disabled" not in have and self._form[0]:
+            self.found.add((have["formaction"], "post") if "formaction" in have else self._form)
+        self.found |= {(have[f"hx-{method}"], method) for method in ("get", "post") if f"hx-{method}" in have}
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._form = ("", "")
 
 
 def offers(text: str, at: str) -> Iterator[tuple[str, str, str]]:
@@ -282,8 +285,9 @@ def test_who_lacks_a_right_reads_why_and_is_offered_nothing_that_would_be_refuse
         answer = visitor.get(path)
         refused = (route_of(path), "get") in lacking
         if answer.status_code == 403:
-            found += [] if "You don't have permission" in answer.text else [f"{path}: no reason"]
-            found += [] if "Ask an administrator" in answer.text else [f"{path}: no next step"]
+            words = unescape(answer.text)
+            found += [] if "You don't have permission" in words else [f"{path}: no reason"]
+            found += [] if "Ask an administrator" in words else [f"{path}: no next step"]
         elif refused:
             found.append(f"{path}: answered {answer.status_code}")
         if answer.status_code == 200:
