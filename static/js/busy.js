@@ -36,7 +36,7 @@ export async function whileBusy(region, work, words) {
 export function startBusy() {
   const ends = new WeakMap(); // request -> what ends its wait
   document.addEventListener('htmx:before:request', ({ detail: { ctx } }) => {
-    if (ctx.sourceEvent?.isTrusted) ends.set(ctx, busy(ctx.target));
+    if (!ctx.sourceElement.getAttribute('hx-trigger')?.startsWith('load')) ends.set(ctx, busy(ctx.target));
   });
   document.addEventListener('htmx:finally:request', ({ detail: { ctx } }) => ends.get(ctx)?.());
 }
