@@ -49,7 +49,7 @@ function restored(entries) {
 }
 
 const drafts = keepDrafts(shown, {
-  restore: (entries) => restored(entries).catch(explain),
+  restore: (entries) => restored(entries).catch((problem) => refuse(shown(), `Your earlier input could not be restored. ${reasonOf(problem)}`)),
   clear: () => {
     const body = new FormData();
     body.append('_clear', '1');
