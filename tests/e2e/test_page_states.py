@@ -166,6 +166,8 @@ def _window(size: str) -> Any:
 def dress(page: Page, size: str, theme: Any) -> None:
     page.set_viewport_size(_window(size))
     page.emulate_media(color_scheme=theme)
+    if page.url.startswith("http"):  # the page follows its browser a moment later
+        expect(page.locator(f"html[data-bs-theme={theme}]")).to_be_attached()
 
 
 def named(shot: Shot, world: Every, found: list[str]) -> list[str]:
