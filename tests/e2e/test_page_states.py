@@ -492,6 +492,7 @@ def test_a_page_that_lost_its_connection_says_so_keeps_what_was_typed_and_comes_
     if typed.count():
         typed.fill("typed before")
     break_connection(ada.page)
+    expect(notice).to_be_visible()
     expect(notice).to_contain_text("You are offline")
     expect(notice.locator("time")).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
     for window in WINDOWS if name == "overview" else WINDOWS[:1]:
