@@ -163,11 +163,18 @@ def _window(size: str) -> Any:
     return dict(zip(("width", "height"), SIZES[size], strict=True))
 
 
+#: Colours change in transitions, however short: until the last has ended, a text may have those of neither theme.
+SETTLED = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
+  .then(() => Promise.allSettled(document.getAnimations().filter((one) => one instanceof CSSTransition).map((one) => one.finished)))
+  .then(() => true)"""
+
+
 def dress(page: Page, size: str, theme: Any) -> None:
     page.set_viewport_size(_window(size))
     page.emulate_media(color_scheme=theme)
     if page.url.startswith("http"):  # the page follows its browser a moment later
         expect(page.locator(f"html[data-bs-theme={theme}]")).to_be_attached()
+        page.evaluate(SETTLED)
 
 
 def named(shot: Shot, world: Every, found: list[str]) -> list[str]:
@@ -217,6 +224,7 @@ def test_every_page_opens_without_a_fault_and_is_accessible_in_one_window(
     with two_visitors(browser, own_stack) as page_of:
         for number, shot in enumerate(one_of_each.values()):
             page, window = page_of(shot), WINDOWS[number % len(WINDOWS)]
+            page.emulate_media(color_scheme=window[1])
             faults = visit(page, shot, world)
             dress(page, *window)
             faults += [f"{window}: {fault}" for fault in overflow(page) + accessibility(page)]
