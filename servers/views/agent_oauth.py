@@ -77,7 +77,11 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
     if asked.slug and endpoint is None:
         return _problem(request, f"You can't use a server or bundle with the short name {asked.slug}.", asked)
     if not access.may(request.user, "call_tool"):
-        return _problem(request, "You don't have permission to call tools, so no client can act as you.", asked)
+        return _problem(
+            request,
+            "You don't have permission to call tools, so no client can act as you. Ask an administrator for access.",
+            asked,
+        )
     form = ConsentForm(request.user, asked.scopes, request.POST if posted else None, choose=endpoint is None)
     if posted and form.is_valid():
         chosen, given = endpoint or grants.Endpoint.of(form.chosen_server()), form.cleaned_data

@@ -102,7 +102,7 @@ class Card:
 
     @property
     def repeatable(self) -> bool:
-        return not self.running and self.call.server_id is not None
+        return self.readable and not self.running and self.call.server_id is not None
 
     @property
     def editable(self) -> bool:

@@ -1,7 +1,9 @@
 /* Add server: while one writes in the box, the server says what it understood and fills the fields; a URL is then tested beside
    it. A command starts a process, so it is tested only when the person asks. */
+import { whileBusy } from './busy.js';
 import { form, showForm } from './server-form.js';
-import { explain, send } from './sign-in.js';
+import { explain, send, SignedOut } from './sign-in.js';
+import { toast } from './toast.js';
 
 const READ_MS = 350;
 const TEST_MS = 900;
@@ -63,12 +65,25 @@ function restore(kept) {
   }
 }
 
+/* Once, however often the text changes meanwhile: with each change it is tried again. */
+let complaint = null;
+function unread(reason) {
+  if (complaint?.isConnected) return;
+  complaint = toast({ tone: 'bad', title: 'Your input was not read', text: `${reason} It is kept, and read again when you change it. The fields below can also be filled by hand.` });
+}
+
 async function read({ keepUnderstood }) {
   const turn = ++reading;
   const body = new FormData(form);
   try {
-    const response = await send(form.dataset.read, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
-    if (turn !== reading || !response.ok) return;
+    const sent = send(form.dataset.read, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
+    const response = await whileBusy(part('understood'), sent, 'Reading your input…');
+    if (turn !== reading) return;
+    if (!response.ok) {
+      unread(`mcpadmin answered ${response.status}.`);
+      return;
+    }
+    complaint?.remove();
     const parts = new DOMParser().parseFromString(await response.text(), 'text/html');
     if (turn !== reading) return;
     const kept = corrections();
@@ -81,7 +96,8 @@ async function read({ keepUnderstood }) {
     showForm();
     if (form.querySelector('[data-testable]')) testSoon();
   } catch (problem) {
-    explain(problem);
+    if (problem instanceof SignedOut) explain(problem);
+    else unread('No answer from mcpadmin.');
   }
 }
 

@@ -1,5 +1,6 @@
 /* A request of a server is answered below the card of the call that waits for it: the form of the inbox, without leaving
    the tool. One at a time; its fields have the same ids. A link to open has its own page. */
+import { whileBusy } from './busy.js';
 import { announce } from './dom.js';
 import { explain, send } from './sign-in.js';
 
@@ -57,7 +58,8 @@ results?.addEventListener('submit', async (event) => {
   const body = new FormData(form, event.submitter);
   form.inert = true;
   try {
-    const answer = await send(form.getAttribute('action'), { method: 'POST', body }); // a button is called "action"
+    const sent = send(form.getAttribute('action'), { method: 'POST', body }); // a button is called "action"
+    const answer = await whileBusy(shown, sent, 'Sending the answer…');
     const page = await bodyOf(answer);
     if (!page) throw new Error(`mcpadmin answered ${answer.status}`);
     if (page.querySelector('#answer-form')) return fill(page);

@@ -1,4 +1,5 @@
 /* Starts what every signed-in page has. Modules of single pages are loaded by their templates. */
+import { startBusy } from './busy.js';
 import { startCopy } from './copy.js';
 import { startDialogs } from './dialogs.js';
 import { startDirty } from './dirty.js';
@@ -9,6 +10,7 @@ import { live } from './live.js';
 import { startLists } from './live-list.js';
 import { startPill } from './live-pill.js';
 import { startMenus } from './menus.js';
+import { startOffline } from './offline.js';
 import { startSignIn } from './sign-in.js';
 import { startSignInNotes } from './sign-in-notes.js';
 import { startSubscriptionNotes } from './subscription-notes.js';
@@ -22,9 +24,11 @@ startDialogs();
 startMenus();
 startCopy();
 startViews();
+startBusy();
 startDirty();
 startKeys();
 startPill(live);
+startOffline(live);
 startLists(live);
 startInbox(live);
 startSubscriptionNotes(live);

@@ -118,8 +118,9 @@ if (results) {
     for (const row of frame.rows ?? []) {
       const other = row.method !== method || row.tool !== target;
       if (other || document.getElementById(`call-${row.uid}`)) continue;
-      const response = await fetch(`/calls/${row.uid}/card/`, { headers: { 'HX-Request': 'true' } });
-      if (response.ok) addCard(row.uid, row.version, await response.text(), results, row.number);
+      /* One that cannot be fetched comes with the next page: nobody on this one asked for it. */
+      const response = await fetch(`/calls/${row.uid}/card/`, { headers: { 'HX-Request': 'true' } }).catch(() => null);
+      if (response?.ok) addCard(row.uid, row.version, await response.text(), results, row.number);
     }
   });
 }

@@ -1,5 +1,6 @@
 /* Suggestions of the server while a person types: after a pause, one question at a time, chosen with the keyboard too.
    Each question is a call in the ledger, so what was asked once on this page is not asked again. */
+import { whileBusy } from './busy.js';
 import { whenOver } from './call-cards.js';
 import { announce } from './dom.js';
 import { live } from './live.js';
@@ -69,7 +70,7 @@ class Suggestions {
     this.#busy = true;
     const asked = this.#field.value;
     try {
-      const values = await valuesFor(this.#question());
+      const values = await whileBusy(this.#field.parentElement, valuesFor(this.#question()), 'Loading suggestions…');
       if (document.activeElement === this.#field && this.#field.value === asked) this.#show(values);
     } catch {
       this.#close(); // a form without suggestions is still a form

@@ -1,6 +1,7 @@
 /* A box that shows the rows of a feed as they arrive, the newest at its end: filters, pause, and the way back to the
    newest. So that a flood never stops the page, a frame adds few rows, at most 500 stay, and they stand in blocks: the
    browser leaves out the blocks that are out of sight, and the oldest rows go a block at a time. */
+import { whileBusy } from './busy.js';
 import { announce, storage } from './dom.js';
 import { live } from './live.js';
 import { paintTime } from './time.js';
@@ -244,7 +245,8 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     fetching?.abort();
     const mine = (fetching = new AbortController());
     const response = await fetch(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
-    if (!response.ok || response.redirected) return; // signed out: the live pill says so
+    if (response.redirected) return; // signed out: the live pill says so
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
     const whole = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('[data-console-list]');
     if (!whole || mine.signal.aborted) return;
     if (!page.closest('.wire-pane')) history.replaceState(null, '', url);
@@ -260,7 +262,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     catchUp();
   }
 
-  const reloadNow = () => reload().catch((problem) => problem.name !== 'AbortError' && note('The filter could not be applied. Try again.'));
+  const reloadNow = () => whileBusy(part('list'), reload()).catch((problem) => problem.name !== 'AbortError' && note('The filter could not be applied. The rows below are those of before. Try again.'));
 
   function startLive() {
     seen = Number(list().dataset.consoleHead);

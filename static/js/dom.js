@@ -23,6 +23,12 @@ export function storage(key, value) {
   return value ?? null;
 }
 
+/* Why a request failed, in words: what `fetch` itself throws means nothing to a person. */
+export function reasonOf(problem) {
+  const unanswered = problem instanceof TypeError || ['AbortError', 'TimeoutError'].includes(problem.name);
+  return unanswered ? 'No answer from mcpadmin. Check the connection and try again.' : problem.message;
+}
+
 /* One polite sentence for screen readers, at most one in five seconds; the last one wins. */
 let region = null;
 let waiting = null;

@@ -1,9 +1,12 @@
 /* The explorer: chart and facets are fetched after the list, a row opens beside it, the list follows what happens. */
-import { announce } from './dom.js';
+import { whileBusy } from './busy.js';
+import { announce, reasonOf } from './dom.js';
 import { live } from './live.js';
 import { startCompletion } from './query-completion.js';
+import { SignedOut } from './sign-in.js';
 import { stackedBars } from './time-chart.js';
 import { chosenZone, momentOf, wallClock, zone } from './time.js';
+import { toast } from './toast.js';
 
 const GIVE_UP_MS = 30_000;
 const EACH_MS = 2_000; // at most one look for newer rows in this time
@@ -21,8 +24,17 @@ const chosen = () => new URLSearchParams(location.search).get('sel');
 
 async function fetched(address, type = 'text/html') {
   const response = await fetch(address, { headers: { Accept: type }, signal: AbortSignal.timeout(GIVE_UP_MS) });
-  if (!response.ok || response.redirected) throw new Error(`the server answered ${response.status}`);
+  if (response.redirected) throw new SignedOut('You are signed out. Reload the page to sign in.');
+  if (!response.ok) throw Object.assign(new Error(`mcpadmin answered ${response.status}. Reload the page to try again.`), { status: response.status });
   return response;
+}
+
+/* What could not be loaded, why, and what to do. The page stays as it is: only a sign-in that ended leads away from it. */
+function complain(title, problem, address) {
+  if (problem instanceof SignedOut) return location.assign(address);
+  const { status } = problem;
+  if (status === 404) return toast({ tone: 'bad', title, text: 'It is no longer stored. Reload the page for the present rows.' });
+  return toast({ tone: 'bad', title, text: status ? `mcpadmin answered ${status}. Nothing else changed. Try again.` : reasonOf(problem) });
 }
 
 async function fragment(address) {
@@ -54,7 +66,7 @@ async function loadChart() {
   const place = document.getElementById('histogram');
   if (!place) return;
   try {
-    const body = await fragment(place.dataset.histogramFrom + location.search);
+    const body = await whileBusy(place, fragment(place.dataset.histogramFrom + location.search), 'Loading the chart…');
     place.replaceChildren(...document.adoptNode(body).childNodes);
     const slot = place.querySelector('[data-chart]');
     const data = JSON.parse(slot.dataset.chart);
@@ -65,7 +77,7 @@ async function loadChart() {
     } else slot.textContent = 'No rows in this range.';
   } catch (problem) {
     const slot = place.querySelector('[data-loading]');
-    if (slot) slot.textContent = `The chart could not be loaded: ${problem.message}.`;
+    if (slot) slot.textContent = `The chart could not be loaded. ${reasonOf(problem)}`;
   }
 }
 
@@ -73,12 +85,12 @@ async function loadFacets() {
   const place = document.getElementById('facets');
   if (!place) return;
   try {
-    const body = await fragment(place.dataset.facetsFrom + location.search);
+    const body = await whileBusy(place, fragment(place.dataset.facetsFrom + location.search), 'Loading the filters…');
     const open = place.querySelector('details')?.open ?? wide.matches;
     place.replaceChildren(...document.adoptNode(body).childNodes);
     place.querySelector('details').open = open;
   } catch (problem) {
-    place.textContent = `Not loaded: ${problem.message}.`;
+    place.textContent = `The filters could not be loaded. ${reasonOf(problem)}`;
   }
 }
 
@@ -167,13 +179,15 @@ function equipDrawer() {
   }
 }
 
-async function show(sel) {
+/* `wanted`: whether it still is, when it comes. */
+async function show(sel, wanted) {
   const [stream, key] = sel.split('.');
   const address = page.dataset.row.replace('/stream/0/', `/${encodeURIComponent(stream)}/${encodeURIComponent(key)}/`);
   const query = new URLSearchParams(location.search);
   query.set('sel', sel);
   const fresh = (await fragment(`${address}?${query}`)).querySelector('#detail');
-  if (!fresh) throw new Error('there is no such row');
+  if (!wanted()) return;
+  if (!fresh) throw Object.assign(new Error('there is no such row'), { status: 404 });
   keepInPlace(rowOf(sel), () => {
     drawer()?.remove();
     main.append(document.adoptNode(fresh));
@@ -194,15 +208,20 @@ function hide(sel) {
   row?.querySelector('a')?.focus({ preventScroll: wide.matches });
 }
 
+let choosing = 0;
 async function choose(sel, { focus = true } = {}) {
   const address = addressWith({ sel });
   const first = chosen() === null;
+  choosing += 1;
+  const turn = choosing;
+  const wanted = () => turn === choosing;
   try {
-    await show(sel);
-  } catch {
-    location.assign(address); // signed out or offline: the browser shows it
+    await whileBusy(drawer() ?? document.getElementById('explorer-list'), show(sel, wanted), 'Loading the row…');
+  } catch (problem) {
+    if (wanted()) complain('The row could not be loaded', problem, address);
     return;
   }
+  if (!wanted()) return;
   history[first ? 'pushState' : 'replaceState'](null, '', address);
   equipDrawer();
   if (!wide.matches) drawer().scrollIntoView();
@@ -275,7 +294,11 @@ document.addEventListener('keydown', (event) => {
 let shown = chosen();
 addEventListener('popstate', () => {
   const sel = chosen();
-  if (sel !== null) show(sel).catch(() => location.reload());
+  if (sel !== null) {
+    choosing += 1;
+    const turn = choosing;
+    show(sel, () => turn === choosing).catch((problem) => complain('The row could not be loaded', problem, location.href));
+  }
   else if (drawer()) hide(shown);
   shown = sel;
 });
@@ -364,7 +387,10 @@ page.addEventListener('click', (event) => {
     announce(following ? 'Live' : 'Paused');
     if (following) look();
   } else if (event.target.closest('[data-show-newer]')) {
-    refresh().then(() => results().scrollIntoView({ block: 'nearest' }), () => location.reload());
+    whileBusy(document.getElementById('explorer-list'), refresh(), 'Loading the newer rows…').then(
+      () => results().scrollIntoView({ block: 'nearest' }),
+      (problem) => complain('The newer rows could not be loaded', problem, location.href),
+    );
   }
 });
 

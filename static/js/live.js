@@ -118,6 +118,7 @@ class Live extends EventTarget {
   }
 
   #lost() {
+    this.dispatchEvent(new Event('lost'));
     for (const ref of [...this.#answers.keys()]) this.#settle(ref, null, new Error('the connection was lost'));
   }
 

@@ -1,5 +1,6 @@
 /* The palette, which keys.js opens by Ctrl K and which is loaded then: pages from the side bar and the account menu and
    what buttons of the shell do at once; the rest from the server while one types. */
+import { whileBusy } from './busy.js';
 import { csrfToken, fromTemplate } from './dom.js';
 
 const WAIT_MS = 120;
@@ -36,13 +37,14 @@ function buttons(words) {
 export async function search() {
   const words = input().value.trim();
   const local = [...pages(words), ...buttons(words)];
-  show(local, '');
   const url = document.querySelector('[data-palette-open]').dataset.paletteUrl;
+  show(local, url ? 'Searching…' : '');
   if (!url) return;
   request?.abort();
   request = new AbortController();
   try {
-    const response = await fetch(`${url}?${new URLSearchParams({ q: words, server: openServer() })}`, { signal: request.signal });
+    const answered = fetch(`${url}?${new URLSearchParams({ q: words, server: openServer() })}`, { signal: request.signal });
+    const response = await whileBusy(list(), answered, 'Searching…');
     if (!response.ok) throw new Error(String(response.status));
     const answer = await response.json();
     show([...local, ...answer.results], '');

@@ -1,4 +1,5 @@
 /* Suggestions for the query while it is typed: fields first, then their values. Chosen with the keyboard too. */
+import { whileBusy } from './busy.js';
 import { announce } from './dom.js';
 
 const PAUSE_MS = 120;
@@ -42,10 +43,11 @@ class QueryCompletion {
     const mine = this.#asked;
     const { value, selectionStart } = this.#field;
     try {
-      const response = await fetch(`${this.#address}?${new URLSearchParams({ q: value, at: selectionStart })}`, {
+      const asked = fetch(`${this.#address}?${new URLSearchParams({ q: value, at: selectionStart })}`, {
         headers: { Accept: 'application/json' },
         signal: AbortSignal.timeout(GIVE_UP_MS),
       });
+      const response = await whileBusy(this.#field.parentElement, asked, 'Loading suggestions…');
       if (!response.ok || response.redirected) throw new Error(`the server answered ${response.status}`);
       const { completions } = await response.json();
       if (mine === this.#asked && document.activeElement === this.#field) this.#show(completions);

@@ -1,4 +1,5 @@
 /* Parts of this page as the server would render them now, morphed in; at most one request a second. */
+import { busy, whileBusy } from './busy.js';
 import { explain, send } from './sign-in.js';
 import { showMessages, toast } from './toast.js';
 
@@ -10,7 +11,7 @@ const wanted = new Map(); // what makes an address of the ids of parts -> these 
 let timer = 0;
 let last = 0;
 let pause = PAUSE_MS;
-let busy = false;
+let refreshing = false;
 
 async function parsed(response) {
   return new DOMParser().parseFromString(await response.text(), 'text/html');
@@ -23,7 +24,12 @@ async function morphIn(page, ids) {
 }
 
 export async function refreshParts(...ids) {
-  await refreshPartsFrom(here, ids);
+  const ends = ids.map((id) => busy(document.getElementById(id)));
+  try {
+    await refreshPartsFrom(here, ids);
+  } finally {
+    for (const end of ends) end();
+  }
 }
 
 async function refreshPartsFrom(addressOf, wantedIds) {
@@ -47,7 +53,7 @@ export function sendInPlace(partsOf) {
     event.preventDefault();
     /* Sent once: what it did is not known from an answer that does not come, and another page is opened, not sent to. */
     try {
-      const answer = await send(form.action, { method: 'POST', body: new FormData(form) });
+      const answer = await whileBusy(form, send(form.action, { method: 'POST', body: new FormData(form) }), 'Sending…');
       const page = await parsed(answer);
       const ids = partsOf(page);
       if (ids.every((id) => page.getElementById(id))) {
@@ -64,7 +70,7 @@ export function sendInPlace(partsOf) {
 /* One at a time: an older page that comes later would win over a newer one. What fails is tried again, ever more rarely. */
 async function refreshWanted() {
   const now = [...wanted];
-  [timer, last, busy] = [0, Date.now(), true];
+  [timer, last, refreshing] = [0, Date.now(), true];
   wanted.clear();
   try {
     while (now.length) {
@@ -77,12 +83,12 @@ async function refreshWanted() {
     pause = Math.min(2 * pause, CEILING_MS);
     for (const [addressOf, ids] of now) want(addressOf, ids);
   }
-  busy = false;
+  refreshing = false;
   schedule();
 }
 
 function schedule() {
-  if (timer || busy || !wanted.size) return;
+  if (timer || refreshing || !wanted.size) return;
   timer = setTimeout(refreshWanted, Math.max(0, last + pause - Date.now()));
 }
 

@@ -1,10 +1,11 @@
 /* The page of one resource: reads it through the socket and shows the content in its place, no matter who read it. */
+import { whileBusy } from './busy.js';
 import { addCard, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { fillArguments, keepDrafts } from './drafts.js';
 import { live } from './live.js';
 import { refreshParts, refreshSoon } from './refresh.js';
-import { sendCall, unconfirmed } from './sending.js';
+import { NotSent, sendCall, unconfirmed } from './sending.js';
 import { kept } from './tab-storage.js';
 
 const PAUSE_MS = 150;
@@ -25,8 +26,9 @@ function address(base) {
 }
 
 async function expand() {
-  const response = await fetch(address(form.dataset.expandUrl), { headers: { Accept: 'application/json' } });
-  if (!response.ok) throw new Error(`the URI could not be built (${response.status})`);
+  const asked = fetch(address(form.dataset.expandUrl), { headers: { Accept: 'application/json' } });
+  const response = await whileBusy(document.querySelector('[data-expanded]')?.parentElement, asked, 'Building the URI…').catch(() => null);
+  if (!response?.ok) throw new NotSent(`The URI could not be built (${response ? `mcpadmin answered ${response.status}` : 'no answer from mcpadmin'}). Nothing was sent and your input is kept. Try again.`);
   return response.json();
 }
 
@@ -54,6 +56,13 @@ function show(uri) {
   history.replaceState(null, '', address(location.pathname));
 }
 
+/* The URI that is shown is not that of the fields. */
+function unbuilt(problem) {
+  const notice = form.querySelector('[data-template-problem]');
+  notice.textContent = problem.message;
+  notice.hidden = false;
+}
+
 function preview({ uri, shown, problem, subscribe }) {
   document.querySelector('[data-expanded]').textContent = shown;
   document.querySelector('[data-expand-wait]').hidden = Boolean(uri);
@@ -78,8 +87,8 @@ function previewSoon() {
     try {
       const made = await expand();
       if (mine === newest) preview(made);
-    } catch {
-      /* the next key, or reading, tries again */
+    } catch (problem) {
+      if (mine === newest) unbuilt(problem); // the next key, or reading, tries again
     }
   }, PAUSE_MS);
 }
@@ -151,7 +160,7 @@ if (form) {
 if (content?.dataset.live) {
   live.on(`server.${content.dataset.live}`, 'call', (frame) => {
     const mine = (frame.rows ?? []).filter((row) => row.method === 'resources/read' && row.tool === shown());
-    if (mine.some((row) => row.final)) refresh(false).catch(() => {});
+    if (mine.some((row) => row.final)) refresh(false).catch(() => refresh(true)); // tried again, ever more rarely
     else if (mine.some((row) => !document.getElementById(`call-${row.uid}`))) refresh(true);
   });
 }

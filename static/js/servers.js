@@ -1,5 +1,6 @@
 /* Live state of servers, on the overview and on each server's pages: pills in lists, the actions of a server's head, the
    notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
+import { whileBusy } from './busy.js';
 import { copied, write } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { storage } from './dom.js';
@@ -206,7 +207,8 @@ document.addEventListener('submit', async (event) => {
   const button = form.querySelector('button');
   button.disabled = true;
   try {
-    const response = await send(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
+    const sent = send(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
+    const response = await whileBusy(form, sent, 'Sending…');
     if (!response.ok) toast({ tone: 'bad', title: `The server answered ${response.status}`, text: 'Reload the page and try again.' });
   } catch (problem) {
     explain(problem);
@@ -231,7 +233,12 @@ document.addEventListener('submit', async (event) => {
   button.disabled = true;
   try {
     const body = new FormData(event.target, button);
-    const response = await send(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
+    const sent = send(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
+    const response = await whileBusy(slot, sent, 'Sending the test…');
+    if (!response.ok && response.status !== 422) { // 422: the form with its errors
+      toast({ tone: 'bad', title: 'The connection was not tested', text: `mcpadmin answered ${response.status}. Your input is kept. Try again.` });
+      return;
+    }
     htmx.swap({ target: slot, swap: 'innerHTML', text: await response.text() });
     live.scan(slot);
     if (!slot.hasAttribute('data-beside')) keepInView(slot);

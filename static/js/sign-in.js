@@ -1,6 +1,7 @@
 /* A sign-in that ended while a page was open: the person signs in beside the page, and what was sent is sent once more.
 
    What the server refuses for want of a sign-in it has not begun, so sending it again cannot do it twice. */
+import { whileBusy } from './busy.js';
 import { csrfToken } from './dom.js';
 import { live } from './live.js';
 import { toast } from './toast.js';
@@ -137,7 +138,7 @@ function guardForms() {
     busy.add(form);
     try {
       if (form.matches('[data-sign-out]') && !(await signedIn())) return void location.assign(document.body.dataset.loginUrl);
-      await signIn();
+      await whileBusy(form, signIn(), 'Sending…');
       cleared.add(form);
       form.requestSubmit(submitter?.isConnected ? submitter : undefined);
     } catch (problem) {

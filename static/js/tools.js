@@ -1,6 +1,8 @@
 /* The page of one tool: runs it through the socket, keeps its form in step with the server, shows its calls. */
 import './answer-here.js';
+import { whileBusy } from './busy.js';
 import { addCard, followWords, refuse, say } from './call-cards.js';
+import { reasonOf } from './dom.js';
 import { keepDrafts } from './drafts.js';
 import './pick-list.js';
 import './saved-calls.js';
@@ -23,8 +25,8 @@ function givenBy(form) {
 
 async function render(body, swap) {
   const form = shown();
-  const response = await send(form.dataset.formUrl, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
-  if (!response.ok) throw new Error(`the form could not be loaded (${response.status})`);
+  const response = await whileBusy(form, send(form.dataset.formUrl, { method: 'POST', body, headers: { 'HX-Request': 'true' } }), 'Loading the form…');
+  if (!response.ok) throw new Error(`The form could not be loaded (mcpadmin answered ${response.status}). Your input is kept. Try again.`);
   await htmx.swap({ target: form, swap, text: await response.text() });
   return shown();
 }
@@ -47,7 +49,7 @@ function restored(entries) {
 }
 
 const drafts = keepDrafts(shown, {
-  restore: (entries) => restored(entries).catch(explain),
+  restore: (entries) => restored(entries).catch((problem) => refuse(shown(), `Your earlier input could not be restored. ${reasonOf(problem)}`)),
   clear: () => {
     const body = new FormData();
     body.append('_clear', '1');
@@ -69,7 +71,7 @@ async function run(form, anyway = false) {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', undefined, answer.number);
       followWords(shown, answer);
     } else {
-      const fresh = await rerender(form, { _validate: '1' });
+      const fresh = await rerender(form, { _validate: '1' }).catch(() => form); // the refusal says enough
       const summary = fresh.querySelector('[data-sf-errors]');
       if (summary) summary.focus();
       else refuse(fresh, answer.message);
@@ -91,6 +93,6 @@ document.addEventListener('submit', (event) => {
   const button = event.submitter;
   event.preventDefault();
   if (button && (button.name === '_op' || button.name === '_switch')) {
-    rerender(form, { [button.name]: button.value }).catch((problem) => refuse(form, problem.message));
+    rerender(form, { [button.name]: button.value }).catch((problem) => refuse(form, reasonOf(problem)));
   } else run(form, button?.name === '_anyway');
 });

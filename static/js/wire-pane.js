@@ -1,4 +1,5 @@
 /* The protocol of a server, docked below any of its tabs. It is the Protocol tab, fetched when it is opened first. */
+import { whileBusy } from './busy.js';
 import { live } from './live.js';
 import { start } from './protocol.js';
 import { send } from './sign-in.js';
@@ -65,7 +66,7 @@ export function openPane(button, { takesFocus, onClose }) {
   });
   document.getElementById('main').append(pane);
   if (takesFocus) pane.querySelector('[data-pane-close]').focus();
-  load().catch((problem) => {
+  whileBusy(pane, load(), 'Loading the protocol…').catch((problem) => {
     if (problem.name !== 'AbortError') status.textContent = LOAD_FAILED;
   });
   return close;

@@ -1,4 +1,6 @@
 /* What the Protocol and the Network tab share: a row unfolds, and then loads what it says; the address keeps which. */
+import { whileBusy } from './busy.js';
+import { reasonOf } from './dom.js';
 import { send } from './sign-in.js';
 
 const TONES = ['ok', 'warn', 'bad', 'run'];
@@ -16,14 +18,14 @@ async function load(details, page) {
   place.dataset.loaded = 'loading';
   place.textContent = 'Loading…';
   try {
-    const response = await send(`${page.dataset.wireBase}${details.closest('li').dataset.seq}/`, { headers: { 'HX-Request': 'true' } });
+    const response = await whileBusy(place, send(`${page.dataset.wireBase}${details.closest('li').dataset.seq}/`, { headers: { 'HX-Request': 'true' } }));
     if (response.status === 404) throw new Error('This message is not recorded any more.');
     if (!response.ok) throw new Error(`The message could not be loaded (${response.status}). Close and open it to try again.`);
     await htmx.swap({ target: place, swap: 'innerHTML', text: await response.text() });
     place.dataset.loaded = 'yes';
     details.scrollIntoView({ block: 'nearest' });
   } catch (problem) {
-    place.textContent = problem.message;
+    place.textContent = reasonOf(problem);
     delete place.dataset.loaded;
   }
 }

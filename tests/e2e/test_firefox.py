@@ -6,13 +6,13 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Playwright, expect
 
-from tests.e2e import test_long_names
+from tests.e2e import every_page
+from tests.e2e.every_page import Every
 from tests.e2e.test_subscriptions import CLOCK, subscribe, touch, version
 from tests.e2e.walk import Walk
 from tests.peers.peers import run_peer
 from tests.screenshots.judge import overflow
 from tests.screenshots.pages import SIZES
-from tests.screenshots.shot import World
 from tests.tools import firefox
 from tests.tools.stack import Stack
 
@@ -22,9 +22,6 @@ SLUG = "official-sdk"
 #: until a new size of the window has been drawn
 DRAWN = "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 PAGES = ("/", "/servers/", "/servers/add/", "/inbox/", "/subscriptions/", "/audit/", "/explorer/?q=last:1h+in:calls")
-
-
-world = test_long_names.world
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +109,13 @@ def test_what_firefox_refuses_to_run_fails_a_test_and_reaches_the_reports(stack:
 
 
 @pytest.mark.long
-def test_no_page_is_wider_in_firefox_than_a_phone_with_the_longest_names_and_uris(
-    world: World, own_stack: Stack, walker
-) -> None:
+def test_no_page_is_wider_in_firefox_than_a_phone_with_the_longest_names_and_uris(own_stack: Stack, walker) -> None:
+    world: Every = every_page.fill(own_stack)
     width, height = SIZES["phone"]
     ada = walker(own_stack, signed_in=True, viewport={"width": width, "height": height})
-    found = test_long_names.too_wide(ada.page, world)
+    found = []
+    for shot in every_page.pages(world):
+        if shot.signed_in:
+            ada.open(shot.path(world))
+            found += [f"{shot.name}: {fault}" for fault in overflow(ada.page)]
     assert found == [], "\n".join(found)

@@ -131,6 +131,7 @@ def _emptied(context: BrowserContext, base_url: str) -> bool:
             for page in context.pages:
                 page.close()
             context.unroute_all()
+            context.set_offline(False)
             context.clear_permissions()
             context.clear_cookies()
             page = context.new_page()

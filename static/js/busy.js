@@ -1,0 +1,42 @@
+/* A region whose content is on its way carries aria-busy, which css/feedback.css shows after a moment. What takes longer is
+   also said to screen readers. */
+import { announce } from './dom.js';
+
+const LONG_MS = 1_000;
+const works = new WeakMap(); // region -> how many pieces of work it waits for
+
+function count(region, by) {
+  const number = (works.get(region) ?? 0) + by;
+  works.set(region, number);
+  if (number > 0) region.setAttribute('aria-busy', 'true');
+  else region.removeAttribute('aria-busy');
+}
+
+/* Begins the wait of a region, which may be null, and returns what ends it. */
+export function busy(region, words = 'Loading…') {
+  if (!region) return () => {};
+  count(region, 1);
+  const timer = setTimeout(() => announce(words), LONG_MS);
+  return () => {
+    clearTimeout(timer);
+    count(region, -1);
+  };
+}
+
+export async function whileBusy(region, work, words) {
+  const end = busy(region, words);
+  try {
+    return await work;
+  } finally {
+    end();
+  }
+}
+
+/* What htmx fetches for a region. A part that asks for itself every second is not on its way, it is followed. */
+export function startBusy() {
+  const ends = new WeakMap(); // request -> what ends its wait
+  document.addEventListener('htmx:before:request', ({ detail: { ctx } }) => {
+    if (!ctx.sourceElement.getAttribute('hx-trigger')?.startsWith('load')) ends.set(ctx, busy(ctx.target));
+  });
+  document.addEventListener('htmx:finally:request', ({ detail: { ctx } }) => ends.get(ctx)?.());
+}

@@ -1,0 +1,43 @@
+/* The notice above a page that has lost its connection: since when it stands still, and that nothing is lost by waiting. A
+   short gap, as when the server restarts, is left to the live pill. */
+
+const PATIENCE_MS = 4_000;
+
+export function startOffline(live) {
+  const notice = document.querySelector('[data-offline] > .notice');
+  if (!notice) return;
+  const part = (name) => notice.querySelector(`[data-slot=${name}]`);
+  let known = new Date(Number(document.body.dataset.renderedAt) * 1000); // the last moment at which the page was right
+  let timer = 0;
+
+  function show() {
+    timer = 0;
+    const device = live.state === 'offline';
+    part('title').textContent = device ? 'You are offline' : 'No connection to mcpadmin';
+    part('since').dateTime = known.toISOString();
+    part('since').textContent = known.toISOString(); // startTimes() writes it in the reader's zone
+    notice.hidden = false;
+  }
+
+  function paint() {
+    const { state } = live;
+    const away = state === 'offline' || state === 'reconnecting';
+    if (state === 'live' || state === 'signed-out') {
+      clearTimeout(timer);
+      timer = 0;
+      notice.hidden = true;
+    } else if (away && !notice.hidden) show();
+    else if (state === 'offline') {
+      clearTimeout(timer);
+      show();
+    } else if (away) timer ||= setTimeout(show, PATIENCE_MS);
+    if (state === 'live') known = new Date();
+  }
+
+  /* A live page is right until the moment at which it is not. */
+  live.addEventListener('lost', () => {
+    known = new Date();
+  });
+  live.addEventListener('state', paint);
+  part('retry').addEventListener('click', () => live.connection?.retryNow());
+}
