@@ -77,7 +77,7 @@ async function read({ keepUnderstood }) {
   const body = new FormData(form);
   try {
     const sent = send(form.dataset.read, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
-    const response = await whileBusy(part('understood'), sent, 'Reading your input…');
+    const response = await whileBusy(source.parentElement, sent, 'Reading your input…'); // what was understood may be out of sight
     if (turn !== reading) return;
     if (!response.ok) {
       unread(`mcpadmin answered ${response.status}.`);

@@ -397,7 +397,7 @@ PARTS = [
          ("[data-console-filter] [name=text]", "u")),
     Part("palette", lambda world: "/", "**/palette/*", "#palette-list", "#palette-list li", search_everything,
          "Server search is not available", ("#palette input", "long")),
-    Part("source", lambda world: "/servers/add/", "**/servers/add/read/", "#understood", "#understood .understood",
+    Part("source", lambda world: "/servers/add/", "**/servers/add/read/", ":has(> #source)", "#understood .understood",
          type_into("#source", "npx -y x"), "Your input was not read", ("#source", "npx -y x")),
     Part("test", lambda world: "/servers/add/", "**/servers/test/", "#test-result", "#test-result *", test_by_hand,
          "The connection was not tested", ("[name=command]", "/opt/no-such-program")),
