@@ -105,8 +105,10 @@ def visit(seen: Detector, page: Page, path: str, *allowed: str) -> None:
     """Open a page, its folds and views."""
     seen.expected, seen.allowed = path, allowed
     try:
-        page.goto(path, wait_until="load")
+        answer = page.goto(path, wait_until="load")
         seen.settle(page)
+        if answer is not None and not answer.ok:  # a live server may have gone since the page was first read
+            seen.forget(f"of {answer.status} ", answer.url[:200])
         page.evaluate(OPEN)
         seen.settle(page)
         seen.scan(page)

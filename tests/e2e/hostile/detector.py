@@ -96,6 +96,10 @@ class Detector:
     def say(self, what: str) -> None:
         self.found.append((self.expected, what))
 
+    def forget(self, *words: str) -> None:
+        """What was found with all of these words."""
+        self.found = [one for one in self.found if not all(word in one[1] for word in words)]
+
     def watch(self, page: Page) -> None:
         page.on("dialog", self._on_dialog)
         page.on("popup", lambda popup: self.say(f"popup {popup.url}"))
