@@ -2,7 +2,8 @@
 static files are collected. Without a collection (tests, plain manage.py) browsers load the single files.
 
 The modules are small and plain, so that no JavaScript tool is needed: static imports and exports by name, no default
-exports, no exported variable that changes, no cycles. Anything else stops the collection.
+exports, no exported variable that changes, no cycles, no template literal of several lines. Anything else stops the
+collection.
 """
 
 import re
@@ -20,6 +21,7 @@ PLAIN = ("early",)
 _IMPORT = re.compile(r"^import (?:\{([^}]*)\} from )?'\./([\w-]+)\.js';\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|const|class)\s+([\w$]+))", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*/\*(?!!).*?\*/[ \t]*\n", re.MULTILINE | re.DOTALL)
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.MULTILINE)
 
 
@@ -32,6 +34,8 @@ class Module:
 
     def __init__(self, name: str, source: str) -> None:
         self.name = name
+        if any(line.count("`") % 2 for line in source.splitlines()):
+            raise BundleError(f"js/{name}.js: a template literal of several lines would lose its indentation")
         source = _COMMENT.sub("", source)
         self.imports: dict[str, list[tuple[str, str]]] = {}
         for found in _IMPORT.finditer(source):
@@ -42,6 +46,7 @@ class Module:
         self.body = _EXPORT_LIST.sub("", _EXPORT.sub("", _IMPORT.sub("", source)))
         if left := re.search(r"^(?:import|export)\b.*", self.body, re.MULTILINE):
             raise BundleError(f"js/{name}.js: cannot be bundled: {left[0]}")
+        self.body = _INDENT.sub("", self.body)
 
     @property
     def variable(self) -> str:

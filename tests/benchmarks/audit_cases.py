@@ -4,7 +4,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -28,9 +28,11 @@ from sessions.models import Call  # noqa: E402  # after the set-up
 from sessions.statistics import reading  # noqa: E402  # after the set-up
 from tests.benchmarks import audit_rows  # noqa: E402  # after the set-up
 from tests.benchmarks.load import percentile  # noqa: E402  # after the set-up
+from tests.tools.url_routes import written_routes  # noqa: E402  # after the set-up
 
 Case = Callable[[int], float]  # runs with the values of a round; returns the size in bytes
 INDEXED = 300
+EVERY_PAGE = "every page:"
 
 
 def query(text: str) -> language.Query:
@@ -162,7 +164,19 @@ class Cases:
             if path != "/audit/" or self.client.get(path, secure=True, HTTP_HOST="localhost").status_code == 200:
                 cases[name] = self.page(path)
         cases["page: charts, first reader"] = self.first("/explorer/charts/")
-        return cases
+        return cases | {f"{EVERY_PAGE} {path}": self.page(path) for path in self.every_page()}
+
+    def every_page(self) -> Iterator[str]:
+        """Those without a parameter, and those of one server with many tools."""
+        slug, tool = audit_rows.many_tools()
+        for route in written_routes():
+            path = route.written.replace("<slug:slug>", slug)
+            if "<" in path:
+                continue
+            answer = self.client.get(path, secure=True, HTTP_HOST="localhost")
+            if answer.status_code == 200 and answer.headers["content-type"].startswith("text/html"):
+                yield path
+        yield f"/servers/{slug}/tools/?tool={tool}"
 
 
 def timed(name: str, case: Case, rounds: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from servers.audit.statements import param, prepared
+from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind
 from servers.models import AuditEvent, AuditHead, Identity, Payload, Server
 from servers.models.audit import CALL_STEPS
@@ -34,6 +35,7 @@ from sessions.statistics.counting import MINUTES_KEPT
 DAYS = 30
 PEOPLE = 50
 TOOLS = 400
+MANY_TOOLS = 600
 #: one in so many servers fails
 FAILING = 10
 #: different calls: a prime, so that their repetition falls together with no other number
@@ -136,6 +138,23 @@ def make_servers(count: int) -> None:
 
 
 # --- many rows -------------------------------------------------------------------------------------------------------
+def many_tools() -> tuple[str, str]:
+    """Gives a server many tools, as it listed them. Returns its short name and the name of a tool."""
+    server = Server.objects.get(slug="server-1")
+    schema = {
+        "type": "object",
+        "properties": {
+            f"argument_{n}": {"type": "string", "description": "What the tool needs to know. " * 3} for n in range(8)
+        },
+    }
+    tools = [
+        {"name": f"tool_{n}", "title": f"Tool number {n}", "description": "What it does. " * 20, "inputSchema": schema}
+        for n in range(MANY_TOOLS)
+    ]
+    store_listing(server, "tool", tools, timezone.now())
+    return server.slug, f"tool_{MANY_TOOLS // 2}"
+
+
 class Filling:
     def __init__(self, calls: int, events: int) -> None:
         self.calls, self.events = calls, events

@@ -5,7 +5,7 @@ python -m tests.benchmarks.bench_audit [--calls N] [--events N] [--servers N] [-
 Each case runs in a process of its own settings, a few times with other values each; the table shows the 95th percentile
 of all runs, the median of the CPU time of the process (without PostgreSQL's), the number of statements and the size of
 the page. Goals: p95 at most 100 ms on SQLite and 200 ms on
-PostgreSQL, 30 statements, 150 kB. They are printed as met or missed; no timing makes the run fail. `--rounds 0` only
+PostgreSQL, 30 statements, 150 kB, of the cases "every page" 200 kB. They are printed as met or missed; no timing makes the run fail. `--rounds 0` only
 fills the databases to keep; `--only` measures the cases whose names contain one of its words.
 """
 
@@ -25,7 +25,7 @@ from tests.tools.postgres import cluster
 from tests.tools.prepared import ROOT, clean_environment, copy_static_files, prepare
 
 GOALS = {"sqlite": 100.0, "postgresql": 200.0}
-STATEMENTS, KILOBYTES = 30, 150
+STATEMENTS, KILOBYTES, KILOBYTES_OF_EVERY_PAGE = 30, 150, 200
 
 
 @contextmanager
@@ -64,7 +64,8 @@ def show(kind: str, found: dict[str, Any]) -> None:
     print(f"{'case':<44}{'p50 ms':>9}{'p95 ms':>9}{'CPU ms':>9}{'statements':>12}{'kB':>8}")
     missed = 0
     for case in found["cases"]:
-        met = case["p95"] <= GOALS[kind] and case["statements"] <= STATEMENTS and case["kilobytes"] <= KILOBYTES
+        most = KILOBYTES_OF_EVERY_PAGE if case["name"].startswith("every page:") else KILOBYTES
+        met = case["p95"] <= GOALS[kind] and case["statements"] <= STATEMENTS and case["kilobytes"] <= most
         missed += not met
         size = f"{case['kilobytes']:.0f}" if case["kilobytes"] else "—"
         line = f"{case['name']:<44}{case['p50']:>9.1f}{case['p95']:>9.1f}{case['cpu']:>9.1f}{case['statements']:>12}{size:>8}"

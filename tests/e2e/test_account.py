@@ -11,7 +11,7 @@ from tests.e2e.looks import problems
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 PASSWORD = "purple monkey dishwasher"
-SINCE = "document.querySelector('time[data-time]').title"
+SINCE = "document.querySelector('main time[data-time]').title"
 
 
 def test_zone_utc_switch_and_theme_hold_on_every_page_and_in_another_browser(own_stack, walker) -> None:

@@ -103,7 +103,7 @@ def more(rows: int) -> None:
     for row in range(rows):
         LogLine.objects.create(server=server, seq=10_000 + row, at=now, source=("server", "stderr")[row % 2], text="x")
         ConnectionEvent.objects.create(
-            session=session, number=1_000 + row, at=now, last_at=now, state="ready", worker="w"
+            session=session, number=1_000 * (row + 1), at=now, last_at=now, state="ready", worker="w"
         )
         BrowserReport.objects.create(
             digest=_digest("report", row), directive="x", blocked="x", page="x", browser="x", first_at=now, last_at=now

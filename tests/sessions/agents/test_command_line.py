@@ -18,6 +18,11 @@ from tests.tools.prepared import ROOT, clean_environment
 
 pytestmark = pytest.mark.up
 UNREACHABLE = "http://127.0.0.1:9"
+#: a session reads tools, resources and prompts in this order
+LAST_LIST_IS_READ = """
+    SELECT 1 FROM servers_definition JOIN servers_server ON servers_server.id = servers_definition.server_id
+    WHERE servers_server.slug = ? AND servers_definition.kind = 'prompt'
+"""
 
 
 class Command:
@@ -124,7 +129,7 @@ def test_an_interrupted_call_is_cancelled_and_ends_as_unknown_with_its_id(produc
     def new(**columns: Any) -> list[Any]:
         return [row for row in product.calls(target="slow", **columns) if row["uid"] not in known]
 
-    eventually(lambda: new(state="sent"))
+    eventually(lambda: [row for row in new(state="sent") if row["progress"]])  # so the command knows the call's id
     process.send_signal(signal.SIGINT)
     status, written, said = finished(process)
     error = said[-1]["error"]
@@ -180,6 +185,8 @@ def test_lists_resources_and_prompts_are_read(command: Command) -> None:
 
 
 def test_watch_reports_a_change_as_it_happens(product: Product, command: Command) -> None:
+    assert command.run("list", "ours", "--kind", "tools")[0] == 0  # opens the session, whose first reading is a change
+    eventually(lambda: product.stack.rows(LAST_LIST_IS_READ, "ours"))
     process = command.start("watch", "ours", "--count", "1")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline()) == {"event": "following"}
