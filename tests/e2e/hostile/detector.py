@@ -138,7 +138,7 @@ class Detector:
 
     def settle(self, page: Page) -> None:
         """Until nothing is requested any more and what was scheduled by then has run."""
-        for _ in range(100):
+        for _ in range(1_000):
             page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
             if not self.waiting:
                 return

@@ -78,7 +78,7 @@ SHAPES: dict[str, Callable[[Text], Any]] = {
     "Server.readable_paths": lambda t: [t()],
     "Server.writable_paths": lambda t: [t()],
     "Server.network_hosts": lambda t: [t(), t(1)],
-    "Server.roots": lambda t: [{"uri": t(), "name": t(1)}],
+    "Server.roots": lambda t: [{"uri": f"file:///{t()}", "name": t(1)}],  # the form accepts no other scheme
     "McpSession.server_info": lambda t: {"name": t(), "title": t(1), "version": t(2), "websiteUrl": t(3)},
     "McpSession.server_capabilities": lambda t: {
         "tools": {},
