@@ -71,7 +71,7 @@ class World:
         return [str(next(iter(dict(row).values()))) for row in self.stack.rows(sql, *parameters)]
 
     def uids(self, table: str) -> list[str]:
-        return [str(UUID(text)) for text in self.column(f"SELECT uid FROM {table} ORDER BY id")]  # noqa: S608
+        return [str(UUID(text)) for text in self.column(f"SELECT uid FROM {table} ORDER BY id")]  # noqa: S608  # names of our own tables
 
     # --- paths -------------------------------------------------------------------------------------------------------
     def paths(self, most: int) -> dict[str, list[str]]:
@@ -127,14 +127,14 @@ class World:
 
     def _sequence(self, route: Written) -> list[str]:
         table = "servers_auditevent" if route.name.startswith("audit:") else "mcp_sessions_wiremessage"
-        return self.column(f"SELECT DISTINCT seq FROM {table} ORDER BY seq DESC")  # noqa: S608
+        return self.column(f"SELECT DISTINCT seq FROM {table} ORDER BY seq DESC")  # noqa: S608  # names of our own tables
 
     def _explorer_rows(self) -> list[str]:
         tables = {"calls": "call", "logs": "logline", "messages": "wiremessage"}
         found = [
             f"{stream}/{key}"
             for stream, table in tables.items()
-            for key in self.column(f"SELECT id FROM mcp_sessions_{table} ORDER BY id DESC LIMIT 5")  # noqa: S608
+            for key in self.column(f"SELECT id FROM mcp_sessions_{table} ORDER BY id DESC LIMIT 5")  # noqa: S608  # names of our own tables
         ]
         return found + [
             f"events/{key}" for key in self.column("SELECT seq FROM servers_auditevent ORDER BY seq DESC LIMIT 20")

@@ -170,7 +170,7 @@ async def test_the_lines_of_a_deleted_server_are_dropped_and_those_of_the_others
     shelf = Shelf()
     shelf.deleted = {"gone"}
     writer: Any = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
-    gone, kept = ServerLog(writer, "gone"), ServerLog(writer, "kept")  # type: ignore[arg-type]
+    gone, kept = ServerLog(writer, "gone"), ServerLog(writer, "kept")  # type: ignore[arg-type]  # only their names are used
     say(gone, 3)
     say(kept, 3)
     async with asyncio.timeout(10):
