@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -295,9 +295,9 @@ _STATE = """SELECT v.slug, s.state, s.fault, s.fault_detail, s.stderr_tail, s.ca
     JOIN servers_server v ON v.id = s.server_id WHERE v.slug = 'live'"""
 
 
-def until(world: World, true: object, words: str) -> None:
+def until(world: World, true: Callable[[], bool], words: str) -> None:
     deadline = time.monotonic() + 30
-    while not true():  # type: ignore[operator]
+    while not true():
         assert time.monotonic() < deadline, f"{words}: {[dict(row) for row in world.stack.rows(_STATE)]}"
         time.sleep(0.1)  # no event reports rows of another process
 
