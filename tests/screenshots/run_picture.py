@@ -1,13 +1,29 @@
-"""Captures the README's screenshot. `.venv/bin/python -m pytest -q tests/screenshots/run_picture.py` writes
-docs/img/server.png.
+"""Captures the pictures of the README and of docs/ into docs/img/:
+`.venv/bin/python -m pytest -q tests/screenshots/run_picture.py`.
 """
 
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
-PICTURE = Path(__file__).resolve().parents[2] / "docs" / "img" / "server.png"
+from tests.screenshots.pages import SHOTS
+from tests.screenshots.product import Product, opened
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PICTURES = CHECKOUT / "docs" / "img"
+# Names of pages.py. What a reader of the document sees first.
+DOCUMENTED = (
+    "overview",
+    "explorer-drawer",
+    "audit-proof",
+    "bundle",
+    "user-rights",
+    "storage",
+    "protocol-open",
+    "import-preview",
+    "subscription-compared",
+)
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
@@ -27,5 +43,14 @@ def test_the_picture_of_the_readme_is_taken(own_stack, walker) -> None:
     meta = ada.page.locator(".meta").get_by_text("mcpadmin", exact=False).first
     meta.evaluate("node => { node.textContent = 'python -m mcpadmin.demo_server' }")
     ada.page.get_by_role("heading", name="Search notes").scroll_into_view_if_needed()
-    expect(ada.page.locator("body")).not_to_contain_text(str(PICTURE.parents[2]))
-    ada.page.screenshot(path=PICTURE, animations="disabled")
+    expect(ada.page.locator("body")).not_to_contain_text(str(CHECKOUT))
+    ada.page.screenshot(path=PICTURES / "server.png", animations="disabled")
+
+
+@pytest.mark.parametrize("shot", [shot for shot in SHOTS if shot.name in DOCUMENTED], ids=lambda shot: shot.name)
+def test_a_picture_of_the_documents_is_taken(product: Product, browser: Browser, shot) -> None:
+    with opened(browser, product, shot, (1280, 800), "light") as (page, complaints):
+        page.mouse.move(0, 0)
+        expect(page.locator("body")).not_to_contain_text(str(CHECKOUT))
+        page.screenshot(path=PICTURES / f"{shot.name}.png", animations="disabled")
+        assert complaints.unexpected() == []
