@@ -65,10 +65,10 @@ class Pulse:
         self._reader, self._needed, self._notify, self._moved = reader, needed, notify, moved
         self.health: PipelineHealth | None = None
         self._event = asyncio.Event()
-        self._last_beat_at = float("-inf")
         self._alive: frozenset[str] | None = None
         self._wait = self._late
         loop = self._loop = asyncio.get_running_loop()
+        self._last_beat_at = loop.time()  # what was sent before this process listened is not missing
 
         def broker_changed() -> None:
             with suppress(RuntimeError):  # the loop is closed
