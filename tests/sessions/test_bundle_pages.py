@@ -217,7 +217,7 @@ def test_models_see_what_the_page_shows_and_a_tool_can_be_described_for_them(sig
     listing = [{"name": "search", "description": "Searches.", "inputSchema": schema}]
     store_listing(web, DefinitionKind.TOOL, listing, web.sessions.get().state_since)
     bundle = make(ann, Membership(web, "web"), instructions="Use it well.")
-    assert "1 tool: Policy says why" in errors(signed_in.get("/agents/model/team/"))  # the change breaks what it was
+    assert "1 tool: see why" in errors(signed_in.get("/agents/model/team/"))  # the change breaks what it was
     Definition.objects.update(approved_digest="")
     before = errors(signed_in.get("/agents/model/team/"))
     for words in (
