@@ -239,6 +239,12 @@ def started() -> Iterator[Stack]:
         yield stack
 
 
+def tracebacks(output: str) -> list[str]:
+    """Each with the lines after it."""
+    lines = output.splitlines()
+    return ["\n".join(lines[at : at + 60]) for at, line in enumerate(lines) if "Traceback" in line]
+
+
 def counts(sweep: Sweep, found: list[tuple[str, str]], began: float) -> str:
     fields = len(corpus.SERVER_FIELDS) + len(rows.plan())
     seen = sum(mark < fields for mark in set().union(*sweep.marks.values()))
@@ -297,4 +303,4 @@ def test_no_page_of_any_row_runs_a_text_of_the_corpus_or_breaks_the_policy(start
     print(counts(sweep, found, began))
     assert sweep.wrong == [], "\n".join(sweep.wrong)
     assert found == [], report(found)
-    assert [line for line in started.output.splitlines() if "Traceback" in line] == []
+    assert tracebacks(started.output) == []

@@ -56,7 +56,7 @@ def paths(admin: Any, settings: Any, tmp_path: Path) -> dict[str, str]:  # noqa:
     add_message(session.server, call_uid=call.uid, method=HOSTILE[:200], target=HOSTILE, rpc_id=HOSTILE, body=HOSTILE)
     add_message(session.server, WireKind.ERROR, fault=HOSTILE[:40], detail=HOSTILE, body={HOSTILE: HOSTILE})
     add_message(
-        session.server, WireKind.EXCHANGE, method="POST", target=HOSTILE, detail=HOSTILE, body="", exchange=1,
+        session.server, WireKind.EXCHANGE, method=HOSTILE[:200], target=HOSTILE, detail=HOSTILE, body="", exchange=1,
         headers='{"sent": [["x-a", "b"]], "received": []}', direction=WireDirection.SENT,
     )  # fmt: skip
     schedule, sink = _sending(admin)
@@ -88,6 +88,7 @@ def paths(admin: Any, settings: Any, tmp_path: Path) -> dict[str, str]:  # noqa:
         "a message": f"{server}/protocol/1/",
         "an error": f"{server}/protocol/2/",
         "an exchange": f"{server}/protocol/3/",
+        "network": f"{server}/network/",
         "logs": f"{server}/logs/",
         "call": f"/calls/{call.uid}/",
     }
