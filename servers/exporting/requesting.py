@@ -97,7 +97,9 @@ def note_download(actor: Actor, export: Export, found: int) -> None:
             trail.note(AuditAction.EXPORT_DOWNLOAD, None, _SUBJECT, details)
         else:
             details["found_bytes"] = found
-            event = Event(AuditAction.EXPORT_DOWNLOAD, AuditOutcome.FAILED, actor, None, subject=_SUBJECT, details=details)
+            event = Event(
+                AuditAction.EXPORT_DOWNLOAD, AuditOutcome.FAILED, actor, None, subject=_SUBJECT, details=details
+            )
             trail.add(event)
 
 

@@ -97,7 +97,11 @@ def options_hint(node: Node, flat: Flat) -> str:
     if not has_many_options(flat) or isinstance(node, JsonNode):
         return ""
     number = f"One of {len(flat['enum']):,} values"
-    return f"{number}: type a part of it to find it." if getattr(node, "suggestions", ()) else f"{number}, too many to list here."
+    return (
+        f"{number}: type a part of it to find it."
+        if getattr(node, "suggestions", ())
+        else f"{number}, too many to list here."
+    )
 
 
 def _input_type(flat: Flat, text: str) -> str:
