@@ -162,7 +162,7 @@ def _is_running(task: ServerTask) -> bool:
 
 def _wake(call: Call) -> None:
     """The owner of its session; a session without one looks at its tasks as it opens."""
-    session = McpSession.objects.select_related("owner").filter(pk=call.session_id).first()
+    session = McpSession.objects.select_related("owner").filter(pk=call.session_id or 0).first()
     if session is not None and session.owner is not None:
         hints.wake_worker(session.owner.uid, "tasks", session.uid)
 

@@ -157,8 +157,7 @@ def ended(questions: QuerySet[Question], state: QuestionState, **fields: Any) ->
     rows = questions.filter(state=QuestionState.OPEN)
     if not rows.update(state=state, ended_at=timezone.now(), version=F("version") + 1, **fields):
         return False
-    question = Question.objects.get(pk=pk)
-    if question.call_id is None:
+    if question := Question.objects.filter(pk=pk or 0, call=None).first():
         _of_no_known_call(question)
     waiting = Call.objects.filter(questions=pk, open_questions__gt=0).values_list("pk", flat=True)
     for call_pk in list(waiting):

@@ -55,6 +55,7 @@ def test_a_write_for_a_deleted_server_ends_in_one_line_without_a_traceback(
 def test_any_other_fault_that_nobody_waits_for_is_in_the_log_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    said = left_alone(lambda: {}["missing"], caplog)
+    kept: dict[str, str] = {}
+    said = left_alone(lambda: kept["missing"], caplog)
     assert "never retrieved" in said
     assert "KeyError" in said
