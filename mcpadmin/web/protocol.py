@@ -53,6 +53,21 @@ class Request(http_protocol.WebRequest):
         self.handle_reply({"type": "http.response.start", "status": status, "headers": headers})
         self.handle_reply({"type": "http.response.body", "body": page})
 
+    def finish(self) -> None:
+        announced = self.responseHeaders.getRawHeaders(b"content-length") or [b"0"]
+        whole = self.method == b"HEAD" or self.code in (204, 304) or self.sentLength >= int(announced[0])
+        super().finish() if whole else self._break_off()
+
+    def handle_exception(self, exception: BaseException) -> None:
+        """Daphne would start a second answer. That fails, and with it the loop that reaps what has ended."""
+        self._break_off() if self._response_started else super().handle_exception(exception)
+
+    def _break_off(self) -> None:
+        """Only the end of the connection tells a client that nothing more comes."""
+        if self.channel is not None:
+            logger.error("the answer to %s %s broke off", self.method.decode("latin-1"), self.path.decode("latin-1"))
+            self.channel.give_way()
+
     def header(self, name: str) -> str:
         return b"; ".join(self.requestHeaders.getRawHeaders(name.encode(), [])).decode("latin-1")
 

@@ -6,8 +6,8 @@ from django.db import transaction
 
 from servers import access, limits, rights
 from servers.audit.acts import audited
-from servers.audit.record import SYSTEM, Actor
-from servers.enums import AuditAction, ExportFormat, JobKind, JobState
+from servers.audit.record import SYSTEM, Actor, Event
+from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobKind, JobState
 from servers.exporting import files, selection
 from servers.jobs import requesting
 from servers.models import BackgroundJob, Export, ExportSchedule
@@ -89,10 +89,18 @@ def downloadable(user: access.User, actor: Actor, uid: Any) -> Export | None:
     return export
 
 
-def note_download(actor: Actor, export: Export) -> None:
+def note_download(actor: Actor, export: Export, found: int) -> None:
+    """`found`: the bytes of the file. One of another length than was written is not sent: the download failed."""
+    details = facts(export) | {"sha256": export.digest, "bytes": export.size}
     with audited(actor) as trail:
-        details = facts(export) | {"sha256": export.digest, "bytes": export.size}
-        trail.note(AuditAction.EXPORT_DOWNLOAD, None, _SUBJECT, details)
+        if found == export.size:
+            trail.note(AuditAction.EXPORT_DOWNLOAD, None, _SUBJECT, details)
+        else:
+            details["found_bytes"] = found
+            event = Event(
+                AuditAction.EXPORT_DOWNLOAD, AuditOutcome.FAILED, actor, None, subject=_SUBJECT, details=details
+            )
+            trail.add(event)
 
 
 def delete(user: access.User, actor: Actor, uid: Any) -> bool:

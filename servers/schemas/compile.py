@@ -231,7 +231,8 @@ def _describe(node: Node, flat: Flat) -> None:
     node.help = text_of(flat, "description", 2_000)
     if "default" in flat and not node.default:
         node.default = snippet(flat["default"])
-    node.hint = hints(flat, node.default if node.optional else "")
+    rest = hints(flat, node.default if node.optional else "")
+    node.hint = f"{leaves.options_hint(node, flat)} {rest}".strip()
     node.type_label = node.type_label or _type_label(node, flat)
 
 

@@ -12,6 +12,8 @@ from servers.schemas.values import Json, same
 MAX_OPTIONS = 1_000
 MAX_CHIPS = 60
 MAX_BRANCHES = 100
+#: of more options than that, a field that is typed into suggests these at most
+MAX_SUGGESTIONS, MAX_SUGGESTED_CHARS = 5_000, 200_000
 TOO_MANY_OPTIONS = f"There are more than {MAX_OPTIONS:,} options to choose from here."
 NO_OPTION = "The schema allows no value here: its list of options is empty."
 _NOT_INHERITED = {"anyOf", "oneOf", "title", "description", "default", "examples"}
@@ -109,6 +111,11 @@ def classify(document: Document, flat: Flat) -> Kind:
         shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
         return Union(tuple({**shared, "type": name} for name in types), tuple(types))
     return _single(document, flat, types[0]) if types else AnyJson()
+
+
+def has_many_options(flat: Flat) -> bool:
+    """More than a list to choose from may have: the value is typed."""
+    return len(flat.get("enum", ())) > MAX_OPTIONS
 
 
 def is_leaf(document: Document, kind: Kind, flat_of: Any, nested: bool = False) -> bool:

@@ -1,11 +1,20 @@
 """Controls for single values. A value that its control could not give back unchanged is shown as JSON instead."""
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from itertools import pairwise
 
 from servers.schemas.jsontext import dumps, number_text
-from servers.schemas.kinds import Chips, Choice, Fixed, Number
+from servers.schemas.kinds import (
+    MAX_SUGGESTED_CHARS,
+    MAX_SUGGESTIONS,
+    Chips,
+    Choice,
+    Fixed,
+    Number,
+    has_many_options,
+)
 from servers.schemas.labels import INPUT_MODES, example, is_multiline, option_label, snippet, text_type
 from servers.schemas.merge import Flat
 from servers.schemas.nodes import (
@@ -57,7 +66,9 @@ def text_node(flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
         raise Unsupported("The value is not text.")
     if _UNSAFE.search(text):
         raise Unsupported("The text has characters that a text field would change.")
-    multiline = "\n" in text or len(text) > _LONG_TEXT or is_multiline(at.key, flat)
+    many = has_many_options(flat)
+    suggestions = _suggestions(item for item in flat.get("enum", ()) if isinstance(item, str)) if many else ()
+    multiline = "\n" in text or (not suggestions and (len(text) > _LONG_TEXT or is_multiline(at.key, flat)))
     return TextNode(
         text=text,
         input_type="text" if multiline else _input_type(flat, text),
@@ -67,9 +78,29 @@ def text_node(flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
         input_mode=INPUT_MODES.get(text_of(flat, "format", 30), ""),
         may_be_empty=required and draft == "",
         empty=required and draft == "",
-        type_label=text_type(flat),
+        suggestions=suggestions,
+        type_label="enum" if many else text_type(flat),
         draft=draft,
         sent=required or draft is not ABSENT,
+    )
+
+
+def _suggestions(values: Iterable[str]) -> tuple[str, ...]:
+    """Empty where a field could not give them back, or a page would become too large."""
+    found = tuple(values)
+    too_large = len(found) > MAX_SUGGESTIONS or sum(map(len, found)) > MAX_SUGGESTED_CHARS
+    return () if too_large or any(UNSAFE_LINE.search(value) for value in found) else found
+
+
+def options_hint(node: Node, flat: Flat) -> str:
+    """Why a value of a long list is typed."""
+    if not has_many_options(flat) or isinstance(node, JsonNode):
+        return ""
+    number = f"One of {len(flat['enum']):,} values"
+    return (
+        f"{number}: type a part of it to find it."
+        if getattr(node, "suggestions", ())
+        else f"{number}, too many to list here."
     )
 
 
@@ -93,8 +124,14 @@ def number_node(kind: Number, flat: Flat, draft: Draft, at: NodePlace, required:
     if not isinstance(draft, Unread) and draft is not ABSENT and not is_type(draft, label):
         raise Unsupported("The value is not a whole number." if kind.integral else "The value is not a number.")
     text = draft.text if isinstance(draft, Unread) else "" if draft is ABSENT else number_text(draft)
+    many = has_many_options(flat)
     return NumberNode(
-        text=text, integral=kind.integral, type_label=label, draft=draft, sent=required or draft is not ABSENT
+        text=text,
+        integral=kind.integral,
+        suggestions=_suggestions(number_text(item) for item in flat["enum"] if is_type(item, label)) if many else (),
+        type_label="enum" if many else label,
+        draft=draft,
+        sent=required or draft is not ABSENT,
     )
 
 

@@ -58,6 +58,7 @@ class TextNode(Node):
     may_be_empty: bool = False
     """Shows the box that makes an empty required text a decision."""
     empty: bool = False
+    suggestions: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -66,6 +67,7 @@ class NumberNode(Node):
     text: str = ""
     placeholder: str = ""
     integral: bool = False
+    suggestions: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)

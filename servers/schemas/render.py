@@ -7,7 +7,7 @@ from functools import cached_property
 from django.template.loader import get_template
 from django.utils.safestring import SafeString, mark_safe
 
-from servers.schemas.nodes import AbsentNode, ArrayNode, Node, ObjectNode, UnionNode
+from servers.schemas.nodes import AbsentNode, ArrayNode, Node, NumberNode, ObjectNode, TextNode, UnionNode
 from servers.schemas.pointer import PREFIX, name
 
 _FOLDER = "schemas/"
@@ -33,6 +33,16 @@ def field_id(path: str, id_prefix: str = "arg") -> str:
     if len(slug) > _LONGEST_ID:
         slug = f"-{hashlib.blake2s(path.encode('utf-8', 'replace')).hexdigest()}"
     return f"{id_prefix}{slug}"
+
+
+def suggestions_of(node: Node) -> tuple[str, ...]:
+    return node.suggestions if isinstance(node, TextNode | NumberNode) else ()
+
+
+def suggestions_id(node: Node, id_prefix: str) -> str:
+    values = suggestions_of(node)
+    digest = hashlib.blake2s("\n".join(values).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return f"{id_prefix}-list-{digest}" if values else ""
 
 
 def _rendered(template: str, shown: "ShownNode") -> SafeString:
@@ -126,6 +136,17 @@ class ShownNode:
     @cached_property
     def id(self) -> str:
         return field_id(self.n.path, self._id_prefix)
+
+    @property
+    def list_id(self) -> str:
+        """Of its suggestions: the items of a list share one."""
+        return suggestions_id(self.n, self._id_prefix)
+
+    @property
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """All suggestions of the form by their ids."""
+        found = {suggestions_id(node, self._id_prefix): suggestions_of(node) for node in self.n.walk()}
+        return {name: values for name, values in found.items() if name}
 
     @property
     def described_by(self) -> str:

@@ -1,6 +1,7 @@
 """Exports and forwarding: the page of both, a new export and its file, and schedules. Sinks have their own file."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -76,7 +77,13 @@ def download(request: HttpRequest, uid: UUID) -> HttpResponse | StreamingHttpRes
     except OSError:
         messages.error(request, f"The file of this export is not on this machine. A worker wrote it on {export.host}.")
         return redirect("exports:list")
-    requesting.note_download(Actor.of(request), export)
+    found = os.fstat(file.fileno()).st_size
+    requesting.note_download(Actor.of(request), export, found)
+    if found != export.size:
+        file.close()
+        words = f"it has {found:,} bytes and was written with {export.size:,}"
+        messages.error(request, f"The file of this export is damaged: {words}. Delete it and export again.")
+        return redirect("exports:list")
     response = StreamingHttpResponse(_pieces(file), content_type=_TYPES[ExportFormat(export.format)])
     response.headers["Content-Length"] = str(export.size)
     response.headers["Content-Disposition"] = f'attachment; filename="{files.name_of(export)}"'

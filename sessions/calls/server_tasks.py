@@ -26,7 +26,7 @@ from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.connections.lifecycle import Lease, storable
 from sessions.enums import CallState
 from sessions.mcp.core.tasks import TERMINAL, Status, TaskState
-from sessions.models import Call, ServerTask
+from sessions.models import Call, McpSession, ServerTask
 
 MOST_SHOWN: Final = 100
 _TEXT_CHARS: Final = 500
@@ -160,6 +160,13 @@ def _is_running(task: ServerTask) -> bool:
     return bool(call.state == CallState.SENT or orphaned)
 
 
+def _wake(call: Call) -> None:
+    """The owner of its session; a session without one looks at its tasks as it opens."""
+    session = McpSession.objects.select_related("owner").filter(pk=call.session_id or 0).first()
+    if session is not None and session.owner is not None:
+        hints.wake_worker(session.owner.uid, "tasks", session.uid)
+
+
 def request_cancel(actor: Actor, user: Any, call: Call) -> bool:
     """Of a task that is followed on. False where nothing is left to cancel, or a person asked already."""
     rights.require(user, actor, "call_tool", call.server, subject=call.target)
@@ -167,6 +174,7 @@ def request_cancel(actor: Actor, user: Any, call: Call) -> bool:
         rows = ServerTask.objects.filter(ORPHANED, call=call, cancel_requested_at=None).exclude(status__in=TERMINAL)
         if not rows.update(cancel_requested_at=timezone.now(), cancel_requested_by=actor.name):
             return False
+        transaction.on_commit(partial(_wake, call), robust=True)
         server = ServerRef.of(call.server) if call.server else None
         trail.add(
             Event(

@@ -44,6 +44,7 @@ __all__ = [
     "Listener",
     "Verb",
     "approval_changed",
+    "call_asked",
     "call_changed",
     "call_logged",
     "call_placed",
@@ -176,6 +177,11 @@ def question_changed(
         publish(f"call.{call_uid}", None, "call")
         if server_uid is not None:
             publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}])
+
+
+def call_asked(call_uid: UUID | str) -> None:
+    """A request of the server that may be for this call came, or is over. Its version is not sent, as above."""
+    publish(f"call.{call_uid}", None, "call")
 
 
 def approval_changed(approval_uid: UUID | str, call_uid: UUID | str) -> None:

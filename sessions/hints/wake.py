@@ -5,7 +5,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 Message = dict[str, Any]
-Verb = Literal["call", "cancel", "session", "test", "answer", "authorize", "reap", "package", "sink", "client"]
+Verb = Literal["call", "cancel", "session", "test", "answer", "authorize", "reap", "package", "sink", "client", "tasks"]
 EXPIRES_SECONDS = 60.0
 
 

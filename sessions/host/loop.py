@@ -7,6 +7,7 @@ import asyncio
 import threading
 import uuid
 from contextlib import suppress
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -16,7 +17,7 @@ from servers.audit.writer import writer
 from sessions import hints
 from sessions.connections.process_page import RUNTIME_NOT_USED, UNCONFINED
 from sessions.host import directories
-from sessions.host.db import Database, DatabaseAway
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 from sessions.host.processes import Processes
 from sessions.host.service import Host
 from sessions.host.tick import Tick
@@ -63,6 +64,7 @@ class HostThread:
             with asyncio.Runner() as runner:
                 self._loop = runner.get_loop()
                 prepare_loop(self._loop)
+                self._loop.set_exception_handler(unheard)
                 runner.run(self._serve())
         except Exception:  # the last resort: without it the worker would run on without a host unnoticed
             log.exception("host.ended_by_fault")
@@ -126,3 +128,12 @@ class HostThread:
     def forget(self) -> None:
         """Finish the last waiting writes. Call in the worker's main thread, after `stop`."""
         writer().stop()
+
+
+def unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Of the loop: what went wrong where nobody waits for it. That a server was deleted meanwhile is no fault."""
+    problem = context.get("exception")
+    if isinstance(problem, RowsOrphaned):
+        log.info("host.rows_deleted", problem=str(problem)[:200])
+    else:
+        loop.default_exception_handler(context)

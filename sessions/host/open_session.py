@@ -179,6 +179,7 @@ class OpenSession:
         self.watching.over(error)
         if not self.over.done():
             self.over.set_result(error)
+            self._orphaned_tasks.over()
 
     # --- to the server -----------------------------------------------------------------------------------------------
     def take_roots(self, roots: Roots) -> None:

@@ -78,6 +78,7 @@ class Host:
             "package": self.check_package,
             "client": self.read_client_document,
             "sink": lambda _sink: self.forwarding.look(),
+            "tasks": self.look_at_tasks,
         }
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -109,6 +110,12 @@ class Host:
         for item in self.supervisors.values():
             if item.live is not None and question_uid in item.live.inbox.uids:
                 self._do(item.live.inbox.look())
+
+    def look_at_tasks(self, session_uid: UUID) -> None:
+        """A person asked to cancel a task of this session that no call waits for any more."""
+        for live in self.live_sessions():
+            if live.lease.session_uid == session_uid:
+                live.follow_tasks()
 
     def test(self, draft_uid: UUID) -> None:
         if draft_uid not in self._tests:

@@ -6,6 +6,7 @@ answer was delivered, or could not be. Answers by people are in `answering`.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from sessions.calls.claims import PendingCall
 from sessions.connections import commands
 from sessions.connections.lifecycle import Lease, held, storable
 from sessions.enums import CallState, QuestionKind, QuestionState
+from sessions.inbox import reads
 from sessions.inbox.reads import Settled, settled
 from sessions.models import Call, Question, Worker
 
@@ -80,8 +82,18 @@ def receive(asking: NewQuestion, lease: Lease) -> Question | None:
     )
     if call is not None and not asking.refused:
         Call.objects.filter(pk=call.pk).update(open_questions=F("open_questions") + 1, version=F("version") + 1)
+    elif call is None and not asking.refused:
+        _of_no_known_call(question)
     notify(question.pk)
     return question
+
+
+def _of_no_known_call(question: Question) -> None:
+    """The cards of the calls that may have caused it show it, and that it is over."""
+    calls = Call.objects.filter(**reads.possible_callers(question))
+    calls.update(version=F("version") + 1)
+    for uid in list(calls.values_list("uid", flat=True)[:BATCH]):
+        transaction.on_commit(partial(hints.call_asked, uid), robust=True)
 
 
 def received(question: Question | None, *, refused: bool = False) -> list[Event]:
@@ -145,6 +157,8 @@ def ended(questions: QuerySet[Question], state: QuestionState, **fields: Any) ->
     rows = questions.filter(state=QuestionState.OPEN)
     if not rows.update(state=state, ended_at=timezone.now(), version=F("version") + 1, **fields):
         return False
+    if question := Question.objects.filter(pk=pk or 0, call=None).first():
+        _of_no_known_call(question)
     waiting = Call.objects.filter(questions=pk, open_questions__gt=0).values_list("pk", flat=True)
     for call_pk in list(waiting):
         Call.objects.filter(pk=call_pk).update(open_questions=F("open_questions") - 1, version=F("version") + 1)

@@ -9,8 +9,8 @@ from uuid import UUID
 from servers import access
 from servers.audit import payloads
 from servers.models import Payload
-from sessions.enums import QuestionState
-from sessions.models import Question
+from sessions.enums import CallState, QuestionState
+from sessions.models import Call, Question
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,19 @@ def _json(payload: Payload) -> dict[str, Any] | None:
 def _parsed(text: str | None) -> dict[str, Any] | None:
     value = None if text is None else json.loads(text)
     return value if isinstance(value, dict) else None
+
+
+def possible_callers(question: Question) -> dict[str, Any]:
+    """Which calls a request may be for that came on a channel of all calls and does not say: those that ran on the session as
+    it came."""
+    owner = {"worker_uid": question.worker_uid, "epoch": question.epoch}
+    return owner | {"session_id": question.session_id, "state": CallState.SENT, "sent_at__lte": question.created_at}
+
+
+def possibly_asked_by(call: Call) -> list[Question]:
+    """The open questions that name no call and may be for this one, oldest first."""
+    if call.state != CallState.SENT or call.worker_uid is None:
+        return []
+    owner = {"worker_uid": call.worker_uid, "epoch": call.epoch, "session_id": call.session_id}
+    rows = Question.objects.filter(call=None, state=QuestionState.OPEN, created_at__gte=call.sent_at, **owner)
+    return list(rows.order_by("id")[:3])

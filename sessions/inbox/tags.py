@@ -15,7 +15,7 @@ from servers.kit.words import clock_words
 from servers.models import Server
 from sessions.approvals import reading as approvals
 from sessions.enums import ApprovalState, CallState, QuestionKind, QuestionState
-from sessions.inbox import card, visit_address
+from sessions.inbox import card, reads, visit_address
 from sessions.inbox.visit_address import VisitAddress
 from sessions.models import Approval, Call, Question
 
@@ -41,6 +41,11 @@ def inbox_nav(context: Context) -> dict[str, Any]:
 @register.simple_tag
 def questions_of_call(call: Call) -> list[Question]:
     return card.waiting_for(call)
+
+
+@register.simple_tag
+def questions_of_no_call(call: Call) -> list[Question]:
+    return reads.possibly_asked_by(call)
 
 
 @register.simple_tag

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Count, Q
 from django.utils import timezone
 
+from servers.kit.visible import visible_text
 from sessions.enums import ApprovalState, QuestionState
 from sessions.live.frames import EVERYBODY, SEES_PERSONAL, Audience, Frame, encode, of_owner
 from sessions.models import Approval, Question
@@ -47,7 +48,7 @@ def _approval_frame(approval: Approval) -> Frame:
         "version": approval.version,
         "state": approval.state,
         "call": str(call.uid),
-        "server_name": call.server_name,
+        "server_name": visible_text(call.server_name),
         "expires_at": approval.expires_at.isoformat(),
     }
     audience = of_owner(call.user_id) if call.personal else EVERYBODY
@@ -73,7 +74,7 @@ def question_row(question: Question) -> dict[str, Any]:
         "state": question.state,
         "kind": question.kind,
         "server": str(question.server.uid) if question.server else None,
-        "server_name": question.server_name,
+        "server_name": visible_text(question.server_name),
         "call": str(question.call.uid) if question.call else None,
         "owner": question.owner_name,
         "answered_by": question.answered_by,

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from servers.enums import IdentityKind
+from servers.kit.visible import visible_text
 from sessions.enums import SessionCondition, SessionState
 from sessions.live.frames import Audience, Frame, encode
 from sessions.live.topics import TopicKind
@@ -61,7 +62,7 @@ def _row(session: McpSession, sign_in: str, otherwise: str) -> dict[str, Any]:
     server, word = session.server, session.shown_condition
     return {
         "server": str(server.uid),
-        "server_name": server.name,
+        "server_name": visible_text(server.name),
         "word": word,
         "url": sign_in if word in _SIGN_IN else otherwise,
         "fell_at": fell_at(session).isoformat(),

@@ -62,7 +62,7 @@ def _row(item: Subscription) -> dict[str, Any]:
         "state": item.state,
         "pill": render_to_string("subscriptions/_pill.html", {"subscription": item}).strip(),
         "title": visible_text(item.title or item.uri)[:_TITLE_CHARS],
-        "server_name": item.server.name,
+        "server_name": visible_text(item.server.name),
         "url": reverse("subscriptions:detail", args=[item.uid]),
         "newest": item.newest,
         "changed_at": item.changed_at.isoformat() if item.changed_at else None,

@@ -21,6 +21,7 @@ from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.jobs import board
 from servers.jobs.lifecycle import counted
+from servers.kit.visible import visible_text
 from servers.models import AuditEvent
 from servers.numbers import whole_number
 from servers.requests import WebRequest
@@ -175,7 +176,14 @@ def complete(request: WebRequest) -> JsonResponse:
     return JsonResponse(
         {
             "completions": [
-                {"insert": one.insert, "label": one.label, "detail": one.detail, "start": one.start} for one in found
+                {
+                    "insert": one.insert,
+                    "shown": visible_text(one.insert),
+                    "label": visible_text(one.label),
+                    "detail": visible_text(one.detail),
+                    "start": one.start,
+                }
+                for one in found
             ]
         }
     )

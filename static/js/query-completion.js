@@ -71,9 +71,9 @@ class QueryCompletion {
     option.setAttribute('role', 'option');
     option.setAttribute('aria-selected', 'false');
     const insert = document.createElement('b');
-    insert.textContent = one.insert;
+    insert.textContent = one.shown;
     const words = document.createElement('span');
-    words.textContent = [one.label, one.detail].filter((text) => text && text !== one.insert).join(' · ');
+    words.textContent = [one.label, one.detail].filter((text) => text && text !== one.shown).join(' · ');
     option.append(insert, words);
     return option;
   }

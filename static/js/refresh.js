@@ -39,9 +39,10 @@ async function refreshPartsFrom(addressOf, wantedIds) {
     headers: { Accept: 'text/html' },
     signal: AbortSignal.timeout(GIVE_UP_MS),
   });
+  const page = await parsed(response); // always: a body that nobody reads keeps its connection
   if (response.status >= 500) throw new Error(`the server answered ${response.status}`);
-  if (!response.ok || response.redirected) return; // signed out: the live pill says so
-  await morphIn(await parsed(response), ids);
+  if (response.redirected) return; // signed out: the live pill says so
+  await morphIn(page, ids); // also of an error: a page that lacks what was asked for lists what there is
 }
 
 /* Forms marked data-in-place leave the rest of the page as it is typed: of the page that answers, only the parts are taken

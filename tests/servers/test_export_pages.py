@@ -116,6 +116,23 @@ async def test_a_file_is_downloaded_once_it_is_ready_and_recorded(async_client: 
     assert export.digest in event.body
 
 
+def test_a_file_of_another_length_than_was_written_is_not_sent_but_explained_and_recorded(
+    ada: Client, admin: Any
+) -> None:
+    export = _ready(admin)
+    path = files.path_of(export)
+    path.write_bytes(path.read_bytes()[:-7])
+    page = text(ada.get(f"/exports/{export.uid}/download/", follow=True))
+    assert (
+        f"The file of this export is damaged: it has {export.size - 7:,} bytes and was written with {export.size:,}."
+        in page
+    )
+    assert "Delete it and export again" in page
+    event = AuditEvent.objects.get(action=AuditAction.EXPORT_DOWNLOAD)
+    assert event.outcome == AuditOutcome.FAILED
+    assert json.loads(event.body)["details"]["found_bytes"] == export.size - 7
+
+
 async def _in_thread(work: Any, *arguments: Any) -> Any:
     return await sync_to_async(work)(*arguments)
 

@@ -28,10 +28,12 @@ from servers.enums import (
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule, RedactionRule, Sink
 from sessions.enums import CallState, WireDirection, WireKind
 from sessions.explorer import indexing
-from sessions.models import Call, LogLine, McpSession
+from sessions.live import inbox_frames, sign_in_frames, subscription_frames
+from sessions.models import Call, LogLine, McpSession, Question
 from tests.servers.audit.proof.log import new_key
 from tests.servers.conftest import admin  # noqa: F401  a fixture
 from tests.sessions.host.make import make_call, make_session
+from tests.sessions.subscriptions.rows import make_subscription
 from tests.sessions.wire.rows import add_message
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,7 +58,7 @@ def paths(admin: Any, settings: Any, tmp_path: Path) -> dict[str, str]:  # noqa:
     add_message(session.server, call_uid=call.uid, method=HOSTILE[:200], target=HOSTILE, rpc_id=HOSTILE, body=HOSTILE)
     add_message(session.server, WireKind.ERROR, fault=HOSTILE[:40], detail=HOSTILE, body={HOSTILE: HOSTILE})
     add_message(
-        session.server, WireKind.EXCHANGE, method="POST", target=HOSTILE, detail=HOSTILE, body="", exchange=1,
+        session.server, WireKind.EXCHANGE, method=HOSTILE[:200], target=HOSTILE, detail=HOSTILE, body="", exchange=1,
         headers='{"sent": [["x-a", "b"]], "received": []}', direction=WireDirection.SENT,
     )  # fmt: skip
     schedule, sink = _sending(admin)
@@ -88,6 +90,7 @@ def paths(admin: Any, settings: Any, tmp_path: Path) -> dict[str, str]:  # noqa:
         "a message": f"{server}/protocol/1/",
         "an error": f"{server}/protocol/2/",
         "an exchange": f"{server}/protocol/3/",
+        "network": f"{server}/network/",
         "logs": f"{server}/logs/",
         "call": f"/calls/{call.uid}/",
     }
@@ -159,6 +162,27 @@ def test_no_page_shows_hostile_text_as_it_is(paths: dict[str, str], admin: Any) 
     assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
     for name in ("explorer", "an event", "a message", "sink", "schedule", "storage", "logs"):
         assert "U+202E" in client.get(paths[name]).content.decode(), f"{name} shows where text was hidden"
+
+
+def test_no_row_that_a_script_inserts_hides_text(admin: Any) -> None:  # noqa: F811  a fixture
+    session = make_session("tools")
+    session.server.name = HOSTILE
+    session.server.save()
+    McpSession.objects.filter(pk=session.pk).update(condition="needs_auth", state_since=timezone.now())
+    asked = Question(server_name=HOSTILE, expires_at=timezone.now())
+    subscription = make_subscription(session, "x:text", title=HOSTILE)
+    client = Client()
+    client.force_login(admin)
+    completions = client.get("/explorer/complete/?q=server:tool&at=11").json()["completions"]
+    shown = {
+        "a request": [inbox_frames.question_row(asked)["server_name"]],
+        "a sign-in": [frame.text for frame in sign_in_frames.frames(None)],
+        "a change": [frame.text for frame in subscription_frames.board_frames([subscription.uid])],
+        "a completion": [one[name] for one in completions for name in ("shown", "label", "detail")],
+    }
+    for name, texts in shown.items():
+        assert any("U+202E" in text for text in texts), f"{name} shows where text was hidden"
+        assert not [text for text in texts if RAW.search(text) or "\\u202e" in text], name
 
 
 def _around(page: str) -> str:

@@ -3,6 +3,7 @@ the open session."""
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -14,14 +15,16 @@ from sessions.calls.server_tasks import Orphan
 from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor
 from sessions.host.calls import outcomes
-from sessions.host.db import Database
+from sessions.host.db import Database, RowsOrphaned
 from sessions.mcp.client import Client, TaskOptions, TaskState
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 
 log = structlog.get_logger(__name__)
 
-#: between two looks at the rows, while there are any: a new orphan, a person who cancels
-LOOK_SECONDS: Final = 2.0
+#: between two looks at the rows that nothing asked for, while there are any: a wake-up may be lost
+LOOK_SECONDS: Final = 60.0
+#: before a task that could not be followed is tried again
+RETRY_SECONDS: Final = 2.0
 #: these say how the task ended; any other failure is the connection's, and the next session tries again
 _ENDS: Final = frozenset({Fault.TASK_CANCELLED, Fault.TASK_LOST, Fault.INPUT_REFUSED, Fault.INPUT_NOT_OFFERED})
 
@@ -34,37 +37,62 @@ class OrphanedTasks:
         self._following: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
         self._running: asyncio.Task[None] | None = None
-        self._may_have_more = False
+        #: something may have changed in the rows
+        self._news = asyncio.Event()
 
     def look(self) -> asyncio.Task[None]:
-        """Call when the session opens, and when a call ends without an answer. The task ends when none is left."""
-        self._may_have_more = True
+        """Call when the session opens, when a call ends without an answer, and when a person cancels. The task ends when none
+        is left."""
+        self._news.set()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run(), name="mcp orphaned tasks")
         return self._running
 
+    def over(self) -> None:
+        """The session has ended."""
+        self._news.set()
+
     async def _run(self) -> None:
         """Until none is left, or the session ends. A session that ends cancels none of them at the server."""
         while self._is_open():
-            self._may_have_more = False
+            self._news.clear()
             rows = await self._db.read(partial(server_tasks.orphans, self._lease.session_id))
-            if not rows and not self._following and not self._may_have_more:
+            if not rows and not self._following and not self._news.is_set():
                 return
             for orphan in rows:
                 self._take_up(orphan)
-            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._news.wait()
 
     def _take_up(self, orphan: Orphan) -> None:
         pk = orphan.call.pk
         if pk not in self._following:
             follower = asyncio.create_task(self._follow(orphan), name="mcp orphaned task")
             self._following[pk] = follower
-            follower.add_done_callback(lambda _: self._following.pop(pk, None))
+            follower.add_done_callback(partial(self._ended, pk))
         if orphan.cancel and pk not in self._cancelled:
             self._cancelled.add(pk)
             asyncio.create_task(self._cancel(orphan)).add_done_callback(lambda _: None)
 
+    def _ended(self, pk: int, _: asyncio.Task[None]) -> None:
+        self._following.pop(pk, None)
+        self._news.set()
+
     async def _follow(self, orphan: Orphan) -> None:
+        try:
+            outcome = await self._outcome(orphan)
+            if outcome is not None:
+                await self._db.persist(partial(server_tasks.ended, orphan.call, self._lease, outcome), list)
+                return
+        except RowsOrphaned:  # the server has been deleted, and its calls with it
+            return
+        except Exception:  # a bug of ours must not end the other tasks
+            log.exception("host.task_follower_failed", call=str(orphan.call.uid))
+        await asyncio.sleep(RETRY_SECONDS)
+
+    async def _outcome(self, orphan: Orphan) -> CallOutcome | None:
+        """None if it could not be followed: the session may still be, or a later one."""
         call = orphan.call
         masks = outcomes.ResultMasks.of(call, self._lease, self._redactor)
         await self._db.persist(partial(server_tasks.followed, call, self._lease))
@@ -75,14 +103,12 @@ class OrphanedTasks:
                 total_timeout=server_tasks.FOLLOWED_FOR.total_seconds(),
                 tag=call,
             )
-            outcome: CallOutcome = outcomes.of_result(result.raw, masks)
         except McpError as error:
-            if not (isinstance(error, RpcError | ProtocolError) or error.fault in _ENDS):
-                log.info("host.task_not_followed", call=str(call.uid), fault=str(error.fault))
-                await asyncio.sleep(LOOK_SECONDS)
-                return
-            outcome = outcomes.of_error(error, masks)
-        await self._db.persist(partial(server_tasks.ended, call, self._lease, outcome), list)
+            if isinstance(error, RpcError | ProtocolError) or error.fault in _ENDS:
+                return outcomes.of_error(error, masks)
+            log.info("host.task_not_followed", call=str(call.uid), fault=str(error.fault))
+            return None
+        return outcomes.of_result(result.raw, masks)
 
     def _seen(self, orphan: Orphan, state: TaskState) -> None:
         self._db.post(partial(server_tasks.seen, orphan.call, self._lease, state))

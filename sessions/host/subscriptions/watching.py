@@ -21,7 +21,7 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
 from sessions.host.answer_redaction import Redactor
 from sessions.host.cancelling import cancel_all
-from sessions.host.db import Database, DatabaseAway
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 from sessions.host.logs.session_log import ServerLog
 from sessions.host.subscriptions.notification_counts import NotificationCounts
 from sessions.host.subscriptions.reads import ReadReason, Reads
@@ -156,6 +156,8 @@ class Watching:
         while True:
             try:
                 await self._watch()
+            except RowsOrphaned:  # the server has been deleted, and its session ends
+                return
             except Exception:  # a bug of ours must not end the watch unnoticed: request everything again
                 log.exception("host.watching_failed", session=str(self._lease.session_uid))
                 await asyncio.sleep(RETRY_FIRST)

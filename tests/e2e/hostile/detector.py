@@ -25,6 +25,7 @@ RUN = """window.hit = (number) => { (window.ran ??= []).push(number); console.in
 #: Elements and attributes that no page of ours has, and what only a text of the corpus can have left. `hit` and EVIL stand in
 #: many links and labels: there, what a browser would do with the value decides.
 SCAN = r"""([hidden, evil]) => {
+  if (typeof window.hit !== 'function') return ['not watched'];
   const found = (window.ran ?? []).map((number) => `executed ${number}`);
   const shown = (node) => (node.outerHTML ?? node.textContent).slice(0, 160);
   const say = (what, node) => found.length < 40 && found.push(`${what}: ${shown(node)}`);
@@ -79,26 +80,47 @@ BLANK = ("about:blank", "chrome-error://chromewebdata/")
 
 @dataclass
 class Detector:
-    """Watches all pages of a context. `found`: (path of the page, what happened)."""
+    """Watches all pages of a context."""
 
     context: BrowserContext
     base_url: str
-    found: list[tuple[str, str]] = field(default_factory=list)
+    events: list[tuple[str, str]] = field(default_factory=list)
     expected: str = ""  # the path that was opened
-    #: words of the console that belong to the opened page, such as its own status
-    allowed: tuple[str, ...] = ()
+    #: (path of the page, the console's words, address) of what could not be loaded
+    unloaded: list[tuple[str, str, str]] = field(default_factory=list)
+    #: addresses of opened pages that lack what they were asked for. Their scripts ask again, and the console may say so when
+    #: the next page is open already
+    lacking: set[str] = field(default_factory=set)
     waiting: set[Any] = field(default_factory=set)
+    looks: int = 0
 
     def __post_init__(self) -> None:
         self.context.add_init_script(RUN)
         self.context.on("page", self.watch)
 
-    def say(self, what: str) -> None:
-        self.found.append((self.expected, what))
+    @property
+    def found(self) -> list[tuple[str, str]]:
+        """(path of the page, what happened)"""
+        failed = [
+            (path, f"console: {words[:200]} {address[:200]}")
+            for path, words, address in self.unloaded
+            if unquote(address) not in self.lacking
+        ]
+        return self.events + failed
 
-    def forget(self, *words: str) -> None:
-        """What was found with all of these words."""
-        self.found = [one for one in self.found if not all(word in one[1] for word in words)]
+    def clear(self) -> None:
+        self.events.clear()
+        self.unloaded.clear()
+
+    def say(self, what: str) -> None:
+        self.events.append((self.expected, what))
+
+    def answered(self, status: int, address: str) -> None:
+        """By an opened page."""
+        if status >= 500:
+            self.say(f"the page answered {status}")
+        elif status >= 400:
+            self.lacking.add(unquote(address))
 
     def watch(self, page: Page) -> None:
         page.on("dialog", self._on_dialog)
@@ -126,8 +148,11 @@ class Detector:
         """Refusals of the policy, and errors of scripts that stumbled over a text."""
         if message.text.startswith("executed "):
             self.say(message.text)
-        if message.type == "error" and not any(words in message.text for words in self.allowed):
-            self.say(f"console: {message.text[:200]} {message.location.get('url', '')[:200]}")
+        address = message.location.get("url", "")
+        if message.text.startswith("Failed to load resource: the server responded with a status of 4"):
+            self.unloaded.append((self.expected, message.text, address))
+        elif message.type == "error":
+            self.say(f"console: {message.text[:200]} {address[:200]}")
 
     def _on_request(self, request: Any) -> None:
         parts = urlsplit(request.url)
@@ -144,6 +169,13 @@ class Detector:
                 return
             page.wait_for_timeout(10)  # its events arrive meanwhile
         raise AssertionError(f"{self.expected} still waits for {[one.url for one in self.waiting]}")
+
+    def hear(self, page: Page) -> None:
+        """Until all has arrived that the console said before: its messages come in order."""
+        self.looks += 1
+        words = f"look {self.looks}"
+        with page.expect_console_message(lambda message: message.text == words):
+            page.evaluate("(words) => console.info(words)", words)
 
     def scan(self, page: Page) -> None:
         for frame in page.frames:

@@ -42,6 +42,15 @@ class Raw:
         headers = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, headers, response.read().decode())
 
+    def until(self, end: bytes) -> bytes:
+        """What arrives up to and with these bytes."""
+        found = b""
+        while not found.endswith(end):
+            piece = self.socket.recv(1)
+            assert piece, f"closed after {found!r}"
+            found += piece
+        return found
+
     def is_closed(self) -> bool:
         """Waits for the end; whatever arrives before it is read."""
         try:

@@ -4,6 +4,7 @@ Real schemas are what servers of PyPI and npm answered (corpus/, recorded by rec
 and corpus/nasty.json.
 """
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -117,6 +118,40 @@ def test_too_many_or_no_options_are_the_reason_for_json() -> None:
         "many": "There are more than 1,000 options to choose from here.",
         "none": "The schema allows no value here: its list of options is empty.",
     }
+
+
+def suggested(html: str, name: str) -> list[str]:
+    """The values of the list that the field of this name refers to."""
+    tags = parsed_html(html).tags
+    field = next(given for tag, given in tags if tag == "input" and given.get("name") == name)
+    begin = next(at for at, (tag, given) in enumerate(tags) if tag == "datalist" and given["id"] == field["list"])
+    rest = itertools.takewhile(lambda one: one[0] == "option", tags[begin + 1 :])
+    return [given["value"] for _, given in rest]
+
+
+def test_a_long_list_of_texts_is_typed_with_all_its_values_suggested_and_says_so(checker: Checker) -> None:
+    values = [f"zone-{number}" for number in range(1_200)]
+    zone = {"type": "string", "enum": values}
+    schema = of({"zone": zone, "port": {"type": "integer", "enum": list(range(1_200))}})
+    html = render_form(compile_form(schema))
+    assert "One of 1,200 values: type a part of it to find it." in html
+    offered = {name: suggested(html, name) for name in ("arg:/zone", "arg:/port")}
+    assert offered == {"arg:/zone": values, "arg:/port": [str(number) for number in range(1_200)]}
+    assert checker.check(schema, {"zone": "zone-1199", "port": 7}).state == "valid"
+    assert "Must be one of" in str(checker.check(schema, {"zone": "zone-1200"}).errors)
+
+
+def test_the_items_of_a_list_share_one_list_of_suggestions() -> None:
+    zone = {"type": "string", "enum": [f"zone-{number}" for number in range(1_200)]}
+    html = render_form(compile_form(of({"zones": {"type": "array", "items": zone}}), {"zones": ["zone-1", "zone-2"]}))
+    assert html.count("<datalist") == 1
+    assert html.count(" list=") == 2
+
+
+def test_options_that_a_page_cannot_hold_are_not_suggested_but_counted() -> None:
+    html = render_form(compile_form(of({"zone": {"type": "string", "enum": [f"{n}" for n in range(50_000)]}})))
+    assert "One of 50,000 values, too many to list here." in html
+    assert "<datalist" not in html
 
 
 def test_broken_json_text_does_not_hide_why_the_part_is_json() -> None:

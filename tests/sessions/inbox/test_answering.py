@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.template.loader import render_to_string
 from django.utils import timezone
 
 from servers import access
@@ -105,6 +106,22 @@ def test_a_question_belongs_to_the_call_and_to_whoever_made_it(lease: Lease, pen
     assert (question.call_id, question.owner_name, question.epoch) == (pending.pk, "ada", lease.epoch)
     assert waiting(pending) == (before[0] + 1, before[1] + 1)
     assert answering.params_of(question) == FORM
+
+
+def test_a_question_that_names_no_call_is_on_the_cards_of_the_calls_that_may_have_caused_it(
+    lease: Lease, pending: PendingCall
+) -> None:
+    before = waiting(pending)
+    question = asked(lease)
+    assert waiting(pending) == (before[0], before[1] + 1), "its card is rendered again"
+    call = Call.objects.get(pk=pending.pk)
+    assert [one.pk for one in reads.possibly_asked_by(call)] == [question.pk]
+    card = render_to_string("calls/_card.html", {"call": call, "may_read": True})
+    assert f'data-waiting-question="{question.uid}"' in card
+    assert "the server did not say which one it asks for" in card
+    assert write(lambda: questions.withdraw(question.uid, "over."))
+    assert waiting(pending) == (before[0], before[1] + 2)
+    assert "data-waiting-question" not in render_to_string("calls/_card.html", {"call": call, "may_read": True})
 
 
 def test_the_same_question_received_twice_is_one_row(lease: Lease, pending: PendingCall) -> None:

@@ -28,6 +28,8 @@ ANSWER_SECONDS = 10.0
 class Site:
     #: the module that the backstage process runs
     BACKSTAGE = "tests.sessions.live.backstage"
+    #: what Daphne serves
+    APPLICATION = "mcpadmin.asgi:application"
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
@@ -62,7 +64,7 @@ class Site:
 
     def _started_web(self) -> "subprocess.Popen[str]":
         fd = self.listener.fileno()
-        words = ("-m", "mcpadmin.web.daphne", "--fd", str(fd), "-v", "0", "mcpadmin.asgi:application")
+        words = ("-m", "mcpadmin.web.daphne", "--fd", str(fd), "-v", "0", self.APPLICATION)
         process = self._process(*words, pass_fds=[fd], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
