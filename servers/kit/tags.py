@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from servers import access
 from servers.enums import TransportKind
+from servers.kit.choices import LongSelect
 from servers.kit.icons import icon_body
 from servers.kit.json_table import table_of
 from servers.kit.json_tree import NODES, Tree
@@ -253,6 +254,7 @@ def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, A
 _WIDGET_CLASSES: dict[type[Widget], str] = {
     CheckboxInput: "form-check-input",
     Select: "form-select",
+    LongSelect: "form-select",
     Textarea: "form-control mono",
 }
 
