@@ -8,7 +8,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.forms.models import ModelChoiceIterator
 from django.forms.utils import flatatt
-from django.utils.html import escape
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from servers.kit.visible import visible_html, visible_text
@@ -16,6 +16,11 @@ from servers.models import Server
 
 #: a bound for the page, far above what an instance has
 MOST_OFFERED: Final = 10_000
+
+
+def options_html(choices: Iterable[Any], chosen: set[str]) -> SafeString:
+    """`choices` as of a Django field; a label that is a list makes a group."""
+    return mark_safe("".join(_options(choices, chosen)))  # noqa: S308  # _options escapes
 
 
 def _option(value: Any, label: Any, chosen: set[str]) -> str:
@@ -38,8 +43,9 @@ class LongSelect(forms.Select):
         given: dict[str, Any] = self.build_attrs(self.attrs, {"name": name, **(attrs or {})})
         if self.allow_multiple_selected:
             given["multiple"] = True
-        options = "".join(_options(self.choices, set(self.format_value(value))))
-        return mark_safe(f"<select{flatatt(given)}>\n{options}</select>")  # noqa: S308  # flatatt and _option escape
+        return format_html(
+            "<select{}>\n{}</select>", flatatt(given), options_html(self.choices, set(self.format_value(value)))
+        )
 
 
 class LongSelectMultiple(LongSelect, forms.SelectMultiple):
@@ -60,7 +66,7 @@ class LongCheckList(forms.CheckboxSelectMultiple):
         return mark_safe("".join(boxes))  # noqa: S308  # flatatt, escape and visible_html escape
 
 
-class _Names(ModelChoiceIterator):  # type: ignore[type-arg]
+class _Names(ModelChoiceIterator):
     """Keys and names of servers, by name."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -71,7 +77,7 @@ class _Names(ModelChoiceIterator):  # type: ignore[type-arg]
         yield from rows[:MOST_OFFERED]
 
 
-class ServerField(forms.ModelChoiceField):  # type: ignore[type-arg]
+class ServerField(forms.ModelChoiceField):
     """One server. `offer` says which ones: nothing is offered before."""
 
     iterator = _Names
@@ -81,7 +87,7 @@ class ServerField(forms.ModelChoiceField):  # type: ignore[type-arg]
         super().__init__(queryset=Server.objects.none(), to_field_name=to_field_name, **kwargs)
 
 
-class ServersField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
+class ServersField(forms.ModelMultipleChoiceField):
     """Any number of servers, by name. `offer` says which ones: nothing is offered before."""
 
     iterator = _Names

@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from servers import access
 from servers.enums import TransportKind
-from servers.kit.choices import LongSelect
+from servers.kit.choices import LongSelect, options_html
 from servers.kit.icons import icon_body
 from servers.kit.json_table import table_of
 from servers.kit.json_tree import NODES, Tree
@@ -249,6 +249,12 @@ def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, A
         "is_group": isinstance(widget, RadioSelect),
         "is_password": getattr(widget, "input_type", "") == "password",
     }
+
+
+@register.simple_tag
+def options(choices: Sequence[tuple[str, Any]], current: str) -> SafeString:
+    """Of a select, in groups or not: for lists that may be long."""
+    return options_html(choices, {current})
 
 
 _WIDGET_CLASSES: dict[type[Widget], str] = {

@@ -10,7 +10,7 @@ for (const input of document.querySelectorAll('[data-filter-list]')) {
       item.hidden = !(item.dataset.filterText ?? item.textContent.toLowerCase()).includes(words);
       shown += item.hidden ? 0 : 1;
     }
-    list.querySelector('[data-filter-empty]').hidden = shown > 0;
+    if (!input.hasAttribute('data-list-ask')) list.querySelector('[data-filter-empty]').hidden = shown > 0;
   });
   /* One without a name stands in a form that sends something else. */
   if (!input.name) input.addEventListener('keydown', (event) => event.key === 'Enter' && event.preventDefault());
