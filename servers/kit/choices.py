@@ -16,6 +16,7 @@ from servers.models import Server
 
 #: a bound for the page, far above what an instance has
 MOST_OFFERED: Final = 10_000
+_FILTERED_FROM: Final = 12
 
 
 def options_html(choices: Iterable[Any], chosen: set[str]) -> SafeString:
@@ -49,7 +50,19 @@ class LongSelect(forms.Select):
 
 
 class LongSelectMultiple(LongSelect, forms.SelectMultiple):
-    pass
+    """Where there are many, a field above filters them. The page needs js/list-filter.js for it."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        select = super().render(name, value, attrs, renderer)
+        if select.count("<option ") <= _FILTERED_FROM:
+            return select
+        return format_html(
+            '<div class="mb10" data-filter-box hidden><input class="form-control" type="search" autocomplete="off" '
+            'spellcheck="false" placeholder="Filter by name" aria-label="Filter by name" data-filter-list="#{}" '
+            'data-filter-entries="option"></div>{}',
+            (attrs or {}).get("id", ""),
+            select,
+        )
 
 
 class LongCheckList(forms.CheckboxSelectMultiple):
