@@ -19,18 +19,21 @@ for (const input of document.querySelectorAll('[data-filter-list]')) {
 
 /* One box ticks or unticks all that the filter shows. */
 for (const all of document.querySelectorAll('[data-check-shown]')) {
-  const boxes = [...document.querySelectorAll(`${all.dataset.checkShown} input[type=checkbox]`)];
+  const list = document.querySelector(all.dataset.checkShown);
   const box = all.querySelector('input');
+  const shown = () => [...list.querySelectorAll('label:not([hidden]) input')];
   const count = () => {
+    const boxes = shown();
     const ticked = boxes.filter((one) => one.checked).length;
-    box.checked = ticked === boxes.length;
+    box.checked = boxes.length > 0 && ticked === boxes.length;
     box.indeterminate = ticked > 0 && !box.checked;
   };
   all.hidden = false;
   count();
   box.addEventListener('change', () => {
-    for (const one of boxes) if (!one.parentElement.hidden) one.checked = box.checked;
+    for (const one of shown()) one.checked = box.checked;
     count();
   });
-  document.querySelector(all.dataset.checkShown).addEventListener('change', count);
+  list.addEventListener('change', count);
+  document.querySelector(`[data-filter-list="${all.dataset.checkShown}"]`).addEventListener('input', count);
 }

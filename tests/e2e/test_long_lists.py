@@ -1,8 +1,9 @@
-"""A server with 602 tools: its list comes in parts, and each tool is reached by search, address, keys and without scripts."""
+"""Long lists: the parts of 602 tools by search, address, keys and without scripts, and choices among many servers."""
 
+import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,61 @@ def test_a_phone_chooses_the_last_of_602_tools(ada: Walk, stack: Stack, walker: 
     page.goto(f"{ada.base_url}/servers/many/tools/")
     page.get_by_label("Tool", exact=True).select_option(f"tool-{LAST}")
     expect(page.locator(f"[data-tool='tool-{LAST}']")).to_be_visible()
+
+
+# --- choices among many servers ----------------------------------------------------------------------------------------
+MADE = """
+from servers.models import Server
+rows = [Server(slug=f"chosen-{n}", name=f"Chosen {n}", transport="stdio", command="/bin/true", enabled=False) for n in range(20)]
+Server.objects.bulk_create(rows)
+"""
+REMOVED = """
+from servers.models import Server
+Server.objects.filter(slug__startswith="chosen-").delete()
+"""
+
+
+@pytest.fixture(scope="module")
+def twenty_servers(stack: Stack) -> Iterator[None]:
+    stack.shell(MADE)
+    yield
+    stack.shell(REMOVED)
+
+
+@pytest.mark.usefixtures("twenty_servers")
+def test_an_export_of_two_of_many_servers_takes_a_filter_and_one_box(stack: Stack, walker: Callable[..., Walk]) -> None:
+    person = walker(stack, signed_in=True)
+    page = person.page
+    person.open("/servers/export/")
+    everything = page.get_by_label("All", exact=True)
+    shown = page.locator("#export-servers label:visible")
+    everything.uncheck()
+    expect(page.locator("#export-servers input:checked")).to_have_count(0)
+    page.get_by_label("Filter servers").fill("chosen 1")
+    expect(shown).to_have_count(11)
+    page.get_by_label("Filter servers").fill("nothing like it")
+    expect(page.get_by_text("No server matches.")).to_be_visible()
+    page.get_by_label("Filter servers").fill("chosen 17")
+    page.get_by_label("Filter servers").press("Enter")
+    expect(shown).to_have_count(1)
+    everything.check()
+    page.get_by_label("Filter servers").fill("")
+    page.get_by_label("Chosen 3", exact=True).check()
+    expect(page.locator("#export-servers input:checked")).to_have_count(2)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    assert set(json.loads(download.value.path().read_text())["mcpServers"]) == {"Chosen 3", "Chosen 17"}
+
+
+@pytest.mark.usefixtures("twenty_servers")
+def test_a_long_choice_of_servers_is_filtered_by_name(stack: Stack, walker: Callable[..., Walk]) -> None:
+    person = walker(stack, signed_in=True)
+    page = person.page
+    person.open("/agents/tokens/new/")
+    page.get_by_label("Filter by name").fill("chosen 17")
+    expect(page.locator("#id_servers option:visible")).to_have_count(1)
+    page.get_by_label("Servers", exact=True).select_option(label="Chosen 17")
+    page.get_by_label("Filter by name").fill("")
+    page.locator("#id_name").fill("Filtered")
+    page.get_by_role("button", name="Create token").click()
+    expect(page.get_by_text("/mcp/chosen-17").first).to_be_visible()
