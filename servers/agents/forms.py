@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 from servers import access
 from servers.agents.tokens import MOST_DAYS, Wanted
 from servers.enums import AgentScope
+from servers.kit.choices import ServersField, offer
 from servers.models import Server
 
-_MOST_OFFERED = 500
 _LINES = 50
 DAYS = [(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")]
 USUAL_SCOPES = [AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value, AgentScope.INBOX.value]
@@ -46,11 +46,8 @@ class TokenForm(forms.Form):
         initial=90,
         widget=forms.Select(attrs={"class": "form-select"}),
     )
-    servers = forms.MultipleChoiceField(
-        label="Servers",
-        required=False,
-        help_text="Choose none for every server that you can use, now and later.",
-        widget=forms.SelectMultiple(attrs={"class": "form-control", "size": 6}),
+    servers = ServersField(
+        label="Servers", required=False, help_text="Choose none for every server that you can use, now and later."
     )
     scopes = forms.MultipleChoiceField(
         label="May",
@@ -82,10 +79,7 @@ class TokenForm(forms.Form):
             self.fields["account"].required = False
         else:
             del self.fields["account"]
-        found = access.visible_servers(user).filter(archived_at=None).order_by("name")[:_MOST_OFFERED]
-        self._servers = {str(server.uid): server for server in found}
-        field = cast("forms.MultipleChoiceField", self.fields["servers"])
-        field.choices = [(uid, server.name) for uid, server in self._servers.items()]
+        offer(self, "servers", access.visible_servers(user).filter(archived_at=None))
 
     def clean_tools(self) -> list[str]:
         return _lines(self.cleaned_data["tools"])
@@ -100,12 +94,11 @@ class TokenForm(forms.Form):
     def wanted(self) -> Wanted:
         """After is_valid()."""
         given = self.cleaned_data
-        chosen = [self._servers[uid] for uid in given["servers"]]
         return Wanted(
             given["name"],
             given["days"],
             given["scopes"],
-            chosen or None,
+            list(given["servers"]) or None,
             tuple(given["tools"]),
             tuple(given["addresses"]),
         )

@@ -10,9 +10,9 @@ from servers.bundles import names, overrides
 from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted, current_members
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing
+from servers.kit.choices import ServersField, offer
 from servers.models import Bundle, BundleMember, Server
 
-_MOST_OFFERED: Final = 500
 _MONO: Final = {"class": "form-control mono", "spellcheck": "false", "autocomplete": "off"}
 
 
@@ -91,9 +91,7 @@ class BundleForm(forms.Form):
         help_text="Names or patterns as the bundle has them, such as docs__*, one a line.",
         widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
     )
-    add = forms.MultipleChoiceField(
-        label="Add servers", required=False, widget=forms.SelectMultiple(attrs={"class": "form-control", "size": 6})
-    )
+    add = ServersField(label="Add servers", required=False)
     confirm = forms.BooleanField(label="Offer so many tools all the same", required=False)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
@@ -108,10 +106,8 @@ class BundleForm(forms.Form):
         self.bundle = bundle
         self.members = [MemberForm(row.server, row, data) for row in rows]
         mine = {row.server_id for row in rows}
-        found = access.visible_servers(user).filter(archived_at=None).exclude(pk__in=mine).order_by("name")
-        self._servers = {str(server.uid): server for server in found[:_MOST_OFFERED]}
-        field = cast("forms.MultipleChoiceField", self.fields["add"])
-        field.choices = [(uid, server.name) for uid, server in self._servers.items()]
+        offer(self, "add", access.visible_servers(user).filter(archived_at=None).exclude(pk__in=mine))
+        field = self.fields["add"]
         if bundle is None:
             field.label, field.help_text = "Servers", "Their order is that of the list. You can change it afterwards."
 
@@ -124,8 +120,7 @@ class BundleForm(forms.Form):
         given = self.cleaned_data
         kept = [one for one in self.members if not one.cleaned_data["remove"]]
         members = [one.membership() for one in sorted(kept, key=lambda one: int(one.cleaned_data["position"]))]
-        for uid in given["add"]:
-            server = self._servers[uid]
+        for server in given["add"]:
             members.append(Membership(server, names.alias_from(server.slug, [one.alias for one in members])))
         return Wanted(
             given["name"].strip(),

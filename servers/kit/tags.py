@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from servers import access
 from servers.enums import TransportKind
+from servers.kit.choices import LongSelect, options_html
 from servers.kit.icons import icon_body
 from servers.kit.json_table import table_of
 from servers.kit.json_tree import NODES, Tree
@@ -250,9 +251,16 @@ def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, A
     }
 
 
+@register.simple_tag
+def options(choices: Sequence[tuple[str, Any]], current: str) -> SafeString:
+    """Of a select, in groups or not: for lists that may be long."""
+    return options_html(choices, {current})
+
+
 _WIDGET_CLASSES: dict[type[Widget], str] = {
     CheckboxInput: "form-check-input",
     Select: "form-select",
+    LongSelect: "form-select",
     Textarea: "form-control mono",
 }
 

@@ -1,17 +1,17 @@
 """The forms of the privacy page."""
 
 import json
-from typing import Any, cast
+from typing import Any
 
 from django import forms
 
 from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
+from servers.kit.choices import ServerField, offer
 from servers.models import PrivacySettings, RedactionRule, Server
 from servers.privacy.changing import RuleValues
 from servers.privacy.redaction import PATH_CHARS, PathInvalid, Subject, compiled, redacted
 
-_MOST_SERVERS = 1_000
 #: the page holds the sample and its masked copy
 SAMPLE_CHARS = 50_000
 SAMPLE = '{\n  "user": "ann",\n  "password": "hunter2",\n  "keys": [{"name": "ci", "token": "abc"}]\n}'
@@ -73,7 +73,7 @@ def _checked_path(path: str) -> str:
 class RuleForm(forms.Form):
     path = _path_field()
     part = _part_field()
-    server = forms.ChoiceField(label="Server", required=False, widget=forms.Select(attrs={"class": "form-select"}))
+    server = ServerField(label="Server", required=False, to_field_name="pk", empty_label="All servers")
     target = forms.CharField(
         label="Tool or prompt",
         required=False,
@@ -99,9 +99,7 @@ class RuleForm(forms.Form):
                 "note": row.note,
             }
         super().__init__(data, **kwargs)
-        self._servers = {str(server.pk): server for server in Server.objects.order_by("name", "pk")[:_MOST_SERVERS]}
-        offered = [("", "All servers"), *((key, server.name) for key, server in self._servers.items())]
-        cast("forms.ChoiceField", self.fields["server"]).choices = offered
+        offer(self, "server", Server.objects.all())
 
     def clean_path(self) -> str:
         return _checked_path(self.cleaned_data["path"])
@@ -109,8 +107,7 @@ class RuleForm(forms.Form):
     def values(self) -> RuleValues:
         """After is_valid()."""
         found = self.cleaned_data
-        server = self._servers.get(found["server"])
-        return RuleValues(found["path"], RedactedPart(found["part"]), server, found["target"], found["note"])
+        return RuleValues(found["path"], RedactedPart(found["part"]), found["server"], found["target"], found["note"])
 
 
 class TryForm(forms.Form):

@@ -27,16 +27,22 @@ class Listed(Generic[Row]):
 
 @dataclass(frozen=True)
 class ListHead:
-    """The head of a list. `total`: how much the server offers, whatever the search."""
+    """The head of a list. `total`: how much the server offers, whatever the search. `in_parts`: the rest follows."""
 
     find: str
     shown: int
     matching: int
     total: int
+    in_parts: bool = False
 
     @property
     def cut(self) -> bool:
-        return self.shown < self.matching
+        return self.shown < self.matching and not self.in_parts
+
+    @property
+    def asks(self) -> bool:
+        """What is typed is searched by the server: the page does not have all that could match."""
+        return self.in_parts and self.shown < self.total
 
     @property
     def query(self) -> str:
@@ -49,21 +55,25 @@ def words_of(data: Mapping[str, Any]) -> str:
     return str(data.get("find", "")).replace("\0", "").strip()[:FIND_CHARS]
 
 
-def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> ListHead:
+def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any], in_parts: bool = False) -> ListHead:
     """`counts`: how many of each kind the server offers."""
-    shown, matching = sum(len(one.rows) for one in lists), sum(one.matching for one in lists)
-    return ListHead(find, shown, matching, sum(counts.values()))
+    shown, found = sum(len(one.rows) for one in lists), sum(one.matching for one in lists)
+    return ListHead(find, shown, found, sum(counts.values()), in_parts)
 
 
 def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Definition]:
     """In the server's order."""
+    return _first(matching(server, kind, find))
+
+
+def matching(server: Server, kind: DefinitionKind, find: str = "") -> QuerySet[Definition]:
     rows = server.definitions.filter(kind=kind, removed_at=None, **server.identity_filter).order_by("position", "id")
-    return _first(rows.filter(_matches(find, "key", "title", "description")))
+    return rows.filter(_matches(find, "key", "title", "description"))
 
 
 def chosen(server: Server, kind: DefinitionKind, key: str, found: Listed[Definition]) -> Definition | None:
     """The one with this key. Without a key the first match, or the first of all if the search found nothing."""
-    rows = server.definitions.filter(kind=kind, removed_at=None, **server.identity_filter).order_by("position", "id")
+    rows = matching(server, kind)
     if key:
         return rows.filter(key=key).first()
     return found.rows[0] if found.rows else rows.first()

@@ -4,6 +4,8 @@ from typing import Any
 
 from django import template
 from django.template import Context
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 
 from servers.enums import DefinitionChange, DefinitionKind
 from servers.models import Server
@@ -70,18 +72,22 @@ def change_badge(server: Server, kind: str, key: str) -> dict[str, Any]:
     return _badge(server, kind, key) | {"link": True}
 
 
-@register.inclusion_tag("catalog/_change_badge.html")
-def change_mark(server: Server, kind: str, key: str) -> dict[str, Any]:
-    """The same without a link, for use inside another link."""
-    return _badge(server, kind, key) | {"link": False}
+@register.simple_tag
+def change_mark(server: Server, kind: str, key: str) -> SafeString:
+    """The same without a link, for use inside another link. Few rows of a list have one: no template for the others."""
+    found = _badge(server, kind, key) | {"link": False}
+    return render_to_string("catalog/_change_badge.html", found) if found["badge"] else SafeString()
 
 
 @register.inclusion_tag("catalog/_removed.html", takes_context=True)
 def removed_definitions(context: Context, noun: str) -> dict[str, Any]:
     """The end of a list: what the server no longer offers, limited to what matches the search."""
     server, listing = context["server"], context.get("listing")
-    found = removed(server, *KINDS[noun], find=listing.find if listing else "", most=REMOVED_SHOWN)
-    return {"server": server, "found": found}
+    key = (noun, listing.find if listing else "")
+    kept = server.__dict__.setdefault("_removed_definitions", {})  # the list and a phone's picker show the same
+    if key not in kept:
+        kept[key] = removed(server, *KINDS[noun], find=key[1], most=REMOVED_SHOWN)
+    return {"server": server, "found": kept[key]}
 
 
 def _badge(server: Server, kind: str, key: str) -> dict[str, Any]:

@@ -100,8 +100,8 @@ def board(user: access.User) -> Board:
     """Sessions that this user does not see are in no line and in no number."""
     flying, seen = _in_flight(), seen_sessions(user)
     free = seen.filter(IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
-    labels, held = _labels(), instance.is_held()
-    unowned = [_line(row, flying, _why(row, labels, held)) for row in _read(free)]
+    live, held = commands.live_workers(), instance.is_held()
+    unowned = [_line(row, flying, _why(row, live, held)) for row in _read(free)]
     return Board(
         workers=[_card(worker, flying, seen.filter(owner=worker)) for worker in Worker.objects.order_by("node", "id")],
         unowned=unowned,
@@ -148,17 +148,13 @@ def _in_flight() -> Counter[int]:
     return Counter(dict(running.order_by().values_list("session_id").annotate(Count("id"))))
 
 
-def _labels() -> set[str]:
-    return {label for worker in commands.live_workers() for label in worker.labels}
-
-
-def _why(session: McpSession, labels: set[str], held: bool) -> str:
+def _why(session: McpSession, live: list[Worker], held: bool) -> str:
     label = session.server.worker_label
     if session.paused:
         by = f" by {session.paused_by}" if session.paused_by else ""
         return f"Paused{by}. It opens when resumed."
     if held:
         return "This instance is on hold. An administrator must release it."
-    if label and label not in labels:
+    if label and not any(label in worker.labels for worker in live):
         return f"No worker with label {label} is running."
-    return "Not claimed by a worker yet." if commands.live_workers() else "No worker is running."
+    return "Not claimed by a worker yet." if live else "No worker is running."

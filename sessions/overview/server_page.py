@@ -2,7 +2,6 @@
 any."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,12 +52,6 @@ class ToolEntry:
     @property
     def key(self) -> str:
         return self.name
-
-
-@dataclass(frozen=True)
-class ToolGroup:
-    title: str
-    entries: list[ToolEntry]
 
 
 def header(server: Server) -> ServerHeader:
@@ -125,19 +118,6 @@ def hints(tool: dict[str, Any]) -> list[str]:
 def tool_entry(definition: Definition) -> ToolEntry:
     tool = body(definition)
     return ToolEntry(definition.key, definition.title, definition.description, hints(tool), tool.get("icons"))
-
-
-def tool_groups(tools: Iterable[Definition]) -> list[ToolGroup]:
-    """Grouped by what the tools say they do; each group keeps their order."""
-    groups: dict[str, list[ToolEntry]] = {"Read": [], "Write": [], "Destructive": []}
-    for definition in tools:
-        entry = tool_entry(definition)
-        group = "Read" if "read-only" in entry.hints else "Destructive" if "destructive" in entry.hints else "Write"
-        groups[group].append(entry)
-    present = {title: tools for title, tools in groups.items() if tools}
-    if set(present) == {"Write"}:
-        return [ToolGroup("Tools", present["Write"])]
-    return [ToolGroup(title, tools) for title, tools in present.items()]
 
 
 def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:

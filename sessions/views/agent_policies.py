@@ -19,7 +19,7 @@ from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.enums import PolicyEffect
 from servers.models import AgentPolicy, AgentRule, AgentToken, Bundle, Server
-from sessions.agents.catalog.preview import preview, preview_of_bundle
+from sessions.agents.catalog.preview import Preview, preview, preview_of_bundle
 from sessions.overview import server_page
 from sessions.views import bundles
 from sessions.views.servers import server_context
@@ -61,7 +61,7 @@ def _server_page(request: HttpRequest, server: Server, *, rule: Any = None, form
     context = server_context(request, server_page.header(server), "policy") | {
         "offered": offered,
         "chosen": chosen,
-        "preview": preview(server, chosen),
+        "preview": preview(server, chosen, request.GET.get("page", "")),
         "actions": {
             "add": reverse("servers:add_agent_rule", args=[server.slug]),
             "rules": reverse("servers:add_agent_rule", args=[server.slug]),
@@ -101,7 +101,7 @@ def _bundle_page(request: HttpRequest, bundle: Bundle, *, rule: Any = None, form
     context = {
         "nav": "bundles",
         "bundle": bundle,
-        "preview": preview_of_bundle(bundles.contents_of(request, bundle), bundle),
+        "preview": preview_of_bundle(bundles.contents_of(request, bundle), bundle, request.GET.get("page", "")),
         "actions": {
             "add": reverse("agents:add_bundle_rule", args=[bundle.slug]),
             "rules": reverse("agents:add_bundle_rule", args=[bundle.slug]),
@@ -153,7 +153,7 @@ def _token_page(request: HttpRequest, token: AgentToken, *, rule: Any = None, fo
         "token": token,
         "offered": offered,
         "chosen": chosen,
-        "preview": preview(access.seen_by(request.user, chosen), token) if chosen is not None else None,
+        "preview": _preview(request, chosen, token) if chosen is not None else None,
         "actions": {
             "add": reverse("agents:add_rule", args=[token.uid]),
             "rules": f"{reverse('agents:list')}rules/",
@@ -162,6 +162,10 @@ def _token_page(request: HttpRequest, token: AgentToken, *, rule: Any = None, fo
         **_policy(request, token, row, rule, form or TokenPolicyForm(initial=_initial(row))),
     }
     return render(request, "agents/token_policy.html", context, status=_status(rule, form))
+
+
+def _preview(request: HttpRequest, server: Server, token: AgentToken) -> Preview:
+    return preview(access.seen_by(request.user, server), token, request.GET.get("page", ""))
 
 
 def _token(request: HttpRequest, uid: UUID) -> AgentToken:

@@ -28,7 +28,6 @@ from sessions.calls.operations import words_of
 from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
 from sessions.calls.reading import record_reading
 from sessions.calls.repeating import SecondThought
-from sessions.catalog import search
 from sessions.enums import ArgumentDoubt
 from sessions.models import Call
 from sessions.overview import server_page
@@ -79,8 +78,7 @@ def _form_again(request: WebRequest, server: Server, tool: str, message: str, st
         return redirect("servers:tools", server.slug)
     data = request.POST.copy()
     data["_validate"] = "1"
-    found = search.offered(server, DefinitionKind.TOOL)
-    context = tool_list_context(request, server_page.header(server), found) | {
+    context = tool_list_context(request, server_page.header(server), tool) | {
         "definition": definition,
         "entry": server_page.tool_entry(definition),
         "tool": server_page.body(definition),

@@ -13,7 +13,7 @@ from servers.models import Definition, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.catalog import search
-from sessions.catalog.search import Listed
+from sessions.catalog.tool_list import tool_list
 from sessions.connections import log_page
 from sessions.connections.log_page import LogFilter
 from sessions.enums import LogSource
@@ -36,24 +36,30 @@ def _tool(server: Server, name: str) -> Definition:
 
 @require_safe
 def tools(request: WebRequest, slug: str) -> HttpResponse:
-    """The list on the left, the form of `?tool=` (or of the first tool) in the middle, its calls on the right."""
+    """The list on the left, the form of `?tool=` (or of the first tool) in the middle, its calls on the right. `?from=`
+    chooses the part of the list; `?part=` answers with that part only, for a page that has other parts."""
     server = access.server_for(request.user, slug)
     # Read the age of the lists before the lists. A page that seems older than it is only reloads needlessly; one that
     # seems newer would stay outdated.
     header = server_page.header(server)
-    found = search.offered(server, DefinitionKind.TOOL, search.words_of(request.GET))
-    context = tool_list_context(request, header, found)
     name = request.GET.get("tool", "")
-    if definition := search.chosen(server, DefinitionKind.TOOL, name, found):
+    context = tool_list_context(request, header, name)
+    if (part := request.GET.get("part", "")) in _PARTS:
+        return render(request, "catalog/_tool_rows.html", context | {"part": part, "definition": {"key": name}})
+    if definition := search.chosen(server, DefinitionKind.TOOL, name, context["tools"].found):
         context |= _tool_context(request, server, definition)
     return render(request, "catalog/tools.html", context, status=list_status(context, name, definition))
 
 
-def tool_list_context(
-    request: HttpRequest, header: server_page.ServerHeader, found: Listed[Definition]
-) -> dict[str, Any]:
-    context = list_context(request, header, "tools", (DefinitionKind.TOOL, found))
-    return context | {"groups": server_page.tool_groups(found.rows)}
+#: the whole list anew, or what goes before or after what a page has
+_PARTS = ("list", "before", "after")
+
+
+def tool_list_context(request: HttpRequest, header: server_page.ServerHeader, name: str) -> dict[str, Any]:
+    start = whole_number(request.GET.get("from", ""))
+    found = tool_list(header.server, search.words_of(request.GET), name, start)
+    context = list_context(request, header, "tools", (DefinitionKind.TOOL, found.found), in_parts=True)
+    return context | {"tools": found}
 
 
 def _tool_context(request: WebRequest, server: Server, definition: Definition) -> dict[str, Any]:

@@ -143,13 +143,17 @@ def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: 
 
 
 def list_context(
-    request: HttpRequest, header: server_page.ServerHeader, tab: str, *lists: tuple[DefinitionKind, Listed[Any]]
+    request: HttpRequest,
+    header: server_page.ServerHeader,
+    tab: str,
+    *lists: tuple[DefinitionKind, Listed[Any]],
+    in_parts: bool = False,
 ) -> dict[str, object]:
     """What a tab with a list shows above its entries: the search, whether the list is cut, why it is empty."""
     kinds = [kind for kind, _ in lists]
     total: dict[str, int] = {kind: header.counts[kind] for kind in kinds}
     return server_context(request, header, tab) | {
-        "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists)),
+        "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists), in_parts=in_parts),
         "cuts": [cut for cut in server_page.cuts(header.mcp_session) if cut.kind in kinds],
         "why_none": not_offered.why(header.mcp_session, tab),
     }

@@ -56,6 +56,12 @@ function moveRow(step) {
   const rows = [...document.querySelectorAll(ROWS)].filter((row) => row.checkVisibility() && row.querySelector('a, button'));
   if (!rows.length) return false;
   const current = rows.findIndex((row) => row.contains(document.activeElement));
+  const part = rows[current]?.closest('[data-list-rows]');
+  const edge = part?.querySelector(`[data-list-more=${step > 0 ? 'after' : 'before'}]`);
+  if (edge && !part.contains(rows[current + step] ?? null)) {
+    edge.click(); // takes the focus on once the next rows are there
+    return true;
+  }
   const next = current < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(current + step, 0), rows.length - 1);
   rows[next].querySelector('a, button').focus();
   rows[next].scrollIntoView({ block: 'nearest' });

@@ -1,4 +1,12 @@
-/* The lists of tools, resources and prompts: the chosen entry is in sight, and Enter in the search opens the first hit. */
+/* The lists of tools, resources and prompts: the chosen entry is in sight, and Enter in the search opens the first hit.
+   A long list comes in parts: the next ones, and what a search finds in all of them, are asked of the server. */
+import { whileBusy } from './busy.js';
+import { reasonOf } from './dom.js';
+import { send } from './sign-in.js';
+import { toast } from './toast.js';
+
+const PAUSE_MS = 200;
+
 for (const chosen of document.querySelectorAll('.pane a[aria-current]')) {
   const pane = chosen.closest('.pane');
   const [box, row] = [pane.getBoundingClientRect(), chosen.getBoundingClientRect()];
@@ -15,5 +23,76 @@ for (const input of document.querySelectorAll('[data-filter-list]')) {
     if (!words || asked || !hit) return;
     event.preventDefault();
     location.assign(hit.href);
+  });
+}
+
+/* --- parts --- */
+const rows = document.querySelector('[data-list-rows]');
+
+async function partOf(href, part, signal) {
+  const address = new URL(href, location);
+  address.searchParams.set('part', part);
+  const answer = await whileBusy(rows, send(address, { headers: { Accept: 'text/html' }, signal }), 'Loading the list…');
+  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}. Try again.`);
+  return answer.text();
+}
+
+const failed = (problem) => toast({ tone: 'bad', title: 'The list could not be loaded', text: reasonOf(problem) });
+
+/* Puts a part in the place of the link to it. The focus goes to the row next to the one that was the last. */
+async function join(link) {
+  const edge = link.dataset.listMore;
+  const known = new Set(rows.querySelectorAll('li'));
+  await htmx.swap({ target: link.closest('[data-list-edge]'), swap: 'outerHTML', text: await partOf(link.href, edge) });
+  let group = '';
+  for (const head of rows.querySelectorAll('[data-group]')) {
+    if (head.dataset.group === group) head.remove(); // it goes on
+    else group = head.dataset.group;
+  }
+  const all = [...rows.querySelectorAll('li')];
+  const listed = rows.querySelector('[data-listed]');
+  if (listed) listed.textContent = all.length;
+  const fresh = all.filter((row) => !known.has(row));
+  const next = edge === 'after' ? fresh[0] : fresh.at(-1);
+  next?.querySelector('a').focus({ preventScroll: true });
+  next?.scrollIntoView({ block: 'nearest' });
+}
+
+let joining = false;
+rows?.addEventListener('click', async (event) => {
+  const link = event.target.closest('[data-list-more]');
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  if (joining) return;
+  joining = true;
+  try {
+    await join(link);
+  } catch (problem) {
+    failed(problem);
+  } finally {
+    joining = false;
+  }
+});
+
+for (const input of document.querySelectorAll('[data-list-ask]')) {
+  let timer = 0;
+  let asking = null; // an answer to older words that comes late is not shown
+  const ask = async () => {
+    asking?.abort();
+    const mine = (asking = new AbortController());
+    const address = new URL(input.form.action);
+    const tool = new URLSearchParams(location.search).get('tool');
+    if (tool) address.searchParams.set('tool', tool);
+    address.searchParams.set('find', input.value.trim());
+    try {
+      const text = await partOf(address, 'list', mine.signal);
+      if (asking === mine) await htmx.swap({ target: rows, swap: 'innerHTML', text });
+    } catch (problem) {
+      if (asking === mine) failed(problem);
+    }
+  };
+  input.addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(ask, PAUSE_MS);
   });
 }

@@ -4,6 +4,7 @@ import { whileBusy } from './busy.js';
 import { copied, write } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { storage } from './dom.js';
+import './list-filter.js';
 import { live } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, send, SignedOut } from './sign-in.js';
@@ -251,17 +252,4 @@ document.addEventListener('submit', async (event) => {
 
 for (const select of document.querySelectorAll('[data-submit-on-change]')) {
   select.addEventListener('change', () => select.form.requestSubmit());
-}
-
-for (const input of document.querySelectorAll('[data-filter-list]')) {
-  const list = document.querySelector(input.dataset.filterList);
-  input.addEventListener('input', () => {
-    const words = input.value.trim().toLowerCase();
-    let shown = 0;
-    for (const item of list.querySelectorAll('[data-filter-text]')) {
-      item.hidden = !item.dataset.filterText.includes(words);
-      shown += item.hidden ? 0 : 1;
-    }
-    list.querySelector('[data-filter-empty]').hidden = shown > 0;
-  });
 }

@@ -21,7 +21,7 @@ ORDER = {
     "required": ["title", "tags", "when", "password", "login"],
 }
 SHOUT = {"type": "object", "properties": {"text": TEXT}, "required": ["text"]}
-MANY = 60
+MANY = int(sys.argv[1]) if sys.argv[1:] else 60
 TOOLS = [
     {"name": "shout", "description": "Say it louder.", "inputSchema": SHOUT},
     {"name": "order", "description": "Takes an order.", "inputSchema": ORDER},

@@ -11,6 +11,7 @@ from servers.definitions.versions import store_listing
 from servers.enums import DefinitionKind
 from servers.models import Server
 from sessions.catalog import search as listed
+from sessions.catalog import tool_list
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
@@ -53,7 +54,7 @@ def names(text: str) -> list[str]:
     return LINK.findall(text[text.index('-list">') : text.index("data-filter-empty")])
 
 
-@pytest.mark.parametrize("noun", NOUNS)
+@pytest.mark.parametrize("noun", ["prompt", "resource"])
 def test_a_list_that_is_too_long_says_so_and_finds_the_rest_by_name(client: Client, server: Server, noun: str) -> None:
     offer(server, noun, *(f"one-{number}" for number in range(8)))
     whole = page(client, noun)
@@ -120,3 +121,105 @@ def test_an_address_with_a_name_that_is_not_listed_shows_the_list_and_says_so(
     assert "does not list “gone” now" in text
     assert f"?{noun}=stays" in text
     assert "Run tool" not in text
+
+
+# --- tools, which come in parts ----------------------------------------------------------------------------------------
+READ, DESTRUCTIVE = {"annotations": {"readOnlyHint": True}}, {"annotations": {"destructiveHint": True}}
+GROUP = re.compile(r'data-group="(\w+)"><span>\w+</span><span>(\d+)</span>')
+
+
+@pytest.fixture
+def parts_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_list, "PART", 3)
+    monkeypatch.setattr(listed, "ENTRIES", 2_000)
+
+
+def offer_ten(server: Server) -> None:
+    """In the server's order: w0 r1 d2 w3 r4 d5 w6 r7 d8 w9. As the page groups them: r1 r4 r7 w0 w3 w6 w9 d2 d5 d8."""
+    items = [
+        {"name": f"{'wrd'[n % 3]}{n}", "inputSchema": {"type": "object"}, **({}, READ, DESTRUCTIVE)[n % 3]}
+        for n in range(10)
+    ]
+    store_listing(server, DefinitionKind.TOOL, items, timezone.now())
+
+
+def rows_of(text: str) -> list[str]:
+    return re.findall(r'<li data-filter-text="[^"]*">\s*<a href="[^"?]*\?tool=([^"&]*)', text)
+
+
+def part(client: Client, **query: str) -> str:
+    return page(client, "tool", **query)
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_a_long_tool_list_comes_in_parts_that_together_have_each_tool_once(client: Client, server: Server) -> None:
+    offer_ten(server)
+    first = part(client)
+    assert rows_of(first) == ["r1", "r4", "r7"]
+    assert GROUP.findall(first) == [("Read", "3")]
+    assert re.search(r"data-listed>3</span> of 10", first)
+    assert "Show 3 more" in first
+    assert "before</a>" not in first
+    rest = [part(client, **{"part": "after", "from": str(start)}) for start in (3, 6, 9)]
+    assert [rows_of(one) for one in rest] == [["w0", "w3", "w6"], ["w9", "d2", "d5"], ["d8"]]
+    assert GROUP.findall(rest[1]) == [("Write", "4"), ("Destructive", "3")]
+    assert "Show 1 more" in rest[1]
+    assert "more</a>" not in rest[2]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_the_address_of_a_tool_further_down_opens_the_part_that_has_it(client: Client, server: Server) -> None:
+    offer_ten(server)
+    text = part(client, tool="d2")
+    assert rows_of(text) == ["w9", "d2", "d5"]
+    assert 'data-tool="d2"' in text
+    assert re.search(r"\?from=3&amp;tool=d2", text), "the link to the part before, which needs no script"
+    assert re.search(r"\?from=9&amp;tool=d2", text)
+    assert rows_of(part(client, **{"tool": "d2", "from": "0"})) == ["r1", "r4", "r7"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("start", ["9" * 18, "-1", "x", "4", ""])
+def test_any_beginning_of_a_part_shows_a_part(client: Client, server: Server, start: str) -> None:
+    offer_ten(server)
+    shown = {"9" * 18: ["d8"], "4": ["w0", "w3", "w6"]}
+    assert rows_of(part(client, **{"from": start})) == shown.get(start, ["r1", "r4", "r7"])
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_a_search_of_a_long_tool_list_finds_what_is_in_no_part_of_the_page(client: Client, server: Server) -> None:
+    offer_ten(server)
+    assert "data-list-ask" in part(client)
+    answer = part(client, part="list", find="D8")
+    assert rows_of(answer) == ["d8"]
+    assert "tool=d8&amp;find=D8" in answer
+    assert "<html" not in answer
+    none = part(client, part="list", find="nothing")
+    assert rows_of(none) == []
+    assert "No tool matches" in none
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_a_phone_chooses_among_the_tools_of_all_parts(client: Client, server: Server) -> None:
+    offer_ten(server)
+    phone = part(client, tool="w9")
+    phone = phone[phone.index('id="pick-tool"') :]
+    phone = phone[: phone.index("</select>")]
+    assert re.findall(r'<option value="(\w+)"', phone) == ["r1", "r4", "r7", "w0", "w3", "w6", "w9", "d2", "d5", "d8"]
+    assert re.findall(r'<option value="(\w+)" selected', phone) == ["w9"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+def test_a_tool_list_that_fits_is_filtered_without_the_server(client: Client, server: Server) -> None:
+    offer(server, "tool", "a", "b", "c")
+    text = part(client)
+    assert "data-list-ask" not in text
+    assert "data-list-edge" not in text
+
+
+def test_tools_beyond_the_longest_list_are_found_by_name(client: Client, server: Server) -> None:
+    offer(server, "tool", *(f"one-{number}" for number in range(8)))
+    whole = page(client, "tool")
+    assert rows_of(whole) == [f"one-{number}" for number in range(5)]
+    assert "Only the first 5 are listed" in whole
+    assert rows_of(page(client, "tool", find="ONE-7")) == ["one-7"]

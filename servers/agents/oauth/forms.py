@@ -9,17 +9,14 @@ from servers import access
 from servers.agents.forms import DAYS, SCOPE_HELP
 from servers.agents.oauth.clients import MOST_REDIRECTS
 from servers.enums import AgentScope
+from servers.kit.choices import ServerField, offer
 from servers.models import Server
-
-_MOST_OFFERED = 500
 
 
 class ConsentForm(forms.Form):
     """`asked`: the scopes of the request. `choose`: the client names no endpoint, so the person chooses a server."""
 
-    server = forms.ChoiceField(
-        label="Server", widget=forms.Select(attrs={"class": "form-select"}), help_text="The only one that it may use."
-    )
+    server = ServerField(label="Server", help_text="The only one that it may use.", empty_label="Choose a server")
     scopes = forms.MultipleChoiceField(
         label="It may",
         widget=forms.CheckboxSelectMultiple,
@@ -32,9 +29,7 @@ class ConsentForm(forms.Form):
     def __init__(self, user: Any, asked: list[str], data: Any = None, *, choose: bool) -> None:
         super().__init__(data)
         if choose:
-            self._servers = {str(found.uid): found for found in _of(user)[:_MOST_OFFERED]}
-            field = cast("forms.ChoiceField", self.fields["server"])
-            field.choices = [("", "Choose a server"), *((uid, found.name) for uid, found in self._servers.items())]
+            offer(self, "server", access.visible_servers(user).filter(archived_at=None, enabled=True))
         else:
             del self.fields["server"]
         scopes = cast("forms.MultipleChoiceField", self.fields["scopes"])
@@ -44,11 +39,8 @@ class ConsentForm(forms.Form):
 
     def chosen_server(self) -> Server:
         """With `choose`, after is_valid()."""
-        return self._servers[self.cleaned_data["server"]]
-
-
-def _of(user: Any) -> Any:
-    return access.visible_servers(user).filter(archived_at=None, enabled=True).order_by("name")
+        chosen: Server = self.cleaned_data["server"]
+        return chosen
 
 
 class ClientForm(forms.Form):

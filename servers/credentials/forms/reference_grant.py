@@ -6,6 +6,8 @@ from django import forms
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
+from servers.kit.choices import LongSelect
+
 _MOST_OFFERED = 500
 
 
@@ -26,7 +28,7 @@ class ReferenceGrantForm(forms.Form):
     to = forms.ChoiceField(
         label="Granted to",
         help_text="Superusers can use all references without a grant.",
-        widget=forms.Select(attrs={"class": "form-select"}),
+        widget=LongSelect(attrs={"class": "form-select"}),
     )
 
     def __init__(self, data: Any = None, **kwargs: Any) -> None:

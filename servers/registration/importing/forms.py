@@ -1,14 +1,14 @@
 """The forms of an import: the text of a configuration, what is decided about each server in it; and of an export."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 
 from servers import limits
-from servers.models import Server
+from servers.kit.choices import LongCheckList, ServersField, offer
 from servers.numbers import whole_number
 from servers.registration.exporting import Form
 from servers.registration.importing.applying import Choice, Decision, choices
@@ -108,14 +108,15 @@ class ExportForm(forms.Form):
         help_text="Tags, notes, limits, time-outs and the rest, in a member “mcpadmin” that other clients pass over.",
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
-    servers = forms.ModelMultipleChoiceField(
+    servers = ServersField(
         label="Servers",
-        queryset=Server.objects.none(),
         to_field_name="slug",
         error_messages={"required": "Choose at least one server."},
-        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        widget=LongCheckList(attrs={"class": "form-check-input"}),
     )
 
     def __init__(self, data: Any = None, *, servers: Any) -> None:
-        super().__init__(data, initial={"servers": [server.slug for server in servers]})
-        cast("forms.ModelMultipleChoiceField[Any]", self.fields["servers"]).queryset = servers
+        super().__init__(
+            data, initial={"servers": list(servers.values_list("slug", flat=True)) if data is None else []}
+        )
+        offer(self, "servers", servers)

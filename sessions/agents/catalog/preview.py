@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from django.core.paginator import Page, Paginator
 
 from servers.agents import policies
 from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
@@ -11,7 +13,8 @@ from servers.enums import AgentScope, DefinitionKind, PolicyEffect
 from servers.models import AgentToken, Bundle, Server
 from sessions.agents.catalog.bundle_contents import Contents
 
-MOST: Final = 500
+#: rows of one page
+PAGE: Final = 100
 #: a token with every scope and no rules
 ANY: Final = Policy("the token")
 
@@ -27,24 +30,26 @@ class Previewed:
 
 @dataclass(frozen=True)
 class Preview:
-    """`cut`: there are more than are shown."""
+    """`page` has what is shown of all."""
 
     rows: list[Previewed]
-    cut: bool
+    page: Page[Any]
 
 
-def preview(server: Server, token: AgentToken | None) -> Preview:
-    """`server` as `access.seen_by` returned it. Without a token: for one with every scope and no rules."""
+def preview(server: Server, token: AgentToken | None, number: str = "") -> Preview:
+    """`server` as `access.seen_by` returned it. Without a token: for one with every scope and no rules. `number`: of the
+    page."""
     known = policies.policies_at(server, token) if token is not None else Policies(policies.policy_of(server), ANY)
     scoped = token is None or AgentScope.DESTRUCTIVE.value in token.scopes
     found = server.definitions.filter(removed_at=None, **server.identity_filter).order_by("kind", "position", "pk")
+    page = Paginator(found, PAGE).get_page(number)
     rows = []
-    for row in found[: MOST + 1]:
+    for row in page:
         kind = DefinitionKind(row.kind)
         verdict = _withheld(token, kind, row.key) if token is not None else None
         verdict = verdict or _verdict(known, kind, row.key, row.key, row.body, row.approved_digest, scoped=scoped)
         rows.append(Previewed(row.key, kind, verdict))
-    return Preview(rows[:MOST], len(rows) > MOST)
+    return Preview(rows, page)
 
 
 def _withheld(token: AgentToken, kind: DefinitionKind, key: str) -> Verdict | None:
@@ -57,18 +62,18 @@ def _withheld(token: AgentToken, kind: DefinitionKind, key: str) -> Verdict | No
     return None
 
 
-def preview_of_bundle(contents: Contents, bundle: Bundle) -> Preview:
+def preview_of_bundle(contents: Contents, bundle: Bundle, number: str = "") -> Preview:
     """For a token with every scope and no rules. Two queries."""
     servers = [one.endpoint.server for one in contents.members]
     known = policies.policies_of_each([bundle, *servers])
+    page = Paginator([line for line in contents.lines if line.offered], PAGE).get_page(number)
     rows = []
-    for line in contents.lines:
+    for line in page:
         row = line.row
-        if line.offered:
-            here = Policies(known[row.member.endpoint.server], ANY, known[bundle])
-            verdict = _verdict(here, row.kind, row.key, line.exposed, row.body, row.unseen, scoped=True)
-            rows.append(Previewed(line.exposed, row.kind, verdict))
-    return Preview(rows[:MOST], len(rows) > MOST)
+        here = Policies(known[row.member.endpoint.server], ANY, known[bundle])
+        verdict = _verdict(here, row.kind, row.key, line.exposed, row.body, row.unseen, scoped=True)
+        rows.append(Previewed(line.exposed, row.kind, verdict))
+    return Preview(rows, page)
 
 
 def _verdict(

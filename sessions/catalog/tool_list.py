@@ -1,0 +1,90 @@
+"""The list of a server's tools: grouped by what they say they do, and in parts, because a server may have hundreds."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from servers.enums import DefinitionKind
+from servers.models import Definition, Server
+from sessions.catalog import search
+from sessions.catalog.search import Listed
+from sessions.overview import server_page
+from sessions.overview.server_page import ToolEntry
+
+#: tools of one part
+PART: Final = 100
+_ANNOTATIONS: Final = '"annotations"'
+_NAME_CHARS: Final = 80
+
+
+@dataclass(frozen=True)
+class ToolGroup:
+    """Of one part. `total`: how many there are in all parts."""
+
+    title: str
+    total: int
+    entries: list[ToolEntry]
+
+
+@dataclass(frozen=True)
+class ToolList:
+    """One part of what matches. `found` has it in the server's order, `choices` has the names of all parts by group."""
+
+    groups: list[ToolGroup]
+    found: Listed[Definition]
+    choices: list[tuple[str, list[tuple[str, str]]]]
+    start: int
+    #: all parts together
+    listed: int
+
+    @property
+    def before(self) -> int | None:
+        return self.start - PART if self.start else None
+
+    @property
+    def after(self) -> int | None:
+        return self.start + PART if self.start + PART < self.listed else None
+
+    @property
+    def following(self) -> int:
+        """How many the next part has."""
+        return min(PART, self.listed - self.start - PART)
+
+    @property
+    def cut(self) -> bool:
+        """More match than all parts have."""
+        return self.listed < self.found.matching
+
+
+def tool_list(server: Server, find: str, key: str = "", start: int | None = None) -> ToolList:
+    """The part that begins at `start`, or has the tool `key`, or is the first."""
+    rows = search.matching(server, DefinitionKind.TOOL, find)
+    names = list(rows.values_list("pk", "key", "body")[: search.ENTRIES + 1])
+    matching = len(names) if len(names) <= search.ENTRIES else rows.count()
+    groups: dict[str, list[tuple[int, str]]] = {"Read": [], "Write": [], "Destructive": []}
+    for pk, name, body in names[: search.ENTRIES]:
+        groups[_group(body)].append((pk, name))
+    if not groups["Read"] and not groups["Destructive"]:
+        groups = {"Tools": groups["Write"]}
+    ordered = [(title, pk, name) for title, group in groups.items() for pk, name in group]
+    if start is None:
+        start = next((index for index, (_, _, name) in enumerate(ordered) if key and name == key), 0)
+    start = min(start, max(0, len(ordered) - 1)) // PART * PART
+    here = ordered[start : start + PART]
+    definitions = server.definitions.in_bulk([pk for _, pk, _ in here])
+    part = []
+    for title, group in groups.items():
+        entries = [server_page.tool_entry(definitions[pk]) for of, pk, _ in here if of == title and pk in definitions]
+        if entries:
+            part.append(ToolGroup(title, len(group), entries))
+    found = sorted(definitions.values(), key=lambda one: (one.position, one.pk))
+    choices = [(title, [(name, name[:_NAME_CHARS]) for _, name in group]) for title, group in groups.items() if group]
+    return ToolList(part, Listed(found, matching), choices, start, len(ordered))
+
+
+def _group(body: str) -> str:
+    if _ANNOTATIONS not in body:
+        return "Write"  # most servers set none: to parse 600 definitions for it takes 10 ms
+    tool = json.loads(body)
+    hints = server_page.hints(tool) if isinstance(tool, dict) else []
+    return "Read" if "read-only" in hints else "Destructive" if "destructive" in hints else "Write"
