@@ -158,7 +158,7 @@ def _fixed() -> Iterator[Setting]:
 # --- what pages change -----------------------------------------------------------------------------------------------
 def _of_pages() -> Iterator[Setting]:
     place = reverse("storage:index")
-    about = "How long rows are kept, and how much of them: the oldest go first. Empty: keep everything."
+    about = "How long and how much is kept. The oldest rows are removed first. Leave empty to keep everything."
     kept = retention.limits()
     for kind, days, megabytes in LimitsForm().pairs():
         limit = kept[kind]
