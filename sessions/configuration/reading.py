@@ -51,7 +51,7 @@ class Setting:
     @property
     def about_html(self) -> SafeString:
         """Without its links, which lead to pages of the documentation."""
-        rendered = render_markdown(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", self.about))
+        rendered = render_markdown(_without_links(self.about))
         return mark_safe(rendered or "")  # noqa: S308  # sanitised by nh3
 
     def matches(self, words: str) -> bool:
@@ -129,7 +129,12 @@ def _default(one: Any, limit: ProductLimit | None) -> str:
     read = settings.VARIABLES_READ.get(one.name)
     if limit is not None and read is not None:
         return limit.words_of(read.default)
-    return one.default or (in_words(read.default) if read else "")
+    return _without_links(one.default) or (in_words(read.default) if read else "")
+
+
+def _without_links(markdown: str) -> str:
+    """Its links lead to pages of the documentation."""
+    return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown)
 
 
 def in_words(value: Any) -> str:

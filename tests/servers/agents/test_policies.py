@@ -58,7 +58,7 @@ def test_a_rule_takes_the_place_of_the_default_of_its_own_policy_only() -> None:
     assert [effect(known, key) for key in ("search_notes", "write")] == [ALLOW, ASK]
     token = Policy("the token laptop", rules=(rule(ALLOW, "write"),))
     assert effect(Policies(known.endpoint, token), "write") is ASK
-    assert Policies(known.endpoint, token).decide(TOOL, "write").why == "No rule of the endpoint Files matches: Ask."
+    assert Policies(known.endpoint, token).decide(TOOL, "write").why == "No rule of the endpoint Files matches. Its default is Ask."
 
 
 def test_patterns_match_whole_names_of_their_kind() -> None:
@@ -185,7 +185,7 @@ def test_the_pages_show_rules_and_which_of_them_decides_for_each_tool(token: Age
     assert olga.post("/servers/files/agents/rules/", posted).status_code == 302
     assert olga.post("/servers/files/agents/rules/", posted | {"pattern": ""}).status_code == 422
     page = olga.get("/servers/files/agents/").content.decode()
-    assert "Rule of the endpoint Files: Deny read." in page
+    assert "Rule “Deny read” of the endpoint Files." in page
     mine = browser(token.user).get(f"/agents/tokens/{token.uid}/policy/?server=files").content.decode()
     assert "mcp:call:destructive" in mine
     assert browser(person("vera", "view_server")).get(f"/agents/tokens/{token.uid}/policy/").status_code == 404
