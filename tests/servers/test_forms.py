@@ -162,7 +162,7 @@ def test_a_header_that_is_given_twice_is_refused_in_any_case(admin: Any) -> None
 
 
 def test_a_row_without_a_valid_name_has_no_name_twice(admin: Any) -> None:
-    form = filled(admin, None, row("X Bad Name", "one"), row("", "two"))
+    form = filled(admin, None, row("X Bad Name", "one", secret=False), row("", "two"))
     assert form.values.forms[1].errors["name"] == ["Enter a name."]
 
 

@@ -297,7 +297,7 @@ class ServerForm(forms.Form):
     @property
     def refused(self) -> bool:
         """Whether the page has to say what to correct: in its own fields, or in one of its parts."""
-        return bool(self.errors or self.part_errors)
+        return bool(self.part_errors or self.errors)
 
     @cached_property
     def part_errors(self) -> list[tuple[str, str, str]]:
