@@ -80,7 +80,7 @@ def test_a_bundle_can_only_be_stricter_and_means_its_own_names() -> None:
     known = Policies(server.endpoint, server.token, bundle)
     shown = [known.decide(TOOL, key, f"files__{key}").effect for key in ("read", "write", "other")]
     assert shown == [DENY, ASK, ALLOW]
-    assert known.decide(TOOL, "read", "files__read").why == "Rule of the bundle Team: Deny files__r*."
+    assert known.decide(TOOL, "read", "files__read").why == "Rule “Deny files__r*” of the bundle Team."
     assert not known.denies(TOOL, "files__read", "wiki__files__read")
 
 
@@ -169,7 +169,7 @@ def test_the_policy_of_a_bundle_is_changed_by_those_who_may_change_servers(token
     assert olga.post("/agents/bundles/team/policy/rules/", posted).status_code == 302
     assert vera.post("/agents/bundles/team/policy/rules/", posted).status_code == 403
     for reader in (olga, vera):
-        assert "Rule of the bundle Team: Ask files__w*." in reader.get("/agents/bundles/team/policy/").content.decode()
+        assert "Rule “Ask files__w*” of the bundle Team." in reader.get("/agents/bundles/team/policy/").content.decode()
     event = AuditEvent.objects.get(action=AuditAction.AGENT_POLICY_CHANGE)
     assert json.loads(event.body)["details"]["added"] == "ask tool files__w*"
 
