@@ -25,6 +25,9 @@ from sessions.configuration.changing import Change, Kept, Switch
 from sessions.retention import limits as retention
 from sessions.retention.forms import LimitsForm
 
+#: in names of limits
+_SPELT = {"chars": "characters", "json5": "JSON5", "mib": "MiB", "oauth": "OAuth", "pem": "PEM", "yaml": "YAML"}
+
 
 class Source(TextChoices):
     DEFAULT = "default", "Default"
@@ -132,6 +135,12 @@ def _default(one: Any, limit: ProductLimit | None) -> str:
     return _without_links(one.default) or (in_words(read.default) if read else "")
 
 
+def _in_words(name: str) -> str:
+    """import_yaml_bytes: "Import YAML bytes"."""
+    words = [_SPELT.get(word, word) for word in name.split("_")]
+    return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
+
+
 def _without_links(markdown: str) -> str:
     """Its links lead to pages of the documentation."""
     return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown)
@@ -157,7 +166,7 @@ def _fixed() -> Iterator[Setting]:
     for limit in LIMITS.values():
         if not limit.variable:
             about = f"{limit.area}: {limit.about}."
-            yield Setting(limit.name.replace("_", " ").capitalize(), about, limit.in_words(), Source.FIXED)
+            yield Setting(_in_words(limit.name), about, limit.in_words(), Source.FIXED)
 
 
 # --- what pages change -----------------------------------------------------------------------------------------------

@@ -58,7 +58,10 @@ def test_a_rule_takes_the_place_of_the_default_of_its_own_policy_only() -> None:
     assert [effect(known, key) for key in ("search_notes", "write")] == [ALLOW, ASK]
     token = Policy("the token laptop", rules=(rule(ALLOW, "write"),))
     assert effect(Policies(known.endpoint, token), "write") is ASK
-    assert Policies(known.endpoint, token).decide(TOOL, "write").why == "No rule of the endpoint Files matches. Its default is Ask."
+    assert (
+        Policies(known.endpoint, token).decide(TOOL, "write").why
+        == "No rule of the endpoint Files matches. Its default is Ask."
+    )
 
 
 def test_patterns_match_whole_names_of_their_kind() -> None:
