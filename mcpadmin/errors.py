@@ -26,7 +26,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     name = _LIMITS.get(type(exception))
     if name is None:
         return other(request, exception)
-    context = {"status": 413, "title": "Request too large", "text": f"It was discarded. {limits.stated(name)}"}
+    context = {"status": 413, "title": "Request too large", "text": f"The request was discarded. {limits.stated(name)}"}
     return render(request, "mcpadmin/refused.html", context, status=413)
 
 

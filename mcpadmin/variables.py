@@ -62,7 +62,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             " of the files in it 600; `up` tightens an existing directory and says so. mcpadmin serves the "
             "static files itself. If another web server must serve them, copy `static/` to a directory that "
             "it can read after each upgrade.",
-            default="`data` in the checkout; of a [package](command-line.md#good-to-know) a folder of the user",
+            default="`data` in the checkout; a folder of the user for a [package](command-line.md#good-to-know)",
         ),
         Variable(
             "MCPADMIN_PUBLIC_URL",

@@ -215,4 +215,4 @@ def who(*names: str) -> str:
         return f"Change {it} for this server under Settings, Limits; an operator sets {default} with {variables}."
     if first.variable:
         return f"An operator can change {it} with {variables}."
-    return "It is fixed." if len(names) == 1 else "They are fixed."
+    return f"{'It' if len(names) == 1 else 'They'} cannot be changed."

@@ -50,7 +50,7 @@ def _page(status: int, title: str, text: str) -> bytes:
 
 
 def too_large(limit: str, advice: str = "") -> Refusal:
-    words = f"It was discarded. {limits.stated(limit)}"
+    words = f"The request was discarded. {limits.stated(limit)}"
     return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Request too large", f"{words} {advice}".strip())
 
 

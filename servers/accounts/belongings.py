@@ -57,7 +57,7 @@ def _identities(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
         return []
     secrets = Credential.objects.filter(owner_id=user.pk, uses__identity__in=rows).distinct().count()
     stored = counted(secrets, "personal credential") if secrets else "no stored credential"
-    note = f"With {stored}. It acts as this person and can't be handed over: remove it before deleting the account."
+    note = f"({stored}). It acts as this person and can't be handed over: remove it before deleting the account."
     names = tuple(row.server.name for row in rows)
     return [Belonging(counted(len(rows), "personal identity", "personal identities"), note, False, True, names)]
 

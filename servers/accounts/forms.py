@@ -7,7 +7,7 @@ from django import forms
 from django.contrib.auth import get_user_model
 from django.contrib.auth.forms import BaseUserCreationForm, SetPasswordForm
 from django.contrib.auth.models import Group
-from django.contrib.auth.password_validation import password_validators_help_texts
+from django.contrib.auth.password_validation import password_validators_help_text_html
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 
@@ -30,7 +30,7 @@ class AccountForm(BaseUserCreationForm):
         self.order_fields(["username", "email", "password1", "password2"])
         self.fields["username"].help_text = "Letters, digits and @ . + - _"
         self.fields["email"].widget.attrs["autocomplete"] = "email"
-        self.fields["password1"].help_text = " ".join(password_validators_help_texts())
+        self.fields["password1"].help_text = password_validators_help_text_html()
         self.fields["password2"].help_text = ""
 
     def validate_password_for_user(self, user: Any, *_: str) -> None:
@@ -51,7 +51,7 @@ class NewPasswordForm(SetPasswordForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["new_password1"].label = "New password"
-        self.fields["new_password1"].help_text = " ".join(password_validators_help_texts())
+        self.fields["new_password1"].help_text = password_validators_help_text_html()
         self.fields["new_password2"].label = "New password again"
         self.fields["new_password2"].help_text = ""
 

@@ -64,9 +64,9 @@ class Policy:
     def verdict(self, kind: PolicyKind, key: str) -> Verdict:
         found = [rule for rule in self.rules if rule.matches(kind, key)]
         if not found:
-            return Verdict(self.otherwise, f"No rule of {self.of} matches: {self.otherwise.label}.")
+            return Verdict(self.otherwise, f"No rule of {self.of} matches. Its default is {self.otherwise.label}.")
         rule = min(found, key=lambda one: STRICTNESS[one.effect])
-        return Verdict(rule.effect, f"Rule of {self.of}: {rule.effect.label} {rule.pattern}.")
+        return Verdict(rule.effect, f"Rule “{rule.effect.label} {rule.pattern}” of {self.of}.")
 
     def calls_per_minute(self, kind: PolicyKind, key: str) -> int | None:
         """Of one name or URI: the lowest number of the rules that match; None for any number."""
@@ -95,7 +95,7 @@ class Policies:
         if self.bundle is not None:
             found.append(self.bundle.verdict(kind, shown or key))
         if destructive and not scoped:
-            why = f"Its server marks it destructive, and the token does not have the scope {AgentScope.DESTRUCTIVE.value}."
+            why = f"The server marks it as destructive, and the token lacks the scope {AgentScope.DESTRUCTIVE.value}."
             found.append(Verdict(PolicyEffect.ASK, why))
         return min(found, key=lambda one: STRICTNESS[one.effect])
 

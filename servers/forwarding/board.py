@@ -16,7 +16,7 @@ _PAUSED = Look("Paused", "", "player-pause")
 _WAITING = Look("Up to date", "ok", "circle-check")
 _BEHIND = Look("Catching up", "run", "loader-2")
 _FAILING = Look("Failing", "warn", "alert-triangle")
-_STALLED = Look("Standing still", "bad", "circle-x")
+_STALLED = Look("Stalled", "bad", "circle-x")
 
 
 @dataclass(frozen=True)

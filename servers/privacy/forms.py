@@ -25,10 +25,10 @@ def _switch(label: str, help_text: str) -> forms.BooleanField:
 class PrivacySettingsForm(forms.Form):
     seal_payloads = _switch(
         "Encrypt arguments and results",
-        "With the key ring, as secrets are. Free-text search does not cover what is encrypted.",
+        "Uses the key ring, like secrets. Free-text search does not cover encrypted values.",
     )
     mask_by_schema = _switch(
-        "Mask what a schema declares secret",
+        "Mask values that a schema declares secret",
         "Values with format: password or writeOnly in a tool's input or output schema.",
     )
     mask_detected = _switch(
@@ -125,7 +125,7 @@ class TryForm(forms.Form):
     def __init__(self, data: Any = None, **kwargs: Any) -> None:
         super().__init__(data, prefix="try", initial={"sample": SAMPLE, "path": "$..token"}, **kwargs)
         self.fields["path"].required = False
-        self.fields["path"].help_text = "Empty: only the rules and switches as they are now."
+        self.fields["path"].help_text = "Leave empty to try only the current rules and switches."
 
     def clean_path(self) -> str:
         path = self.cleaned_data["path"]

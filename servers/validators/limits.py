@@ -66,7 +66,7 @@ LIMITS: dict[str, Limit] = {
         Limit("list_items", _LISTS, "Entries of a list", "entries", 10, 100_000, "Longer lists are truncated."),
         Limit("list_pages", _LISTS, "Pages of a list", "pages", 1, 10_000, "Pages requested per list."),
         _kib("list_bytes", _LISTS, "Size of a list", 64 * KIB, 512 * MIB, "All pages of a list together."),
-        Limit("pending_requests", _TRAFFIC, "Our requests", "in flight", 1, 10_000, "More are not sent."),
+        Limit("pending_requests", _TRAFFIC, "Requests to the server", "in flight", 1, 10_000, "More are not sent."),
         Limit("open_server_requests", _TRAFFIC, "Server requests", "open", 1, 1_000, "More are refused."),
         Limit("server_requests_per_minute", _TRAFFIC, "Server request rate", "a minute", 1, 10_000, "The rest is refused."),
         Limit("rounds", _TRAFFIC, "Rounds", "rounds", 1, 100, "Rounds of input one call may request."),

@@ -25,6 +25,9 @@ from sessions.configuration.changing import Change, Kept, Switch
 from sessions.retention import limits as retention
 from sessions.retention.forms import LimitsForm
 
+#: in names of limits
+_SPELT = {"chars": "characters", "json5": "JSON5", "mib": "MiB", "oauth": "OAuth", "pem": "PEM", "yaml": "YAML"}
+
 
 class Source(TextChoices):
     DEFAULT = "default", "Default"
@@ -51,7 +54,7 @@ class Setting:
     @property
     def about_html(self) -> SafeString:
         """Without its links, which lead to pages of the documentation."""
-        rendered = render_markdown(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", self.about))
+        rendered = render_markdown(_without_links(self.about))
         return mark_safe(rendered or "")  # noqa: S308  # sanitised by nh3
 
     def matches(self, words: str) -> bool:
@@ -129,7 +132,18 @@ def _default(one: Any, limit: ProductLimit | None) -> str:
     read = settings.VARIABLES_READ.get(one.name)
     if limit is not None and read is not None:
         return limit.words_of(read.default)
-    return one.default or (in_words(read.default) if read else "")
+    return _without_links(one.default) or (in_words(read.default) if read else "")
+
+
+def _in_words(name: str) -> str:
+    """import_yaml_bytes: "Import YAML bytes"."""
+    words = [_SPELT.get(word, word) for word in name.split("_")]
+    return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
+
+
+def _without_links(markdown: str) -> str:
+    """Its links lead to pages of the documentation."""
+    return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown)
 
 
 def in_words(value: Any) -> str:
@@ -152,13 +166,13 @@ def _fixed() -> Iterator[Setting]:
     for limit in LIMITS.values():
         if not limit.variable:
             about = f"{limit.area}: {limit.about}."
-            yield Setting(limit.name.replace("_", " ").capitalize(), about, limit.in_words(), Source.FIXED)
+            yield Setting(_in_words(limit.name), about, limit.in_words(), Source.FIXED)
 
 
 # --- what pages change -----------------------------------------------------------------------------------------------
 def _of_pages() -> Iterator[Setting]:
     place = reverse("storage:index")
-    about = "How long rows are kept, and how much of them: the oldest go first. Empty: keep everything."
+    about = "How long and how much is kept. The oldest rows are removed first. Leave empty to keep everything."
     kept = retention.limits()
     for kind, days, megabytes in LimitsForm().pairs():
         limit = kept[kind]

@@ -19,6 +19,12 @@ class Explanation:
     cause: str
     remedy: str
 
+    @property
+    def in_one_line(self) -> str:
+        """The title only where the cause does not say it already."""
+        said = self.title.removeprefix("The ").lower() in self.cause.lower()
+        return self.cause if said else f"{self.title}: {self.cause}"
+
 
 # fault: (title, what to do). The cause is the fault's own detail.
 _TABLE: dict[str, tuple[str, str]] = {

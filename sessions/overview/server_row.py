@@ -40,7 +40,7 @@ class Fix(NamedTuple):
 class Reason(NamedTuple):
     """Why a session that should be open is not."""
 
-    title: str
+    in_one_line: str
     cause: str
     fix: Fix
 
@@ -132,7 +132,7 @@ def reason(session: McpSession | None) -> Reason | None:
     if session is None or explanation is None:
         return None
     diagnose = Fix(slug_url("servers:info", session.server.slug), "stethoscope", "Diagnose")
-    return Reason(explanation.title, explanation.cause, fix(session.server, session) or diagnose)
+    return Reason(explanation.in_one_line, explanation.cause, fix(session.server, session) or diagnose)
 
 
 def why(session: McpSession | None) -> Explanation | None:

@@ -83,7 +83,7 @@ def _page(
     request: WebRequest, reading: Reading | None, form: ServerForm | None = None, vault: Any = None
 ) -> HttpResponse:
     context = _context(request, reading, form, vault)
-    bad = context["form"].errors or context["vault"].errors or (reading is not None and reading.problem)
+    bad = context["form"].refused or context["vault"].errors or (reading is not None and reading.problem)
     return render(request, "servers/add.html", context, status=422 if bad else 200)
 
 

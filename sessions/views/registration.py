@@ -67,7 +67,7 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
     context |= {"uses": board.uses_of(server), "attachable": credentials.attachable(server)}
     context |= {"fillable": sorted(variables.fillable(server)), "open_variables": _open_variables(server)}
     context |= {"expected_issuer": issuers.expected(server)}
-    status = 409 if conflict else 422 if form.errors else 200
+    status = 409 if conflict else 422 if form.refused else 200
     return render(request, "servers/settings.html", context, status=status)
 
 
@@ -176,7 +176,7 @@ def test(request: WebRequest) -> HttpResponse:
     complete = form.is_valid()
     if complete and not vault.is_valid():
         form.refuse(ValidationError(list(vault.errors["credentials"])))
-    if form.errors or not complete:
+    if form.refused or not complete:
         return render(request, "servers/_test_refused.html", {"form": form}, status=422)
     actor = Actor.of(request)
     data = Registration.of(form.registration_data())

@@ -74,7 +74,11 @@ async function loadChart() {
     if (data.series.length) {
       stackedBars(slot, data, { onRange: zoom, onBar: zoom });
       place.querySelector('[data-drag-hint]').hidden = false;
-    } else slot.textContent = 'No rows in this range.';
+    } else { // no space for bars that there are not
+      slot.classList.add('none');
+      slot.textContent = 'No rows in this range.';
+      place.querySelector('.chart-table').hidden = true;
+    }
   } catch (problem) {
     const slot = place.querySelector('[data-loading]');
     if (slot) slot.textContent = `The chart could not be loaded. ${reasonOf(problem)}`;

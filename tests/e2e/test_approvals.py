@@ -39,7 +39,7 @@ def test_a_call_that_asks_runs_when_a_person_approves_it_and_not_when_they_refus
     form = page.get_by_role("form", name="New rule")
     form.get_by_label("Name or URI").fill("gr*")
     form.get_by_role("button", name="Add rule").click()
-    expect(page.get_by_role("row").filter(has_text="greet")).to_contain_text("Rule of the endpoint Ours: Ask gr*.")
+    expect(page.get_by_role("row").filter(has_text="greet")).to_contain_text("Rule “Ask gr*” of the endpoint Ours.")
 
     def greet(name: str) -> tuple[Any, list[Any]]:
         call = {"name": "greet", "arguments": {"name": name}}

@@ -122,7 +122,7 @@ def test_yaml_of_goose_is_read_and_its_own_parts_are_named(stack, page) -> None:
     expect(main).to_contain_text("Skipped because they are built into Goose: developer.")
     mail = card(page, "goose-mail")
     expect(mail).to_contain_text("Placeholder in the file: re_xxxxxxxx")
-    expect(mail).to_contain_text("Not imported: timeout.")
+    expect(mail).to_contain_text("Ignored: timeout.")
     apply(page)
     expect(page.locator(".imp-out")).to_contain_text("Missing values: MAIL_API_KEY")
     expect(page.locator(".imp-out")).to_contain_text("Imported disabled.")

@@ -100,7 +100,11 @@ def test_the_level_of_the_log_is_chosen_on_its_tab(stack: Stack, ada: Walk, ever
 def test_the_tabs_of_a_server_with_every_capability_fit_into_the_window(ada: Walk, everything: str) -> None:
     ada.open_tool(everything, "echo")
     expect(ada.page.get_by_role("navigation", name="Server sections")).to_contain_text(re.compile(r"Prompts\s*4"))
-    assert ada.page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+    for width in (1440, 1280):
+        ada.page.set_viewport_size({"width": width, "height": 900})
+        assert ada.page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+        tabs = ada.page.get_by_role("navigation", name="Server sections")
+        assert tabs.evaluate("row => row.scrollWidth - row.clientWidth") <= 0, f"tabs are cut off at {width}"
 
 
 def test_a_fastmcp_tool_that_lost_its_way_to_ask_is_reconnected_as_legacy(stack: Stack, ada: Walk) -> None:

@@ -36,7 +36,7 @@ def test_a_server_of_2024_is_registered_by_its_url_alone_and_takes_a_call(stack,
     expect(ada.page.locator(".meta")).to_contain_text("HTTP+SSE")
     ada.open("/servers/old-friend/info/")
     main = ada.page.locator("main")
-    expect(main).to_contain_text("Detection")
+    expect(main).to_contain_text("Detected by")
     expect(main).to_contain_text("Unavailable features")
 
 
@@ -88,8 +88,9 @@ def test_roots_and_limits_are_edited_and_a_wrong_one_is_refused_where_it_stands(
     page.locator("[data-limits] summary").click()
     page.get_by_label("Entries of a list").fill("5")
     page.get_by_role("button", name="Save changes").click()
-    expect(page.get_by_text("A root must be a file URI")).to_be_visible()
-    expect(page.get_by_text("Between 10 and 100,000.", exact=True)).to_be_visible()
+    expect(page.locator(".err", has_text="A root must be a file URI")).to_be_visible()
+    expect(page.get_by_role("link", name="Root 2, folder: A root must be a file URI")).to_be_visible()
+    expect(page.get_by_text("Enter a number between 10 and 100,000.", exact=True)).to_be_visible()
 
     page.get_by_label("Folder").nth(1).fill("file:///srv/more")
     page.get_by_label("Entries of a list").fill("50")

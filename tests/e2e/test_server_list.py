@@ -66,7 +66,7 @@ def test_a_row_that_fails_says_why_without_a_new_page(stack, walker) -> None:
     ada.register_stdio("Breaks soon", "/bin/sh", ["-c", "exit 3"])
     bob.open("/servers/?text=Breaks&view=cards")
     row = bob.page.locator("[data-server-row]").filter(has_text="Breaks soon")
-    expect(row).to_contain_text("The process ended", timeout=20_000)
+    expect(row).to_contain_text("process ended", timeout=20_000)
     row.get_by_role("link", name="Diagnose").click()
     expect(bob.page.locator("#connection-timeline")).to_contain_text("exit code 3")
 

@@ -41,6 +41,7 @@ FORBIDDEN = {
     "markup of `visible` in an attribute": r"=\"[^\"<>]*\|visible[\s}|]",
     "unescaped output": r"\|safe\b|\{% autoescape off",
     "another host": r"(?:src|href)=[\"'](?:https?:)?//",
+    "a comment of several lines, which Django shows": r"\{#(?:(?!#\}).)*\n",
 }
 
 
@@ -60,6 +61,7 @@ def test_no_template_contains(what: str) -> None:
         ("a trigger filter", '<a hx-trigger="click[ctrlKey]">'),
         ("markup of `visible` in an attribute", '<p title="{{ name|visible }}">'),
         ("another host", '<img src="//example.org/x.png">'),
+        ("a comment of several lines, which Django shows", "{# what it needs,\n   and why #}"),
     ],
 )
 def test_the_rule_sees_a_planted_fault(what: str, faulty: str) -> None:

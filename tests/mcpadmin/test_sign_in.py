@@ -51,7 +51,7 @@ def test_after_five_wrong_passwords_the_next_is_refused_in_words_and_each_is_in_
         assert "not correct" in sign_in(visitor, "wrong").content.decode()
     for password in ("wrong", PASSWORD):
         said = sign_in(visitor, password).content.decode()
-        assert "Limit: 5 failed sign-ins per user name in 5 minutes. It is fixed." in said
+        assert "Limit: 5 failed sign-ins per user name in 5 minutes. It cannot be changed." in said
     assert failures() == [("ada", "192.0.2.9", "")] * 5 + [("ada", "192.0.2.9", "throttled")] * 2
 
 
@@ -160,7 +160,7 @@ def test_the_cookie_of_a_known_browser_names_nobody_and_no_script_reads_it(visit
 def test_too_many_sign_in_requests_get_a_page_that_names_the_limit(visitor: Client) -> None:
     answers = [sign_in(Client(REMOTE_ADDR="198.51.100.8"), "wrong") for _ in range(31)]
     assert answers[-1].status_code == 429
-    assert "Limit: 30 sign-in requests per address in a minute. It is fixed." in answers[-1].content.decode()
+    assert "Limit: 30 sign-in requests per address in a minute. It cannot be changed." in answers[-1].content.decode()
 
 
 def test_the_limits_on_sign_ins_that_pages_name_are_those_that_are_enforced() -> None:

@@ -298,17 +298,17 @@ def test_pausing_testing_and_forwarding_again(ada: Client, admin: Any) -> None:
 
 def test_a_sink_that_stands_still_is_on_every_page_of_administrators_only(ada: Client, admin: Any) -> None:
     record_many([Event(AuditAction.CALL_SEND, AuditOutcome.OK, SYSTEM)])
-    assert "to SIEM stands still" not in text(ada.get("/explorer/"))
+    assert "to SIEM has stalled" not in text(ada.get("/explorer/"))
     long_ago = timezone.now() - timedelta(minutes=6)
     sink = made(admin, failing_since=long_ago, created_at=long_ago, last_detail="HTTP 503")
-    assert "to SIEM stands still" not in text(ada.get("/explorer/")), "the events are new"
+    assert "to SIEM has stalled" not in text(ada.get("/explorer/")), "the events are new"
     later = timezone.now() + timedelta(minutes=6)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("servers.forwarding.board.timezone.now", lambda: later)
         page = text(ada.get("/explorer/"))
-        assert "Forwarding to SIEM stands still" in page
+        assert "Forwarding to SIEM has stalled" in page
         assert "HTTP 503" in page
         una = signed_in(person("una", "view_auditevent"))
-        assert "to SIEM stands still" not in text(una.get("/explorer/"))
+        assert "to SIEM has stalled" not in text(una.get("/explorer/"))
         Sink.objects.filter(pk=sink.pk).update(paused_at=timezone.now())
-        assert "to SIEM stands still" not in text(ada.get("/explorer/"))
+        assert "to SIEM has stalled" not in text(ada.get("/explorer/"))

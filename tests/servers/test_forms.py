@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
+from django.template.loader import render_to_string
 
 from servers.audit.record import Actor
 from servers.models import Server
@@ -151,13 +152,40 @@ def test_what_is_wrong_is_said_at_its_field(fields: dict[str, str], field: str, 
 )
 def test_what_is_wrong_with_a_row_is_said_at_the_row(bad: dict[str, str], field: str, admin: Any) -> None:
     form = filled(admin, None, bad, url="https://x/")
-    assert form.errors
+    assert form.refused
     assert field in form.values.forms[0].errors
 
 
 def test_a_header_that_is_given_twice_is_refused_in_any_case(admin: Any) -> None:
     form = filled(admin, None, row("X-A", "1"), row("x-a", "2"), url="https://x/")
     assert "name" in form.values.forms[1].errors
+
+
+def test_a_row_without_a_valid_name_has_no_name_twice(admin: Any) -> None:
+    form = filled(admin, None, row("X Bad Name", "one", secret=False), row("", "two"))
+    assert form.values.forms[1].errors["name"] == ["Enter a name."]
+
+
+def test_the_summary_leads_to_each_wrong_field_of_the_parts(admin: Any) -> None:
+    rows = {"roots-TOTAL_FORMS": "1", "roots-0-uri": "https://elsewhere.example/", "limits-depth": "3"}
+    form = filled(
+        admin,
+        None,
+        row("X-Team", "ops", secret=False),
+        row("X Bad", "1"),
+        row("", "", DELETE="on"),
+        url="https://x.example/mcp",
+        **rows,
+    )
+    assert not form.is_valid()
+    assert [(target, name) for target, name, _ in form.part_errors] == [
+        ("id_values-1-name", "Header or variable 2, name"),
+        ("id_roots-0-uri", "Root 1, folder"),
+        ("id_limits-depth", "Nesting"),
+    ]
+    page = render_to_string("kit/_form_errors.html", {"form": form})
+    assert page.count("Correct ") == 1
+    assert "Nesting: Enter a number between 8 and 256." in page
 
 
 def test_a_stored_secret_never_comes_back_and_an_empty_box_keeps_it(admin: Any, stored: Server) -> None:

@@ -1,4 +1,4 @@
-"""*Bundles* and *Use it from …*: what the pages show, refuse and record."""
+"""*Bundles* and *Use it from…*: what the pages show, refuse and record."""
 
 import json
 import re

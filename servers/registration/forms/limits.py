@@ -14,13 +14,18 @@ PREFIX = "limits"
 
 def _field(limit: Limit) -> forms.IntegerField:
     bounds = f"{limit.bounds_in_words.capitalize()}."
+    out_of_bounds = f"Enter a number {limit.bounds_in_words}."
     return forms.IntegerField(
         required=False,
         label=limit.label,
         help_text=f"{limit.help} {bounds}",
         min_value=limit.least_shown,
         max_value=limit.in_unit(limit.most),
-        error_messages={"min_value": bounds, "max_value": bounds, "invalid": "Enter a whole number or leave empty."},
+        error_messages={
+            "min_value": out_of_bounds,
+            "max_value": out_of_bounds,
+            "invalid": "Enter a whole number or leave empty.",
+        },
         widget=forms.NumberInput(
             attrs={"class": "form-control num", "placeholder": str(limit.in_unit(limit.default)), "autocomplete": "off"}
         ),

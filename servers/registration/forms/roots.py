@@ -48,7 +48,9 @@ class BaseRootFormSet(RowFormSet):
     def clean(self) -> None:
         seen: set[str] = set()
         for form in self.rows():
-            uri = form.cleaned_data.get("uri", "")
+            uri = form.cleaned_data.get("uri")
+            if not uri:  # it has an error of its own, and two missing folders are not the same folder
+                continue
             if uri in seen:
                 form.add_error("uri", "This folder is listed twice.")
             seen.add(uri)

@@ -36,6 +36,10 @@ class RowFormSet(BaseFormSet):
         """The rows that were filled in and not removed. After is_valid()."""
         return [form for form in self.forms if hasattr(form, "cleaned_data") and not self._gone(form)]
 
+    def judged(self) -> list[tuple[int, Any]]:
+        """The rows whose errors count, with their place on the page: those that are not about to be removed."""
+        return [(at, form) for at, form in enumerate(self.forms, 1) if not self._should_delete_form(form)]  # type: ignore[attr-defined]  # the stubs do not know it
+
     def _gone(self, form: Any) -> bool:
         return form.blank or bool(form.cleaned_data.get("DELETE"))
 

@@ -1,6 +1,7 @@
 """The form of a server: registering, changing and testing one. It speaks to the domain in plain data only."""
 
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, cast
 
 from django import forms
@@ -289,16 +290,30 @@ class ServerForm(forms.Form):
             return False
         if super().is_valid() and self.values.is_valid():
             self._check_together()
-        for part, words in (
-            (self.values, "Correct the headers and variables."),
-            (self.roots, "Correct the roots."),
-            (self.limits, "Correct the limits."),
-        ):
-            if not part.is_valid():
-                self.add_error(None, words)
-        if self.errors and any(row["secret"].value() and row["value"].value() for row in self.values):
+        if self.refused and any(row["secret"].value() and row["value"].value() for row in self.values):
             self.notes_for_user.append("Secrets are never sent back to the page. Enter new secrets again.")
-        return not self.errors
+        return not self.refused
+
+    @property
+    def refused(self) -> bool:
+        """Whether the page has to say what to correct: in its own fields, or in one of its parts."""
+        return bool(self.part_errors or self.errors)
+
+    @cached_property
+    def part_errors(self) -> list[tuple[str, str, str]]:
+        """(id of the field, its name, what is wrong) of headers, variables, roots and limits, for the summary."""
+        if self.adding_row or self.proposing or not self.is_bound:
+            return []
+        found: list[tuple[str, str, str]] = []
+        for formset, title, row in (
+            (self.values, "Headers and variables", "Header or variable"),
+            (self.roots, "Roots", "Root"),
+        ):
+            found += [("", title, str(error)) for error in formset.non_form_errors()]
+            for number, form in formset.judged():
+                found += _said_of(form, f"{row} {number}")
+        found += _said_of(self.limits)
+        return found
 
     # --- what was entered ----------------------------------------------------------------------------------------
     def clean_slug(self) -> str:
@@ -462,3 +477,12 @@ def _people(server: Server | None) -> Any:
     if server is not None and server.owner_id is not None:
         people |= get_user_model()._default_manager.filter(pk=server.owner_id)
     return people.order_by("username")
+
+
+def _said_of(form: forms.BaseForm, where: str = "") -> list[tuple[str, str, str]]:
+    """(id of the field, its name, what is wrong) of one part. `where`: the row that the form is."""
+    found = [("", where, str(error)) for error in form.non_field_errors()]
+    for bound in form:
+        label = f"{where}, {str(bound.label).lower()}" if where else str(bound.label)
+        found += [(bound.id_for_label, label, str(error)) for error in bound.errors]
+    return found

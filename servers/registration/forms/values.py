@@ -171,7 +171,10 @@ class BaseValueFormSet(RowFormSet):
     def clean(self) -> None:
         seen: set[tuple[str, str]] = set()
         for form in self.rows():
-            key = stored_key(form.cleaned_data.get("kind", ""), form.cleaned_data.get("name", ""))
+            name = form.cleaned_data.get("name")
+            if not name:  # it has an error of its own, and two missing names are not the same name
+                continue
+            key = stored_key(form.cleaned_data.get("kind", ""), name)
             if key in seen:
                 form.add_error("name", "This name is listed twice.")
             seen.add(key)

@@ -111,7 +111,7 @@ def _entry(name: str, reading: EntryReader) -> Entry:
     values = given_values(reading, columns["transport"], secrets) if not reading.problems else []
     reading.take(*_UNUSED)
     if left := reading.leftovers():
-        reading.notes.append(f"Not imported: {', '.join(left)}.")
+        reading.notes.append(f"Ignored: {', '.join(left)}.")
     package = own_package(reading, columns) if not reading.problems else None
     registration = Registration(**columns, values=values) if not reading.problems else None
     notes, needs = _once(reading.notes), tuple(reading.needs.values())

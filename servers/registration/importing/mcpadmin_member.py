@@ -80,7 +80,7 @@ def own_columns(reading: EntryReader) -> tuple[dict[str, Any], list[str]]:
         secrets = []
     columns = {name: _checked(reading, name, value) for name, value in given.items() if name in _RULES}
     if unknown := given.keys() - _RULES.keys() - {SECRETS, OWNER, CREDENTIALS, PACKAGE}:
-        reading.notes.append(f"Not imported: {', '.join(f'{KEY}.{short(name)}' for name in sorted(unknown))}.")
+        reading.notes.append(f"Ignored: {', '.join(f'{KEY}.{short(name)}' for name in sorted(unknown))}.")
     return columns | _owner(reading, given), secrets
 
 

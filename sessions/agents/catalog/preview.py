@@ -80,7 +80,7 @@ def _verdict(
     known: Policies, kind: DefinitionKind, key: str, shown: str, body: str, unseen: object, *, scoped: bool
 ) -> Verdict:
     if unseen:
-        return Verdict(PolicyEffect.DENY, "It changed in a way that breaks what it was, and waits for approval.")
+        return Verdict(PolicyEffect.DENY, "Breaking change, waiting for approval.")
     destructive = kind == DefinitionKind.TOOL and policies.marked_destructive(
         json.loads(body), trusted=known.endpoint.trusts_annotations
     )

@@ -13,7 +13,7 @@ from tests.mcpadmin.web.raw import Raw, head
 from tests.sessions.live.site import CSRF, Browser, Site
 
 MIB = limits.MIB
-ANONYMOUS = "Limit: 16 KiB per request without a sign-in. It is fixed."
+ANONYMOUS = "Limit: 16 KiB per request without a sign-in. It cannot be changed."
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_request_with_impossible_headers_gets_a_page_and_is_closed(
         assert (answer.status, raw.is_closed()) == (status, True)
     if status == 431:
         assert (
-            "Limits: 16 KiB of address and headers per request, 500 header lines per request. They are fixed."
+            "Limits: 16 KiB of address and headers per request, 500 header lines per request. They cannot be changed."
             in answer.text
         )
 

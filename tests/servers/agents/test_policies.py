@@ -58,7 +58,10 @@ def test_a_rule_takes_the_place_of_the_default_of_its_own_policy_only() -> None:
     assert [effect(known, key) for key in ("search_notes", "write")] == [ALLOW, ASK]
     token = Policy("the token laptop", rules=(rule(ALLOW, "write"),))
     assert effect(Policies(known.endpoint, token), "write") is ASK
-    assert Policies(known.endpoint, token).decide(TOOL, "write").why == "No rule of the endpoint Files matches: Ask."
+    assert (
+        Policies(known.endpoint, token).decide(TOOL, "write").why
+        == "No rule of the endpoint Files matches. Its default is Ask."
+    )
 
 
 def test_patterns_match_whole_names_of_their_kind() -> None:
@@ -80,7 +83,7 @@ def test_a_bundle_can_only_be_stricter_and_means_its_own_names() -> None:
     known = Policies(server.endpoint, server.token, bundle)
     shown = [known.decide(TOOL, key, f"files__{key}").effect for key in ("read", "write", "other")]
     assert shown == [DENY, ASK, ALLOW]
-    assert known.decide(TOOL, "read", "files__read").why == "Rule of the bundle Team: Deny files__r*."
+    assert known.decide(TOOL, "read", "files__read").why == "Rule “Deny files__r*” of the bundle Team."
     assert not known.denies(TOOL, "files__read", "wiki__files__read")
 
 
@@ -169,7 +172,7 @@ def test_the_policy_of_a_bundle_is_changed_by_those_who_may_change_servers(token
     assert olga.post("/agents/bundles/team/policy/rules/", posted).status_code == 302
     assert vera.post("/agents/bundles/team/policy/rules/", posted).status_code == 403
     for reader in (olga, vera):
-        assert "Rule of the bundle Team: Ask files__w*." in reader.get("/agents/bundles/team/policy/").content.decode()
+        assert "Rule “Ask files__w*” of the bundle Team." in reader.get("/agents/bundles/team/policy/").content.decode()
     event = AuditEvent.objects.get(action=AuditAction.AGENT_POLICY_CHANGE)
     assert json.loads(event.body)["details"]["added"] == "ask tool files__w*"
 
@@ -185,7 +188,7 @@ def test_the_pages_show_rules_and_which_of_them_decides_for_each_tool(token: Age
     assert olga.post("/servers/files/agents/rules/", posted).status_code == 302
     assert olga.post("/servers/files/agents/rules/", posted | {"pattern": ""}).status_code == 422
     page = olga.get("/servers/files/agents/").content.decode()
-    assert "Rule of the endpoint Files: Deny read." in page
+    assert "Rule “Deny read” of the endpoint Files." in page
     mine = browser(token.user).get(f"/agents/tokens/{token.uid}/policy/?server=files").content.decode()
     assert "mcp:call:destructive" in mine
     assert browser(person("vera", "view_server")).get(f"/agents/tokens/{token.uid}/policy/").status_code == 404

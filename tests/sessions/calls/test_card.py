@@ -64,6 +64,13 @@ def test_a_running_call_has_a_progress_bar_and_can_be_cancelled(call: Call) -> N
     assert "data-cancel-call" in shown
 
 
+def test_a_call_that_waits_for_approval_has_no_progress_yet(call: Call) -> None:
+    call.state = CallState.HELD
+    shown = html(call)
+    assert "data-call-progress" not in shown
+    assert "data-cancel-call" in shown
+
+
 def test_a_running_call_says_for_how_long_and_one_that_is_over_does_not(call: Call) -> None:
     call.state, call.sent_at = CallState.SENT, timezone.now() - timedelta(minutes=2, seconds=5)
     assert re.search(r'running for <time class="num" datetime="[^"]+Z" data-elapsed>2 min 0\d s</time>', html(call))

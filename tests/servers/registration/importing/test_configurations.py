@@ -48,7 +48,7 @@ EXPECTED: dict[tuple[str, str], tuple[str, str, str, dict[str, str], list[str], 
     ("windsurf.json", "figma"): ("create", SSE, "https://figma.example/sse", {}, [], ""),
     ("windsurf.json", "notes"): (
         "create", AUTO, "https://notes.example/mcp", {"API_KEY": "needed"}, ["value:API_KEY"],
-        "Not imported: disabledTools",
+        "Ignored: disabledTools",
     ),
     ("vscode.jsonc", "github"): (
         "create", AUTO, "https://api.github.example/mcp/", {"Authorization": "needed"}, ["input:ghcr-token"], "",

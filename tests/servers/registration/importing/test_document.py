@@ -55,9 +55,12 @@ def test_every_shape_names_its_servers(text: str, names: list[str]) -> None:
         ("a" + ".a" * 30_000 + " = 1", "too large for TOML"),
         (
             json.dumps({"mcpServers": {f"s{n}": {} for n in range(limits.number("import_servers") + 1)}}),
-            "Limit: 200 servers per import. It is fixed.",
+            "Limit: 200 servers per import. It cannot be changed.",
         ),
-        ('{"a": "%s"}' % ("x" * limits.number("import_bytes")), "Limit: 1 MiB per configuration. It is fixed."),
+        (
+            '{"a": "%s"}' % ("x" * limits.number("import_bytes")),
+            "Limit: 1 MiB per configuration. It cannot be changed.",
+        ),
         ("{a: '%s'}" % ("x" * 17_000), "line 1, column"),
         ("a:\n" + "  - x\n" * 12_000, "too large for YAML"),
         ("a: &a [x, x]\nb: &b [*a, *a]\n", "YAML aliases"),
