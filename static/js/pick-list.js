@@ -2,6 +2,7 @@
    A long list comes in parts: the next ones, and what a search finds in all of them, are asked of the server. */
 import { whileBusy } from './busy.js';
 import { reasonOf } from './dom.js';
+import './list-filter.js';
 import { send } from './sign-in.js';
 import { toast } from './toast.js';
 

@@ -3,6 +3,7 @@ import { whileBusy } from './busy.js';
 import { addCard, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { fillArguments, keepDrafts } from './drafts.js';
+import './list-filter.js';
 import { live } from './live.js';
 import { refreshParts, refreshSoon } from './refresh.js';
 import { NotSent, sendCall, unconfirmed } from './sending.js';

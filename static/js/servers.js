@@ -4,7 +4,6 @@ import { whileBusy } from './busy.js';
 import { copied, write } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { storage } from './dom.js';
-import './list-filter.js';
 import { live } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, send, SignedOut } from './sign-in.js';
