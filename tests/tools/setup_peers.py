@@ -5,6 +5,7 @@ Safe to run at any time and in parallel. Does nothing when everything matches th
     python tests/tools/setup_peers.py
 """
 
+import compileall
 import fcntl
 import hashlib
 import shutil
@@ -58,7 +59,8 @@ def build(venv: Path, lock: Path, tool: Path | None) -> None:
         run(python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", lock)
         return
     run(tool, "venv", "--quiet", "--python", sys.executable, venv)
-    run(tool, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", lock)
+    # A confined peer cannot write its bytecode: without this each start would compile the SDK anew.
+    run(tool, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, "--require-hashes", "-r", lock)
 
 
 def set_up_environment(name: str) -> None:
@@ -108,6 +110,7 @@ def main() -> int:
                 npm = pool.submit(set_up_npm)
                 list(pool.map(set_up_environment, ENVIRONMENTS))
                 note(npm.result())
+            compileall.compile_dir(PEERS, maxlevels=0, quiet=1)
         except (RuntimeError, subprocess.TimeoutExpired) as problem:
             print(f"peers: {problem}", file=sys.stderr)
             return 1
