@@ -89,13 +89,15 @@ def write(folder: Path) -> set[str]:
     for name, module in modules.items():
         if name not in shell:
             (folder / "js" / f"{name}.js").write_text(_page(modules, module, frozenset(shell)))
-    (folder / BUNDLE).write_text("".join(_without_comments((folder / style).read_text()) for style in STYLES))
+    (folder / BUNDLE).write_text("".join(_shortened((folder / style).read_text()) for style in STYLES))
     return {BUNDLE}
 
 
-def _without_comments(text: str) -> str:
-    """Licenses stay (`/*!`). Only what begins a line: nothing else may look like a comment there."""
-    return re.sub(r"^\s+", "", _COMMENT.sub("", text), flags=re.MULTILINE)
+def _shortened(styles: str) -> str:
+    """Without comments, indentation, and line ends that separate nothing. Licenses stay (`/*!`). Only comments that begin a
+    line: nothing else may look like a comment there."""
+    lines = re.sub(r"^\s+", "", _COMMENT.sub("", styles), flags=re.MULTILINE)
+    return re.sub(r"(?<=[;{},])\n", "", lines)
 
 
 def _shell(modules: dict[str, Module], shell: Iterable[str]) -> str:
