@@ -189,7 +189,7 @@ def test_every_limit_of_the_table_has_its_refusal() -> None:
 def test_a_refusal_names_the_limit_its_value_and_who_may_change_it(name: str) -> None:
     words, limit = html.unescape(REFUSALS[name]()), limits.LIMITS[name]
     assert value_of(limit) in words, words
-    assert limit.variable in words if limit.variable else "fixed" in words, words
+    assert limit.variable in words if limit.variable else "cannot be changed" in words, words
 
 
 def value_of(limit: limits.ProductLimit) -> str:

@@ -115,7 +115,8 @@ def classify(document: Document, flat: Flat) -> Kind:
 
 def has_many_options(flat: Flat) -> bool:
     """More than a list to choose from may have: the value is typed."""
-    return len(flat.get("enum", ())) > MAX_OPTIONS
+    options = flat.get("enum")
+    return isinstance(options, list) and len(options) > MAX_OPTIONS
 
 
 def is_leaf(document: Document, kind: Kind, flat_of: Any, nested: bool = False) -> bool:

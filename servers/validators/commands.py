@@ -21,12 +21,12 @@ def validate_command(command: str) -> None:
 
 def validate_arguments(arguments: list[str]) -> None:
     if len(arguments) > MAX_ARGUMENTS:
-        raise ValidationError(f"At most {MAX_ARGUMENTS} arguments. This limit is fixed.", code="arguments")
+        raise ValidationError(f"At most {MAX_ARGUMENTS} arguments. This limit cannot be changed.", code="arguments")
     if any("\0" in argument for argument in arguments):
         raise ValidationError("An argument cannot contain a NUL character.", code="arguments")
     if any(len(argument) > MAX_VALUE_LENGTH for argument in arguments):
         raise ValidationError(
-            f"An argument can have at most {MAX_VALUE_LENGTH:,} characters. This limit is fixed.", code="arguments"
+            f"An argument can have at most {MAX_VALUE_LENGTH:,} characters. This limit cannot be changed.", code="arguments"
         )
 
 

@@ -15,7 +15,7 @@ def validate_slug(slug: str) -> None:
 
 def validate_tags(tags: list[str]) -> None:
     if len(tags) > 20 or any(len(tag) > 40 for tag in tags):
-        raise ValidationError("At most 20 tags of 40 characters. This limit is fixed.", code="tags")
+        raise ValidationError("At most 20 tags of 40 characters. This limit cannot be changed.", code="tags")
 
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}\Z")

@@ -27,7 +27,7 @@ def validate_root_uri(uri: str) -> None:
     if not uri:
         raise ValidationError("Enter a folder, for example file:///srv/data.", code="required")
     if len(uri) > MAX_URI_LENGTH:
-        raise ValidationError(f"At most {MAX_URI_LENGTH:,} characters. This limit is fixed.", code="length")
+        raise ValidationError(f"At most {MAX_URI_LENGTH:,} characters. This limit cannot be changed.", code="length")
     if CONTROL.search(uri) or " " in uri or "\t" in uri or not uri.isascii() or _BROKEN_ESCAPE.search(uri):
         message = "Percent-encode spaces and non-ASCII letters (%20), and % as %25; or enter the plain path."
         raise ValidationError(message, code="uri")
@@ -51,14 +51,14 @@ def _validate_parts(uri: str) -> None:
 
 def validate_root_name(name: str) -> None:
     if len(name) > MAX_NAME_LENGTH:
-        raise ValidationError(f"At most {MAX_NAME_LENGTH} characters. This limit is fixed.", code="length")
+        raise ValidationError(f"At most {MAX_NAME_LENGTH} characters. This limit cannot be changed.", code="length")
     if CONTROL.search(name) or "\t" in name:
         raise ValidationError("A name must be one line without control characters.", code="name")
 
 
 def validate_roots(roots: Sequence[Root]) -> None:
     if len(roots) > MAX_ROOTS:
-        raise ValidationError(f"At most {MAX_ROOTS} roots. This limit is fixed.", code="roots")
+        raise ValidationError(f"At most {MAX_ROOTS} roots. This limit cannot be changed.", code="roots")
     for root in roots:
         validate_root_uri(root["uri"])
         validate_root_name(root["name"])

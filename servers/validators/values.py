@@ -78,7 +78,7 @@ def validate_variable_value(value: str) -> None:
 
 def _validate_length(value: str) -> None:
     if len(value) > MAX_VALUE_LENGTH:
-        raise ValidationError(f"At most {MAX_VALUE_LENGTH:,} characters. This limit is fixed.", code="length")
+        raise ValidationError(f"At most {MAX_VALUE_LENGTH:,} characters. This limit cannot be changed.", code="length")
 
 
 def looks_secret(name: str) -> bool:

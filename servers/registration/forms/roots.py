@@ -55,7 +55,7 @@ class BaseRootFormSet(RowFormSet):
                 form.add_error("uri", "This folder is listed twice.")
             seen.add(uri)
         if len(seen) > MAX_ROOTS:
-            raise forms.ValidationError(f"At most {MAX_ROOTS} roots. This limit is fixed.")
+            raise forms.ValidationError(f"At most {MAX_ROOTS} roots. This limit cannot be changed.")
 
     def roots(self) -> list[Root]:
         """After is_valid()."""
