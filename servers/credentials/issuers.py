@@ -84,7 +84,9 @@ def _require(actor: Actor, user: Any, server: Server) -> None:
 
 def _check(part: str, address: str) -> None:
     if len(address) > _MOST:
-        raise ValidationError({part: ValidationError(f"At most {_MOST} characters. This limit cannot be changed.", code="long")})
+        raise ValidationError(
+            {part: ValidationError(f"At most {_MOST} characters. This limit cannot be changed.", code="long")}
+        )
     try:
         validate_url(address)
         require_encrypted(address)

@@ -295,7 +295,9 @@ def _place(kind: CredentialKind, url: str) -> Destination:
 def _free_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > _MAX_NAME:
-        raise ValidationError({"name": f"Enter a name of at most {_MAX_NAME} characters. This limit cannot be changed."})
+        raise ValidationError(
+            {"name": f"Enter a name of at most {_MAX_NAME} characters. This limit cannot be changed."}
+        )
     if Credential.objects.filter(name__iexact=name).exists():
         raise ValidationError({"name": "Another credential has this name. Choose a different one."})
     return name

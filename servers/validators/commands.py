@@ -26,7 +26,8 @@ def validate_arguments(arguments: list[str]) -> None:
         raise ValidationError("An argument cannot contain a NUL character.", code="arguments")
     if any(len(argument) > MAX_VALUE_LENGTH for argument in arguments):
         raise ValidationError(
-            f"An argument can have at most {MAX_VALUE_LENGTH:,} characters. This limit cannot be changed.", code="arguments"
+            f"An argument can have at most {MAX_VALUE_LENGTH:,} characters. This limit cannot be changed.",
+            code="arguments",
         )
 
 
