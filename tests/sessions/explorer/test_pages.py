@@ -202,7 +202,7 @@ def test_who_may_not_read_the_log_sees_calls_and_is_told_what_is_missing(session
     event(AuditAction.USER_CHANGE, "secret-subject")
     page = markup(client_of("vera", "view_server"))
     assert "secret-subject" not in page
-    assert "Without events: you don't have permission to see them." in page
+    assert "Hidden: events. You don't have permission to view them." in page
     markup(client_of("nil"), status=403)
     markup(client_of("rita", "view_auditevent"), "in:events")
 
