@@ -36,6 +36,8 @@ class ToolList:
     start: int
     #: all parts together
     listed: int
+    #: of each part but the last
+    part: int = PART
 
     @property
     def before(self) -> int | None:

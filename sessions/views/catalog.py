@@ -51,7 +51,7 @@ def tools(request: WebRequest, slug: str) -> HttpResponse:
     return render(request, "catalog/tools.html", context, status=list_status(context, name, definition))
 
 
-#: the whole list anew, or what goes before or after what a page has
+#: the whole list, or what goes before or after what a page has
 _PARTS = ("list", "before", "after")
 
 

@@ -59,7 +59,7 @@ def build(venv: Path, lock: Path, tool: Path | None) -> None:
         run(python, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", lock)
         return
     run(tool, "venv", "--quiet", "--python", sys.executable, venv)
-    # A confined peer cannot write its bytecode: without this each start would compile the SDK anew.
+    # A confined peer cannot write its bytecode: without this each start would compile the SDK.
     run(tool, "pip", "install", "--quiet", "--compile-bytecode", "--python", python, "--require-hashes", "-r", lock)
 
 

@@ -38,7 +38,7 @@ class RowFormSet(BaseFormSet):
 
     def judged(self) -> list[tuple[int, Any]]:
         """The rows whose errors count, with their place on the page: those that are not about to be removed."""
-        return [(at, form) for at, form in enumerate(self.forms, 1) if not self._should_delete_form(form)]  # type: ignore[attr-defined]  # the stubs do not know it
+        return [(at, form) for at, form in enumerate(self.forms, 1) if not form.cleaned_data.get("DELETE")]
 
     def _gone(self, form: Any) -> bool:
         return form.blank or bool(form.cleaned_data.get("DELETE"))
