@@ -42,7 +42,11 @@ from tests.sessions.subscriptions.rows import add_version, make_subscription
 from tests.test_routes import SAMPLES, routes
 
 pytestmark = pytest.mark.django_db(transaction=True)
-CANARIES = ("argument-of-bea", "result-of-bea", "question-of-bea", "draft-of-bea", "import-of-bea", "version-of-bea")
+#: target and URI: without the right to read contents a page that shows too much shows only these
+CANARIES = (
+    *("target-of-bea", "argument-of-bea", "result-of-bea", "question-of-bea", "draft-of-bea", "import-of-bea"),
+    *("uri-of-bea", "version-of-bea"),
+)
 ROLES = {
     "view": (),
     "call": ("call_tool", "answer_question", "manage_subscription"),
@@ -85,7 +89,7 @@ class Bea:
         identity = Identity.objects.get(user=self.user)
         self.session: McpSession = commands.session_of(identity, self.server)
         self.call = self._call(identity)
-        self.subscription: Subscription = make_subscription(self.session)
+        self.subscription: Subscription = make_subscription(self.session, "demo://uri-of-bea")
         add_version(self.subscription, "version-of-bea")
         self.draft = drafts.create_draft(actor, self.user, over_http(url="https://mcp.example.com/draft-of-bea"))
         self.preview = stored_preview.hold(self.user, json.dumps({"mcpServers": {"import-of-bea": {"command": "x"}}}))
@@ -96,7 +100,12 @@ class Bea:
         result = payloads.store(
             PayloadKind.RESULT, json.dumps({"content": [{"type": "text", "text": "result-of-bea"}]})
         )
-        done = {"state": CallState.SUCCEEDED, "finished_at": timezone.now(), "result": result}
+        done = {
+            "target": "target-of-bea",
+            "state": CallState.SUCCEEDED,
+            "finished_at": timezone.now(),
+            "result": result,
+        }
         Call.objects.filter(pk=call.pk).update(user=self.user, personal=True, identity=identity, **done)
         return Call.objects.get(pk=call.pk)
 
@@ -172,5 +181,7 @@ def test_she_herself_sees_what_the_others_do_not() -> None:
             f"/inbox/{bea.question.uid}/",
         )
     )
+    assert "target-of-bea" in shown
+    assert "uri-of-bea" in shown
     assert "argument-of-bea" in shown
     assert "question-of-bea" in shown
