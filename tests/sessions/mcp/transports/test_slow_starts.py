@@ -6,6 +6,7 @@ A real start takes 12 to 90 s. Here each second is 10 ms, both for the launcher 
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,5 +146,6 @@ async def test_a_child_that_says_nothing_on_stdout_lives_until_the_connect_time_
 
 
 async def test_a_modern_server_that_refuses_initialize_before_it_answers_the_probe_is_modern() -> None:
-    async with connected(slow(0, "silent", *scripted("modern", "late-discovery")), timeouts=TIMEOUTS) as made:
+    patient = replace(TIMEOUTS, probe=0.5)  # many times what lies between the refusal and the answer, on any machine
+    async with connected(slow(0, "silent", *scripted("modern", "late-discovery")), timeouts=patient) as made:
         assert era_of(made) == "modern"
