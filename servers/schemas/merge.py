@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from servers.schemas.shapes import Unsupported, required_of, types_of
-from servers.schemas.values import same
+from servers.schemas.values import hashable, same
 
 Flat = dict[str, Any]
 
@@ -84,6 +84,6 @@ def _merge_values(merged: Flat, first: Flat, second: Flat) -> None:
     if "const" in first and "const" in second and not same(first["const"], second["const"]):
         raise Unsupported("The schema asks for two values at once.")
     if "enum" in first and "enum" in second:
-        allowed = second["enum"][:1000]
-        merged["enum"] = [item for item in first["enum"][:1000] if any(same(item, other) for other in allowed)]
+        allowed = {hashable(item) for item in second["enum"]}
+        merged["enum"] = [item for item in first["enum"] if hashable(item) in allowed]
         merged.pop("enumNames", None)

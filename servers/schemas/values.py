@@ -1,6 +1,6 @@
 """The values a form holds while it is edited: JSON, plus what JSON cannot say (not sent, not readable, chosen)."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -107,6 +107,17 @@ def same(left: Json, right: Json) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     return bool(left == right)
+
+
+def hashable(value: Json) -> Hashable:
+    """Equal for two values exactly when they are the `same`."""
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, list):
+        return (list, tuple(hashable(item) for item in value))
+    if isinstance(value, dict):
+        return (dict, frozenset((key, hashable(item)) for key, item in value.items()))
+    return value
 
 
 def children(value: object) -> Iterator[object]:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from servers.schemas.compile import compile_form
 from servers.schemas.operations import Operation, apply
 from servers.schemas.parse import parse_form, parse_json
 from servers.schemas.render import render_errors, render_form
+from servers.schemas.resolve import Document
+from servers.schemas.values import hashable, same
 from tests.servers.schemas.browser_form import posted
 
 MODERATE = settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -122,3 +125,28 @@ def test_every_button_of_a_form_can_be_pressed(schema: Any, value: Any, data: st
 @given(VALUES)
 def test_json_text_comes_back(value: Any) -> None:
     assert exact(parse_json(jsontext.dumps(value)).value) == exact(value)
+
+
+@given(VALUES, VALUES)
+@MODERATE
+def test_two_values_have_one_hashable_form_exactly_when_json_schema_calls_them_equal(left: Any, right: Any) -> None:
+    assert (hashable(left) == hashable(right)) is same(left, right)
+    assert hashable(left) == hashable(json.loads(json.dumps(left)))
+
+
+@pytest.mark.parametrize(("left", "right"), [(1, 1.0), ([1], [1.0]), ({"a": 1, "b": 2}, {"b": 2.0, "a": 1})])
+def test_numbers_are_equal_by_their_value(left: Any, right: Any) -> None:
+    assert same(left, right)
+    assert hashable(left) == hashable(right)
+
+
+@pytest.mark.parametrize(("left", "right"), [(1, True), (0, False), (1, "1"), (None, ""), ([], {})])
+def test_other_types_are_never_equal(left: Any, right: Any) -> None:
+    assert not same(left, right)
+    assert hashable(left) != hashable(right)
+
+
+def test_two_long_lists_of_values_that_both_apply_offer_all_that_they_share() -> None:
+    both = {"allOf": [{"enum": list(range(1_500))}, {"enum": list(range(600, 3_000))}]}
+    flat = Document(both).effective(both, lambda condition: True)
+    assert flat["enum"] == list(range(600, 1_500))
