@@ -44,9 +44,12 @@ def seal(value: str, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
 
 def seal_bytes(value: bytes, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
     """As `seal`."""
-    data_key = AESGCM.generate_key(KEY_BYTES * 8)
-    wrapped, key_id = _wrap(data_key, table, uid, field)
-    return _ENVELOPE + wrapped + _encrypted(AESGCM(data_key), value, _place(table, uid, field)), key_id
+    # One request for random bytes, because each gives other threads their turn.
+    random = os.urandom(KEY_BYTES + 2 * _NONCE_BYTES)
+    data_key, nonces = random[:KEY_BYTES], random[KEY_BYTES:]
+    wrapped, key_id = _wrap(data_key, nonces[:_NONCE_BYTES], table, uid, field)
+    sealed = _encrypted(AESGCM(data_key), nonces[_NONCE_BYTES:], value, _place(table, uid, field))
+    return _ENVELOPE + wrapped + sealed, key_id
 
 
 def open_sealed(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> Secret:
@@ -55,9 +58,9 @@ def open_sealed(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUI
 
 def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> bytes:
     data = bytes(sealed)  # PostgreSQL hands out memoryviews
-    keyring.load().cipher(key_id)  # a key that is gone is said before anything else
+    cipher = keyring.load().cipher(key_id)  # a key that is gone is said before anything else
     try:
-        return _opened(data, key_id, table, uid, field)
+        return _opened(cipher, data, key_id, table, uid, field)
     except InvalidTag as exc:
         raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
 
@@ -68,9 +71,10 @@ def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -
     if data[:1] != _ENVELOPE:
         opened = open_sealed(data, key_id=key_id, table=table, uid=uid, field=field)
         return seal(opened.reveal(), table=table, uid=uid, field=field)
-    keyring.load().cipher(key_id)
+    cipher = keyring.load().cipher(key_id)
     try:
-        wrapped, new_id = _wrap(_data_key(data, key_id, table, uid, field), table, uid, field)
+        data_key = _data_key(cipher, data, key_id, table, uid, field)
+        wrapped, new_id = _wrap(data_key, os.urandom(_NONCE_BYTES), table, uid, field)
     except InvalidTag as exc:
         raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
     return _ENVELOPE + wrapped + data[1 + _WRAPPED_BYTES :], new_id
@@ -83,25 +87,23 @@ def fingerprint(value: str) -> str:
     return salted_hmac("mcpadmin.fingerprint", value, algorithm="sha256").hexdigest()[:8]
 
 
-def _opened(data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
+def _opened(cipher: AESGCM, data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
     if data[:1] == _DIRECT and len(data) > 1 + _NONCE_BYTES:
-        return _decrypted(keyring.load().cipher(key_id), data[1:], f"{table}:{uid}:{field}:{key_id}".encode())
+        return _decrypted(cipher, data[1:], f"{table}:{uid}:{field}:{key_id}".encode())
     if data[:1] != _ENVELOPE or len(data) <= 1 + _WRAPPED_BYTES + _NONCE_BYTES:
         raise SealBroken(f"The sealed {field} of {table} {uid} has an unknown format.")
-    data_key = _data_key(data, key_id, table, uid, field)
+    data_key = _data_key(cipher, data, key_id, table, uid, field)
     return _decrypted(AESGCM(data_key), data[1 + _WRAPPED_BYTES :], _place(table, uid, field))
 
 
-def _data_key(data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
-    return _decrypted(
-        keyring.load().cipher(key_id), data[1 : 1 + _WRAPPED_BYTES], _key_place(table, uid, field, key_id)
-    )
+def _data_key(cipher: AESGCM, data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
+    return _decrypted(cipher, data[1 : 1 + _WRAPPED_BYTES], _key_place(table, uid, field, key_id))
 
 
-def _wrap(data_key: bytes, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
+def _wrap(data_key: bytes, nonce: bytes, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
     now = keyring.load()
     place = _key_place(table, uid, field, now.current)
-    return _encrypted(now.cipher(now.current), data_key, place), now.current
+    return _encrypted(now.cipher(now.current), nonce, data_key, place), now.current
 
 
 def _place(table: str, uid: UUID, field: str) -> bytes:
@@ -112,8 +114,7 @@ def _key_place(table: str, uid: UUID, field: str, key_id: str) -> bytes:
     return f"key:{table}:{uid}:{field}:{key_id}".encode()
 
 
-def _encrypted(cipher: AESGCM, value: bytes, bound_to: bytes) -> bytes:
-    nonce = os.urandom(_NONCE_BYTES)
+def _encrypted(cipher: AESGCM, nonce: bytes, value: bytes, bound_to: bytes) -> bytes:
     return nonce + cipher.encrypt(nonce, value, bound_to)
 
 

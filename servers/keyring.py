@@ -11,6 +11,7 @@ or a secret manager), the environment (MCPADMIN_KEYRING), a file (MCPADMIN_KEYRI
 """
 
 import json
+import os
 import shlex
 import subprocess
 import threading
@@ -75,6 +76,9 @@ def source() -> KeySource:
 def load() -> Keyring:
     """The current key ring: notices a replaced file, and within a minute a changed output of the command."""
     global _cached
+    known, version = _cached, _version()
+    if known is not None and known[0] == version:
+        return known[1]
     with _guard:
         version = _version()
         if _cached is None or _cached[0] != version:
@@ -99,9 +103,9 @@ def _version() -> object:
         return kind, settings.KEYRING
     if kind is KeySource.COMMAND:
         return kind, settings.KEYRING_COMMAND, time.monotonic() // COMMAND_SECONDS
-    path = Path(settings.KEYRING_FILE)
+    path = settings.KEYRING_FILE
     try:
-        stat = path.stat()
+        stat = os.stat(path)
     except OSError as exc:
         raise KeyringMissing(f"The key ring {path} cannot be read: {exc.strerror}.") from exc
     return path, stat.st_mtime_ns, stat.st_ino, stat.st_size
