@@ -283,7 +283,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_TIME_SCALE",
             "Scales all recovery times: heartbeat, stale period, reconnect delays, circuit breaker, "
             "keep-alive, process sampling, resource polling, webhook retries and the first scheduled tasks "
-            "after a start. `0.1` makes all of them ten times faster, for fault tests. Server time-outs and "
+            "after a start. `0.1` makes all of them ten times faster, for fault tests. Server timeouts and "
             "the drain time are not scaled.",
         ),
         Variable(
@@ -338,7 +338,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_INBOX_SECONDS",
             "How long a server request waits in the inbox, and how much *Extend deadline* adds, up to ten "
-            "times. A request that belongs to a call never waits longer than the call's total time-out "
+            "times. A request that belongs to a call never waits longer than the call's total timeout "
             "allows.",
         ),
         Variable(

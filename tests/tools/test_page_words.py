@@ -23,7 +23,7 @@ LEFT = [
     "<th>In words</th>", "What repeats is one line with a count.", "everything is saved", "Not verified in this sign-in",
     "The chain holds", "The hash matches and follows event 817", "You may not do this", "The form is too old",
     "mcpadmin made a mistake", "Nothing of it can be shown here", "The text goes on; the download has all of it.",
-    "The answer did not arrive (time-out).", "never repeated by mcpadmin", "these went last", "of late",
+    "The answer did not arrive (time-out).", "Connect time-out", "With what only mcpadmin knows", "never repeated by mcpadmin", "these went last", "of late",
     "a phrase is easier to keep than a puzzle", "Question taken", "Credential blanked: the server moved",
     "Sign-in to a server begun", "transport, era and revision are found out",
     "Only workers that carry it open this server.", "Held by", "How it was decided",

@@ -11,7 +11,7 @@ from .errors import Fault, HttpError, IncompatibleVersion, McpError, ProtocolErr
 
 ProbeOutcome = dict[str, Any] | McpError
 SILENT: Final = (
-    "If it needs longer to start, raise its connect time-out. If it is an old server that falls silent after a request "
+    "If it needs longer to start, raise its connect timeout. If it is an old server that falls silent after a request "
     "that it does not know, set its era to legacy."
 )
 
