@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,7 @@ def test_the_forms_of_an_account_label_their_fields_in_sentence_case(visitor: Cl
     assert "Remember Me" not in form
     visitor.login(username="ada", password=PASSWORD)
     change = visitor.get("/accounts/password/change/").content.decode()
+    assert re.search(r'class="head pad">\s*<div class="title">\s*<h1>Change password</h1>', change)
     for label in ("Current password", "New password", "New password again"):
         assert label in change
     assert "Current Password" not in change
