@@ -131,11 +131,11 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_SECONDS",
-            "An event is covered by a checkpoint at the latest after so long.",
+            "Longest time until a checkpoint covers an event.",
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_EVENTS",
-            "So many events without a checkpoint are covered at once.",
+            "A checkpoint is written at the latest after this many events.",
         ),
         Variable(
             "MCPADMIN_WITNESSES",
@@ -357,7 +357,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_RECONNECT_EARLY_MINUTES",
-            "How many minutes those first minutes are. After that, the longest delay doubles with each attempt.",
+            "Length of these first minutes of an outage. After that, the longest delay doubles with each attempt.",
         ),
         Variable(
             "MCPADMIN_RECONNECT_CEILING_SECONDS",

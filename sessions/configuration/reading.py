@@ -155,13 +155,18 @@ def _with_unit(name: str, value: Any) -> str:
 
 def _in_words(name: str) -> str:
     """import_yaml_bytes: "Import YAML bytes"."""
-    words = [_SPELT.get(word, word) for word in name.split("_")]
+    words = [_SPELT.get(word, word) for word in name.replace("sign_in_", "sign-in_").split("_")]
     return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
 
 
 def _without_links(markdown: str) -> str:
-    """Its links lead to pages of the documentation."""
+    """Its links and "see below" lead to places in the documentation, which the page does not have."""
+    markdown = _REFERRED.sub("", markdown)
     return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown)
+
+
+#: "…, see below", "(see *Confinement* in [architecture.md](architecture.md))", " See [Containers](architecture.md#containers)."
+_REFERRED = re.compile(r",? ?\bsee below\b| \(see [^()\[]*\[[^\]]+\]\([^)]+\)\)| See \[[^\]]+\]\([^)]+\)\.")
 
 
 def in_words(value: Any) -> str:

@@ -52,7 +52,7 @@ def test_after_five_wrong_passwords_the_next_is_refused_in_words_and_each_is_in_
         assert "not correct" in sign_in(visitor, "wrong").content.decode()
     for password in ("wrong", PASSWORD):
         said = sign_in(visitor, password).content.decode()
-        assert "Limit: 5 failed sign-ins per user name in 5 minutes. It cannot be changed." in said
+        assert "Limit: 5 failed sign-ins per username in 5 minutes. It cannot be changed." in said
     assert failures() == [("ada", "192.0.2.9", "")] * 5 + [("ada", "192.0.2.9", "throttled")] * 2
 
 

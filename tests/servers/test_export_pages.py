@@ -170,7 +170,7 @@ def test_a_running_export_shows_its_progress_and_a_failed_one_its_reason(ada: Cl
 
 # --- schedules ------------------------------------------------------------------------------------------------------------
 def test_a_schedule_writes_only_where_the_operator_allows(ada: Client, settings: Any, tmp_path: Path) -> None:
-    assert "No directory is allowed" in text(ada.get("/exports/schedules/add/?target=directory"))
+    assert "No directories allowed" in text(ada.get("/exports/schedules/add/?target=directory"))
     settings.EXPORT_DIRECTORIES = [str(tmp_path)]
     form = {"name": "Archive", "interval": "daily", "format": "jsonl", "directory": "/etc"}
     assert ada.post("/exports/schedules/add/?target=directory", form).status_code == 422

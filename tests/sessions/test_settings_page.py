@@ -91,6 +91,12 @@ def test_a_number_has_its_unit(db: None, settings: Any) -> None:
     assert row("MCPADMIN_INVITATION_DAYS").value == "1 day"
 
 
+def test_the_page_refers_to_nothing_that_only_the_documentation_has(ada: Client) -> None:
+    page = ada.get("/settings/").content.decode()
+    assert re.findall(r"[^.>]*(?:see below|\.md\b|See Containers)[^<]*", page) == []
+    assert "needs <code>maxmemory-policy noeviction</code> and a password." in page
+
+
 def test_no_secret_is_shown(ada: Client, settings: Any) -> None:
     hidden = {
         "MCPADMIN_KEYRING_COMMAND": "vault kv get -token=hunter2",

@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("slug", nargs="*", help="short names of servers; all that are not archived when absent")
-        parser.add_argument("--user", required=True, help="user name of an account that may see the servers")
+        parser.add_argument("--user", required=True, help="username of an account that may see the servers")
         parser.add_argument("--form", choices=[form.value for form in Form], default=Form.MCP_SERVERS.value)
         parser.add_argument(
             "--plain",

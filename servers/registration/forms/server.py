@@ -168,7 +168,7 @@ class ServerForm(forms.Form):
         label="Owner",
         queryset=None,
         required=False,
-        empty_label="Nobody",
+        empty_label="No owner",
         widget=forms.Select(attrs={"class": "form-select"}),
     )
     tags = _text("Tags", 1000, "Separated by commas.")

@@ -77,7 +77,7 @@ def _gone(error: TransportError) -> EraDecision:
 def _result(result: dict[str, Any]) -> EraDecision:
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
-        return Legacy("its answer to server/discover is not a discovery result")
+        return Legacy("the response to server/discover is not a discovery result")
     modern = versions.best_mutual(offered, versions.MODERN)
     if modern:
         return Modern(modern, result)
