@@ -16,12 +16,12 @@ _LINES = 50
 DAYS = [(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")]
 USUAL_SCOPES = [AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value, AgentScope.INBOX.value]
 SCOPE_HELP = {
-    AgentScope.LIST: "See which tools, resources and prompts there are.",
+    AgentScope.LIST: "See tools, resources and prompts.",
     AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
-    AgentScope.CALL: "Run tools. Calls of those that the server marks destructive wait until a person approves them.",
+    AgentScope.CALL: "Run tools. Calls of tools that the server marks destructive wait for approval.",
     AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive without waiting for approval.",
-    AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the agent's model.",
-    AgentScope.INBOX: "Requests of servers that the agent cannot answer wait for people in the inbox.",
+    AgentScope.SAMPLING: "Answer sampling requests from servers. This uses tokens of the agent's model.",
+    AgentScope.INBOX: "Server requests that the agent cannot answer wait in the inbox.",
     AgentScope.HISTORY: "Search all calls that its user can see, over the HTTP API.",
     AgentScope.AUDIT: "Read the events that its user can see, over the HTTP API.",
 }
@@ -50,7 +50,7 @@ class TokenForm(forms.Form):
         label="Servers", required=False, help_text="Select none to allow every server that you can use, now and later."
     )
     scopes = forms.MultipleChoiceField(
-        label="May",
+        label="Permissions",
         choices=[(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in AgentScope],
         initial=USUAL_SCOPES,
         widget=forms.CheckboxSelectMultiple,

@@ -63,7 +63,7 @@ class TokenPolicyForm(forms.Form):
             self.fields[name].help_text = self.limited_by(limit)
 
     def limited_by(self, limit: str) -> str:
-        return f"Empty: {limits.in_words(limit)}."
+        return f"Leave empty for {limits.in_words(limit)}."
 
 
 class BundlePolicyForm(TokenPolicyForm):
@@ -81,7 +81,7 @@ class BundlePolicyForm(TokenPolicyForm):
         required=False,
         min_value=1,
         max_value=10_000,
-        help_text="Calls of a tool with equal arguments by one token: it may be in a loop. Empty: never ask. Agents that poll also repeat themselves.",
+        help_text="The same call again and again by one token may be a loop. Leave empty to never ask. Agents that poll also repeat calls.",
         widget=forms.NumberInput(attrs=_NUMBER),
     )
 

@@ -20,7 +20,7 @@ class ConsentForm(forms.Form):
         label="Server", help_text="The client can use only this server.", empty_label="Choose a server"
     )
     scopes = forms.MultipleChoiceField(
-        label="It may",
+        label="It can",
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one, or deny access."},
     )
