@@ -219,7 +219,7 @@ def _value(tokens: list[Token]) -> Value:
 
 def _unknown_field(name: str, start: int, end: int) -> QueryError:
     near = next(iter(get_close_matches(name, FIELDS, 1)), "")
-    hint = f" Did you mean {near}:?" if near else f' To search for the text, write "{name}:…" in quotes.'
+    hint = f" Did you mean “{near}”?" if near else f' To search for the text, write "{name}:…" in quotes.'
     return QueryError(f"Unknown field “{name}”.{hint}", start, end)
 
 
