@@ -219,7 +219,7 @@ def test_a_selected_row_stays_marked_under_the_pointer(open_page: Opener) -> Non
     page = _page(open_page, "explorer/")
     row = page.locator(".tbl tbody tr").first
     row.evaluate("row => row.setAttribute('aria-selected', 'true')")
-    colour = "cell => getComputedStyle(cell).backgroundColor"
+    colour = "async cell => { await Promise.all(document.getAnimations().map(one => one.finished)); return getComputedStyle(cell).backgroundColor; }"
     marked = row.locator("td").last.evaluate(colour)
     row.hover()
-    assert row.locator("td").last.evaluate(colour) == marked
+    assert row.locator("td").last.evaluate(colour) == marked, marked
