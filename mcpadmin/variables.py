@@ -131,11 +131,11 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_SECONDS",
-            "An event is covered by a checkpoint at the latest after so long.",
+            "Longest time until a checkpoint covers an event.",
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_EVENTS",
-            "So many events without a checkpoint are covered at once.",
+            "A checkpoint is written at the latest after this many events.",
         ),
         Variable(
             "MCPADMIN_WITNESSES",
@@ -283,7 +283,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_TIME_SCALE",
             "Scales all recovery times: heartbeat, stale period, reconnect delays, circuit breaker, "
             "keep-alive, process sampling, resource polling, webhook retries and the first scheduled tasks "
-            "after a start. `0.1` makes all of them ten times faster, for fault tests. Server time-outs and "
+            "after a start. `0.1` makes all of them ten times faster, for fault tests. Server timeouts and "
             "the drain time are not scaled.",
         ),
         Variable(
@@ -338,7 +338,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_INBOX_SECONDS",
             "How long a server request waits in the inbox, and how much *Extend deadline* adds, up to ten "
-            "times. A request that belongs to a call never waits longer than the call's total time-out "
+            "times. A request that belongs to a call never waits longer than the call's total timeout "
             "allows.",
         ),
         Variable(
@@ -357,7 +357,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_RECONNECT_EARLY_MINUTES",
-            "How many minutes those first minutes are. After that, the longest delay doubles with each attempt.",
+            "Length of these first minutes of an outage. After that, the longest delay doubles with each attempt.",
         ),
         Variable(
             "MCPADMIN_RECONNECT_CEILING_SECONDS",

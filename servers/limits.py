@@ -119,7 +119,7 @@ LIMITS: dict[str, ProductLimit] = {
         _set("request_seconds", _WEB, "s", "to send a whole request"),
         _set("connections", _WEB, "connections", "per web process"),
         _set("connections_per_address", _WEB, "connections", "per address and web process"),
-        _fixed("sign_in_failures", _SIGN_IN, 5, "failed sign-ins", "per user name in 5 minutes"),
+        _fixed("sign_in_failures", _SIGN_IN, 5, "failed sign-ins", "per username in 5 minutes"),
         _fixed("sign_in_failures_per_address", _SIGN_IN, 10, "failed sign-ins", "per address in a minute"),
         _fixed("sign_in_requests_per_address", _SIGN_IN, 30, "sign-in requests", "per address in a minute"),
         _fixed("setup_attempts", _SIGN_IN, 20, "requests", "of set-up and account links per address in 10 minutes"),

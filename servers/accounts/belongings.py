@@ -77,4 +77,4 @@ def identities_in_use(user: Any, servers: QuerySet[Server]) -> list[Identity]:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

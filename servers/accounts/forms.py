@@ -104,7 +104,7 @@ class UserListFilter(forms.Form):
         max_length=150,
         label="Search",
         widget=forms.TextInput(
-            attrs={"type": "search", "class": "form-control", "placeholder": "User name, name or e-mail"}
+            attrs={"type": "search", "class": "form-control", "placeholder": "Username, name or e-mail"}
         ),
     )
     show = forms.ChoiceField(
@@ -165,7 +165,7 @@ class InviteForm(RightsForm):
         required=False,
         max_length=150,
         label="Name",
-        help_text="Shown in the list until the person has chosen a user name.",
+        help_text="Shown in the list until the person has chosen a username.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "off"}))
@@ -183,7 +183,7 @@ class ServiceAccountForm(RightsForm):
         required=False,
         max_length=300,
         label="Purpose",
-        help_text="What runs as this account, and whom to ask about it.",
+        help_text="What runs as this account, and whom to contact about it.",
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
 

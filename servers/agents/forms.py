@@ -16,14 +16,14 @@ _LINES = 50
 DAYS = [(1, "1 day"), (7, "7 days"), (30, "30 days"), (90, "90 days"), (MOST_DAYS, "1 year")]
 USUAL_SCOPES = [AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.value, AgentScope.INBOX.value]
 SCOPE_HELP = {
-    AgentScope.LIST: "See which tools, resources and prompts there are.",
+    AgentScope.LIST: "See tools, resources and prompts.",
     AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
-    AgentScope.CALL: "Run tools. Calls of those that the server marks destructive wait until a person approves them.",
+    AgentScope.CALL: "Run tools. Calls of tools that the server marks destructive wait for approval.",
     AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive without waiting for approval.",
-    AgentScope.SAMPLING: "Answer requests of servers for model responses. They cost tokens of the agent's model.",
-    AgentScope.INBOX: "Requests of servers that the agent cannot answer wait for people in the inbox.",
-    AgentScope.HISTORY: "Search calls of everyone that its person may see, over the HTTP API.",
-    AgentScope.AUDIT: "Read the events that its person may see, over the HTTP API.",
+    AgentScope.SAMPLING: "Answer sampling requests from servers. This uses tokens of the agent's model.",
+    AgentScope.INBOX: "Server requests that the agent cannot answer wait in the inbox.",
+    AgentScope.HISTORY: "Search all calls that its user can see, over the HTTP API.",
+    AgentScope.AUDIT: "Read the events that its user can see, over the HTTP API.",
 }
 
 
@@ -47,10 +47,10 @@ class TokenForm(forms.Form):
         widget=forms.Select(attrs={"class": "form-select"}),
     )
     servers = ServersField(
-        label="Servers", required=False, help_text="Choose none for every server that you can use, now and later."
+        label="Servers", required=False, help_text="Select none to allow every server that you can use, now and later."
     )
     scopes = forms.MultipleChoiceField(
-        label="May",
+        label="Permissions",
         choices=[(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in AgentScope],
         initial=USUAL_SCOPES,
         widget=forms.CheckboxSelectMultiple,
@@ -59,13 +59,13 @@ class TokenForm(forms.Form):
     tools = forms.CharField(
         label="Only these tools",
         required=False,
-        help_text="Names or patterns such as search_*, one a line. Leave empty for every tool.",
+        help_text="Names or patterns such as search_*, one per line. Leave empty for every tool.",
         widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 2, "spellcheck": "false"}),
     )
     addresses = forms.CharField(
         label="Only from these addresses",
         required=False,
-        help_text="Addresses or networks such as 10.0.0.0/8, one a line. Leave empty for every address.",
+        help_text="Addresses or networks such as 10.0.0.0/8, one per line. Leave empty for every address.",
         widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 2, "spellcheck": "false"}),
     )
 

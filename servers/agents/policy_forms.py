@@ -18,16 +18,16 @@ class RuleForm(forms.Form):
     pattern = forms.CharField(
         label="Name or URI",
         max_length=300,
-        help_text="A pattern such as delete_* or file:///etc/*. * stands for any text, also for slashes.",
+        help_text="A pattern such as delete_* or file:///etc/*. * matches any text, including slashes.",
         widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
     )
 
     calls_per_minute = forms.IntegerField(
-        label="Calls a minute",
+        label="Calls per minute",
         required=False,
         min_value=1,
         max_value=100_000,
-        help_text="Of each name or URI that matches. Empty: as many as the limits of the token allow.",
+        help_text="For each matching name or URI. Leave empty to use only the token's limits.",
         widget=forms.NumberInput(attrs=_NUMBER),
     )
 
@@ -44,10 +44,14 @@ LIMITED = {"requests_per_second": "agent_requests_per_second", "calls_in_flight"
 
 class TokenPolicyForm(forms.Form):
     otherwise = forms.ChoiceField(
-        label="Where no rule matches", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT)
+        label="If no rule matches", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT)
     )
     requests_per_second = forms.IntegerField(
-        label="Requests a second", required=False, min_value=1, max_value=1000, widget=forms.NumberInput(attrs=_NUMBER)
+        label="Requests per second",
+        required=False,
+        min_value=1,
+        max_value=1000,
+        widget=forms.NumberInput(attrs=_NUMBER),
     )
     calls_in_flight = forms.IntegerField(
         label="Requests in flight", required=False, min_value=1, max_value=1000, widget=forms.NumberInput(attrs=_NUMBER)
@@ -59,25 +63,25 @@ class TokenPolicyForm(forms.Form):
             self.fields[name].help_text = self.limited_by(limit)
 
     def limited_by(self, limit: str) -> str:
-        return f"Empty: {limits.in_words(limit)}."
+        return f"Leave empty for {limits.in_words(limit)}."
 
 
 class BundlePolicyForm(TokenPolicyForm):
     def limited_by(self, limit: str) -> str:
-        return f"Of all agents together. Empty: no limit here; each token has its own of {limits.in_words(limit)}."
+        return f"For all agents together. Leave empty for no limit here; each token has its own of {limits.in_words(limit)}."
 
     own_approval = forms.ChoiceField(
-        label="The owner of a token may approve what it asks for",
+        label="Token owners can approve their own agents' calls",
         choices=OwnApproval.choices,
         help_text="Anyone else who may answer server requests can always approve.",
         widget=forms.Select(attrs=_SELECT),
     )
     equal_calls = forms.IntegerField(
-        label="Equal calls in a minute before a person is asked",
+        label="Identical calls per minute before a person is asked",
         required=False,
         min_value=1,
         max_value=10_000,
-        help_text="Calls of a tool with equal arguments by one token: it may be in a loop. Empty: never ask. Agents that poll also repeat themselves.",
+        help_text="The same call again and again by one token may be a loop. Leave empty to never ask. Agents that poll also repeat calls.",
         widget=forms.NumberInput(attrs=_NUMBER),
     )
 
@@ -86,6 +90,6 @@ class EndpointPolicyForm(BundlePolicyForm):
     trusts_annotations = forms.BooleanField(
         label="Trust annotations that make a tool look harmless",
         required=False,
-        help_text="Without it, readOnlyHint and idempotentHint count for nothing: a server could claim anything. destructiveHint always counts.",
+        help_text="Without it, readOnlyHint and idempotentHint are ignored: a server could claim anything. destructiveHint is never ignored.",
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )

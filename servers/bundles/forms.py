@@ -65,7 +65,7 @@ class BundleForm(forms.Form):
         label="Short name",
         max_length=64,
         required=False,
-        help_text="Used in the address. Generated from the name if empty. Agents that use the old address lose it.",
+        help_text="Used in the address. Generated from the name if empty. Agents that use the old address lose access.",
         widget=forms.TextInput(attrs=_MONO),
     )
     instructions = forms.CharField(
@@ -88,7 +88,7 @@ class BundleForm(forms.Form):
         label="Always list in search mode",
         required=False,
         max_length=10_000,
-        help_text="Names or patterns as the bundle has them, such as docs__*, one a line.",
+        help_text="Names or patterns as in the bundle, such as docs__*, one per line.",
         widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
     )
     add = ServersField(label="Add servers", required=False)

@@ -83,7 +83,7 @@ def _header(parts: Parts) -> None:
 def _basic(parts: Parts) -> None:
     user = parts.details.get("user", "")
     if not user or ":" in user or any(ord(char) < 32 or ord(char) == 127 for char in user + parts.secret("password")):
-        raise ValidationError({"user": "Enter a user name without a colon, on one line."})
+        raise ValidationError({"user": "Enter a username without a colon, on one line."})
     _required(parts.secret("password"), "the password", "password")
 
 

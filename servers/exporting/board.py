@@ -70,10 +70,6 @@ class ExportRow:
         return ExportFormat(self.export.format).label
 
     @property
-    def events(self) -> str:
-        return f"{self.export.events:,}"
-
-    @property
     def span(self) -> str:
         """Of a schedule's export."""
         last = f" to {self.export.last_seq:,}" if self.export.last_seq else ""

@@ -64,7 +64,7 @@ def _text(label: str, help_text: str, example: str, *, most: int, required: bool
 class ScheduleForm(forms.Form):
     name = forms.CharField(label="Name", max_length=80, help_text="For example: Archive.")
     interval = forms.ChoiceField(
-        label="Interval", choices=Interval.choices, initial=Interval.DAILY, help_text="At the full hour, midnight, or Monday's midnight, UTC."
+        label="Interval", choices=Interval.choices, initial=Interval.DAILY, help_text="On the hour, at midnight, or at midnight on Monday (UTC)."
     )  # fmt: skip
     format = forms.ChoiceField(label="Format", choices=_FORMATS, initial=ExportFormat.JSONL)
     payloads = forms.BooleanField(
@@ -83,7 +83,7 @@ class ScheduleForm(forms.Form):
             self.fields["directory"] = forms.ChoiceField(
                 label="Directory",
                 choices=[(path, path) for path in allowed],
-                help_text="On the worker. An operator names the directories in MCPADMIN_EXPORT_DIRECTORIES.",
+                help_text="On the worker. An operator lists the directories in MCPADMIN_EXPORT_DIRECTORIES.",
             )
         else:
             self._add_store_fields(schedule is not None and schedule.sealed is not None)
@@ -92,10 +92,12 @@ class ScheduleForm(forms.Form):
         self.fields["endpoint"] = _text(
             "Endpoint", "URL of the store, without the bucket.", "https://s3.eu-central-1.amazonaws.com", most=2000, required=True
         )  # fmt: skip
-        self.fields["region"] = _text("Region", "As the store names it.", "eu-central-1", most=60, required=True)
+        self.fields["region"] = _text("Region", "As named by the store.", "eu-central-1", most=60, required=True)
         self.fields["bucket"] = _text("Bucket", "It must exist.", "audit-archive", most=255, required=True)
         self.fields["prefix"] = _text("Folder", "Optional.", "mcpadmin/production", most=500)
-        self.fields["access_key"] = _text("Access key ID", "It needs to put objects only.", "", most=200, required=True)
+        self.fields["access_key"] = _text(
+            "Access key ID", "Needs permission to put objects, nothing else.", "", most=200, required=True
+        )
         box = forms.PasswordInput(attrs={**_PLAIN, "autocomplete": "new-password"}, render_value=False)
         help_text = "Stored. Leave empty to keep it." if has_secret else "Stored encrypted."
         self.fields["secret_key"] = forms.CharField(

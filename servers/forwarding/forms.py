@@ -182,5 +182,5 @@ class RewindForm(forms.Form):
     first = forms.IntegerField(
         label="Forward from event",
         min_value=1,
-        help_text="Events that the receiver has already are sent again with the same numbers. Events before this one are skipped.",
+        help_text="Events that the receiver already has are sent again with the same numbers. Events before this one are skipped.",
     )

@@ -129,6 +129,12 @@ def duration_ms(milliseconds: float | None) -> str:
     return "—" if milliseconds is None else duration_words(float(milliseconds))
 
 
+@register.filter
+def number(value: Any) -> Any:
+    """A count as people read it, 1409 -> 1,409. Numbers of calls and events (#1409) are names and stay as they are."""
+    return f"{value:,}" if isinstance(value, int) else value
+
+
 @register.simple_tag(name="bytes")
 def bytes_tag(count: int | None) -> str:
     return "—" if count is None else byte_words(int(count))

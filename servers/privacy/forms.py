@@ -78,7 +78,7 @@ class RuleForm(forms.Form):
         label="Tool or prompt",
         required=False,
         max_length=300,
-        help_text="Empty: all. * stands for anything, as in create_*.",
+        help_text="Leave empty for all. * matches any text, as in create_*.",
         widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
     )
     note = forms.CharField(

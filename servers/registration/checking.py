@@ -33,7 +33,7 @@ def check(registration: Registration) -> None:
     if "url" not in problems and registration.transport != TransportKind.STDIO and _carries_secret(registration):
         _collect(problems, "url", _require_encrypted, registration.url)
     if registration.total_timeout_seconds < registration.request_timeout_seconds:
-        problem = ValidationError("Must be at least as long as the request time-out.", code="total")
+        problem = ValidationError("Must be at least as long as the request timeout.", code="total")
         problems.setdefault("total_timeout_seconds", []).append(problem)
     if registration.transport == TransportKind.HTTP_SSE and registration.era == EraChoice.MODERN:
         problems["era"] = [ValidationError("HTTP+SSE does not support the modern era. Choose Automatic.", code="era")]

@@ -65,9 +65,7 @@ def _check_parts(url: str, parts: SplitResult, example: str) -> None:
     if not parts.hostname:
         raise ValidationError(f"The URL has no host. Example: {example}.", code="host")
     if parts.username is not None or parts.password is not None:
-        message = (
-            "Move the user name and password from the URL to a header: headers are stored encrypted, URLs are not."
-        )
+        message = "Move the username and password from the URL to a header: headers are stored encrypted, URLs are not."
         raise ValidationError(message, code="userinfo")
     if parts.fragment or url.endswith("#"):
         raise ValidationError("Remove the part after #: it is never sent to a server.", code="fragment")

@@ -58,9 +58,9 @@ def why_not(user: Any, approval: Approval) -> str:
         places.append(approval.bundle)
     own = policies.own_approval(policies.policies_of_each(places).values())
     if own is OwnApproval.NEVER:
-        return f"Your own agent asks. On {call.server_name} another person must decide."
+        return f"Your own agent asks. On {call.server_name}, another person must decide."
     if own is OwnApproval.EXCEPT_DESTRUCTIVE and approval.destructive:
-        return f"Your own agent asks for a destructive tool. On {call.server_name} another person must decide."
+        return f"Your own agent wants to run a destructive tool. On {call.server_name}, another person must decide."
     return ""
 
 

@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 DURABLE_SECONDS = 2.0
-#: how long a call may wait for its session before it expires, on top of the server's own connect time-out
+#: how long a call may wait for its session before it expires, on top of the server's own connect timeout
 WAIT_SECONDS = 30
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 

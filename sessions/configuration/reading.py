@@ -27,6 +27,16 @@ from sessions.retention.forms import LimitsForm
 
 #: in names of limits
 _SPELT = {"chars": "characters", "json5": "JSON5", "mib": "MiB", "oauth": "OAuth", "pem": "PEM", "yaml": "YAML"}
+#: last word of a variable's name -> how its number is written
+_UNITS = {
+    "SECONDS": "s",
+    "MINUTES": "min",
+    "HOURS": "h",
+    "DAYS": "days",
+    "EVENTS": "events",
+    "KIB": "KiB",
+    "MIB": "MiB",
+}
 
 
 class Source(TextChoices):
@@ -125,25 +135,38 @@ def _value(name: str, source: Source) -> str:
     if name in settings.SECRET_VARIABLES:
         return "Not set" if source == Source.DEFAULT else "Set, not shown"
     read = settings.VARIABLES_READ.get(name)
-    return without_secrets(in_words(read.value if read else variable(name)))
+    return without_secrets(_with_unit(name, read.value if read else variable(name)))
 
 
 def _default(one: Any, limit: ProductLimit | None) -> str:
     read = settings.VARIABLES_READ.get(one.name)
     if limit is not None and read is not None:
         return limit.words_of(read.default)
-    return _without_links(one.default) or (in_words(read.default) if read else "")
+    return _without_links(one.default) or (_with_unit(one.name, read.default) if read else "")
+
+
+def _with_unit(name: str, value: Any) -> str:
+    """The names of variables end in their unit: MCPADMIN_SESSION_SECONDS, 28800: "28,800 s"."""
+    unit = _UNITS.get(name.rpartition("_")[2])
+    if unit is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return in_words(value)
+    return f"{value:,.15g} {unit.removesuffix('s') if value == 1 and len(unit) > 1 else unit}"
 
 
 def _in_words(name: str) -> str:
     """import_yaml_bytes: "Import YAML bytes"."""
-    words = [_SPELT.get(word, word) for word in name.split("_")]
+    words = [_SPELT.get(word, word) for word in name.replace("sign_in_", "sign-in_").split("_")]
     return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
 
 
 def _without_links(markdown: str) -> str:
-    """Its links lead to pages of the documentation."""
+    """Its links and "see below" lead to places in the documentation, which the page does not have."""
+    markdown = _REFERRED.sub("", markdown)
     return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown)
+
+
+#: "…, see below", "(see *Confinement* in [architecture.md](architecture.md))", " See [Containers](architecture.md#containers)."
+_REFERRED = re.compile(r",? ?\bsee below\b| \(see [^()\[]*\[[^\]]+\]\([^)]+\)\)| See \[[^\]]+\]\([^)]+\)\.")
 
 
 def in_words(value: Any) -> str:

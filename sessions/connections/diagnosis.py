@@ -77,7 +77,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.TLS_FAILED: ("The TLS handshake failed", "Check the server's certificate: name, expiry and issuer."),
     Fault.TIMEOUT: (
         "No answer in time",
-        "The server did not answer. Check its log and health, or raise the time-outs under Settings.",
+        "The server did not answer. Check its log and health, or raise the timeouts under Settings.",
     ),
     Fault.REDIRECTED: (
         "The server redirects to another address",
@@ -126,7 +126,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.EVENT_LIMIT: ("Too many events", "The server sent more events than the limit; the rest were counted and dropped. If this is expected, raise the limit."),
     Fault.SERVER_REQUEST_LIMIT: ("Too many server requests", "Server requests beyond the limit were answered with an error. If this is expected, raise the limit."),
     Fault.ROUND_LIMIT: ("Too many rounds of input", "It requested input in more rounds than allowed per call. The tool may have run. If this is expected, raise the limit."),
-    Fault.TOTAL_DEADLINE: ("Total time-out reached", "The server kept reporting progress until the total time-out. Raise it under Settings, or request less work."),
+    Fault.TOTAL_DEADLINE: ("Total timeout reached", "The server kept reporting progress until the total timeout. Raise it under Settings, or request less work."),
     Fault.INPUT_NOT_OFFERED: ("The server requested input it was not offered", "Sampling or elicitation is off for this server, or it requests something mcpadmin does not offer. Check Settings, Protocol, or pass the input as arguments."),
     Fault.TASK_FAILED: ("The task failed", "The server reported only that the task failed, without a result. Check the server's log."),
     Fault.TASK_CANCELLED: ("The server cancelled the task", "It is not known what ran before. Check on the server, and run it again only if that does no harm."),

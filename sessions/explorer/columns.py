@@ -6,11 +6,11 @@ from typing import Final
 #: name in the address -> label
 COLUMNS: Final = {
     "time": "Time",
-    "what": "What",
+    "what": "Event",
     "outcome": "Outcome",
     "server": "Server",
-    "who": "Who",
-    "way": "Way in",
+    "who": "User",
+    "way": "Source",
     "identity": "Identity",
     "kind": "Kind",
     "preview": "Arguments",

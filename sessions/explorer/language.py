@@ -65,9 +65,9 @@ FIELDS: Mapping[str, Field] = {
     for found in (
         Field("server", "Server", example="server:github"),
         Field("tool", "Tool, prompt, resource or subject", example="tool:create_*"),
-        Field("user", "Who", example="user:ann"),
+        Field("user", "User", example="user:ann"),
         Field("identity", "Identity that the server saw", example="identity:Shared"),
-        Field("way", "Way in", Kind.CHOICE, "way:agent"),
+        Field("way", "Source", Kind.CHOICE, "way:agent"),
         Field("outcome", "Outcome", Kind.CHOICE, "outcome:error"),
         Field("status", "Exact state", Kind.CHOICE, "status:tool_error"),
         Field("kind", "Kind", Kind.CHOICE, "kind:sign-in"),
@@ -219,8 +219,8 @@ def _value(tokens: list[Token]) -> Value:
 
 def _unknown_field(name: str, start: int, end: int) -> QueryError:
     near = next(iter(get_close_matches(name, FIELDS, 1)), "")
-    hint = f" Did you mean {near}:?" if near else f' To search for the text, write "{name}:…" in quotes.'
-    return QueryError(f"There is no field {name}:.{hint}", start, end)
+    hint = f" Did you mean “{near}”?" if near else f' To search for the text, write "{name}:…" in quotes.'
+    return QueryError(f"Unknown field “{name}”.{hint}", start, end)
 
 
 def _explained(text: str, problem: UnexpectedInput) -> QueryError:

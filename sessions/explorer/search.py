@@ -42,7 +42,7 @@ EVERY = 2**31
 CLOCK_STEP = timedelta(minutes=2)
 #: conditions in the order in which their indexes are preferred: what leaves the fewest rows is first
 _PREFERRED = ("call", "session", "tool", "server", "duration", "size", "user", "kind", "status", "outcome", "way")
-FACETS = {"outcome": "Outcome", "server": "Server", "tool": "Tool", "user": "Who", "way": "Way in", "kind": "Kind"}
+FACETS = {"outcome": "Outcome", "server": "Server", "tool": "Tool", "user": "User", "way": "Source", "kind": "Kind"}
 
 
 # --- cursors ---------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ NEEDS_CREDENTIAL = ("credential_needed", "not_encrypted", "value_needed", "varia
 #: After this time without an answer to the probe, the client sends `initialize` as well. That does no harm, and a
 #: server that never answers unknown requests costs this wait at each start.
 PROBE_SECONDS = 5.0
-#: the minimum connect time-out for a launcher that installs its server first
+#: the minimum connect timeout for a launcher that installs its server first
 INSTALL_SECONDS = 120.0
 ON_DEMAND_IDLE_SECONDS = 60.0
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}

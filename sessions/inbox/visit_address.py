@@ -100,7 +100,7 @@ def _parts(text: str) -> tuple[str, str, str]:
     if found is None:
         raise _Refused(f"{_named_scheme(text)}Only https addresses are opened.")
     if "@" in found["authority"]:
-        raise _Refused("It contains a user name or password, which can make one site look like another.")
+        raise _Refused("It contains a username or password, which can make one site look like another.")
     return found["scheme"].lower(), found["authority"], found["rest"] or ""
 
 

@@ -92,10 +92,10 @@ def unconfirmed_words() -> str:
 def inherited_words() -> str:
     """Which variables every stdio server gets, by name."""
     names = ", ".join(inherited())
-    base = "The server gets PATH, LANG and TZ of the worker, a home of its own, and the variables below."
+    base = "The server gets the worker's PATH, LANG and TZ, its own home folder, and the variables below."
     if names:
-        return f"{base} By MCPADMIN_INHERITED_VARIABLES it also gets {names}."
-    return f"{base} An operator adds others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES."
+        return f"{base} MCPADMIN_INHERITED_VARIABLES adds {names}."
+    return f"{base} Operators add others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES."
 
 
 @register.simple_tag(takes_context=True)
@@ -103,7 +103,7 @@ def granted_words(context: Context) -> str:
     """Which references the person who sees the form may use."""
     granted = reference_grants.granted_to(context["request"].user)
     if granted is reference_grants.ALL:
-        return "You may use every reference that the worker provides."
+        return "You can use every reference that the worker provides."
     if not granted:
         return "No reference is granted to you. An administrator can grant them by name."
     return f"References granted to you: {', '.join(f'${{{name}}}' for name in sorted(granted))}."

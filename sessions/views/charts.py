@@ -142,8 +142,6 @@ def page(request: WebRequest) -> HttpResponse:
         "range_words": dict(RANGES).get(asked.last, ""),
         "ignored_filters": ignored(request.GET, {"server": asked.server, "tool": asked.tool or asked.server}),
         "total": total,
-        "total_calls": f"{total.calls:,}",
-        "total_errors": f"{total.errors:,}",
         "changes": _changes(total, reading.total(before.points)),
         "behind": series.behind,
         "step_words": step_words(step),

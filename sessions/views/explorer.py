@@ -295,6 +295,11 @@ def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
         {
             "at": start,
             "counts": [counted.series[name][place] for name in names],
+            "figures": [
+                (streams.OUTCOMES[name][0], counted.series[name][place])
+                for name in names
+                if counted.series[name][place]
+            ],
             "total": sum(counted.series[name][place] for name in names),
             "q": asked.between(start, start + step),
         }

@@ -31,7 +31,7 @@ Result = dict[str, Any]
 @require_safe
 def palette(request: HttpRequest) -> JsonResponse:
     """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight per kind. With `post`, choosing it sends a
-    form to `url`. `?server=`: the short name of the server whose page is open."""
+    form to `url`. `verb`: which icon an action has. `?server=`: the short name of the server whose page is open."""
     words = request.GET.get("q", "").strip()[:100]
     servers = access.visible_servers(request.user).filter(archived_at=None)
     found = _servers(servers, words)
@@ -41,9 +41,9 @@ def palette(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"results": [*_calls(request, words), *found]})
 
 
-def _result(kind: str, label: str, hint: str, url: str, *, post: bool = False) -> Result:
+def _result(kind: str, label: str, hint: str, url: str, *, verb: str = "", post: bool = False) -> Result:
     shown = {"kind": kind, "label": visible_text(label), "hint": visible_text(hint), "url": url}
-    return shown | ({"post": True} if post else {})
+    return shown | ({"verb": verb} if verb else {}) | ({"post": True} if post else {})
 
 
 def _servers(servers: QuerySet[Server], words: str) -> list[Result]:
@@ -60,13 +60,20 @@ def _named(servers: QuerySet[Server], words: str) -> QuerySet[Server]:
 def _actions(request: HttpRequest, servers: QuerySet[Server], words: str) -> list[Result]:
     found = []
     if access.may(request.user, "add_server") and words.lower() in "add server":
-        found.append(_result("Action", "Add server", "", reverse("servers:add")))
+        found.append(_result("Action", "Add server", "", reverse("servers:add"), verb="add"))
     verb, _, rest = words.partition(" ")
     if access.may(request.user, "change") and "reconnect".startswith(verb.lower()):
         named = list(_named(servers.filter(enabled=True), rest.strip())[:_EACH])
         named.sort(key=lambda server: server.slug != request.GET.get("server"))
         found += [
-            _result("Action", f"Reconnect {one.name}", "", reverse("servers:reconnect", args=[one.slug]), post=True)
+            _result(
+                "Action",
+                f"Reconnect {one.name}",
+                "",
+                reverse("servers:reconnect", args=[one.slug]),
+                verb="reconnect",
+                post=True,
+            )
             for one in named
         ]
     wanted = words.removeprefix("run ").strip()
@@ -74,7 +81,14 @@ def _actions(request: HttpRequest, servers: QuerySet[Server], words: str) -> lis
     return [
         *found,
         *(
-            _result("Action", f"Run {one.name}", one.server.name, reverse("saved_calls:run", args=[one.uid]), post=True)
+            _result(
+                "Action",
+                f"Run {one.name}",
+                one.server.name,
+                reverse("saved_calls:run", args=[one.uid]),
+                verb="run",
+                post=True,
+            )
             for one in saved[:_EACH]
         ),
     ]

@@ -2,7 +2,7 @@
    newest. So that a flood never stops the page, a frame adds few rows, at most 500 stay, and they stand in blocks: the
    browser leaves out the blocks that are out of sight, and the oldest rows go a block at a time. */
 import { whileBusy } from './busy.js';
-import { announce, storage } from './dom.js';
+import { announce, number, storage } from './dom.js';
 import { live } from './live.js';
 import { paintTime } from './time.js';
 
@@ -15,7 +15,7 @@ const FRAME_MS = 16; // that one frame may take until it is painted
 const TYPING_MS = 250;
 const NEAR = 24; // pixels from the end that still count as the end
 
-export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
+export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? '' : 's'}`;
 
 /* `matches(row, form)` is the filter of the page for new rows, `element(row, template)` fills a copy of the row's
    template. `kind` is that of the feed's frames, `noun` what one row is called.
@@ -222,7 +222,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     const count = held.length + lost;
     const pause = part('pause');
     pause.setAttribute('aria-pressed', String(paused));
-    part('held').textContent = count ? ` · ${count} new` : '';
+    part('held').textContent = count ? ` · ${number(count)} new` : '';
     part('foot').hidden = paused || follows || !count;
     part('newer').textContent = plural(count, `newer ${noun}`);
   }

@@ -9,6 +9,9 @@ export function slot(root, name) {
   return root.querySelector(`[data-slot="${name}"]`);
 }
 
+/* 1409 -> 1,409, as the pages write counts. */
+export const number = (count) => count.toLocaleString('en');
+
 export function csrfToken() {
   return document.body.dataset.csrf ?? document.querySelector('input[name=csrfmiddlewaretoken]')?.value ?? '';
 }

@@ -1,6 +1,6 @@
 /* The explorer: chart and facets are fetched after the list, a row opens beside it, the list follows what happens. */
 import { whileBusy } from './busy.js';
-import { announce, reasonOf } from './dom.js';
+import { announce, number, reasonOf } from './dom.js';
 import { live } from './live.js';
 import { startCompletion } from './query-completion.js';
 import { SignedOut } from './sign-in.js';
@@ -332,7 +332,7 @@ async function count() {
   query.set('newest', results().dataset.newest);
   const { count: newer, more } = await (await fetched(`${page.dataset.newer}?${query}`, 'application/json')).json();
   const button = results().querySelector('[data-show-newer]');
-  if (newer) button.querySelector('[data-slot=count]').textContent = `${newer}${more ? '+' : ''} newer`;
+  if (newer) button.querySelector('[data-slot=count]').textContent = `${number(newer)}${more ? '+' : ''} newer`;
   button.hidden = !newer;
   return newer;
 }

@@ -1,7 +1,7 @@
 /* Trees and tables of JSON (templates/kit/_json.html): search, the chosen node and its path, sorting, pages, CSV. All state is
    in the markup, so that a morph of the page leaves nothing behind. */
 import { write } from './copy.js';
-import { announce } from './dom.js';
+import { announce, number } from './dom.js';
 
 const OPENED_AT_MOST = 1_000;
 const FOUND_AT_MOST = 1_000;
@@ -103,8 +103,8 @@ function find(view, back, fromStart) {
   found[next].classList.add('hit');
   choose(view, found[next]);
   reveal(found[next]);
-  const most = found.length > FOUND_AT_MOST ? `more than ${FOUND_AT_MOST}` : found.length;
-  said.textContent = `${next + 1} of ${most}${where}`;
+  const most = found.length > FOUND_AT_MOST ? `more than ${number(FOUND_AT_MOST)}` : number(found.length);
+  said.textContent = `${number(next + 1)} of ${most}${where}`;
 }
 
 function openAll(view) {
@@ -113,7 +113,7 @@ function openAll(view) {
   const rest = closed.length - OPENED_AT_MOST;
   announce(rest > 0 ? `Expanded ${OPENED_AT_MOST} nodes. ${rest} are still closed.` : 'Expanded all');
   const said = view.querySelector('[data-json-count]');
-  said.textContent = rest > 0 ? `${rest} nodes are still closed` : '';
+  said.textContent = rest > 0 ? `${number(rest)} nodes are still closed` : '';
 }
 
 function closeAll(view) {
@@ -160,7 +160,7 @@ function showPage(table, page) {
     button.disabled = button.dataset.jsonPage === '1' ? now === last : now === 0;
   }
   const said = table.querySelector('[data-json-rows]');
-  if (last) said.textContent = `${now * size + 1}–${Math.min((now + 1) * size, rows.length)} of ${rows.length} rows`;
+  if (last) said.textContent = `${number(now * size + 1)}–${number(Math.min((now + 1) * size, rows.length))} of ${number(rows.length)} rows`;
 }
 
 /* Ascending, descending, then the order of the server again. Rows without a value stay last. */

@@ -13,9 +13,12 @@ const dialog = () => document.getElementById('palette');
 const input = () => dialog().querySelector('input');
 const list = () => document.getElementById('palette-list');
 
+/* A page and a button bring their own icon; what the server finds has that of its kind. */
+const iconIn = (element) => element.querySelector('svg')?.cloneNode(true);
+
 function pages(words) {
   return [...document.querySelectorAll('.side nav a, .side-foot a.dropdown-item')]
-    .map((link) => ({ kind: 'Page', label: link.textContent.trim(), hint: '', url: link.href }))
+    .map((link) => ({ kind: 'Page', label: link.textContent.trim(), hint: '', url: link.href, icon: iconIn(link) }))
     .filter((page) => page.label.toLowerCase().includes(words.toLowerCase()));
 }
 
@@ -31,7 +34,7 @@ const BUTTONS = [
 
 function buttons(words) {
   return BUTTONS.filter(([label, selector]) => words && label.toLowerCase().includes(words.toLowerCase()) && document.querySelector(selector))
-    .map(([label, selector]) => ({ kind: 'Action', label, hint: '', selector }));
+    .map(([label, selector]) => ({ kind: 'Action', label, hint: '', selector, icon: iconIn(document.querySelector(selector)) }));
 }
 
 export async function search() {
@@ -75,7 +78,7 @@ function row(result, index) {
   const hint = document.createElement('span');
   hint.className = 'dim ell';
   hint.textContent = result.hint || result.kind;
-  item.append(fromTemplate(`icon-${result.kind.toLowerCase()}`) ?? '', label, hint);
+  item.append(result.icon ?? fromTemplate(`icon-${result.verb ?? result.kind.toLowerCase()}`) ?? '', label, hint);
   item.addEventListener('click', () => open(result));
   return item;
 }

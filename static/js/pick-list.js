@@ -1,7 +1,7 @@
 /* The lists of tools, resources and prompts: the chosen entry is in sight, and Enter in the search opens the first hit.
    A long list comes in parts: the next ones, and what a search finds in all of them, are asked of the server. */
 import { whileBusy } from './busy.js';
-import { reasonOf } from './dom.js';
+import { number, reasonOf } from './dom.js';
 import './list-filter.js';
 import { send } from './sign-in.js';
 import { toast } from './toast.js';
@@ -52,7 +52,7 @@ async function join(link) {
   }
   const all = [...rows.querySelectorAll('li')];
   const listed = rows.querySelector('[data-listed]');
-  if (listed) listed.textContent = all.length;
+  if (listed) listed.textContent = number(all.length);
   const fresh = all.filter((row) => !known.has(row));
   const next = edge === 'after' ? fresh[0] : fresh.at(-1);
   next?.querySelector('a').focus({ preventScroll: true });

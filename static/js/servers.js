@@ -3,7 +3,7 @@
 import { whileBusy } from './busy.js';
 import { copied, write } from './copy.js';
 import { startCountdowns } from './countdown.js';
-import { storage } from './dom.js';
+import { number, storage } from './dom.js';
 import { live } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, send, SignedOut } from './sign-in.js';
@@ -177,7 +177,7 @@ if (history) {
   const grows = () => history.dataset.newest !== undefined && (document.getElementById('history-calls')?.getBoundingClientRect().top ?? 0) >= 0;
   const matches = (row) => (history.dataset.method === 'all' ? true : history.dataset.method ? row.method === history.dataset.method : row.method !== history.dataset.unlessMethod);
   const showCount = () => {
-    notice.querySelector('[data-slot="count"]').textContent = newer.size === 1 ? '1 newer call' : `${newer.size} newer calls`;
+    notice.querySelector('[data-slot="count"]').textContent = newer.size === 1 ? '1 newer call' : `${number(newer.size)} newer calls`;
     notice.hidden = !newer.size;
   };
   live.on(`server.${history.dataset.callsOf}`, 'call', (frame) => {

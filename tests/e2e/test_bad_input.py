@@ -87,8 +87,8 @@ def test_a_url_that_refuses_names_the_refusal(stack, ada) -> None:
 def test_a_url_that_hangs_ends_at_the_connect_time_out(stack, ada) -> None:
     with run_peer("evil") as url:
         ada.fill_http("Hangs", f"{url}/hang")
-        ada.page.get_by_text("Time-outs", exact=True).click()
-        ada.page.get_by_label("Connect time-out").fill("3")
+        ada.page.get_by_text("Timeouts", exact=True).click()
+        ada.page.get_by_label("Connect timeout").fill("3")
         result = ada.test_connection()
         expect(result).to_contain_text("No answer in time", timeout=40_000)
         newest = "SELECT state, fault FROM servers_serverdraft ORDER BY id DESC LIMIT 1"

@@ -95,6 +95,10 @@ def test_palette_and_help_are_accessible(own_stack, walker) -> None:
             found += faults(ada.page)
             ada.page.keyboard.press("Escape")
             ada.page.keyboard.press("Control+k")
+            expect(ada.page.locator("#palette [role=option]").first).to_be_visible()
+            pages = ada.page.locator("#palette [role=option]").filter(has=ada.page.get_by_text("Page", exact=True))
+            icons = pages.locator("svg").evaluate_all("found => found.map(one => one.innerHTML)")
+            assert len(set(icons)) == len(icons) > 15, "each page has its own icon"
             ada.page.keyboard.type("theme")
             expect(ada.page.locator("#palette [role=option]")).to_have_count(3)
             found += faults(ada.page)

@@ -196,3 +196,30 @@ def test_tabs_change_by_click_and_by_arrow(open_page: Opener) -> None:
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="First")).to_be_focused()
     expect(page.get_by_text("first pane")).to_be_visible()
+
+
+#: a row whose first cell takes the whole line, as one with buttons does
+LONE_END = """() => {
+  const row = document.querySelector('.tbl tbody tr');
+  const [whole, end] = ['m', 'm r'].map((css) => Object.assign(document.createElement('td'), { className: css }));
+  whole.append(Object.assign(document.createElement('a'), { className: 'btn', textContent: 'Cancel' }));
+  end.append('107 not delivered');
+  row.replaceChildren(whole, end);
+  const right = (element) => element.getBoundingClientRect().right;
+  return right(whole) - right(end);
+}"""
+
+
+def test_on_a_phone_what_ends_a_row_stands_at_its_edge_also_alone_on_its_line(open_page: Opener) -> None:
+    page = _page(open_page, "explorer/", width=390)
+    assert abs(page.evaluate(LONE_END)) < 1
+
+
+def test_a_selected_row_stays_marked_under_the_pointer(open_page: Opener) -> None:
+    page = _page(open_page, "explorer/")
+    row = page.locator(".tbl tbody tr").first
+    row.evaluate("row => row.setAttribute('aria-selected', 'true')")
+    colour = "async cell => { await Promise.all(document.getAnimations().map(one => one.finished)); return getComputedStyle(cell).backgroundColor; }"
+    marked = row.locator("td").last.evaluate(colour)
+    row.hover()
+    assert row.locator("td").last.evaluate(colour) == marked, marked

@@ -68,6 +68,32 @@ def test_the_rule_sees_a_planted_fault(what: str, faulty: str) -> None:
     assert re.search(FORBIDDEN[what], faulty)
 
 
+def test_counts_are_written_with_separators() -> None:
+    """What has a plural is a count, and so is what stands alone in the figures of a table or a tile."""
+    found = [f"{path}: {{{{ {name} }}}}" for path, text in TEMPLATES.items() for name in bare_counts(text)]
+    assert found == []
+
+
+_COUNTED = re.compile(r"\{\{ ([\w.]+(?:\|length)?)\|pluralize")
+_FIGURE = re.compile(
+    r"class=\"[^\"]*\bnum\b[^\"]*\"[^<>]*>(?:<a [^<>]*>)?"
+    r"\{\{ ([\w.]*(?:calls|errors|count|counts|total|events|tools|tokens|members|held|in_flight|\|length)) \}\}"
+)
+
+
+def bare_counts(text: str) -> set[str]:
+    counted = {name for name in _COUNTED.findall(text) if re.search(rf"(?<!=\"){{{{ {re.escape(name)} }}}}", text)}
+    return {name for name in counted | set(_FIGURE.findall(text)) if not name.endswith("_words")}
+
+
+def test_the_rule_sees_a_count_without_separators() -> None:
+    assert bare_counts('<b>{{ rows }} row{{ rows|pluralize }}</b> <td class="r num">{{ total.calls }}</td>') == {
+        "rows",
+        "total.calls",
+    }
+    assert bare_counts("<b>{{ rows|number }} row{{ rows|pluralize }}</b>") == set()
+
+
 def test_every_icon_named_in_a_template_is_vendored() -> None:
     named = re.compile(r"{% icon \"([^\"]+)\"|icon=\"([a-z0-9-]+)\"|nav_item \"[^\"]+\" \"[^\"]+\" \"([^\"]+)\"")
     used = {name for text in TEMPLATES.values() for match in named.findall(text) for name in match if name}

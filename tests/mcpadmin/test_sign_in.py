@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def test_after_five_wrong_passwords_the_next_is_refused_in_words_and_each_is_in_
         assert "not correct" in sign_in(visitor, "wrong").content.decode()
     for password in ("wrong", PASSWORD):
         said = sign_in(visitor, password).content.decode()
-        assert "Limit: 5 failed sign-ins per user name in 5 minutes. It cannot be changed." in said
+        assert "Limit: 5 failed sign-ins per username in 5 minutes. It cannot be changed." in said
     assert failures() == [("ada", "192.0.2.9", "")] * 5 + [("ada", "192.0.2.9", "throttled")] * 2
 
 
@@ -258,6 +259,7 @@ def test_the_forms_of_an_account_label_their_fields_in_sentence_case(visitor: Cl
     assert "Remember Me" not in form
     visitor.login(username="ada", password=PASSWORD)
     change = visitor.get("/accounts/password/change/").content.decode()
+    assert re.search(r'class="head pad">\s*<div class="title">\s*<h1>Change password</h1>', change)
     for label in ("Current password", "New password", "New password again"):
         assert label in change
     assert "Current Password" not in change

@@ -55,7 +55,7 @@ class Product:
     def _alarm(self) -> None:
         self.stack.shell(
             "from servers.audit.proof import alarms\nfrom servers.enums import AlarmKind\n"
-            "words = 'The log ends at event 812. The checkpoint signed at 2026-11-23 08:14:02 UTC says that it had 1409 events.'\n"
+            "words = 'The log ends at event 812. The checkpoint signed at 2026-11-23 08:14:02 UTC says that it had 1,409 events.'\n"
             "alarms.sound(AlarmKind.BEHIND, 813, words)"
         )
 

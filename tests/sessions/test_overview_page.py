@@ -131,6 +131,8 @@ def test_a_bar_covers_what_its_place_in_the_table_says_and_leads_there(ada: Clie
     table = text[text.index("chart-table") : text.index("data-server-rows")]
     links = [unescape(link) for link in re.findall(r'href="(/explorer/\?q=since[^"]+)"', table)]
     assert [len(re.findall(r'data-sel="calls\.', ada.get(link).content.decode())) for link in links] == [2, 1]
+    on_phones = re.findall(r"only-mb[^>]*>([^<]+)</td>", table)
+    assert [words.partition("p95 ")[0] for words in on_phones] == ["0 failed · ", "0 failed · "]
     assert charts(page(ada, "?last=1h"))["calls"]["step"] == 60
     assert sums(charts(page(ada, "?last=1h"))["calls"]) == {"One": 1}
 

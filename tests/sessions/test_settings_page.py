@@ -82,6 +82,21 @@ def test_a_value_says_where_it_comes_from(db: None, settings: Any, monkeypatch: 
     assert row("MCPADMIN_SOCKETS_PER_USER").source == Source.UP
 
 
+def test_a_number_has_its_unit(db: None, settings: Any) -> None:
+    assert row("MCPADMIN_SESSION_SECONDS").value == "28,800 s"
+    assert row("MCPADMIN_INVITATION_DAYS").value == "7 days"
+    assert row("MCPADMIN_CHECKPOINT_EVENTS").value == "1,000 events"
+    given = variables.Read(7.0, 1.0, given=True)
+    settings.VARIABLES_READ = settings.VARIABLES_READ | {"MCPADMIN_INVITATION_DAYS": given}
+    assert row("MCPADMIN_INVITATION_DAYS").value == "1 day"
+
+
+def test_the_page_refers_to_nothing_that_only_the_documentation_has(ada: Client) -> None:
+    page = ada.get("/settings/").content.decode()
+    assert re.findall(r"[^.>]*(?:see below|\.md\b|See Containers)[^<]*", page) == []
+    assert "needs <code>maxmemory-policy noeviction</code> and a password." in page
+
+
 def test_no_secret_is_shown(ada: Client, settings: Any) -> None:
     hidden = {
         "MCPADMIN_KEYRING_COMMAND": "vault kv get -token=hunter2",

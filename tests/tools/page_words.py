@@ -92,6 +92,11 @@ BETTER: dict[str, str] = {
     r"\bby itself\b(?! so)": "automatically",
     r"\bmeanwhile\b": "has been changed",
     r"\bThis is no [a-z]|\bis no (?:URL|URI|header name|variable name|https? address)\b": "This is not a …; Invalid URL",
+    r"\b[Tt]ime-outs?\b": "timeout",
+    r"\b[Oo]ne a line\b": "one per line",
+    r"(?<!\w)Empty: (?!the server\b)": "Leave empty to …",
+    r">\s*(?:Who|Way in)\s*<|\bWhy it asks\b": "User; Source; Reason",
+    r"\bother clients pass over\b|\b[Ww]ith what only\b": "name what is in it; other clients ignore it",
     r"\bThere is no such\b": "This call does not exist.",
 }
 _RULES = [(re.compile(pattern, re.MULTILINE), words) for pattern, words in BETTER.items()]

@@ -16,14 +16,16 @@ from servers.models import Server
 class ConsentForm(forms.Form):
     """`asked`: the scopes of the request. `choose`: the client names no endpoint, so the person chooses a server."""
 
-    server = ServerField(label="Server", help_text="The only one that it may use.", empty_label="Choose a server")
+    server = ServerField(
+        label="Server", help_text="The client can use only this server.", empty_label="Choose a server"
+    )
     scopes = forms.MultipleChoiceField(
-        label="It may",
+        label="It can",
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one, or deny access."},
     )
     days = forms.TypedChoiceField(
-        label="Ends after", coerce=int, choices=DAYS, initial=90, widget=forms.Select(attrs={"class": "form-select"})
+        label="Expires after", coerce=int, choices=DAYS, initial=90, widget=forms.Select(attrs={"class": "form-select"})
     )
 
     def __init__(self, user: Any, asked: list[str], data: Any = None, *, choose: bool) -> None:
@@ -49,12 +51,12 @@ class ClientForm(forms.Form):
     name = forms.CharField(
         label="Name",
         max_length=120,
-        help_text="The client, such as Cursor. People see it when they are asked.",
+        help_text="For example Cursor. Shown to people when the client asks for access.",
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
     redirect_uris = forms.CharField(
         label="Redirect URIs",
-        help_text="One a line, as the client's documentation gives them. Any port fits for http://127.0.0.1 and "
+        help_text="One per line, exactly as in the client's documentation. Any port matches for http://127.0.0.1 and "
         "http://localhost.",
         widget=forms.Textarea(attrs={"class": "form-control mono", "rows": 3, "spellcheck": "false"}),
     )

@@ -167,7 +167,7 @@ def _misfit(one: Statement, good: int, last: int) -> Misfit:
 
 
 def _said(one: Statement) -> str:
-    return f"The checkpoint signed at {spoken(one.at)} says that it had {one.seq} events."
+    return f"The checkpoint signed at {spoken(one.at)} says that it had {one.seq:,} events."
 
 
 def spoken(at: datetime) -> str:

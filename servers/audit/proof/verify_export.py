@@ -142,7 +142,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         )
         if self.whole:
             last = ([end] + [s for s in self.statements if s["seq"] > self.seq])[-1]
-            words = f"The log ends at event {self.seq}. At {last['time']} UTC it had {last['seq']} events."
+            words = f"The log ends at event {self.seq}. At {last['time']} UTC it had {last['seq']:,} events."
             demand((last["seq"], last["hash"]) == (self.seq, self.prev or sha256().hexdigest()), self.seq + 1, words)
             for digest, seq in self.erased.items():
                 demand(not seq or digest in self.erasures, seq, "Its payload was erased, and no event says so.")

@@ -136,7 +136,7 @@ class Whole:
         lost = [one for one in known if one.seq > last and not checkpoints.void(one, self.restorations)]
         if lost:
             most = max(lost, key=lambda one: one.seq)
-            words = f"The log ends at event {last}. The checkpoint signed at {checkpoints.spoken(most.at)} says that it had {most.seq} events."
+            words = f"The log ends at event {last}. The checkpoint signed at {checkpoints.spoken(most.at)} says that it had {most.seq:,} events."
             raise Broken(last + 1, words)
 
     # --- payloads -------------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def _reference(label: str, whose: str) -> forms.CharField:
 
 _DETAILS: dict[str, dict[str, forms.CharField]] = {
     CredentialKind.HEADER: {"header": _open("Header", placeholder="X-API-Key")},
-    CredentialKind.BASIC: {"user": _open("User name")},
+    CredentialKind.BASIC: {"user": _open("Username")},
     CredentialKind.ENVIRONMENT: {"variable": _open("Variable", placeholder="API_TOKEN")},
     CredentialKind.SERVICE_ACCOUNT: {"client": _client(), "issuer": _issuer(), "scopes": _scopes()},
     CredentialKind.WORKLOAD: {

@@ -17,9 +17,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("slug", nargs="*", help="short names of servers; all that are not archived when absent")
-        parser.add_argument("--user", required=True, help="user name of an account that may see the servers")
+        parser.add_argument("--user", required=True, help="username of an account that may see the servers")
         parser.add_argument("--form", choices=[form.value for form in Form], default=Form.MCP_SERVERS.value)
-        parser.add_argument("--plain", action="store_true", help="without what only mcpadmin knows")
+        parser.add_argument(
+            "--plain",
+            action="store_true",
+            help="without the field mcpadmin: tags, notes, owner, limits, timeouts, policies and the names of secrets",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = get_user_model()._default_manager.filter(username=options["user"], is_active=True).first()

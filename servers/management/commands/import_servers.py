@@ -26,7 +26,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", help="JSON (comments allowed), TOML, YAML or a README; - reads standard input")
-        parser.add_argument("--user", required=True, help="user name of the account that imports")
+        parser.add_argument("--user", required=True, help="username of the account that imports")
         parser.add_argument(
             "--on-conflict",
             choices=[Choice.SKIP.value, Choice.OVERWRITE.value, Choice.RENAME.value],

@@ -35,7 +35,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--user", required=True, help="user name of the account that registers")
+        parser.add_argument("--user", required=True, help="username of the account that registers")
         parser.add_argument("--name", required=True)
         parser.add_argument("--slug", default="", help="short name in addresses; made from the name when absent")
         parser.add_argument("--description", default="")

@@ -27,7 +27,11 @@ def _field(limit: Limit) -> forms.IntegerField:
             "invalid": "Enter a whole number or leave empty.",
         },
         widget=forms.NumberInput(
-            attrs={"class": "form-control num", "placeholder": str(limit.in_unit(limit.default)), "autocomplete": "off"}
+            attrs={
+                "class": "form-control num",
+                "placeholder": f"{limit.in_unit(limit.default):,}",
+                "autocomplete": "off",
+            }
         ),
     )
 

@@ -155,20 +155,20 @@ class ServerForm(forms.Form):
     answers_sampling = _switch("Sampling", "The server can request model responses; a person answers them.")
     answers_elicitation = _switch("Elicitation", "The server can ask a person to fill in a form or open a link.")
     recording = _select("Recording", Recording.choices, Recording.FULL, required=False)
-    idle_timeout_seconds = _seconds("idle_timeout_seconds", "Idle time-out", 900, "Used by “Close when idle”.")
-    connect_timeout_seconds = _seconds("connect_timeout_seconds", "Connect time-out", 30, CONNECT_HELP)
+    idle_timeout_seconds = _seconds("idle_timeout_seconds", "Idle timeout", 900, "Used by “Close when idle”.")
+    connect_timeout_seconds = _seconds("connect_timeout_seconds", "Connect timeout", 30, CONNECT_HELP)
     request_timeout_seconds = _seconds(
-        "request_timeout_seconds", "Request time-out", 60, "Maximum wait without an answer or progress."
+        "request_timeout_seconds", "Request timeout", 60, "Maximum wait without an answer or progress."
     )
     total_timeout_seconds = _seconds(
-        "total_timeout_seconds", "Total time-out", 1800, "Maximum duration, regardless of progress."
+        "total_timeout_seconds", "Total timeout", 1800, "Maximum duration, regardless of progress."
     )
     environment = _select("Environment", Environment.choices, Environment.DEVELOPMENT)
     owner: "forms.ModelChoiceField[Any]" = forms.ModelChoiceField(
         label="Owner",
         queryset=None,
         required=False,
-        empty_label="Nobody",
+        empty_label="No owner",
         widget=forms.Select(attrs={"class": "form-select"}),
     )
     tags = _text("Tags", 1000, "Separated by commas.")
@@ -373,7 +373,7 @@ class ServerForm(forms.Form):
         elif data.get("transport"):
             self._try("url", validators.url_rule(data["transport"]), data.get("url") or "")
         if (data.get("total_timeout_seconds") or 0) < (data.get("request_timeout_seconds") or 0):
-            self.add_error("total_timeout_seconds", "Must be at least as long as the request time-out.")
+            self.add_error("total_timeout_seconds", "Must be at least as long as the request timeout.")
         return data
 
     def _choose_transport(self, data: dict[str, Any]) -> None:

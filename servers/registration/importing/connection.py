@@ -143,7 +143,7 @@ def _behind_url(reading: EntryReader, kind: TransportKind | None, url: str, http
     columns: dict[str, Any] = {"url": _url(reading, (url or http_url).strip())}
     if "@" in columns["url"].partition("?")[0].partition("#")[0]:
         # The parser of URLs quotes what it cannot read, and here that may be a password.
-        reading.problems.append("Move the user name and password from the URL to a header, which is stored encrypted.")
+        reading.problems.append("Move the username and password from the URL to a header, which is stored encrypted.")
         columns["url"] = ""
     if kind is not None:
         columns["transport"] = kind

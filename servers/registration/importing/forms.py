@@ -102,10 +102,11 @@ class ExportForm(forms.Form):
         widget=forms.RadioSelect(attrs={"class": "form-check-input"}),
     )
     own = forms.BooleanField(
-        label="With what only mcpadmin knows",
+        label="Include mcpadmin settings",
         required=False,
         initial=True,
-        help_text="Tags, notes, limits, time-outs and the rest, in a member “mcpadmin” that other clients pass over.",
+        help_text="Adds tags, notes, owner, limits, timeouts, policies and the names of secrets to each server, in a field"
+        " “mcpadmin” that other clients ignore.",
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
     servers = ServersField(

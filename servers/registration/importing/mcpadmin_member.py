@@ -1,4 +1,4 @@
-"""The member `mcpadmin` of an entry: what only mcpadmin knows of a server, as `exporting` writes it."""
+"""The member `mcpadmin` of an entry: settings of a server that other clients do not have, as `exporting` writes it."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -58,7 +58,7 @@ def _withheld(token: AgentToken, kind: DefinitionKind, key: str) -> Verdict | No
     if needed.value not in token.scopes:
         return Verdict(PolicyEffect.DENY, f"The token does not have the scope {needed.value}.")
     if kind == DefinitionKind.TOOL and not names_tool(token, key):
-        return Verdict(PolicyEffect.DENY, "The token was made for other tools.")
+        return Verdict(PolicyEffect.DENY, "The token does not include this tool.")
     return None
 
 

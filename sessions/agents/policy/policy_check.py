@@ -167,7 +167,7 @@ class PolicyCheck:
         if verdict.effect is PolicyEffect.ASK:
             return Hold(verdict.why, seconds, destructive)
         if repeated and not policies.marked_harmless(target.definition, trusted=known.endpoint.trusts_annotations):
-            return Hold("Equal calls came too often: the agent may be in a loop.", seconds, destructive)
+            return Hold("Too many identical calls: the agent may be in a loop.", seconds, destructive)
         return None
 
     def _note(self, exchange: Exchange, asked: CallRequest, verdict: Verdict) -> None:

@@ -95,7 +95,7 @@ class Programs:
                 error = await receiver.ended
         except TimeoutError:
             words = (
-                f"{os.path.basename(program)} did not finish within {self.seconds:.0f} s. Raise the connect time-out."
+                f"{os.path.basename(program)} did not finish within {self.seconds:.0f} s. Raise the connect timeout."
             )
             raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from None
         finally:

@@ -11,7 +11,7 @@ from .errors import Fault, HttpError, IncompatibleVersion, McpError, ProtocolErr
 
 ProbeOutcome = dict[str, Any] | McpError
 SILENT: Final = (
-    "If it needs longer to start, raise its connect time-out. If it is an old server that falls silent after a request "
+    "If it needs longer to start, raise its connect timeout. If it is an old server that falls silent after a request "
     "that it does not know, set its era to legacy."
 )
 
@@ -77,7 +77,7 @@ def _gone(error: TransportError) -> EraDecision:
 def _result(result: dict[str, Any]) -> EraDecision:
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
-        return Legacy("its answer to server/discover is not a discovery result")
+        return Legacy("the response to server/discover is not a discovery result")
     modern = versions.best_mutual(offered, versions.MODERN)
     if modern:
         return Modern(modern, result)

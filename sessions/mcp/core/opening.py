@@ -104,9 +104,7 @@ def opening(
         return _discovered(verdict, capabilities)
     if isinstance(verdict, Greeted):
         return (
-            yield from _greeted(
-                verdict.result, capabilities, "its answer to initialize; it did not answer server/discover", False
-            )
+            yield from _greeted(verdict.result, capabilities, "response to initialize; none to server/discover", False)
         )
     if era == "modern":
         raise IncompatibleVersion(f"The server is set to the modern era, but {verdict.because}.")
@@ -274,7 +272,7 @@ def _discovered(verdict: Modern, capabilities: Mapping[str, Any]) -> Opened:
         _text(result.get("instructions")),
         _object(result.get("capabilities")),
         in_force(capabilities, revision),
-        "its answer to server/discover",
+        "response to server/discover",
     )
 
 

@@ -111,7 +111,7 @@ class Proxy:
             raise ProxyError("The outbound proxy does not answer as an HTTP proxy.")
         if status[1] == b"407":
             raise ProxyError(
-                "The outbound proxy refuses the user name and password in MCPADMIN_OUTBOUND_PROXY (HTTP 407)."
+                "The outbound proxy refuses the username and password in MCPADMIN_OUTBOUND_PROXY (HTTP 407)."
             )
         if not 200 <= int(status[1]) < 300:
             words = "The outbound proxy makes no tunnel to this server"

@@ -206,7 +206,7 @@ def test_what_a_token_was_made_without_is_shown_as_denied_and_other_tokens_are_n
     rows = [re.sub(r"<[^>]+>|\s+", " ", row) for row in page.split("<tr>")]
     found = {name: next(row for row in rows if f" {name} " in row) for name in ("read", "wipe", "hello")}
     assert "Allow" in found["read"]
-    assert "The token was made for other tools." in found["wipe"]
+    assert "The token does not include this tool." in found["wipe"]
     assert "The token does not have the scope mcp:read." in found["hello"]
     AgentToken.objects.update(every_server=False)
     assert f'value="{token.uid}"' not in mine.get("/servers/files/agents/").content.decode()

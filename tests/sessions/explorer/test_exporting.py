@@ -58,5 +58,5 @@ def test_without_the_right_to_read_payloads_the_words_in_them_select_nothing(adm
 
 
 def test_a_query_that_cannot_be_read_is_refused_in_words(admin: Any) -> None:
-    with pytest.raises(QueryNotUnderstood, match="no field nonsense:"):
+    with pytest.raises(QueryNotUnderstood, match="Unknown field “nonsense”"):
         events_of(admin, "nonsense:x")

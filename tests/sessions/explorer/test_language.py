@@ -61,7 +61,7 @@ def test_a_range_is_read_in_the_zone_of_the_reader(text: str, since: datetime, u
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("user:ann sever:x", "sever:", "no field sever:. Did you mean server:?"),
+        ("user:ann sever:x", "sever:", "Unknown field “sever”. Did you mean “server”?"),
         ("http://acme", "http:", 'write "http:…" in quotes'),
         ("user: ann", "user:", "Write a value after user:, without a blank"),
         ("tool:", "tool:", "Write a value after tool:"),

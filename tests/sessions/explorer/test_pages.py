@@ -87,7 +87,7 @@ def test_each_range_stream_and_column_is_a_link_or_box_without_script(ada: Clien
     for words in ("Last 15 minutes", "Any time", "Calls", "Events", "Logs"):
         assert re.search(rf'<a href="\?q=[^"]+"[^>]*>\s*{words}', page), words
     assert "Acme" in page
-    assert re.findall(r'<th scope="col"[^>]*>([^<]+)', page) == ["Time", "What", "Way in", "Arguments", "Size"]
+    assert re.findall(r'<th scope="col"[^>]*>([^<]+)', page) == ["Time", "Event", "Source", "Arguments", "Size"]
     assert sels(page) == [f"calls.{call.pk}"]
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_marked_at_its_place_with_what_to_write(ada: Clie
     page = unescape(markup(ada, q, status=422))
     assert f"<mark>{place}</mark>" in page
     assert 'aria-describedby="query-error"' in page
-    assert "Fields of a query" in page
+    assert "Query fields" in page
     for path in ("rows/", "newer/", "histogram/", "facets/"):
         markup(ada, q, f"/explorer/{path}", status=404)
 

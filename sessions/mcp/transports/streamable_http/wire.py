@@ -266,7 +266,7 @@ def parsed_url(text: str) -> httpx.URL:
     if url.scheme not in ("http", "https") or not url.host:
         raise InvalidRequest("The URL must begin with http:// or https:// and name a host.")
     if url.userinfo:
-        raise InvalidRequest("The URL must not contain a user name or password; use a header instead.")
+        raise InvalidRequest("The URL must not contain a username or password; use a header instead.")
     return url.copy_with(fragment=None)
 
 

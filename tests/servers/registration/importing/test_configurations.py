@@ -75,7 +75,7 @@ EXPECTED: dict[tuple[str, str], tuple[str, str, str, dict[str, str], list[str], 
     ("broken.json", "both"): ("refuse", "", "", {}, [], "Both a command and a URL"),
     ("broken.json", "neither"): ("refuse", "", "", {}, [], "Neither a command nor a URL"),
     ("broken.json", "gopher"): ("refuse", "", "", {}, [], "“gopher” is not a transport"),
-    ("broken.json", "user"): ("refuse", "", "", {}, [], "Move the user name and password"),
+    ("broken.json", "user"): ("refuse", "", "", {}, [], "Move the username and password"),
     ("broken.json", "scheme"): ("refuse", AUTO, "ftp://files.example/mcp", {}, [], "Start the URL with http"),
     ("broken.json", "own-header"): (
         "refuse", AUTO, "https://host.example/mcp", {"Host": "internal"}, [], "Host is set by mcpadmin on each request",

@@ -116,7 +116,7 @@ def test_a_child_that_was_killed_says_nothing_worth_remembering(exit_code: int) 
 def test_a_child_that_only_stays_silent_is_of_no_era_and_the_error_says_what_to_change() -> None:
     found = verdict(lost(Fault.TIMEOUT), exchange=False)
     assert isinstance(found, Fatal)
-    assert "raise its connect time-out" in found.error.detail
+    assert "raise its connect timeout" in found.error.detail
 
 
 def test_a_child_that_prints_rubbish_is_not_started_a_second_time() -> None:

@@ -200,7 +200,7 @@ def test_exceptions_are_names_with_all_below_them_and_networks(exceptions: tuple
     ("answer", "words"),
     [
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", "(HTTP 403). It must allow CONNECT"),
-        (b"HTTP/1.1 407 Authenticate\r\n\r\n", "refuses the user name and password"),
+        (b"HTTP/1.1 407 Authenticate\r\n\r\n", "refuses the username and password"),
         (b"SSH-2.0-OpenSSH\r\n", "does not answer as an HTTP proxy"),
         (b"", "does not answer as an HTTP proxy"),
     ],

@@ -1,7 +1,7 @@
 """Servers that start slowly, for example because their launcher installs them first, are ready at the first attempt and
 in the right era.
 
-A real start takes 12 to 90 s. Here each second is 10 ms, both for the launcher and for the probe's time-out.
+A real start takes 12 to 90 s. Here each second is 10 ms, both for the launcher and for the probe's timeout.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ async def test_a_child_that_says_nothing_on_stdout_lives_until_the_connect_time_
     with pytest.raises(TransportError) as caught:
         await client.connect()
     assert caught.value.fault is Fault.TIMEOUT
-    assert "raise its connect time-out" in caught.value.detail
+    assert "raise its connect timeout" in caught.value.detail
     assert "set its era to legacy" in caught.value.detail
     assert DiagnosticLine("stderr", "fetching package 10 of 10") in events
     assert starts(tmp_path / "starts") == 1
