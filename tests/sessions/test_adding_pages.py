@@ -42,7 +42,7 @@ class Fields(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._area:
-            self.found[self._area] += data.removeprefix("\n")
+            self.found[self._area] += data.removeprefix("\n").replace("\n", "\r\n")  # as forms post each line's end
 
     def handle_endtag(self, tag: str) -> None:
         self._area = "" if tag == "textarea" else self._area
@@ -136,6 +136,12 @@ def test_a_template_fills_the_box_and_asks_for_its_fields(ada: Client) -> None:
     assert (server.name, server.arguments) == ("Git", ["mcp-server-git", "--repository", "/srv/repository"])
     assert server.writable_paths == ["/srv/repository"]
     assert ada.get("/servers/add/?template=unknown").status_code == 200
+
+
+def test_a_template_that_asks_for_nothing_is_registered_by_one_press(ada: Client) -> None:
+    page = ada.get("/servers/add/?template=everything").content.decode()
+    server = registered(ada, Fields(page).found)
+    assert (server.name, server.arguments) == ("Everything", ["-y", "@modelcontextprotocol/server-everything"])
 
 
 def test_a_token_that_a_template_asks_for_is_stored_sealed(ada: Client) -> None:
