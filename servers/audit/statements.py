@@ -5,7 +5,7 @@ fields' own conversions, the same on SQLite and PostgreSQL.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections, models
@@ -25,6 +25,61 @@ def database() -> BaseDatabaseWrapper:
     return connections[DEFAULT_DB_ALIAS]
 
 
+# --- execution ---------------------------------------------------------------------------------------------------------
+#: different statements: those of constant text, and of each a few numbers of marks
+_STATEMENTS = 512
+
+
+def fetch(sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of one statement."""
+    connection = database()
+    if _takes_plain(connection):
+        with connection.wrap_database_errors:
+            return list(connection.connection.execute(_with_question_marks(sql), values).fetchall())
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def execute(sql: str, values: Sequence[Any] = ()) -> int:
+    """How many rows one statement without a result changed."""
+    connection = database()
+    if _takes_plain(connection):
+        with connection.wrap_database_errors:
+            return int(connection.connection.execute(_with_question_marks(sql), values).rowcount)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return int(cursor.rowcount)
+
+
+def execute_many(sql: str, many: Sequence[Sequence[Any]]) -> None:
+    """One statement for each of these values."""
+    connection = database()
+    if _takes_plain(connection):
+        with connection.wrap_database_errors:
+            connection.connection.executemany(_with_question_marks(sql), many)
+        return
+    with connection.cursor() as cursor:
+        cursor.executemany(sql, many)
+
+
+def _takes_plain(connection: BaseDatabaseWrapper) -> bool:
+    """Whether SQLite's driver is asked directly: Django's cursor, which converts the marks of each statement once more,
+    takes longer than SQLite does. Not while somebody records or wraps statements."""
+    if connection.vendor != "sqlite" or connection.queries_logged or connection.execute_wrappers:
+        return False
+    if connection.connection is None:
+        connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    return True
+
+
+@lru_cache(_STATEMENTS)
+def _with_question_marks(sql: str) -> str:
+    return sql.replace("%s", "?").replace("%%", "%")
+
+
+# --- values and columns ------------------------------------------------------------------------------------------------
 def prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
     """A value as the database driver wants it for the column of this field."""
     if type(value) in _STORED_TYPES and isinstance(field, _AS_THEY_ARE):
@@ -97,13 +152,10 @@ class Insert(Generic[M]):
     def many(self, rows: Sequence[list[Any]]) -> None:
         """Write rows whose values were made by `values` or `values_of`."""
         if rows:
-            with database().cursor() as cursor:
-                cursor.executemany(self._many, rows)
+            execute_many(self._many, rows)
 
     def write(self, row: M, values: list[Any]) -> M:
-        with database().cursor() as cursor:
-            cursor.execute(self._sql, values)
-            row.pk = cursor.fetchone()[0]
+        row.pk = fetch(self._sql, values)[0][0]
         row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
         return row
 
