@@ -91,14 +91,24 @@ def param(model: type[Model], name: str, value: Any) -> Any:
     return prepared(model._meta.get_field(name), value, database())
 
 
+def _as_it_is(field: Any) -> bool:
+    """Of a foreign key, what it refers to."""
+    while field.remote_field is not None:
+        field = field.target_field
+    return isinstance(field, _AS_THEY_ARE)
+
+
+def _is_saved_as_set(field: Any) -> bool:
+    if isinstance(field, models.DateField):  # a DateTimeField is one
+        return not (field.auto_now or field.auto_now_add)
+    return type(field).pre_save is models.Field.pre_save
+
+
 class Fields:
     """Columns of one table whose values are written together; what is known of each is asked once and not per row."""
 
     def __init__(self, fields: Iterable[Any]) -> None:
-        self._fields = [
-            (field, field.attname, isinstance(field, _AS_THEY_ARE), type(field).pre_save is models.Field.pre_save)
-            for field in fields
-        ]
+        self._fields = [(field, field.attname, _as_it_is(field), _is_saved_as_set(field)) for field in fields]
         self.names = [name for _, name, _, _ in self._fields]
 
     def of_row(self, row: Model) -> list[Any]:
@@ -106,7 +116,7 @@ class Fields:
         connection, values = database(), []
         for field, name, as_it_is, plain in self._fields:
             value = getattr(row, name) if plain else field.pre_save(row, True)
-            if not (as_it_is and type(value) in _STORED_TYPES):
+            if value is not None and not (as_it_is and type(value) in _STORED_TYPES):
                 value = field.get_db_prep_save(value, connection)
             values.append(value)
         return values
@@ -116,7 +126,7 @@ class Fields:
         connection, values = database(), []
         for field, name, as_it_is, _ in self._fields:
             value = columns[name]
-            if not (as_it_is and type(value) in _STORED_TYPES):
+            if value is not None and not (as_it_is and type(value) in _STORED_TYPES):
                 value = field.get_db_prep_save(value, connection)
             values.append(value)
         return values
