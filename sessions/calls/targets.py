@@ -138,7 +138,7 @@ LEFT JOIN {Definition} definition ON definition.identity_id = identity.id AND de
 WHERE server.uid = %s
 ORDER BY CASE WHEN identity.kind = '{personal}' THEN 0 ELSE 1 END
 LIMIT 1
-""".format(  # noqa: S608  # names and constants of our own, no input
+""".format(  # names and constants of our own, no input
     personal=IdentityKind.PERSONAL.value,
     shared=IdentityKind.SHARED.value,
     signs_in_personal=SignsInAs.PERSONAL.value,

@@ -71,7 +71,9 @@ def test_a_thread_without_a_connection_opens_one() -> None:
 @pytest.mark.parametrize("model", [Call, Attempt, Server])
 def test_a_value_is_written_as_its_field_writes_it(model: type[models.Model]) -> None:
     set_by_us = [field for field in model._meta.concrete_fields if field is not model._meta.pk]
-    fields = [field for field in set_by_us if not getattr(field, "auto_now", False)]
+    fields = [
+        field for field in set_by_us if not (getattr(field, "auto_now", False) or getattr(field, "auto_now_add", False))
+    ]
     row = model()
     for field in fields:
         kept = getattr(row, field.attname)
