@@ -42,6 +42,7 @@ from servers.audit.commit import (
     settle,
 )
 from servers.audit.record import Event
+from servers.loops import result_of
 
 __all__ = [
     "AuditUnavailable",
@@ -126,13 +127,13 @@ class Writer:
         """The result of what was submitted, for a loop: `submit_and_wait` in two steps."""
         try:
             async with asyncio.timeout(seconds):
-                return await asyncio.shield(asyncio.wrap_future(future))
+                return await result_of(future, cancels=False)
         except TimeoutError as exc:
             if future.cancel():
                 raise _too_late() from exc
         try:
             async with asyncio.timeout(COMMIT_GRACE_SECONDS):
-                return await asyncio.shield(asyncio.wrap_future(future))
+                return await result_of(future, cancels=False)
         except TimeoutError as exc:
             raise _too_late(known=False) from exc
 

@@ -6,10 +6,11 @@ by the next one.
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
+
+from servers.loops import JobThreads
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -31,17 +32,14 @@ class Reader:
     stale. `work`: jobs that may wait longer (schema checks, Redis)."""
 
     def __init__(self) -> None:
-        self._reads = ThreadPoolExecutor(1, thread_name_prefix="live-reader")
-        self._work = ThreadPoolExecutor(4, thread_name_prefix="live-work")
+        self._reads = JobThreads(1, "live-reader")
+        self._work = JobThreads(4, "live-work")
 
     async def run(self, job: Callable[[], T]) -> T:
-        return await self._on(self._reads, lambda: _once_more(job))
+        return await self._reads.run(lambda: _once_more(job))
 
     async def work(self, job: Callable[[], T]) -> T:
-        return await self._on(self._work, lambda: with_clean_connections(job))
-
-    async def _on(self, pool: ThreadPoolExecutor, job: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(pool, job)
+        return await self._work.run(lambda: with_clean_connections(job))
 
 
 def _once_more(job: Callable[[], T]) -> T:
