@@ -6,11 +6,12 @@ by the next one.
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from servers.loops import JobThreads
+from servers.loops import Handed, JobThreads
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -37,6 +38,12 @@ class Reader:
 
     async def run(self, job: Callable[[], T]) -> T:
         return await self._reads.run(lambda: _once_more(job))
+
+    def hand_on(self, job: Callable[[], Future[T]], *, slow: bool = False) -> Handed[T]:
+        """As `run`, or `work` if `slow`, for a job that hands its work on to another thread."""
+        if slow:
+            return self._work.hand_on(lambda: with_clean_connections(job))
+        return self._reads.hand_on(lambda: _once_more(job))
 
     async def work(self, job: Callable[[], T]) -> T:
         return await self._work.run(lambda: with_clean_connections(job))

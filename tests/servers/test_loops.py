@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from servers.loops import Deliveries, JobThreads, deliveries, result_of
+from servers.loops import Deliveries, Handed, JobThreads, deliveries, result_of
 
 
 def in_a_thread(job: Callable[[], Any]) -> None:
@@ -54,23 +54,28 @@ async def test_a_result_and_an_exception_of_a_thread_reach_the_one_who_waits() -
         await result_of(bad)
 
 
-@pytest.mark.parametrize("cancels", [True, False])
-async def test_who_stops_waiting_cancels_the_work_only_if_it_says_so(cancels: bool) -> None:
+async def test_who_stops_waiting_cancels_the_work() -> None:
     future: Future[int] = Future()
-    waiting = asyncio.create_task(result_of(future, cancels=cancels))
+    waiting = asyncio.create_task(result_of(future))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    assert future.cancelled() is cancels
-    if not cancels:
-        future.set_result(1)  # nobody waits for it any more
-        await asyncio.sleep(0)
+    assert future.cancelled()
+
+
+async def test_a_result_that_nobody_waits_for_any_more_is_no_error() -> None:
+    future: Future[int] = Future()
+    handed = Handed.of(future)
+    handed.result.cancel()
+    future.set_result(1)
+    await asyncio.sleep(0)
+    assert handed.result.cancelled()
 
 
 async def test_a_future_that_was_cancelled_ends_the_wait() -> None:
     future: Future[int] = Future()
-    waiting = asyncio.create_task(result_of(future, cancels=False))
+    waiting = asyncio.create_task(result_of(future))
     await asyncio.sleep(0)
     future.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -98,6 +103,22 @@ async def test_a_job_that_nobody_waits_for_any_more_is_not_begun() -> None:
     await first
     await threads.run(lambda: None)  # after the second in the same thread
     assert begun == []
+
+
+async def test_work_that_a_job_hands_on_is_one_result_for_the_loop() -> None:
+    threads, other = JobThreads(1, "jobs"), Future[int]()
+    handed = threads.hand_on(lambda: other)
+    await threads.run(lambda: None)  # after the job, in the same thread
+    assert (handed.future, handed.result.done()) == (other, False)
+    in_a_thread(lambda: other.set_result(7))
+    assert await handed.result == 7
+
+
+async def test_a_job_that_fails_before_it_hands_on_fails_for_the_one_who_waits() -> None:
+    handed: Handed[int] = JobThreads(1, "jobs").hand_on(lambda: 1 // 0)  # type: ignore[arg-type,return-value]  # it never returns
+    with pytest.raises(ZeroDivisionError):
+        await handed.result
+    assert handed.future is None
 
 
 def test_a_closed_loop_is_not_an_error_of_the_thread_that_reports() -> None:
