@@ -19,7 +19,7 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from servers.audit.statements import Fields, database
+from servers.audit.statements import Fields, database, execute, execute_many, fetch
 from servers.enums import AuditAction, AuditOutcome, Way
 from servers.json.canonical import canonical, clean, sha256
 from servers.models import AuditEvent, AuditHead, Server
@@ -205,23 +205,17 @@ _MOVE_HEAD = f"UPDATE {_HEAD} SET seq = %s, hash = %s WHERE chain = %s"  # noqa:
 
 def _locked_head() -> tuple[int, str]:
     """On SQLite the IMMEDIATE transaction is the lock; PostgreSQL locks the row."""
-    connection = database()
-    read = _READ_HEAD + (" FOR UPDATE" if connection.vendor == "postgresql" else "")
-    with connection.cursor() as cursor:
-        cursor.execute(read, [CHAIN])
-        row = cursor.fetchone()
-        if row is None:
-            cursor.execute(_FIRST_HEAD, [CHAIN])
-            cursor.execute(read, [CHAIN])
-            row = cursor.fetchone()
-    return int(row[0]), str(row[1])
+    read = _READ_HEAD + (" FOR UPDATE" if database().vendor == "postgresql" else "")
+    found = fetch(read, [CHAIN])
+    if not found:
+        execute(_FIRST_HEAD, [CHAIN])
+        found = fetch(read, [CHAIN])
+    return int(found[0][0]), str(found[0][1])
 
 
 def _insert(links: list[dict[str, Any]]) -> None:
-    with database().cursor() as cursor:
-        cursor.executemany(_INSERT_EVENT, [_COLUMNS.of_columns(link) for link in links])
+    execute_many(_INSERT_EVENT, [_COLUMNS.of_columns(link) for link in links])
 
 
 def _move_head(seq: int, digest: str) -> None:
-    with database().cursor() as cursor:
-        cursor.execute(_MOVE_HEAD, [seq, digest, CHAIN])
+    execute(_MOVE_HEAD, [seq, digest, CHAIN])

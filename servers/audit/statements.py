@@ -5,7 +5,7 @@ fields' own conversions, the same on SQLite and PostgreSQL.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections, models
@@ -25,6 +25,61 @@ def database() -> BaseDatabaseWrapper:
     return connections[DEFAULT_DB_ALIAS]
 
 
+# --- execution ---------------------------------------------------------------------------------------------------------
+#: different statements: those of constant text, and of each a few numbers of marks
+_STATEMENTS = 512
+
+
+def fetch(sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of one statement."""
+    connection = database()
+    if _takes_plain(connection):
+        with connection.wrap_database_errors:
+            return list(connection.connection.execute(_with_question_marks(sql), values).fetchall())
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def execute(sql: str, values: Sequence[Any] = ()) -> int:
+    """How many rows one statement without a result changed."""
+    connection = database()
+    if _takes_plain(connection):
+        with connection.wrap_database_errors:
+            return int(connection.connection.execute(_with_question_marks(sql), values).rowcount)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return int(cursor.rowcount)
+
+
+def execute_many(sql: str, many: Sequence[Sequence[Any]]) -> None:
+    """One statement for each of these values."""
+    connection = database()
+    if _takes_plain(connection):
+        with connection.wrap_database_errors:
+            connection.connection.executemany(_with_question_marks(sql), many)
+        return
+    with connection.cursor() as cursor:
+        cursor.executemany(sql, many)
+
+
+def _takes_plain(connection: BaseDatabaseWrapper) -> bool:
+    """Whether SQLite's driver is asked directly: Django's cursor, which converts the marks of each statement once more,
+    takes longer than SQLite does. Not while somebody records or wraps statements."""
+    if connection.vendor != "sqlite" or connection.queries_logged or connection.execute_wrappers:
+        return False
+    if connection.connection is None:
+        connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    return True
+
+
+@lru_cache(_STATEMENTS)
+def _with_question_marks(sql: str) -> str:
+    return sql.replace("%s", "?").replace("%%", "%")
+
+
+# --- values and columns ------------------------------------------------------------------------------------------------
 def prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
     """A value as the database driver wants it for the column of this field."""
     if type(value) in _STORED_TYPES and isinstance(field, _AS_THEY_ARE):
@@ -36,14 +91,24 @@ def param(model: type[Model], name: str, value: Any) -> Any:
     return prepared(model._meta.get_field(name), value, database())
 
 
+def _as_it_is(field: Any) -> bool:
+    """Of a foreign key, what it refers to."""
+    while field.remote_field is not None:
+        field = field.target_field
+    return isinstance(field, _AS_THEY_ARE)
+
+
+def _is_saved_as_set(field: Any) -> bool:
+    if isinstance(field, models.DateField):  # a DateTimeField is one
+        return not (field.auto_now or field.auto_now_add)
+    return type(field).pre_save is models.Field.pre_save
+
+
 class Fields:
     """Columns of one table whose values are written together; what is known of each is asked once and not per row."""
 
     def __init__(self, fields: Iterable[Any]) -> None:
-        self._fields = [
-            (field, field.attname, isinstance(field, _AS_THEY_ARE), type(field).pre_save is models.Field.pre_save)
-            for field in fields
-        ]
+        self._fields = [(field, field.attname, _as_it_is(field), _is_saved_as_set(field)) for field in fields]
         self.names = [name for _, name, _, _ in self._fields]
 
     def of_row(self, row: Model) -> list[Any]:
@@ -51,7 +116,7 @@ class Fields:
         connection, values = database(), []
         for field, name, as_it_is, plain in self._fields:
             value = getattr(row, name) if plain else field.pre_save(row, True)
-            if not (as_it_is and type(value) in _STORED_TYPES):
+            if value is not None and not (as_it_is and type(value) in _STORED_TYPES):
                 value = field.get_db_prep_save(value, connection)
             values.append(value)
         return values
@@ -61,7 +126,7 @@ class Fields:
         connection, values = database(), []
         for field, name, as_it_is, _ in self._fields:
             value = columns[name]
-            if not (as_it_is and type(value) in _STORED_TYPES):
+            if value is not None and not (as_it_is and type(value) in _STORED_TYPES):
                 value = field.get_db_prep_save(value, connection)
             values.append(value)
         return values
@@ -97,13 +162,10 @@ class Insert(Generic[M]):
     def many(self, rows: Sequence[list[Any]]) -> None:
         """Write rows whose values were made by `values` or `values_of`."""
         if rows:
-            with database().cursor() as cursor:
-                cursor.executemany(self._many, rows)
+            execute_many(self._many, rows)
 
     def write(self, row: M, values: list[Any]) -> M:
-        with database().cursor() as cursor:
-            cursor.execute(self._sql, values)
-            row.pk = cursor.fetchone()[0]
+        row.pk = fetch(self._sql, values)[0][0]
         row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
         return row
 

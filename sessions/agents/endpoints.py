@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from servers import access
 from servers.agents.tokens import Principal
-from servers.audit.statements import Columns, database
+from servers.audit.statements import Columns, fetch
 from servers.bundles import uris
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import Bundle, BundleMember, Identity, Server
@@ -221,9 +221,7 @@ def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
 
 def _of_slug(user: Any, slug: str) -> Endpoint | None:
     """One query for a server that speaks as one for all."""
-    with database().cursor() as cursor:
-        cursor.execute(_SERVER, [IdentityKind.SHARED.value, SignsInAs.SHARED.value, slug])
-        row = cursor.fetchone()
+    row = next(iter(fetch(_SERVER, [slug])), None)
     if row is None:
         return None
     server = cast("Server", _SERVER_COLUMNS.read(row[: _SERVER_COLUMNS.count]))
@@ -267,9 +265,7 @@ def entry_of(principal: Principal, slug: str, session_key: str) -> Entry:
     if not session_key:
         return Entry(principal, place)
     ((column, pk),) = place.owner.items()
-    with database().cursor() as cursor:
-        cursor.execute(_AGENT_SESSION.format(column), [session_key, principal.token.pk, pk])
-        row = cursor.fetchone()
+    row = next(iter(fetch(_AGENT_SESSION.format(column), [session_key, principal.token.pk, pk])), None)
     if row is None:
         raise NoSession
     return Entry(principal, place, _AGENT_COLUMNS.read(row[:-1]), bool(row[-1]))
@@ -283,10 +279,16 @@ _SERVER_COLUMNS, _SESSION_COLUMNS = Columns(Server, "server"), Columns(McpSessio
 _AGENT_COLUMNS: Final = Columns(AgentSession, "agent")
 _SERVER: Final = """
 SELECT {server}, {session} FROM {Server} server
-LEFT JOIN {Identity} identity ON identity.server_id = server.id AND identity.kind = %s AND server.signs_in_as = %s
+LEFT JOIN {Identity} identity ON identity.server_id = server.id AND identity.kind = '{shared}' AND server.signs_in_as = '{as_shared}'
 LEFT JOIN {McpSession} session ON session.server_id = server.id AND session.identity_id = identity.id
 WHERE server.slug = %s AND server.archived_at IS NULL
-""".format(server=_SERVER_COLUMNS.sql, session=_SESSION_COLUMNS.sql, **_TABLES)
+""".format(  # the kind stands in the text: see sessions.calls.targets
+    server=_SERVER_COLUMNS.sql,
+    session=_SESSION_COLUMNS.sql,
+    shared=IdentityKind.SHARED.value,
+    as_shared=SignsInAs.SHARED.value,
+    **_TABLES,
+)
 _AGENT_SESSION: Final = """
 SELECT {columns}, EXISTS (SELECT 1 FROM {AgentFollow} follow WHERE follow.session_id = agent.id)
 FROM {AgentSession} agent

@@ -46,6 +46,12 @@ class Block:
     opens: bool = False
 
     @property
+    def plain(self) -> bool:
+        """A whole text of which nothing more is said."""
+        more = self.title or self.uri or self.role or self.remark or self.rendered or self.cut or self.tabular
+        return self.kind == "text" and not more and self.size is None
+
+    @property
     def passable(self) -> bool:
         """Whether it may become an argument of another tool."""
         return self.kind in ("text", "json") and self.position is not None

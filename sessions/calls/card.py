@@ -45,6 +45,12 @@ class Result:
     view: View = field(default_factory=lambda: View("Content", []))
 
     @cached_property
+    def only_text(self) -> str | None:
+        """The text of a result that is nothing else, as most are: its block has no head, and no part to choose."""
+        only = self.view.blocks[0] if len(self.view.blocks) == 1 else None
+        return only.text if only is not None and only.plain else None
+
+    @cached_property
     def tabs(self) -> list[Tab]:
         """The first tab is the open one."""
         content = [Tab("c", f"{self.view.name} {len(self.view.blocks)}")] if self.view.blocks else []
@@ -79,6 +85,11 @@ class Card:
     def id(self) -> SafeString:
         """The call's uid as text, formatted once for the many attributes that contain it."""
         return mark_safe(str(self.call.uid))  # noqa: S308  # digits and dashes
+
+    @cached_property
+    def number(self) -> SafeString:
+        """As text: a template would ask for the format of each number anew."""
+        return mark_safe(str(self.call.pk))  # noqa: S308  # digits
 
     @cached_property
     def words(self) -> Words:

@@ -5,10 +5,10 @@ from typing import Any
 
 from django import template
 from django.template.loader import render_to_string
-from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from servers.kit.tags import slug_url
 from servers.models import Server
 from sessions.calls.operations import completion_reference
 from sessions.connections import icons
@@ -70,7 +70,7 @@ def saved_form(saved: SavedCall) -> str:
 
 
 def _page(name: str, slug: str, key: str, target: str) -> str:
-    return f"{reverse(name, args=[slug])}?{urlencode({key: target})}"
+    return f"{slug_url(name, slug)}?{urlencode({key: target})}"
 
 
 @register.simple_tag

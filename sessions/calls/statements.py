@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from servers.audit.statements import Columns, Fields, Insert, database, param
+from servers.audit.statements import Columns, Fields, Insert, fetch, param
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
@@ -25,14 +25,8 @@ _TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
 insert_attempt = Insert(Attempt)
 
 
-def _rows(sql: str, values: Sequence[Any]) -> list[Any]:
-    with database().cursor() as cursor:
-        cursor.execute(sql, values)
-        return list(cursor.fetchall())
-
-
 def _version(sql: str, values: Sequence[Any]) -> int | None:
-    found = _rows(sql, values)
+    found = fetch(sql, values)
     return int(found[0][0]) if found else None
 
 
@@ -59,7 +53,7 @@ def shown(uids: Iterable[UUID]) -> list[Call]:
     values = [param(Call, "uid", uid) for uid in uids]
     if not values:
         return []
-    return [_shown(row) for row in _rows(_SHOWN.format(marks=", ".join(["%s"] * len(values))), values)]
+    return [_shown(row) for row in fetch(_SHOWN.format(marks=", ".join(["%s"] * len(values))), values)]
 
 
 def _shown(row: Sequence[Any]) -> Call:
@@ -93,7 +87,7 @@ def lines(call: Call, newest: int) -> list[LogLine]:
     values = [log_id, param(LogLine, "call_uid", call.uid), log_id, newest]
     return [
         line
-        for row in _rows(_PERSONAL_LINES if call.personal else _SHARED_LINES, values)
+        for row in fetch(_PERSONAL_LINES if call.personal else _SHARED_LINES, values)
         if (line := _LINE.read(row)) is not None
     ]
 
@@ -114,7 +108,7 @@ WHERE one.uid = %s AND one.state = %s AND one.deadline > %s
 def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
     """A call that waits to be sent, its arguments and the definition of its tool (empty if the tool is not listed)."""
     now = param(Call, "deadline", timezone.now())
-    found = _rows(_WAITING, [DefinitionKind.TOOL.value, param(Call, "uid", uid), CallState.REQUESTED.value, now])
+    found = fetch(_WAITING, [DefinitionKind.TOOL.value, param(Call, "uid", uid), CallState.REQUESTED.value, now])
     if not found:
         return None
     call, arguments = _ORDER.read(found[0]), _ARGUMENTS.read(found[0][_ORDER.count :])
@@ -131,7 +125,7 @@ WHERE agent.call_id = %s
 
 def agent_call(call_pk: int) -> tuple[AgentCall, AgentRound | None] | None:
     """What an agent's call has besides its row, and its part of a round that goes up."""
-    for row in _rows(_AGENT_CALL, [call_pk]):
+    for row in fetch(_AGENT_CALL, [call_pk]):
         agent = _AGENT.read(row[: _AGENT.count])
         return (agent, _ROUND.read(row[_AGENT.count :])) if agent is not None else None
     return None
@@ -166,7 +160,7 @@ class Standing:
 def standing(call_pk: int, kind: DefinitionKind, key: str) -> Standing | None:
     """None for the call of a person."""
     now = param(AgentToken, "expires_at", timezone.now())
-    found = _rows(_STANDING, [now, kind.value, key, call_pk])
+    found = fetch(_STANDING, [now, kind.value, key, call_pk])
     if not found:
         return None
     ended, asked, server, target, made_with, digest, approved = found[0]

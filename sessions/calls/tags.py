@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django import template
 from django.template import Context
+from django.utils.html import conditional_escape
 from django.utils.safestring import SafeString, mark_safe
 
 from sessions.calls import card
@@ -22,6 +23,20 @@ def read_card(context: Context, call: Call) -> card.Card:
         request = context.get("request")
         allowed = request is not None and may_read(request.user, call)
     return card.card_of(call, may_read=bool(allowed), brief=bool(context.get("brief")))
+
+
+@register.simple_tag
+def tab_attributes(key: str, call_id: SafeString) -> SafeString:
+    """Which pane the tab of a result opens."""
+    call_id = conditional_escape(call_id)
+    pane = f"p-{key}-{call_id}"
+    return mark_safe(f'id="t-{key}-{call_id}" data-bs-target="#{pane}" aria-controls="{pane}"')  # noqa: S308  # letters, digits and dashes
+
+
+@register.simple_tag
+def pane_attributes(key: str, call_id: SafeString) -> SafeString:
+    call_id = conditional_escape(call_id)
+    return mark_safe(f'id="p-{key}-{call_id}" aria-labelledby="t-{key}-{call_id}"')  # noqa: S308  # the same
 
 
 @register.filter

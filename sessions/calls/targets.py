@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from servers import access, rights
 from servers.audit.record import Actor, ServerRef
-from servers.audit.statements import database
+from servers.audit.statements import database, fetch
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Identity, Server
 from sessions.calls.arguments import NotListed, Rejected
@@ -119,6 +119,8 @@ def _require_rights(user: access.User, actor: Actor, server_uid: UUID, name: str
 
 # --- SQL: through the ORM this read costs eight times as much, on the path of every call ------------------------------
 _TABLES = {model.__name__: model._meta.db_table for model in (Server, Identity, McpSession, Worker, Definition)}
+#: The kinds stand in the text: while they are parameters, SQLite compiles the statement anew for each of their values, since
+#: the partial indexes of identities depend on them. That took six times as long as the read.
 _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
        server.connect_timeout_seconds, session.id, session.uid, session.desired, session.epoch,
@@ -126,16 +128,23 @@ SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS
        definition.digest, definition.body, definition.approved_digest
 FROM {Server} server
 JOIN {Identity} identity ON identity.server_id = server.id AND (
-     identity.user_id = %s AND identity.kind = %s AND identity.ended_at IS NULL AND server.signs_in_as <> %s
-     OR identity.kind = %s AND server.signs_in_as <> %s)
+     identity.user_id = %s AND identity.kind = '{personal}' AND identity.ended_at IS NULL
+     AND server.signs_in_as <> '{signs_in_shared}'
+     OR identity.kind = '{shared}' AND server.signs_in_as <> '{signs_in_personal}')
 LEFT JOIN {McpSession} session ON session.server_id = server.id AND session.identity_id = identity.id
 LEFT JOIN {Worker} worker ON worker.id = session.owner_id AND worker.ended_at IS NULL AND worker.heartbeat_at > %s
 LEFT JOIN {Definition} definition ON definition.identity_id = identity.id AND definition.kind = %s
      AND definition.key = %s AND definition.removed_at IS NULL
 WHERE server.uid = %s
-ORDER BY CASE WHEN identity.kind = %s THEN 0 ELSE 1 END
+ORDER BY CASE WHEN identity.kind = '{personal}' THEN 0 ELSE 1 END
 LIMIT 1
-""".format(**_TABLES)
+""".format(  # names and constants of our own, no input
+    personal=IdentityKind.PERSONAL.value,
+    shared=IdentityKind.SHARED.value,
+    signs_in_personal=SignsInAs.PERSONAL.value,
+    signs_in_shared=SignsInAs.SHARED.value,
+    **_TABLES,
+)
 
 
 def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: str) -> Target | None:
@@ -143,16 +152,12 @@ def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: 
     fresh, connection = timezone.now() - timedelta(seconds=settings.STALE_SECONDS), database()
     values = [
         user_id,
-        *(IdentityKind.PERSONAL.value, SignsInAs.SHARED.value, IdentityKind.SHARED.value, SignsInAs.PERSONAL.value),
         connection.ops.adapt_datetimefield_value(fresh),
         kind.value,
         key,
         Server._meta.get_field("uid").get_db_prep_value(server_uid, connection),
-        IdentityKind.PERSONAL.value,
     ]
-    with connection.cursor() as cursor:
-        cursor.execute(_READ, values)
-        row = cursor.fetchone()
+    row = next(iter(fetch(_READ, values)), None)
     if row is None or row[6] is None:
         return None
     kind_of_identity, owner_id, owner_uid, digest, body, approved_digest = row[14:]

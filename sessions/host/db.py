@@ -12,6 +12,7 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from servers.audit.record import Event
 from servers.audit.writer import AuditUnavailable, ReferenceDeleted, writer
+from servers.loops import result_of
 
 T = TypeVar("T")
 Events = Callable[[Any], list[Event]]
@@ -83,7 +84,7 @@ class Database:
         """Run `job` in a reader thread. Raises DatabaseAway."""
         try:
             async with asyncio.timeout(READ_SECONDS):  # not wait_for: it can lose a cancellation at the end
-                return await asyncio.wrap_future(self._readers.submit(job))
+                return await result_of(self._readers.submit(job))
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
 
@@ -94,7 +95,7 @@ class Database:
         try:
             future = writer().submit(fn, events, urgent=urgent, spare=spare)
             async with asyncio.timeout(WRITE_SECONDS):
-                return await asyncio.wrap_future(future)
+                return await result_of(future)
         except ReferenceDeleted as exc:
             raise RowsOrphaned(str(exc)) from exc
         except (*_REFUSALS, TimeoutError) as exc:
@@ -108,7 +109,7 @@ class Database:
         """
         for attempt in range(1_000_000):
             try:
-                return await asyncio.wrap_future(writer().submit(fn, events))
+                return await result_of(writer().submit(fn, events))
             except ReferenceDeleted as exc:
                 raise RowsOrphaned(str(exc)) from exc
             except _REFUSALS as exc:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, cast
 
-from servers.audit.statements import Columns, database, param
+from servers.audit.statements import Columns, fetch, param
 from sessions.models import AgentCall, Approval, Call
 
 CONTINUES, REQUEST, KEY, UNHEARD = "continues", "request", "key", "unheard"
@@ -46,9 +46,7 @@ def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
         wanted.append((REQUEST, (row["session_id"], row["request_id"])))
     if row["key"]:
         wanted.append((KEY, (row["token_id"], row["key"])))
-    with database().cursor() as cursor:
-        cursor.execute(_sql(tuple(why for why, _ in wanted)), [value for _, values in wanted for value in values])
-        rows = cursor.fetchall()
+    rows = fetch(_sql(tuple(why for why, _ in wanted)), [value for _, values in wanted for value in values])
     found = [
         Earlier(why, same, approval is not None, cast("Call", _CALL.read(call))) for why, same, approval, *call in rows
     ]

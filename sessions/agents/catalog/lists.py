@@ -10,7 +10,7 @@ from django.core import signing
 from django.db.models import QuerySet
 
 from servers.agents.policies import KIND_OF
-from servers.audit.statements import database
+from servers.audit.statements import fetch
 from servers.bundles import offers, overrides, uris
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
@@ -87,9 +87,7 @@ def _rows(entry: Entry, kind: DefinitionKind) -> list[tuple[str, str, str]]:
     session = entry.endpoint.session
     if session is None:
         return []
-    with database().cursor() as cursor:
-        cursor.execute(_LIST, [session.identity_id, kind.value])
-        return list(cursor.fetchall())
+    return fetch(_LIST, [session.identity_id, kind.value])
 
 
 def _offered(entry: Entry, kind: DefinitionKind) -> QuerySet[Definition]:

@@ -1,9 +1,11 @@
 """A call uses the caller's own session if the caller has a personal identity that applies, and never another
 person's."""
 
+import sqlite3
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
@@ -89,3 +91,28 @@ def test_an_own_identity_without_a_session_is_not_served_by_the_shared_one(
     listed(server, session)
     with django_assert_num_queries(1):
         assert aimed(ada, server).session_id == session.pk
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite compiles statements itself")
+def test_the_read_of_a_target_is_not_compiled_anew_for_each_user() -> None:
+    server = Server.objects.create(slug="who", name="Who", transport=TransportKind.STDIO, command="true")
+    listed(server, commands.shared_session(server))
+    ada, bea = (person(name, "view_server", "call_tool") for name in ("ada", "bea"))
+    own_of(ada, server)
+    connection.ensure_connection()
+    steps: list[int] = []
+
+    def compiling(action: int, *_names: Any) -> int:
+        steps.append(action)
+        return sqlite3.SQLITE_OK
+
+    connection.connection.set_authorizer(compiling)
+    try:
+        aimed(ada, server)
+        assert steps  # the authorizer is asked while a statement is compiled
+        steps.clear()
+        aimed(bea, server)
+        assert not steps
+    finally:
+        connection.connection.set_authorizer(None)
