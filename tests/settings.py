@@ -45,3 +45,6 @@ DATABASES = {
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # Throttling counts in the cache. Tests that need the real cache request the fixture `valkey`.
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests"}}
+# WhiteNoise looks for a static file when one is asked for. Otherwise each test client would list all of them first, for
+# 9 ms of CPU time in thousands of tests.
+WHITENOISE_AUTOREFRESH = True

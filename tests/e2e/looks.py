@@ -3,20 +3,25 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.kit.test_pages import faults
+from tests.e2e.walk import Walk
+from tests.kit.test_pages import WINDOWS, faults
 from tests.screenshots.judge import overflow
 
-WINDOWS = [(width, theme) for width in (1440, 390) for theme in ("light", "dark")]
+__all__ = ["WINDOWS", "faults", "problems", "resized"]
 
 
-def problems(walker: Callable[..., Any], stack: Any, *paths: str) -> list[str]:
-    """Of each page, at both widths and in both themes."""
-    found = []
-    for width, theme in WINDOWS:
-        window = {"viewport": {"width": width, "height": 900}, "color_scheme": theme}
-        person = walker(stack, signed_in=True, **window)
-        for path in paths:
-            person.page.goto(path, wait_until="load")
-            found += [f"{path} {width} {theme}: {fault}" for fault in faults(person.page)]
-            found += [f"{path} {width} {theme}: {fault}" for fault in overflow(person.page)]
+def resized(person: Walk, width: int, theme: Any) -> Walk:
+    """The person's next page has this width and theme. A browser context of its own for each would load and compile
+    all scripts again."""
+    person.page.set_viewport_size({"width": width, "height": 900})
+    person.page.emulate_media(color_scheme=theme)
+    return person
+
+
+def problems(walker: Callable[..., Walk], stack: Any, *paths: str, width: int, theme: str) -> list[str]:
+    """Of each page, in one window."""
+    page, found = resized(walker(stack, signed_in=True), width, theme).page, []
+    for path in paths:
+        page.goto(path, wait_until="load")
+        found += [f"{path} {width} {theme}: {fault}" for fault in faults(page) + overflow(page)]
     return found

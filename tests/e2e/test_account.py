@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.looks import problems
+from tests.e2e.looks import WINDOWS, problems, resized
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 PASSWORD = "purple monkey dishwasher"
@@ -75,10 +75,10 @@ def test_a_person_without_rights_has_a_page_of_their_own(own_stack, walker) -> N
     expect(vera.page.get_by_role("link", name="New token")).to_have_count(0)
 
 
-def test_the_page_is_accessible_and_fits(own_stack, walker) -> None:
-    assert problems(walker, own_stack, "/account/") == []
+@pytest.mark.parametrize(("width", "theme"), WINDOWS)
+def test_the_page_is_accessible_and_fits(own_stack, walker, width: int, theme: str) -> None:
+    assert problems(walker, own_stack, "/account/", width=width, theme=theme) == []
     if folder := os.environ.get("KIT_SCREENSHOTS"):
-        for width, theme in ((1440, "light"), (390, "dark")):
-            person = walker(own_stack, signed_in=True, viewport={"width": width, "height": 900}, color_scheme=theme)
-            person.open("/account/")
-            person.page.screenshot(path=Path(folder) / f"account-{width}.png", full_page=True)
+        person = resized(walker(own_stack, signed_in=True), width, theme)
+        person.open("/account/")
+        person.page.screenshot(path=Path(folder) / f"account-{width}-{theme}.png", full_page=True)

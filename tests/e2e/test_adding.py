@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.e2e.looks import WINDOWS, resized
 from tests.e2e.walk import Walk
 from tests.peers.peers import free_port, peer_command, start_peer
+from tests.screenshots.judge import violations
 from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300)]
@@ -156,15 +157,14 @@ def test_a_token_that_a_test_asks_for_is_entered_where_it_belongs(ada: Walk, gat
     expect(row.get_by_text("Keep as a credential")).to_be_visible()
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["wide", "narrow"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "theme"), WINDOWS)
 def test_the_page_is_accessible_in_both_themes_and_widths(
-    stack: Stack, walker: Callable[..., Walk], size: tuple[int, int], scheme: str
+    stack: Stack, walker: Callable[..., Walk], width: int, theme: str
 ) -> None:
-    person = walker(stack, signed_in=True, viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    person = resized(walker(stack, signed_in=True), width, theme)
     person.open("/servers/add/?template=github")
     expect(person.page.locator("#need-0")).to_be_visible()
     box(person.page, "TOKEN=sk-example00000000000001 npx -y @modelcontextprotocol/server-filesystem /srv/data")
     expect(person.page.locator("#understood")).to_contain_text("may read and change /srv/data")
-    assert Axe().run(person.page).response["violations"] == []
+    assert violations(person.page) == []
     assert person.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

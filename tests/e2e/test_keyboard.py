@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from mcpadmin.settings import DEMO_COMMAND
-from tests.kit.test_pages import faults
+from tests.e2e.looks import WINDOWS, faults, resized
 from tests.tools.stack import ADMIN
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
@@ -82,26 +82,23 @@ def test_the_palette_does_things(own_stack, walker) -> None:
     expect(ada.page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
-def test_palette_and_help_are_accessible(own_stack, walker) -> None:
-    """Each signs in: a test before this one signs out the browser that others share."""
-    found = []
-    for width in (1440, 390):
-        for theme in ("light", "dark"):
-            ada = walker(own_stack, viewport={"width": width, "height": 900}, color_scheme=theme)
-            ada.open("/")
-            ada.sign_in(*ADMIN)
-            ada.page.keyboard.press("?")
-            expect(ada.page.locator("#shortcuts")).to_be_visible()
-            found += faults(ada.page)
-            ada.page.keyboard.press("Escape")
-            ada.page.keyboard.press("Control+k")
-            expect(ada.page.locator("#palette [role=option]").first).to_be_visible()
-            pages = ada.page.locator("#palette [role=option]").filter(has=ada.page.get_by_text("Page", exact=True))
-            icons = pages.locator("svg").evaluate_all("found => found.map(one => one.innerHTML)")
-            assert len(set(icons)) == len(icons) > 15, "each page has its own icon"
-            ada.page.keyboard.type("theme")
-            expect(ada.page.locator("#palette [role=option]")).to_have_count(3)
-            found += faults(ada.page)
-            ada.page.keyboard.press("Escape")
-            expect(ada.page.locator("#palette")).not_to_be_visible()
-    assert found == []
+@pytest.mark.parametrize(("width", "theme"), WINDOWS)
+def test_palette_and_help_are_accessible(own_stack, walker, width: int, theme: str) -> None:
+    """Signs in: a test before this one signs out the browser that others share."""
+    ada = resized(walker(own_stack), width, theme)
+    ada.open("/")
+    ada.sign_in(*ADMIN)
+    ada.page.keyboard.press("?")
+    expect(ada.page.locator("#shortcuts")).to_be_visible()
+    found = faults(ada.page)
+    ada.page.keyboard.press("Escape")
+    ada.page.keyboard.press("Control+k")
+    expect(ada.page.locator("#palette [role=option]").first).to_be_visible()
+    pages = ada.page.locator("#palette [role=option]").filter(has=ada.page.get_by_text("Page", exact=True))
+    icons = pages.locator("svg").evaluate_all("found => found.map(one => one.innerHTML)")
+    assert len(set(icons)) == len(icons) > 15, "each page has its own icon"
+    ada.page.keyboard.type("theme")
+    expect(ada.page.locator("#palette [role=option]")).to_have_count(3)
+    assert found + faults(ada.page) == []
+    ada.page.keyboard.press("Escape")
+    expect(ada.page.locator("#palette")).not_to_be_visible()

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
 from tests.e2e.walk import Walk
-from tests.kit.test_pages import AXE_OPTIONS
+from tests.kit.test_pages import faults
 from tests.peers.media_server import JSON_BYTES, PDF_BYTES, rows
 from tests.peers.peers import peer_command
 from tests.tools.stack import Stack
@@ -143,7 +142,7 @@ def test_json_of_megabytes_is_read_as_a_table_by_pages_sorted_and_copied(ada: Wa
     expect(card.get_by_role("region", name="Rows of content 1 of call")).to_be_focused()
     tasks = [round(task) for task in ada.page.evaluate("window.tasks")]
     print(f"two sorts, two pages and a copy of {total} rows: long tasks {tasks} ms")
-    assert Axe().run(ada.page, options=AXE_OPTIONS).violations_count == 0
+    assert faults(ada.page) == []
 
 
 def test_a_value_of_a_result_goes_into_another_tool_by_keyboard_alone(ada: Walk) -> None:
@@ -166,7 +165,7 @@ def test_a_value_of_a_result_goes_into_another_tool_by_keyboard_alone(ada: Walk)
     expect(tool).to_be_focused()
     for width, height in ((1440, 900), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
-        assert Axe().run(page, options=AXE_OPTIONS).violations_count == 0
+        assert faults(page) == []
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
     page.set_viewport_size({"width": 1440, "height": 900})
     page.get_by_role("button", name="Open form").press("Enter")
@@ -174,7 +173,7 @@ def test_a_value_of_a_result_goes_into_another_tool_by_keyboard_alone(ada: Walk)
     expect(field).to_have_value("row 0")
     expect(field).to_be_focused()
     expect(page.get_by_text("Nothing was sent.")).to_be_visible()
-    assert Axe().run(page, options=AXE_OPTIONS).violations_count == 0
+    assert faults(page) == []
     ada.run_tool()
     expect(ada.result()).to_contain_text("5")
 

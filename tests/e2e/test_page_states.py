@@ -124,13 +124,13 @@ def test_a_page_without_contents_says_what_will_be_there_and_what_to_do_next(
     own_stack.write("DELETE FROM servers_backgroundjob")
     ada, found = walker(own_stack, signed_in=True), []
     for number, (path, words, step) in enumerate(EMPTY.values()):
-        dress(ada.page, *WINDOWS[number % len(WINDOWS)])
+        set_window(ada.page, *WINDOWS[number % len(WINDOWS)])
         found += [f"{path}: {fault}" for fault in emptiness(ada.page, path, words, step) + judge(ada.page)]
     own_stack.manage(
         "register_server", "--user", ADMIN[0], "--disabled", "--name", "Bare", "--url", "https://bare.example/mcp"
     )
     for number, (tab, words, step) in enumerate(EMPTY_TABS.values()):
-        dress(ada.page, *WINDOWS[number % len(WINDOWS)])
+        set_window(ada.page, *WINDOWS[number % len(WINDOWS)])
         faults = emptiness(ada.page, f"/servers/bare/{tab}", words, step) + judge(ada.page)
         found += [f"{tab}: {fault}" for fault in faults]
     own_stack.shell("from servers.models import Server; Server.objects.all().delete()")
@@ -170,9 +170,15 @@ SETTLED = """() => new Promise((done) => requestAnimationFrame(() => requestAnim
   .then(() => true)"""
 
 
-def dress(page: Page, size: str, theme: Any) -> None:
+def set_window(page: Page, size: str, theme: Any) -> None:
+    """For the page that is opened next."""
     page.set_viewport_size(_window(size))
     page.emulate_media(color_scheme=theme)
+
+
+def dress(page: Page, size: str, theme: Any) -> None:
+    """Also for the page that is open: returns when it looks like that."""
+    set_window(page, size, theme)
     if page.url.startswith("http"):  # the page follows its browser a moment later
         expect(page.locator(f"html[data-bs-theme={theme}]")).to_be_attached()
         page.evaluate(SETTLED)

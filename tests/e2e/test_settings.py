@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.looks import problems
+from tests.e2e.looks import WINDOWS, problems, resized
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 PASSWORD = "purple monkey dishwasher"
@@ -47,10 +47,13 @@ def test_only_administrators_see_the_settings(own_stack, walker) -> None:
     expect(vera.page.get_by_role("heading", name="You don't have permission")).to_be_visible()
 
 
-def test_the_settings_are_accessible_and_fit(own_stack, walker) -> None:
-    assert problems(walker, own_stack, "/settings/", "/settings/?text=nothing-has-this-name") == []
+@pytest.mark.parametrize(("width", "theme"), WINDOWS)
+def test_the_settings_are_accessible_and_fit(own_stack, walker, width: int, theme: str) -> None:
+    assert (
+        problems(walker, own_stack, "/settings/", "/settings/?text=nothing-has-this-name", width=width, theme=theme)
+        == []
+    )
     if folder := os.environ.get("KIT_SCREENSHOTS"):
-        for width, theme in ((1440, "light"), (390, "dark")):
-            person = walker(own_stack, signed_in=True, viewport={"width": width, "height": 900}, color_scheme=theme)
-            person.open("/settings/")
-            person.page.screenshot(path=Path(folder) / f"settings-{width}.png")
+        person = resized(walker(own_stack, signed_in=True), width, theme)
+        person.open("/settings/")
+        person.page.screenshot(path=Path(folder) / f"settings-{width}-{theme}.png")

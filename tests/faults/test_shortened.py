@@ -1,4 +1,8 @@
-"""Shortened fault runs pass, quickly enough for every change. `make faults` runs the full ones."""
+"""Shortened fault runs pass, quickly enough for every change. `make faults` runs the full ones.
+
+That the checkers find what a run without a safeguard leaves is long: test_checkers.py plants each fault in the history
+of a run.
+"""
 
 import pytest
 
@@ -18,6 +22,7 @@ async def test_a_killed_worker_leaves_no_duplicate_and_no_call_without_its_end()
     judge(await kill_workers(SHORT))
 
 
+@pytest.mark.long
 async def test_the_checkers_report_duplicates_when_the_claim_is_switched_off() -> None:
     found = {line.partition(":")[0] for line in await without_claims(SHORT)}
     assert "more_effects_than_attempts" in found
@@ -27,6 +32,7 @@ async def test_a_worker_that_stood_still_and_was_overtaken_sends_nothing_any_mor
     judge(await freeze_workers(SHORT))
 
 
+@pytest.mark.long
 async def test_the_checkers_report_an_overtaken_owner_when_the_epoch_is_ignored() -> None:
     expected, found = {"sends_under_an_overtaken_epoch", "stdio servers alive"}, set[str]()
     for _ in range(3):  # whether the worker wakes while it still has something to send is a matter of moments

@@ -62,19 +62,19 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
-# take long. Two processors are busy with these; more processes take longer, and what waits for its turn runs into limits.
-# The numbers of processes let the phases end at about the same time. The tests of the protocol mostly wait, so they take
-# as long as they must wait for a processor, and were last by minutes: the others are nice to them.
+# take long. The numbers of processes let the phases end at about the same time.
 NEITHER = "not browser and not up"
 NOT_PARTS = ("e2e", *OF_PROTOCOL)
 PHASES = {
-    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
-    "protocol": (NEITHER, ["-n", "1", *leave_out(OF_PROTOCOL, files=True)]),
-    "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
+    "protocol": (NEITHER, ["-n", "2", *leave_out(OF_PROTOCOL, files=True)]),
+    "product": ("up and not browser", ["-n", "2", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
+    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
 }
-FIRST = "protocol"
-NICE = ("nice", "-n", "5")
+#: Hardly ever waits for anything but a processor. It takes the time that the others leave, so that two processors stay
+#: busy and yet no other phase waits for its turn until it runs into limits.
+IN_THE_GAPS = "parts"
+YIELDING = ["nice", "-n", "5"]
 
 
 def set_up() -> int:
@@ -104,7 +104,7 @@ class Phase:
         self._begin = time.monotonic()
         self._process = pytest(
             *("-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *BY_FILE, *ways, *arguments),
-            before=() if name == FIRST else NICE,
+            under=YIELDING if name == IN_THE_GAPS else (),
             captured=True,
         )
         self._report: list[str] = []
@@ -163,11 +163,11 @@ def run_side_by_side(phases: list[Phase]) -> None:
         raise
 
 
-def pytest(*arguments: str, before: tuple[str, ...] = (), captured: bool = False) -> "subprocess.Popen[str]":
+def pytest(*arguments: str, under: Iterable[str] = (), captured: bool = False) -> "subprocess.Popen[str]":
     # Each phase imports all tests, and each product that a test starts imports the whole product. Let Python write its
     # bytecode, so that both are compiled once.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    command = [*before, sys.executable, "-m", "pytest", *arguments]
+    command = [*under, sys.executable, "-m", "pytest", *arguments]
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} if captured else {}
     return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, errors="replace", **output)
 
