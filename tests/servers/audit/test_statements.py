@@ -88,3 +88,9 @@ def test_a_value_is_written_as_its_field_writes_it(model: type[models.Model]) ->
     assert Fields(fields).of_row(row) == expected
     empty = {field.attname: None for field in fields}
     assert Fields(fields).of_columns(empty) == [field.get_db_prep_save(None, connection) for field in fields]
+
+
+def test_a_field_that_sets_the_time_itself_does_so() -> None:
+    times = [field for field in Server._meta.concrete_fields if getattr(field, "auto_now_add", False)]
+    assert times
+    assert None not in Fields(times).of_row(Server())

@@ -353,7 +353,10 @@ async def test_a_loop_is_told_that_a_locked_database_refused() -> None:
 
 
 @on_file
-async def test_the_time_to_become_durable_begins_with_the_submit_and_not_with_its_checks() -> None:
+async def test_the_time_to_become_durable_begins_with_the_submit_and_not_with_its_checks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer_module, "COMMIT_GRACE_SECONDS", 0.01)
     threads, checked = JobThreads(1, "checks"), threading.Event()
 
     def submit() -> Any:
