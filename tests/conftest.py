@@ -70,6 +70,8 @@ LONGEST = (
     *("tests/faults/test_shortened.py", "tests/canary/test_sweep.py", "tests/mcpadmin/test_up.py"),
     *("tests/e2e/test_page_states.py", "tests/e2e/test_kept_work.py", "tests/e2e/test_hostile_texts.py"),
     *("tests/e2e/test_weight.py", "tests/kit/test_pages.py", "tests/e2e/test_firefox.py"),
+    *("tests/sessions/host/test_worker_healing.py", "tests/sessions/mcp/transports/test_confinement.py"),
+    *("tests/sessions/host/test_worker_handover.py", "tests/sessions/host/test_worker_inbox_ends.py"),
     *("tests/test_foreign_objects.py", "tests/conformance/test_conformance.py", "tests/interop/test_interop.py"),
     *("tests/test_routes.py", "tests/sessions/live/test_topics.py", "tests/sessions/live/test_calls.py"),
 )

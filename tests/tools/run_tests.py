@@ -69,10 +69,10 @@ PHASES = {
     "protocol": (NEITHER, ["-n", "2", *leave_out(OF_PROTOCOL, files=True)]),
     "product": ("up and not browser", ["-n", "2", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
-    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
+    "parts": (NEITHER, ["-n", "3", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
 }
-#: Hardly ever waits for anything but a processor. It takes the time that the others leave, so that two processors stay
-#: busy and yet no other phase waits for its turn until it runs into limits.
+#: Waits the least for other processes. It takes the processor time that the others leave: two processors stay busy, and
+#: what has to answer in time does not wait for its turn.
 IN_THE_GAPS = "parts"
 YIELDING = ["nice", "-n", "5"]
 
