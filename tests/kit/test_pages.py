@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from tests.screenshots.judge import violations
 
@@ -53,3 +53,13 @@ def test_every_page_of_the_kit_is_accessible_and_fits(open_page: Opener, width: 
         _keep(page, path, width, theme)
         page.close()
     assert problems == []
+
+
+@pytest.mark.parametrize("tags", [(), AXE_TAGS])
+def test_faults_of_a_bad_page_are_found(browser: Browser, tags: list[str]) -> None:
+    page = browser.new_page()
+    page.set_content("<title>t</title><main><h1>h</h1><img src=x><p style='color:#ccc;background:#fff'>pale</p></main>")
+    found = {one["id"]: [node["html"] for node in one["nodes"]] for one in violations(page, tags)}
+    page.close()
+    assert {"image-alt", "color-contrast", "html-has-lang"} <= found.keys()
+    assert found["image-alt"] == ['<img src="x">']

@@ -24,8 +24,8 @@ def overflow(page: Page) -> list[str]:
 
 
 def violations(page: Page, tags: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """What axe finds, by the rules with these tags, or by those that axe runs by default. Most of a report says what
-    passed. That part is not made, and the rest comes as a string: together that is half of the CPU time."""
+    """What axe finds, by the rules with these tags, or by those that axe runs by default. What passed, which is most of
+    a report, stays in the browser: Playwright would take it apart value by value."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(Axe().axe_script)
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(tags)} if tags else {})

@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tools import notes, run_checks
+from tests.tools.scheduling import LONGEST, ByFileAndWorld
 from tests.tools.stack import clean_environment
 from tests.tools.valkey import answers
 
@@ -160,3 +163,19 @@ def test_no_lock_names_a_registry() -> None:
     assert len(locks) == 2 + len(list(peers.glob("*.in")))
     assert [lock.name for lock in locks if "://" in lock.read_text()] == []
     assert '"resolved"' not in (peers / "package-lock.json").read_text()
+
+
+def test_what_takes_longest_is_given_out_first_and_exists() -> None:
+    class Process:
+        def send_runtest_some(self, indexes: list[int]) -> None:
+            given.append(indexes[0])
+
+    given, process = list[int](), Process()
+    scheduler: Any = object.__new__(ByFileAndWorld)
+    units = ["tests/test_many.py", LONGEST[1], "tests/test_few.py", LONGEST[0]]
+    scheduler.workqueue = OrderedDict((unit, {f"{unit}::test_it": False}) for unit in units)
+    scheduler.assigned_work, scheduler.registered_collections = {}, {process: [f"{unit}::test_it" for unit in units]}
+    while scheduler.workqueue:
+        scheduler._assign_work_unit(process)
+    assert [units[index] for index in given] == [LONGEST[0], LONGEST[1], "tests/test_many.py", "tests/test_few.py"]
+    assert [unit for unit in LONGEST if not (ROOT / unit).exists()] == []

@@ -1,0 +1,31 @@
+"""Which process of a phase gets which test files, and in which order."""
+
+from typing import Any
+
+from xdist.scheduler import LoadFileScheduling
+
+#: Files whose tests share a world of the session that takes long to start: one process runs them all.
+SHARED_WORLDS = ("tests/sessions/agents/",)
+#: What takes a minute or more, the longest first; after it the files with the most tests. One that came last would keep
+#: one process busy while the others of its phase have nothing left.
+LONGEST = (
+    *SHARED_WORLDS,
+    *("tests/faults/test_shortened.py", "tests/canary/test_sweep.py", "tests/mcpadmin/test_up.py"),
+    *("tests/e2e/test_page_states.py", "tests/e2e/test_kept_work.py", "tests/e2e/test_hostile_texts.py"),
+    *("tests/e2e/test_weight.py", "tests/kit/test_pages.py", "tests/e2e/test_firefox.py"),
+    *("tests/sessions/host/test_worker_healing.py", "tests/sessions/mcp/transports/test_confinement.py"),
+    *("tests/sessions/host/test_worker_handover.py", "tests/sessions/host/test_worker_inbox_ends.py"),
+    *("tests/test_foreign_objects.py", "tests/conformance/test_conformance.py", "tests/interop/test_interop.py"),
+    *("tests/test_routes.py", "tests/sessions/live/test_topics.py", "tests/sessions/live/test_calls.py"),
+)
+
+
+class ByFileAndWorld(LoadFileScheduling):
+    def _assign_work_unit(self, node: Any) -> None:
+        for scope in reversed(LONGEST):
+            if scope in self.workqueue:
+                self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in SHARED_WORLDS if nodeid.startswith(folder)), super()._split_scope(nodeid))
