@@ -98,7 +98,7 @@ def test_paused_it_counts_what_arrives_and_shows_it_all_when_it_goes_on(ada: Wal
 def test_at_most_500_lines_stay_in_the_page_and_the_rest_is_counted(ada: Walk, stack: Stack) -> None:
     ada.page.get_by_role("button", name="Pause", exact=True).last.click()
     write(stack, "flood", 1_200)
-    expect(ada.page.get_by_role("button", name="Resume")).to_contain_text("1200 new", timeout=20 * SECONDS)
+    expect(ada.page.get_by_role("button", name="Resume")).to_contain_text("1,200 new", timeout=20 * SECONDS)
     ada.page.get_by_role("button", name="Resume").click()
     expect(lines(ada).last).to_contain_text("flood 1200")
     assert 450 <= lines(ada).count() <= 500

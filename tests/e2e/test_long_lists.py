@@ -149,7 +149,7 @@ def test_an_export_of_two_of_many_servers_takes_a_filter_and_one_box(stack: Stac
     page.get_by_label("Filter servers").fill("chosen 1")
     expect(shown).to_have_count(11)
     page.get_by_label("Filter servers").fill("nothing like it")
-    expect(page.get_by_text("No server matches.")).to_be_visible()
+    expect(page.get_by_text("No matching servers.")).to_be_visible()
     page.get_by_label("Filter servers").fill("chosen 17")
     page.get_by_label("Filter servers").press("Enter")
     expect(shown).to_have_count(1)

@@ -49,18 +49,18 @@ def test_a_long_text_is_a_table_by_pages_that_is_sorted_and_copied_whole(client:
     assert address in client.get(f"/calls/{call.uid}/card/").content.decode()
     whole = client.get(address).content.decode()
     assert "data-long-table" in whole
-    assert "1–100 of 4000 rows" in whole
+    assert "1–100 of 4,000 rows" in whole
     assert "of <code>rows</code>" in whole
     assert "&lt;b&gt;row 99<" in whole
     assert "row 100<" not in whole
     assert len(whole) < 150_000
     last = client.get(address, {"from": "3950", "sort": "0", "order": "desc"}).content.decode()
     assert "data-long-table" not in last
-    assert "3901–4000 of 4000 rows, sorted descending" in last
+    assert "3,901–4,000 of 4,000 rows, sorted descending" in last
     assert last.index(">99<") < last.index(">0<")
     assert 'aria-sort="descending"' in last
     beyond = client.get(address, {"from": "9" * 18, "sort": "77"}).content.decode()
-    assert "3901–4000 of 4000 rows<" in beyond
+    assert "3,901–4,000 of 4,000 rows<" in beyond
     answer = client.get(f"{address}rows.csv", {"sort": "0", "order": "desc", "hidden": ["2", "x"]})
     assert answer["Content-Disposition"] == f'attachment; filename="call-{call.pk}-1.csv"'
     lines = answer.content.decode().split("\r\n")
@@ -71,7 +71,7 @@ def test_a_structured_part_that_is_too_large_for_a_tree_is_a_table(client: Clien
     call = ended({"content": [], "structuredContent": {"rows": ROWS}})
     address = f"/calls/{call.uid}/table/structured/"
     assert address in client.get(f"/calls/{call.uid}/card/").content.decode()
-    assert "1–100 of 4000 rows" in client.get(address).content.decode()
+    assert "1–100 of 4,000 rows" in client.get(address).content.decode()
 
 
 def test_what_is_no_list_of_similar_objects_says_so_and_what_does_not_exist_is_not_found(client: Client) -> None:
