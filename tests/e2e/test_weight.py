@@ -53,21 +53,16 @@ def weighed(page: Any) -> Iterator[dict[str, float]]:
     session.detach()
 
 
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)], ids=["a third", "all"])
-def test_every_page_is_light_at_first_and_lighter_the_second_time(own_stack, walker, capsys, step: int) -> None:
-    """The heaviest pages, and with `step` a part of the others."""
+def test_every_page_is_light_at_first_and_lighter_the_second_time(own_stack, walker, capsys) -> None:
     ada = walker(own_stack, signed_in=True)
-    if not own_stack.rows("SELECT 1 FROM servers_server"):
-        ada.register_stdio("Orders", sys.executable, DEMO_COMMAND[1:])
-        ada.wait_for_state("Ready")
+    ada.register_stdio("Orders", sys.executable, DEMO_COMMAND[1:])
+    ada.wait_for_state("Ready")
     ada.open_tool("orders", "greet")
     ada.fill_argument("name", "Ada")
     ada.run_tool()
     expect(ada.result()).to_contain_text("Succeeded")
     problems, most = [], {"cold": (0.0, ""), "warm": (0.0, ""), "requests": (0, "")}
-    others = [path for path in PAGES if path not in HEAVY]
-    weighed_pages = (*HEAVY, *others[::step])
-    for path in weighed_pages:
+    for path in (*CHARTS, *PAGES):
         person = walker(own_stack, signed_in=True)
         with weighed(person.page) as cold:
             person.page.goto(path, wait_until="networkidle")
@@ -81,5 +76,5 @@ def test_every_page_is_light_at_first_and_lighter_the_second_time(own_stack, wal
             most[name] = max(most[name], (value, path))
         person.page.context.close()
     with capsys.disabled():
-        print(f"\n{len(weighed_pages)} pages, at most: {most}")
+        print(f"\n{len(PAGES) + len(CHARTS)} pages, at most: {most}")
     assert not problems, "\n".join(problems)
