@@ -167,7 +167,7 @@ def test_a_log_that_does_not_fit_is_not_signed_and_raises_an_alarm(settings: Any
     looked()
     alarm = AuditAlarm.objects.get()
     assert (alarm.kind, Checkpoint.objects.count()) == (AlarmKind.BEHIND, 0)
-    assert "had 9999 events" in alarm.words
+    assert "had 9,999 events" in alarm.words
     looked()
     assert AuditAlarm.objects.count() == 1
 
