@@ -84,8 +84,10 @@ def test_from_the_list_to_a_connected_server_takes_at_most_four_clicks(ada: Walk
     page.get_by_role("link", name="Everything").click()
     expect(page.locator("#understood")).to_contain_text("npx -y @modelcontextprotocol/server-everything")
     ada.save()
-    expect(page).to_have_url(re.compile("/servers/everything/"))
+    expect(page).to_have_url(re.compile("/servers/everything[-0-9]*/"))
     taken["a template"] = clicks(page)
+    page.get_by_role("button", name="Pause").click()  # without the registry it would be tried again for hours
+    ada.wait_for_state("Paused")
     print(f"clicks from the list to a connected server: {taken}")
     assert max(taken.values()) <= MOST_CLICKS
 

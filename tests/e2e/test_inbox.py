@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.e2e.walk import Walk
 from tests.peers.peers import peer_command
-from tests.tools.stack import ADMIN, Stack
+from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 PASSWORD = "a long passphrase 42"
@@ -17,9 +17,7 @@ PASSWORD = "a long passphrase 42"
 
 def register(stack: Stack, name: str, peer: str, era: str) -> str:
     """Register a stdio server on the command line. Returns its slug."""
-    command, arguments = peer_command(peer)
-    stack.manage("register_server", "--user", ADMIN[0], "--name", name, "--era", era, "--", command, *arguments)
-    return name.lower().replace(" ", "-")
+    return stack.register(name, peer_command(peer), "--era", era)
 
 
 def colleague(stack: Stack, name: str, *rights: str) -> None:

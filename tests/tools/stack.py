@@ -139,6 +139,12 @@ class Stack:
             raise AssertionError(f"manage.py {arguments[0]} failed:\n{done.output}{done.errors}")
         return done.output
 
+    def register(self, name: str, command: tuple[str, list[str]], *options: str) -> str:
+        """Register a stdio server as the administrator. Returns its slug."""
+        program, arguments = command
+        said = self.manage("register_server", "--user", ADMIN[0], "--name", name, *options, "--", program, *arguments)
+        return said.rsplit("/servers/", 1)[1].split("/", 1)[0]
+
     def shell(self, code: str) -> str:
         """Run Python with the product's models and return its output."""
         return self.manage("shell", "--no-imports", "-c", code)
