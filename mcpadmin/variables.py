@@ -16,11 +16,13 @@ SET_BY_UP = "MCPADMIN_SET_BY_UP"
 
 @dataclass(frozen=True)
 class Variable:
-    """`about` and `default` are Markdown. `default` stands where the code has no fixed one."""
+    """All are Markdown. `default` stands where the code has no fixed one. `see` is for the documentation only, where its
+    references lead somewhere."""
 
     name: str
     about: str
     default: str = ""
+    see: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_USER",
             "Default of `--user`.",
-            default="see below",
+            default="the owner of the data directory, else `mcpadmin`",
+            see="See *Started by root* below.",
         ),
     ),
     "Keys": (
@@ -111,8 +114,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_KEYRING_COMMAND",
-            "A command that prints that JSON, for a KMS or secret manager: the choice for production, see "
-            "below. mcpadmin runs it again once the result is a minute old.",
+            "A command that prints that JSON, for a KMS or secret manager: the choice for production. mcpadmin"
+            " runs it again once the result is a minute old.",
+            see="See *Keys* below.",
         ),
     ),
     "Proof of the audit log": (
@@ -162,9 +166,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "REDIS_URL",
             "`redis://:password@host:6379/0` uses your Redis or Valkey (`rediss://` for TLS, "
-            "`unix:///path?db=0` for a socket). It needs `maxmemory-policy noeviction` and a password, see "
-            "below.",
+            "`unix:///path?db=0` for a socket). It needs `maxmemory-policy noeviction` and a password.",
             default="an embedded Valkey",
+            see="See below.",
         ),
         Variable(
             "REDIS_URL_WEB",
@@ -403,8 +407,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_CONTAINER_RUNTIME",
             "Runs every stdio server in a container of this runtime: `podman`, a path, or a command line with"
             " options such as `podman --storage-driver=overlay`. The worker tries it at its start; if it does"
-            " not work, *Sessions* says why, and the worker confines commands without it. See "
-            "[Containers](architecture.md#containers).",
+            " not work, *Sessions* says why, and the worker confines commands without it.",
+            see="See [Containers](architecture.md#containers).",
         ),
         Variable(
             "MCPADMIN_CONTAINER_IMAGE",
@@ -416,8 +420,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_STDIO_UNCONFINED",
             "Runs stdio servers without confinement: each can then do all that mcpadmin can. Every page warns"
-            " administrators while it is set. Without it, a worker that cannot confine commands starts none "
-            "(see *Confinement of commands* in [architecture.md](architecture.md)).",
+            " administrators while it is set. Without it, a worker that cannot confine commands starts none.",
+            see="See *Confinement of commands* in [architecture.md](architecture.md).",
         ),
         Variable(
             "MCPADMIN_ALLOW_LOOPBACK",

@@ -80,7 +80,6 @@ def load() -> Keyring:
     if known is not None and known[0] == version:
         return known[1]
     with _guard:
-        version = _version()
         if _cached is None or _cached[0] != version:
             _cached = (version, parse(_text(), described()))
         return _cached[1]

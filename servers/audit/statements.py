@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.sqlite3.base import FORMAT_QMARK_REGEX
 from django.db.models import Model
 from django.db.models.expressions import Col
 
@@ -41,6 +42,11 @@ def fetch(sql: str, values: Sequence[Any] = ()) -> list[Any]:
         return list(cursor.fetchall())
 
 
+def fetch_one(sql: str, values: Sequence[Any] = ()) -> Any:
+    """The first row, or None."""
+    return next(iter(fetch(sql, values)), None)
+
+
 def execute(sql: str, values: Sequence[Any] = ()) -> int:
     """How many rows one statement without a result changed."""
     connection = database()
@@ -65,7 +71,7 @@ def execute_many(sql: str, many: Sequence[Sequence[Any]]) -> None:
 
 def _takes_plain(connection: BaseDatabaseWrapper) -> bool:
     """Whether SQLite's driver is asked directly: Django's cursor, which converts the marks of each statement once more,
-    takes longer than SQLite does. Not while somebody records or wraps statements."""
+    takes longer than SQLite does. Not while statements are recorded or wrapped."""
     if connection.vendor != "sqlite" or connection.queries_logged or connection.execute_wrappers:
         return False
     if connection.connection is None:
@@ -76,7 +82,7 @@ def _takes_plain(connection: BaseDatabaseWrapper) -> bool:
 
 @lru_cache(_STATEMENTS)
 def _with_question_marks(sql: str) -> str:
-    return sql.replace("%s", "?").replace("%%", "%")
+    return FORMAT_QMARK_REGEX.sub("?", sql).replace("%%", "%")
 
 
 # --- values and columns ------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from servers.audit.commit import (
     settle,
 )
 from servers.audit.record import Event
-from servers.loops import Handed
+from servers.loops import result_of
 
 __all__ = [
     "AuditUnavailable",
@@ -123,29 +123,19 @@ class Writer:
         except FutureTimeout:
             return self._late(future)
 
-    async def durable(self, handed: Handed[T], seconds: float = 2.0) -> T:
-        """The result of what was submitted, for a loop: `submit_and_wait` in two steps. The seconds begin with the submit,
-        which may be still to come."""
-        while not handed.result.done():
-            left = seconds if handed.future is None else handed.since + seconds - time.monotonic()
-            if left <= 0:
-                return await self._late_for_loop(handed)
-            try:
-                await asyncio.wait({handed.result}, timeout=left)
-            except asyncio.CancelledError:
-                if handed.future is None:
-                    handed.result.cancel()  # so it is not begun
-                raise
-        return handed.result.result()
-
-    async def _late_for_loop(self, handed: Handed[T]) -> T:
-        if handed.future is not None and handed.future.cancel():
-            raise _too_late()
-        await asyncio.wait({handed.result}, timeout=COMMIT_GRACE_SECONDS)
-        if handed.result.done():
-            return handed.result.result()
-        handed.result.cancel()
-        raise _too_late(known=False)
+    async def durable(self, future: "Future[T]", seconds: float = 2.0) -> T:
+        """The result of what was submitted, for a loop: `submit_and_wait` in two steps."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await result_of(future, cancels=False)
+        except TimeoutError as exc:
+            if future.cancel():
+                raise _too_late() from exc
+        try:
+            async with asyncio.timeout(COMMIT_GRACE_SECONDS):
+                return await result_of(future, cancels=False)
+        except TimeoutError as exc:
+            raise _too_late(known=False) from exc
 
     def stop(self, timeout: float = 5.0) -> bool:
         """Write what waits and end the thread, which closes its connection. False when it did not end in time."""

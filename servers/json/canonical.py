@@ -20,7 +20,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 def canonical(value: Any) -> str:
     """Raises TypeError for a Secret and for what JSON cannot say."""
     cleaned = plain(value)
-    # orjson writes the same text a hundred times as fast, if neither floats nor the order of unusual keys matter.
+    # Without floats and keys that UTF-16 would sort otherwise, orjson writes the same text: 15 µs an event instead of 23.
     return (orjson.dumps(cleaned, option=orjson.OPT_SORT_KEYS) if _simple(cleaned) else rfc8785.dumps(cleaned)).decode()
 
 

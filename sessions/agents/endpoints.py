@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from servers import access
 from servers.agents.tokens import Principal
-from servers.audit.statements import Columns, fetch
+from servers.audit.statements import Columns, fetch_one
 from servers.bundles import uris
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import Bundle, BundleMember, Identity, Server
@@ -221,7 +221,7 @@ def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
 
 def _of_slug(user: Any, slug: str) -> Endpoint | None:
     """One query for a server that speaks as one for all."""
-    row = next(iter(fetch(_SERVER, [slug])), None)
+    row = fetch_one(_SERVER, [slug])
     if row is None:
         return None
     server = cast("Server", _SERVER_COLUMNS.read(row[: _SERVER_COLUMNS.count]))
@@ -265,7 +265,7 @@ def entry_of(principal: Principal, slug: str, session_key: str) -> Entry:
     if not session_key:
         return Entry(principal, place)
     ((column, pk),) = place.owner.items()
-    row = next(iter(fetch(_AGENT_SESSION.format(column), [session_key, principal.token.pk, pk])), None)
+    row = fetch_one(_AGENT_SESSION.format(column), [session_key, principal.token.pk, pk])
     if row is None:
         raise NoSession
     return Entry(principal, place, _AGENT_COLUMNS.read(row[:-1]), bool(row[-1]))

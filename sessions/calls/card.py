@@ -88,7 +88,7 @@ class Card:
 
     @cached_property
     def number(self) -> SafeString:
-        """As text: a template would ask for the format of each number anew."""
+        """As text: a template would look up the format of each number."""
         return mark_safe(str(self.call.pk))  # noqa: S308  # digits
 
     @cached_property

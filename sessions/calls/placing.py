@@ -4,12 +4,12 @@ A call is accepted when its intent (row, arguments, audit event) is committed. N
 `intents` wakes the worker. If the wake-up is lost, the tick of the session's owner finds the row.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -19,7 +19,6 @@ from servers import rights
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
-from servers.loops import Handed
 from servers.models import Server
 from servers.schemas import checker, jsontext
 from sessions import hints
@@ -65,12 +64,7 @@ __all__ = [
 DURABLE_SECONDS = 2.0
 #: how long a call may wait for its session before it expires, on top of the server's own connect timeout
 WAIT_SECONDS = 30
-
-
-class HandOn(Protocol):
-    """See sessions.live.reader.Reader."""
-
-    def __call__(self, job: "Callable[[], Future[Call]]", *, slow: bool = False) -> Handed[Call]: ...
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 # --- placing ---------------------------------------------------------------------------------------------------------
@@ -91,7 +85,7 @@ def place(
     AuditUnavailable (the intent was not durable within 2 s: the call is refused). With an `origin` also AlreadyPlaced.
     """
     intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats, origin=origin)
-    with _refusing([intent]):
+    with _refusing(intent):
         return writer().submit_and_wait(partial(write, intent), partial(requested, intent), DURABLE_SECONDS)
 
 
@@ -102,45 +96,40 @@ async def aplace(
     target: str,
     given: Given,
     *,
-    hand_on: HandOn,
+    run: Run,
+    run_slow: Run,
     method: str = TOOLS_CALL,
     companion: Companion | None = None,
 ) -> Call:
-    """`place` for an event loop. `hand_on` runs the checks in a thread that waits for nothing but the database or, if
-    `slow`, the checks that need the schema checker's child process in a thread that may wait for it.
+    """`place` for an event loop. `run` runs the checks in a thread that waits for nothing but the database. `run_slow`
+    runs those that need the schema checker's child process in a thread that may wait for it.
     """
-    begun: list[Intent] = []
 
-    def submit() -> "Future[Call]":
-        """The submit runs in that thread too, so the loop is woken only when the call is durable or refused."""
+    def submit() -> "tuple[Intent, Future[Call]]":
+        """The submit runs in that thread too, so the writer already works while the loop is being woken."""
         intent = check(actor, user, server_uid, target, given, method=method, companion=companion)
-        future = writer().submit(partial(write, intent), partial(requested, intent))
-        begun.append(intent)
-        return future
+        return intent, writer().submit(partial(write, intent), partial(requested, intent))
 
-    def submit_without_waiting() -> "Future[Call]":
+    def submit_without_waiting() -> "tuple[Intent, Future[Call]]":
         with checker.without_waiting():
             return submit()
 
-    with _refusing(begun):
-        try:
-            return await writer().durable(hand_on(submit_without_waiting), DURABLE_SECONDS)
-        except checker.WouldWait:
-            return await writer().durable(hand_on(submit, slow=True), DURABLE_SECONDS)
+    try:
+        intent, future = await run(submit_without_waiting)
+    except checker.WouldWait:
+        intent, future = await run_slow(submit)
+    with _refusing(intent):
+        return await writer().durable(future, DURABLE_SECONDS)
 
 
 @contextmanager
-def _refusing(begun: list[Intent]) -> Iterator[None]:
-    """`begun`: the intent, once it was submitted."""
+def _refusing(intent: Intent) -> Iterator[None]:
     try:
         yield
     except AuditUnavailable:
-        for intent in begun:
-            intent.refuse()
+        intent.refuse()
         raise
     except IntegrityError as problem:
-        if not begun:
-            raise
         raise Rejected("The server has been deleted.") from problem
 
 

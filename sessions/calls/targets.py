@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from servers import access, rights
 from servers.audit.record import Actor, ServerRef
-from servers.audit.statements import database, fetch
+from servers.audit.statements import database, fetch_one
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Identity, Server
 from sessions.calls.arguments import NotListed, Rejected
@@ -119,7 +119,7 @@ def _require_rights(user: access.User, actor: Actor, server_uid: UUID, name: str
 
 # --- SQL: through the ORM this read costs eight times as much, on the path of every call ------------------------------
 _TABLES = {model.__name__: model._meta.db_table for model in (Server, Identity, McpSession, Worker, Definition)}
-#: The kinds stand in the text: while they are parameters, SQLite compiles the statement anew for each of their values, since
+#: The kinds stand in the text: while they are parameters, SQLite compiles the statement again for each of their values, since
 #: the partial indexes of identities depend on them. That took six times as long as the read.
 _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
@@ -157,7 +157,7 @@ def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: 
         key,
         Server._meta.get_field("uid").get_db_prep_value(server_uid, connection),
     ]
-    row = next(iter(fetch(_READ, values)), None)
+    row = fetch_one(_READ, values)
     if row is None or row[6] is None:
         return None
     kind_of_identity, owner_id, owner_uid, digest, body, approved_digest = row[14:]

@@ -160,13 +160,8 @@ def _in_words(name: str) -> str:
 
 
 def _without_links(markdown: str) -> str:
-    """Its links and "see below" lead to places in the documentation, which the page does not have."""
-    markdown = _REFERRED.sub("", markdown)
+    """They lead to places in the documentation."""
     return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown)
-
-
-#: "…, see below", "(see *Confinement* in [architecture.md](architecture.md))", " See [Containers](architecture.md#containers)."
-_REFERRED = re.compile(r",? ?\bsee below\b| \(see [^()\[]*\[[^\]]+\]\([^)]+\)\)| See \[[^\]]+\]\([^)]+\)\.")
 
 
 def in_words(value: Any) -> str:

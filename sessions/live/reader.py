@@ -6,12 +6,12 @@ by the next one.
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from servers.loops import Handed, JobThreads
+from servers.loops import result_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -33,20 +33,14 @@ class Reader:
     stale. `work`: jobs that may wait longer (schema checks, Redis)."""
 
     def __init__(self) -> None:
-        self._reads = JobThreads(1, "live-reader")
-        self._work = JobThreads(4, "live-work")
+        self._reads = ThreadPoolExecutor(1, thread_name_prefix="live-reader")
+        self._work = ThreadPoolExecutor(4, thread_name_prefix="live-work")
 
     async def run(self, job: Callable[[], T]) -> T:
-        return await self._reads.run(lambda: _once_more(job))
-
-    def hand_on(self, job: Callable[[], Future[T]], *, slow: bool = False) -> Handed[T]:
-        """As `run`, or `work` if `slow`, for a job that hands its work on to another thread."""
-        if slow:
-            return self._work.hand_on(lambda: with_clean_connections(job))
-        return self._reads.hand_on(lambda: _once_more(job))
+        return await result_of(self._reads.submit(_once_more, job))
 
     async def work(self, job: Callable[[], T]) -> T:
-        return await self._work.run(lambda: with_clean_connections(job))
+        return await result_of(self._work.submit(with_clean_connections, job))
 
 
 def _once_more(job: Callable[[], T]) -> T:

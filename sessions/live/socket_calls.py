@@ -50,7 +50,9 @@ async def _placed(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> di
     ref = body.get("ref")
     try:
         server, target, given = _uid(body.get("server")), _target(body), _given(body)
-        place = partial(placing.aplace, hand_on=reader.hand_on, method=str(body.get("method", TOOLS_CALL)))
+        place = partial(
+            placing.aplace, run=reader.run, run_slow=reader.work, method=str(body.get("method", TOOLS_CALL))
+        )
         placed = await place(socket.actor, socket.viewer.user, server, target, given)
         html = "" if body.get("html") is False else await reader.run(partial(sources.card_html, placed, True))
     except Rejected as problem:

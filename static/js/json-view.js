@@ -111,7 +111,7 @@ function openAll(view) {
   const closed = [...view.querySelectorAll('[data-json-tree] details:not([open]):not(.jv-s)')];
   for (const one of closed.slice(0, OPENED_AT_MOST)) one.open = true;
   const rest = closed.length - OPENED_AT_MOST;
-  announce(rest > 0 ? `Expanded ${OPENED_AT_MOST} nodes. ${rest} are still closed.` : 'Expanded all');
+  announce(rest > 0 ? `Expanded ${number(OPENED_AT_MOST)} nodes. ${number(rest)} are still closed.` : 'Expanded all');
   const said = view.querySelector('[data-json-count]');
   said.textContent = rest > 0 ? `${number(rest)} nodes are still closed` : '';
 }

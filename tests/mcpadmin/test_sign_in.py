@@ -156,7 +156,8 @@ def test_the_cookie_of_a_known_browser_names_nobody_and_no_script_reads_it(visit
     assert cookie["httponly"]
     assert cookie["samesite"] == "Lax"
     known = signing.loads(cookie.value, salt="mcpadmin.known-browser")
-    assert "ada" not in [*known, *map(str, known.values())]
+    # As words: a random token may hold these three letters.
+    assert "ada" not in re.split(r"[^A-Za-z0-9]+", json.dumps(known))
 
 
 def test_too_many_sign_in_requests_get_a_page_that_names_the_limit(visitor: Client) -> None:

@@ -122,7 +122,8 @@ def settings_of(section: str) -> str:
     """The variables of one section, with their default; of limits also their bounds."""
     bounds = {f"MCPADMIN_LIMIT_{name.upper()}": (one.least, one.most) for name, one in SERVER_LIMITS.items()}
     rows = [
-        (f"`{one.name}`", default_of(one), *bounds.get(one.name, ()), one.about) for one in variables.VARIABLES[section]
+        (f"`{one.name}`", default_of(one), *bounds.get(one.name, ()), f"{one.about} {one.see}".strip())
+        for one in variables.VARIABLES[section]
     ]
     return table(["variable", "default", *(("at least", "at most") if len(rows[0]) == 5 else ()), "meaning"], rows)
 

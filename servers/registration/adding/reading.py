@@ -87,7 +87,7 @@ class Reading:
 
 def read_source(text: str, index: int = 0, typed: Mapping[int, str] | None = None) -> Reading:
     """`typed`: the values that the text needs, by their place in `needs`; a default counts where nothing was posted."""
-    text = text.strip()
+    text = text.replace("\r\n", "\n").strip()  # a form posts each line's end as CRLF
     try:
         kind, document = _document(text)
     except ValidationError as problem:

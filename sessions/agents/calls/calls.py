@@ -163,6 +163,7 @@ class Calls:
         if unknown := _hidden_arguments(exchange):
             raise Rejected(f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called.")
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
+        reader = self._hub.reader
         repeated = continuation is None and await self._admission.repeats(exchange, asked)
         check = partial(self._policy_check.check, exchange, asked, repeated=repeated)
         try:
@@ -172,7 +173,8 @@ class Calls:
                 server.uid,
                 asked.target,
                 Given(value=asked.arguments),
-                hand_on=self._hub.reader.hand_on,
+                run=reader.run,
+                run_slow=reader.work,
                 method=asked.method,
                 companion=idempotency.companion(exchange, asked, check, continuation),
             )

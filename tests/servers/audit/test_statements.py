@@ -14,13 +14,13 @@ from sessions.models import Attempt, Call
 
 _HEADS = AuditHead._meta.db_table
 INSERT = f"INSERT INTO {_HEADS} (chain, seq, hash) VALUES (%s, %s, %s)"  # noqa: S608  # a name of our own
-SELECT = f"SELECT chain, seq, hash FROM {_HEADS} WHERE hash LIKE 'x%%' AND seq > %s ORDER BY chain"  # noqa: S608
-UPDATE = f"UPDATE {_HEADS} SET seq = %s WHERE chain > %s"  # noqa: S608
+SELECT = f"SELECT chain, seq, hash FROM {_HEADS} WHERE hash LIKE 'x%%' AND seq > %s ORDER BY chain"  # noqa: S608  # the same
+UPDATE = f"UPDATE {_HEADS} SET seq = %s WHERE chain > %s"  # noqa: S608  # the same
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("recorded", [False, True])
-def test_rows_are_written_changed_and_read_whether_or_not_somebody_records(recorded: bool) -> None:
+def test_rows_are_written_changed_and_read_whether_or_not_statements_are_recorded(recorded: bool) -> None:
     connection.force_debug_cursor = recorded
     try:
         execute_many(INSERT, [(901, 1, "x1"), (902, 2, "x2"), (903, 3, "y")])
@@ -31,7 +31,17 @@ def test_rows_are_written_changed_and_read_whether_or_not_somebody_records(recor
 
 
 @pytest.mark.django_db
-def test_whoever_records_statements_sees_them_all() -> None:
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_percent_sign_before_an_s_is_text(recorded: bool) -> None:
+    connection.force_debug_cursor = recorded
+    try:
+        assert fetch("SELECT '100%%s', %s", [1]) == [("100%s", 1)]
+    finally:
+        connection.force_debug_cursor = False
+
+
+@pytest.mark.django_db
+def test_a_recording_of_statements_has_them_all() -> None:
     with CaptureQueriesContext(connection) as seen:
         execute(INSERT, [901, 1, "x"])
         fetch(SELECT, [0])
@@ -40,7 +50,7 @@ def test_whoever_records_statements_sees_them_all() -> None:
 
 
 @pytest.mark.django_db
-def test_who_wraps_statements_may_refuse_them() -> None:
+def test_a_wrapper_of_statements_may_refuse_them() -> None:
     def refuse(*_arguments: Any) -> None:
         raise DatabaseError("refused")
 

@@ -1,12 +1,9 @@
 """The writer thread works on a real SQLite file and, where installed, on a real PostgreSQL."""
 
-import asyncio
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +15,6 @@ from servers.audit.record import SYSTEM, Event, record
 from servers.audit.verify import verify
 from servers.audit.writer import AuditUnavailable, ReferenceDeleted, WriterBusy, writer
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
-from servers.loops import Handed, JobThreads
 from servers.models import AuditEvent, AuditHead, Payload, Server
 from sessions.models import LogLine
 
@@ -346,46 +342,9 @@ async def test_a_loop_is_told_that_a_locked_database_refused() -> None:
     writer().submit(lambda: (held.set(), hold.wait(10)))
     held.wait(10)
     with pytest.raises(AuditUnavailable):
-        await writer().durable(Handed.of(writer().submit(lambda: payload("late"), lambda _: [event()])), seconds=0.05)
+        await writer().durable(writer().submit(lambda: payload("late"), lambda _: [event()]), seconds=0.05)
     hold.set()
-    await writer().durable(Handed.of(writer().submit(lambda: None)))
-    assert await Payload.objects.acount() == 0
-
-
-@on_file
-async def test_the_time_to_become_durable_begins_with_the_submit_and_not_with_its_checks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(writer_module, "COMMIT_GRACE_SECONDS", 0.01)
-    threads, checked = JobThreads(1, "checks"), threading.Event()
-
-    def submit() -> Any:
-        checked.wait(10)
-        return writer().submit(lambda: payload("checked"), lambda _: [event()])
-
-    waiting = asyncio.create_task(writer().durable(threads.hand_on(submit), seconds=0.05))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(asyncio.shield(waiting), 0.2)  # longer than the seconds of the submit
-    checked.set()
-    with suppress(AuditUnavailable):  # on a slow machine the commit itself may take too long
-        await waiting
-        assert await Payload.objects.acount() == 1
-
-
-@on_file
-async def test_what_nobody_waits_for_before_it_is_submitted_is_never_submitted() -> None:
-    threads, gate = JobThreads(1, "checks"), threading.Event()
-    first = asyncio.create_task(threads.run(gate.wait))
-    await asyncio.sleep(0)
-    submit = partial(writer().submit, lambda: payload("late"), lambda _: [event()])
-    waiting = asyncio.create_task(writer().durable(threads.hand_on(submit)))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    gate.set()
-    await first
-    await writer().durable(threads.hand_on(lambda: writer().submit(lambda: None)))
+    await writer().durable(writer().submit(lambda: None))
     assert await Payload.objects.acount() == 0
 
 

@@ -2,10 +2,14 @@
 
 import base64
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.template.loader import render_to_string
 
+from sessions.calls.blocks import Block
 from sessions.calls.resource_blocks import contents_of
 from sessions.calls.results import view_of
 from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
@@ -115,3 +119,28 @@ def test_the_bytes_decide_how_a_content_is_shown_and_a_wrong_type_is_said(
 ) -> None:
     (block,) = contents_of([blob(data, mime)])
     assert (block.kind, block.remark) == (kind, remark)
+
+
+def test_a_plain_text_looks_in_a_card_as_its_block_does_elsewhere() -> None:
+    block = Block("text", text="a & <b>", position=0)
+    assert block.plain
+    shown = '<div class="in"> <pre class="jv box" tabindex="0">{}</pre> </div>'
+    assert squeezed(render_to_string("calls/_block.html", {"block": block})) == shown.format("a &amp; &lt;b&gt;")
+    card = (settings.BASE_DIR / "templates/calls/_result.html").read_text()
+    assert shown.format("{{ r.only_text|visible }}") in squeezed(card)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"title": "t"}, {"uri": "x://1"}, {"role": "user"}, {"remark": "r"}, {"rendered": "<p>a</p>"}),
+        *({"cut": True}, {"tabular": True}, {"size": 0}, {"kind": "json"}),
+    ],
+    ids=str,
+)
+def test_a_block_of_which_more_is_shown_than_its_text_is_not_plain(more: dict[str, Any]) -> None:
+    assert not replace(Block("text", text="a"), **more).plain
+
+
+def squeezed(html: str) -> str:
+    return " ".join(html.split())
