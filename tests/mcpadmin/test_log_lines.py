@@ -92,7 +92,8 @@ def test_every_line_is_json_and_a_restart_of_redis_is_one_line_a_process(make_st
     stack.stop()
     lines = [json.loads(line) for line in stack.lines]
     assert all(isinstance(line, dict) and line["part"] and line["message"] for line in lines)
-    assert "Traceback" not in stack.output
+    for line in stack.lines:
+        assert "Traceback" not in line, line
     back = [line["part"] for line in lines if line["message"] == "redis.reachable_again"]
     assert len(back) == len(set(back))
     about = [
