@@ -68,7 +68,7 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 NEITHER = "not browser and not up"
 NOT_PARTS = ("e2e", *OF_PROTOCOL)
 PHASES = {
-    "protocol": (NEITHER, ["-n", "1", *leave_out(OF_PROTOCOL, files=True)]),
+    "protocol": (NEITHER, ["-n", "2", *leave_out(OF_PROTOCOL, files=True)]),
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
     "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
