@@ -1,7 +1,7 @@
 """Hand-written SQL for a call's own row: building the statements with the ORM is most of what a call costs.
 
-One text for SQLite and PostgreSQL. Each change names the previous state, and on the worker's side owner and epoch. It
-returns the row's new version, or None if another process was faster.
+One text for SQLite and PostgreSQL, but for a lock that only the latter needs. Each change names the previous state, and
+on the worker's side owner and epoch. It returns the row's new version, or None if another process was faster.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from servers.audit.statements import Columns, Fields, Insert, fetch, param
+from servers.audit.statements import Columns, Fields, Insert, database, fetch, param
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
@@ -172,18 +172,21 @@ _CLAIM = """
 UPDATE {Call} SET state = %s, sent_at = %s, epoch = %s, worker_uid = %s, version = version + 1
 WHERE id = %s AND state = %s AND deadline > %s AND EXISTS (
     SELECT 1 FROM {McpSession} session
-    WHERE session.id = {Call}.session_id AND session.owner_id = %s AND session.epoch = %s
+    WHERE session.id = {Call}.session_id AND session.owner_id = %s AND session.epoch = %s{{lock}}
 )
 RETURNING version
 """.format(**_TABLES)  # noqa: S608  # the same
+_CLAIMS = {"sqlite": _CLAIM.format(lock=""), "postgresql": _CLAIM.format(lock=" FOR SHARE")}
 
 
 def claim(pk: int, lease: Lease, now: datetime) -> int | None:
-    """From requested to sent, if the deadline has not passed and the session is ours."""
+    """From requested to sent, if the deadline has not passed and the session is ours, which it stays until the commit: a
+    process that stands still in between would otherwise send under an epoch that is over. SQLite has one writer anyway.
+    """
     at, worker = param(Call, "sent_at", now), param(Call, "worker_uid", lease.worker_uid)
     after = [CallState.SENT.value, at, lease.epoch, worker]
     before = [pk, CallState.REQUESTED.value, at, lease.worker_id, lease.epoch]
-    return _version(_CLAIM, after + before)
+    return _version(_CLAIMS[database().vendor], after + before)
 
 
 _FINISH = """
