@@ -107,9 +107,10 @@ class StoredContent:
     version: ResourceVersion | None = None
 
 
-def lists(server: Server, find: str = "") -> ResourceLists:
+def lists(server: Server, find: str = "", uri: str = "", start: int | None = None) -> ResourceLists:
+    """Of the resources the part that begins at `start`, or has `uri`, or is the first."""
     return ResourceLists(
-        search.offered(server, DefinitionKind.RESOURCE, find),
+        search.part_of(server, DefinitionKind.RESOURCE, find, uri, start),
         search.offered(server, DefinitionKind.RESOURCE_TEMPLATE, find),
         search.watched(server, find),
     )

@@ -11,18 +11,55 @@ from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from sessions.models import Subscription
 
-#: of one kind on one page
+#: of one kind in all parts of its list
 ENTRIES: Final = 2_000
+#: of one part
+PART: Final = 100
 FIND_CHARS: Final = 200
 Row = TypeVar("Row", Definition, Subscription)
 
 
 @dataclass(frozen=True)
+class Part:
+    """Where a part stands in its list. `listed`: what all parts have together; more may match."""
+
+    start: int
+    listed: int
+    matching: int
+    size: int
+
+    @classmethod
+    def at(cls, start: int, matching: int) -> "Part":
+        """The part with the entry number `start`."""
+        listed = min(matching, ENTRIES)
+        return cls(min(start, max(0, listed - 1)) // PART * PART, listed, matching, PART)
+
+    @property
+    def before(self) -> int | None:
+        return self.start - self.size if self.start else None
+
+    @property
+    def after(self) -> int | None:
+        return self.start + self.size if self.start + self.size < self.listed else None
+
+    @property
+    def following(self) -> int:
+        """How many the next part has."""
+        return min(self.size, self.listed - self.start - self.size)
+
+    @property
+    def cut(self) -> bool:
+        """More match than all parts have."""
+        return self.listed < self.matching
+
+
+@dataclass(frozen=True)
 class Listed(Generic[Row]):
-    """The first `rows` of those that match."""
+    """The first `rows` of those that match, or the rows of one `part`."""
 
     rows: list[Row]
     matching: int
+    part: Part | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +101,16 @@ def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any], in_parts:
 def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Definition]:
     """In the server's order."""
     return _first(matching(server, kind, find))
+
+
+def part_of(server: Server, kind: DefinitionKind, find: str, key: str, start: int | None) -> Listed[Definition]:
+    """In the server's order: the part that begins at `start`, or has `key`, or is the first."""
+    rows = matching(server, kind, find)
+    if start is None:
+        keys = list(rows.values_list("key", flat=True)[:ENTRIES]) if key else []
+        start = keys.index(key) if key in keys else 0
+    part = Part.at(start, rows.count())
+    return Listed(list(rows[part.start : min(part.start + part.size, part.listed)]), part.matching, part)
 
 
 def matching(server: Server, kind: DefinitionKind, find: str = "") -> QuerySet[Definition]:

@@ -7,12 +7,10 @@ from typing import Final
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from sessions.catalog import search
-from sessions.catalog.search import Listed
+from sessions.catalog.search import Listed, Part
 from sessions.overview import server_page
 from sessions.overview.server_page import ToolEntry
 
-#: tools of one part
-PART: Final = 100
 _ANNOTATIONS: Final = '"annotations"'
 _NAME_CHARS: Final = 80
 
@@ -33,29 +31,7 @@ class ToolList:
     groups: list[ToolGroup]
     found: Listed[Definition]
     choices: list[tuple[str, list[tuple[str, str]]]]
-    start: int
-    #: all parts together
-    listed: int
-    #: of each part but the last
-    part: int = PART
-
-    @property
-    def before(self) -> int | None:
-        return self.start - PART if self.start else None
-
-    @property
-    def after(self) -> int | None:
-        return self.start + PART if self.start + PART < self.listed else None
-
-    @property
-    def following(self) -> int:
-        """How many the next part has."""
-        return min(PART, self.listed - self.start - PART)
-
-    @property
-    def cut(self) -> bool:
-        """More match than all parts have."""
-        return self.listed < self.found.matching
+    part: Part
 
 
 def tool_list(server: Server, find: str, key: str = "", start: int | None = None) -> ToolList:
@@ -71,8 +47,8 @@ def tool_list(server: Server, find: str, key: str = "", start: int | None = None
     ordered = [(title, pk, name) for title, group in groups.items() for pk, name in group]
     if start is None:
         start = next((index for index, (_, _, name) in enumerate(ordered) if key and name == key), 0)
-    start = min(start, max(0, len(ordered) - 1)) // PART * PART
-    here = ordered[start : start + PART]
+    at = Part.at(start, matching)
+    here = ordered[at.start : at.start + at.size]
     definitions = server.definitions.in_bulk([pk for _, pk, _ in here])
     part = []
     for title, group in groups.items():
@@ -81,7 +57,7 @@ def tool_list(server: Server, find: str, key: str = "", start: int | None = None
             part.append(ToolGroup(title, len(group), entries))
     found = sorted(definitions.values(), key=lambda one: (one.position, one.pk))
     choices = [(title, [(name, name[:_NAME_CHARS]) for _, name in group]) for title, group in groups.items() if group]
-    return ToolList(part, Listed(found, matching), choices, start, len(ordered))
+    return ToolList(part, Listed(found, matching), choices, at)
 
 
 def _group(body: str) -> str:

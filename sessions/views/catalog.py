@@ -23,7 +23,7 @@ from sessions.overview import server_page
 from sessions.saved_calls.reading import entries
 from sessions.views import passing_on
 from sessions.views.forms import ToolForm
-from sessions.views.servers import list_context, list_status, server_context
+from sessions.views.servers import PARTS, list_context, list_status, server_context
 from sessions.views.visible_calls import prefill
 
 
@@ -44,15 +44,11 @@ def tools(request: WebRequest, slug: str) -> HttpResponse:
     header = server_page.header(server)
     name = request.GET.get("tool", "")
     context = tool_list_context(request, header, name)
-    if (part := request.GET.get("part", "")) in _PARTS:
+    if (part := request.GET.get("part", "")) in PARTS:
         return render(request, "catalog/_tool_rows.html", context | {"part": part, "definition": {"key": name}})
     if definition := search.chosen(server, DefinitionKind.TOOL, name, context["tools"].found):
         context |= _tool_context(request, server, definition)
     return render(request, "catalog/tools.html", context, status=list_status(context, name, definition))
-
-
-#: the whole list, or what goes before or after what a page has
-_PARTS = ("list", "before", "after")
 
 
 def tool_list_context(request: HttpRequest, header: server_page.ServerHeader, name: str) -> dict[str, Any]:

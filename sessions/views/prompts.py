@@ -11,6 +11,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
+from servers.numbers import whole_number
 from servers.requests import WebRequest
 from servers.schemas.pointer import unescape
 from sessions.calls import placing
@@ -23,28 +24,39 @@ from sessions.overview import server_page
 from sessions.saved_calls.reading import entries
 from sessions.views.calls import see_other
 from sessions.views.resources import typed
-from sessions.views.servers import list_context, list_status
+from sessions.views.servers import PARTS, list_context, list_status
 from sessions.views.visible_calls import prefill
 
 
 @require_safe
 def page(request: WebRequest, slug: str) -> HttpResponse:
-    """`?prompt=` chooses, `?arg.<name>=` or `?call=` prefills. Opening the page sends nothing to the server."""
+    """`?prompt=` chooses, `?arg.<name>=` or `?call=` prefills. `?from=` chooses the part of the list; `?part=` answers with
+    that part only, for a page that has other parts. Opening the page sends nothing to the server."""
     server = access.server_for(request.user, slug)
+    if (part := request.GET.get("part", "")) in PARTS:
+        return render(request, "prompts/_rows.html", _list_context(request, server) | {"part": part})
     context = _context(request, server, request.GET, {})
     status = list_status(context, request.GET.get("prompt", ""), context.get("prompt"))
     return render(request, "prompts/page.html", context, status=status)
 
 
+def _list_context(request: WebRequest, server: Server) -> dict[str, Any]:
+    header, key = server_page.header(server), request.GET.get("prompt", "")
+    start = whole_number(request.GET.get("from", ""))
+    found = search.part_of(server, DefinitionKind.PROMPT, search.words_of(request.GET), key, start)
+    context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found), in_parts=True)
+    return context | {"header": header, "prompts": found, "chosen_key": key}
+
+
 def _context(request: WebRequest, server: Server, data: Any, errors: dict[str, str]) -> dict[str, Any]:
-    header = server_page.header(server)
-    found = search.offered(server, DefinitionKind.PROMPT, search.words_of(request.GET))
-    context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found)) | {"prompts": found.rows}
-    definition = search.chosen(server, DefinitionKind.PROMPT, request.GET.get("prompt", ""), found)
+    context = _list_context(request, server)
+    header = context["header"]
+    definition = search.chosen(server, DefinitionKind.PROMPT, context["chosen_key"], context["prompts"])
     if definition is None:
         return context
     given = prefill(request, PROMPTS_GET, definition.key)
     return context | {
+        "chosen_key": definition.key,
         "prefill": given,
         "prompt": prompt_page.prompt(definition, (given.texts if given else {}) | typed(data), errors),
         "calls": prompt_page.recent(server, definition.key),

@@ -16,6 +16,7 @@ from servers.audit.record import Actor, ServerRef
 from servers.enums import DefinitionKind
 from servers.kit.visible import visible_text
 from servers.models import Server
+from servers.numbers import whole_number
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
 from servers.requests import WebRequest
@@ -30,7 +31,7 @@ from sessions.catalog.template_form import TemplateForm, template_form, values_i
 from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.overview import server_page
 from sessions.views.calls import see_other
-from sessions.views.servers import list_context
+from sessions.views.servers import PARTS, list_context
 from sessions.views.visible_calls import visible_call
 
 _KINDS = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
@@ -43,15 +44,20 @@ def typed(data: Any) -> dict[str, str]:
 
 @require_safe
 def page(request: WebRequest, slug: str) -> HttpResponse:
-    """`?uri=`, or `?template=` with `?arg.<name>=`, or `?call=` prefills the form. Opening the page reads nothing from the
-    server."""
+    """`?uri=`, or `?template=` with `?arg.<name>=`, or `?call=` prefills the form. `?from=` chooses the part of the list;
+    `?part=` answers with that part only, for a page that has other parts. Opening the page reads nothing from the server.
+    """
     server = access.server_for(request.user, slug)
     header = server_page.header(server)
     if (way := _of_call(request, server)) is not None:
         return way
-    found = resource_page.lists(server, search.words_of(request.GET))
+    uri, start = request.GET.get("uri", ""), whole_number(request.GET.get("from", ""))
+    found = resource_page.lists(server, search.words_of(request.GET), uri, start)
     lists = zip(_KINDS, (found.resources, found.templates), strict=True)
-    context = list_context(request, header, "resources", *lists) | {"lists": found}
+    context = list_context(request, header, "resources", *lists, in_parts=True) | {"lists": found}
+    if (part := request.GET.get("part", "")) in PARTS:
+        chosen_key = {"uri": uri, "template": {"key": request.GET.get("template", "")}}
+        return render(request, "resources/_rows.html", context | {"part": part, "chosen": chosen_key})
     chosen, form = _choose(request, server, found)
     if chosen is not None:
         context |= _chosen_context(request, header, chosen, form)

@@ -159,6 +159,10 @@ def list_context(
     }
 
 
+#: the whole list, or what goes before or after what a page has
+PARTS = ("list", "before", "after")
+
+
 def list_status(context: dict[str, Any], key: str, chosen: object) -> HTTPStatus:
     """404 for a key that the server does not list, with the page. Before the first list every key may come."""
     context["not_listed"] = key if key and chosen is None else ""

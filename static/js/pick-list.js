@@ -7,6 +7,7 @@ import { send } from './sign-in.js';
 import { toast } from './toast.js';
 
 const PAUSE_MS = 200;
+const CHOICES = new Set(['tool', 'prompt', 'uri', 'template']);
 
 for (const chosen of document.querySelectorAll('.pane a[aria-current]')) {
   const pane = chosen.closest('.pane');
@@ -52,7 +53,7 @@ async function join(link) {
   }
   const all = [...rows.querySelectorAll('li')];
   const listed = rows.querySelector('[data-listed]');
-  if (listed) listed.textContent = number(all.length);
+  if (listed) listed.textContent = number((listed.closest('details') ?? rows).querySelectorAll('li').length);
   const fresh = all.filter((row) => !known.has(row));
   const next = edge === 'after' ? fresh[0] : fresh.at(-1);
   next?.querySelector('a').focus({ preventScroll: true });
@@ -82,8 +83,9 @@ for (const input of document.querySelectorAll('[data-list-ask]')) {
     asking?.abort();
     const mine = (asking = new AbortController());
     const address = new URL(input.form.action);
-    const tool = new URLSearchParams(location.search).get('tool');
-    if (tool) address.searchParams.set('tool', tool);
+    for (const [name, value] of new URLSearchParams(location.search)) {
+      if (CHOICES.has(name)) address.searchParams.set(name, value); // it stays marked
+    }
     address.searchParams.set('find', input.value.trim());
     try {
       const text = await partOf(address, 'list', mine.signal);

@@ -1,4 +1,7 @@
-"""A stdio server with complex tool forms: lists, branches, secrets, many tools. Standard library only."""
+"""A stdio server with complex tool forms: lists, branches, secrets, many tools. Standard library only.
+
+form_server.py [number of tools] [number of resources and of prompts]
+"""
 
 import json
 import sys
@@ -27,15 +30,24 @@ TOOLS = [
     {"name": "order", "description": "Takes an order.", "inputSchema": ORDER},
     *({"name": f"tool-{number:02}", "inputSchema": SHOUT} for number in range(MANY)),
 ]
+ENTRIES = int(sys.argv[2]) if sys.argv[2:] else 0
+LISTS = {
+    "resources/list": {"resources": [{"uri": f"memo:{n:03}", "name": f"Memo {n:03}"} for n in range(ENTRIES)]},
+    "resources/templates/list": {"resourceTemplates": []},
+    "prompts/list": {"prompts": [{"name": f"prompt-{n:03}"} for n in range(ENTRIES)]},
+}
+CAPABILITIES = {"tools": {}} | ({"resources": {}, "prompts": {}} if ENTRIES else {})
 
 
 def result_of(method: str, params: dict) -> dict | None:
     if method == "initialize":
         version = params.get("protocolVersion", "2025-11-25")
         info = {"name": "forms", "version": "1"}
-        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+        return {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": info}
     if method == "tools/list":
         return {"tools": TOOLS}
+    if ENTRIES and method in LISTS:
+        return LISTS[method]
     if method == "tools/call":
         text = json.dumps(params.get("arguments", {}), sort_keys=True).upper()
         return {"content": [{"type": "text", "text": text}], "isError": False}

@@ -1,4 +1,5 @@
-"""Long lists: the parts of 602 tools by search, address, keys and without scripts, and choices among many servers."""
+"""Long lists: the parts of 602 tools by search, address, keys and without scripts, those of 250 resources and prompts, and
+choices among many servers."""
 
 import json
 import re
@@ -10,11 +11,12 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.walk import Walk
-from tests.tools.stack import ADMIN, Stack
+from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 FORMS = str(Path(__file__).with_name("form_server.py"))
 LAST = 599
+ENTRIES = 250
 NAMES = ["shout", "order", *(f"tool-{number:02}" for number in range(LAST + 1))]
 
 
@@ -23,8 +25,7 @@ def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
     """The server is ready, and she is on the page of its tools."""
     person = walker(stack, signed_in=True)
     if not stack.rows("SELECT slug FROM servers_server WHERE slug = 'many'"):
-        command = ("--", sys.executable, FORMS, str(LAST + 1))
-        stack.manage("register_server", "--user", ADMIN[0], "--name", "Many", *command)
+        stack.register("Many", (sys.executable, [FORMS, str(LAST + 1), str(ENTRIES)]))
     person.open("/servers/many/tools/")
     person.wait_for_state("Ready")
     return person
@@ -116,6 +117,32 @@ def test_a_phone_chooses_the_last_of_602_tools(ada: Walk, stack: Stack, walker: 
     page.goto(f"{ada.base_url}/servers/many/tools/")
     page.get_by_label("Tool", exact=True).select_option(f"tool-{LAST}")
     expect(page.locator(f"[data-tool='tool-{LAST}']")).to_be_visible()
+
+
+# --- resources and prompts, in the same parts ----------------------------------------------------------------------------
+@pytest.mark.parametrize(("noun", "name"), [("resource", "memo:{:03}"), ("prompt", "prompt-{:03}")])
+def test_resources_and_prompts_come_in_parts_and_a_search_finds_them_all(ada: Walk, noun: str, name: str) -> None:
+    page = ada.page
+    ada.open(f"/servers/many/{noun}s/")
+    entries = page.locator(f"#{noun}-list [data-list-rows] li")
+    expect(entries).to_have_count(100)
+    page.get_by_role("link", name="Show 100 more").click()
+    page.get_by_role("link", name="Show 50 more").click()
+    expect(page.get_by_text("250 of 250", exact=True)).to_be_visible()
+    expect(entries).to_have_count(ENTRIES)
+    expect(page.get_by_role("link", name="more")).to_have_count(0)
+    ada.open(f"/servers/many/{noun}s/")
+    search = page.get_by_role("searchbox", name=f"Search {noun}s").first
+    search.fill("249")
+    expect(entries).to_have_count(1)
+    search.press("Enter")
+    expect(page).to_have_url(re.compile("find=249"))
+    entries.get_by_role("link").click()
+    parameter = "uri" if noun == "resource" else noun
+    expect(page).to_have_url(re.compile(rf"\?{parameter}={name.format(249).replace(':', '(:|%3A)')}&find=249$"))
+    ada.open(f"/servers/many/{noun}s/?{parameter}={name.format(120)}")
+    expect(page.locator(f"#{noun}-list a[aria-current]")).to_be_in_viewport()
+    expect(page.get_by_role("link", name="Show 100 before")).to_be_attached()
 
 
 # --- choices among many servers ----------------------------------------------------------------------------------------

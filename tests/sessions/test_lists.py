@@ -11,13 +11,13 @@ from servers.definitions.versions import store_listing
 from servers.enums import DefinitionKind
 from servers.models import Server
 from sessions.catalog import search as listed
-from sessions.catalog import tool_list
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db
 KEYS = {"tool": "name", "prompt": "name", "resource": "uri"}
 NOUNS = [*KEYS]
+PARAMETERS = {"tool": "tool", "prompt": "prompt", "resource": "uri"}
 LINK = re.compile(r'<a href="[^"?]*\?(?:tool|prompt|uri)=([^"&]*)')
 
 
@@ -54,22 +54,22 @@ def names(text: str) -> list[str]:
     return LINK.findall(text[text.index('-list">') : text.index("data-filter-empty")])
 
 
-@pytest.mark.parametrize("noun", ["prompt", "resource"])
+@pytest.mark.parametrize("noun", NOUNS)
 def test_a_list_that_is_too_long_says_so_and_finds_the_rest_by_name(client: Client, server: Server, noun: str) -> None:
     offer(server, noun, *(f"one-{number}" for number in range(8)))
     whole = page(client, noun)
     assert names(whole)[:5] == [f"one-{number}" for number in range(5)]
-    assert "The first 5 of 8 are listed" in whole
+    assert "Only the first 5 are listed" in whole
     found = page(client, noun, find="ONE-7")
     assert names(found)[0] == "one-7"
-    assert "The first" not in found
+    assert "Only the first" not in found
     assert 'value="ONE-7"' in found
 
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_what_is_listed_whole_says_nothing_of_a_cut(client: Client, server: Server, noun: str) -> None:
     offer(server, noun, "a", "b")
-    assert "are listed</b>" not in page(client, noun)
+    assert "are listed" not in page(client, noun)
 
 
 @pytest.mark.parametrize("noun", NOUNS)
@@ -130,7 +130,7 @@ GROUP = re.compile(r'data-group="(\w+)"><span>\w+</span><span>(\d+)</span>')
 
 @pytest.fixture
 def parts_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_list, "PART", 3)
+    monkeypatch.setattr(listed, "PART", 3)
     monkeypatch.setattr(listed, "ENTRIES", 2_000)
 
 
@@ -217,9 +217,76 @@ def test_a_tool_list_that_fits_is_filtered_without_the_server(client: Client, se
     assert "data-list-edge" not in text
 
 
-def test_tools_beyond_the_longest_list_are_found_by_name(client: Client, server: Server) -> None:
-    offer(server, "tool", *(f"one-{number}" for number in range(8)))
-    whole = page(client, "tool")
-    assert rows_of(whole) == [f"one-{number}" for number in range(5)]
-    assert "Only the first 5 are listed" in whole
-    assert rows_of(page(client, "tool", find="ONE-7")) == ["one-7"]
+# --- prompts and resources, in the same parts ---------------------------------------------------------------------------
+OTHERS = ["prompt", "resource"]
+
+
+def entries(text: str, noun: str) -> list[str]:
+    """The names of the rows, in a page or in a part."""
+    return re.findall(rf'<li data-filter-text="[^"]*">\s*<a href="[^"?]*\?{PARAMETERS[noun]}=([^"&]*)', text)
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("noun", OTHERS)
+def test_a_long_list_comes_in_parts_that_together_have_each_entry_once(
+    client: Client, server: Server, noun: str
+) -> None:
+    offer(server, noun, *(f"e{n}" for n in range(8)))
+    first = page(client, noun)
+    assert entries(first, noun) == ["e0", "e1", "e2"]
+    assert re.search(r"data-listed>3</span> of 8", first)
+    assert "before</a>" not in first
+    rest = [page(client, noun, **{"part": "after", "from": str(start)}) for start in (3, 6)]
+    assert [entries(one, noun) for one in rest] == [["e3", "e4", "e5"], ["e6", "e7"]]
+    assert "Show 2 more" in rest[0]
+    assert "more</a>" not in rest[1]
+    assert all("<html" not in one for one in rest)
+    assert entries(page(client, noun, **{"part": "before", "from": "0"}), noun) == ["e0", "e1", "e2"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("noun", OTHERS)
+def test_the_address_of_an_entry_further_down_opens_the_part_that_has_it(
+    client: Client, server: Server, noun: str
+) -> None:
+    offer(server, noun, *(f"e{n}" for n in range(8)))
+    name = PARAMETERS[noun]
+    text = page(client, noun, **{name: "e4"})
+    assert entries(text, noun) == ["e3", "e4", "e5"]
+    assert re.search(rf'{name}=e4"\s+aria-current="true"', text)
+    assert re.search(rf"\?from=0&amp;{name}=e4", text), "the link to the part before, which needs no script"
+    assert entries(page(client, noun, **{name: "e4", "from": "6"}), noun) == ["e6", "e7"]
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("noun", OTHERS)
+def test_a_search_of_a_long_list_finds_what_is_in_no_part_of_the_page(
+    client: Client, server: Server, noun: str
+) -> None:
+    offer(server, noun, *(f"e{n}" for n in range(8)))
+    assert "data-list-ask" in page(client, noun)
+    answer = page(client, noun, part="list", find="E7")
+    assert entries(answer, noun) == ["e7"]
+    assert "<html" not in answer
+    none = page(client, noun, part="list", find="nothing")
+    assert entries(none, noun) == []
+    assert f"No {noun} matches" in none
+
+
+@pytest.mark.usefixtures("parts_of_three")
+@pytest.mark.parametrize("noun", OTHERS)
+def test_a_phone_chooses_in_the_part_and_is_told_of_the_others(client: Client, server: Server, noun: str) -> None:
+    offer(server, noun, *(f"e{n}" for n in range(8)))
+    phone = page(client, noun, **{PARAMETERS[noun]: "e4"})
+    phone = phone[phone.index(f'id="pick-{PARAMETERS[noun]}"') :]
+    assert re.findall(r'<option value="(e\d)"', phone) == ["e3", "e4", "e5"]
+    assert "3 of 8 are in this list." in phone
+
+
+@pytest.mark.parametrize("noun", OTHERS)
+def test_the_largest_list_is_a_page_of_ordinary_size(
+    client: Client, server: Server, noun: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed, "ENTRIES", 2_000)
+    offer(server, noun, *(f"file:///srv/{'folder/' * 6}{n}" for n in range(2_000)), description="What it holds. " * 12)
+    assert len(page(client, noun)) < 200_000
