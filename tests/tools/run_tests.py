@@ -62,16 +62,16 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
-# take long. One process each: what these start keeps two processors busy, and with more of them the same tests use more
-# CPU time (seven processes 2,700 s, six 2,250 s) and what waits for its turn runs into limits. Equal priorities, for the
-# same reason: at a lower one, a phase hardly moves while the others run, and its tests fail.
+# take long. Two processors are busy with these; more processes take longer, and what waits for its turn runs into limits.
+# Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others run, and its tests fail.
+# The numbers of processes let the phases end at about the same time.
 NEITHER = "not browser and not up"
 NOT_PARTS = ("e2e", *OF_PROTOCOL)
 PHASES = {
     "protocol": (NEITHER, ["-n", "1", *leave_out(OF_PROTOCOL, files=True)]),
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
-    "browser": ("browser", ["-n", "1", *leave_out(WITH_BROWSER)]),
-    "parts": (NEITHER, ["-n", "1", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
+    "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
+    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
 }
 
 
