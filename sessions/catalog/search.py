@@ -64,22 +64,17 @@ class Listed(Generic[Row]):
 
 @dataclass(frozen=True)
 class ListHead:
-    """The head of a list. `total`: how much the server offers, whatever the search. `in_parts`: the rest follows."""
+    """The head of a list that comes in parts. `total`: how much the server offers, whatever the search."""
 
     find: str
     shown: int
     matching: int
     total: int
-    in_parts: bool = False
-
-    @property
-    def cut(self) -> bool:
-        return self.shown < self.matching and not self.in_parts
 
     @property
     def asks(self) -> bool:
         """What is typed is searched by the server: the page does not have all that could match."""
-        return self.in_parts and self.shown < self.total
+        return self.shown < self.total
 
     @property
     def query(self) -> str:
@@ -92,10 +87,10 @@ def words_of(data: Mapping[str, Any]) -> str:
     return str(data.get("find", "")).replace("\0", "").strip()[:FIND_CHARS]
 
 
-def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any], in_parts: bool = False) -> ListHead:
+def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> ListHead:
     """`counts`: how many of each kind the server offers."""
     shown, found = sum(len(one.rows) for one in lists), sum(one.matching for one in lists)
-    return ListHead(find, shown, found, sum(counts.values()), in_parts)
+    return ListHead(find, shown, found, sum(counts.values()))
 
 
 def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Definition]:

@@ -54,7 +54,7 @@ def tools(request: WebRequest, slug: str) -> HttpResponse:
 def tool_list_context(request: HttpRequest, header: server_page.ServerHeader, name: str) -> dict[str, Any]:
     start = whole_number(request.GET.get("from", ""))
     found = tool_list(header.server, search.words_of(request.GET), name, start)
-    context = list_context(request, header, "tools", (DefinitionKind.TOOL, found.found), in_parts=True)
+    context = list_context(request, header, "tools", (DefinitionKind.TOOL, found.found))
     return context | {"tools": found}
 
 

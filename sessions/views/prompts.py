@@ -44,7 +44,7 @@ def _list_context(request: WebRequest, server: Server) -> dict[str, Any]:
     header, key = server_page.header(server), request.GET.get("prompt", "")
     start = whole_number(request.GET.get("from", ""))
     found = search.part_of(server, DefinitionKind.PROMPT, search.words_of(request.GET), key, start)
-    context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found), in_parts=True)
+    context = list_context(request, header, "prompts", (DefinitionKind.PROMPT, found))
     return context | {"header": header, "prompts": found, "chosen_key": key}
 
 

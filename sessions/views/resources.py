@@ -54,10 +54,10 @@ def page(request: WebRequest, slug: str) -> HttpResponse:
     uri, start = request.GET.get("uri", ""), whole_number(request.GET.get("from", ""))
     found = resource_page.lists(server, search.words_of(request.GET), uri, start)
     lists = zip(_KINDS, (found.resources, found.templates), strict=True)
-    context = list_context(request, header, "resources", *lists, in_parts=True) | {"lists": found}
+    context = list_context(request, header, "resources", *lists) | {"lists": found}
     if (part := request.GET.get("part", "")) in PARTS:
-        chosen_key = {"uri": uri, "template": {"key": request.GET.get("template", "")}}
-        return render(request, "resources/_rows.html", context | {"part": part, "chosen": chosen_key})
+        marked = {"chosen_uri": uri, "chosen_template": request.GET.get("template", "")}
+        return render(request, "resources/_rows.html", context | marked | {"part": part})
     chosen, form = _choose(request, server, found)
     if chosen is not None:
         context |= _chosen_context(request, header, chosen, form)
@@ -109,7 +109,12 @@ def _chosen_context(
     request: HttpRequest, header: server_page.ServerHeader, chosen: Chosen, form: TemplateForm | None
 ) -> dict[str, Any]:
     server = header.server
-    context: dict[str, Any] = {"chosen": chosen, "template_form": form}
+    context: dict[str, Any] = {
+        "chosen": chosen,
+        "chosen_uri": "" if chosen.template else chosen.uri,
+        "chosen_template": chosen.template.key if chosen.template else "",
+        "template_form": form,
+    }
     if not chosen.uri:
         return context
     kept, latest = resource_page.what_was_read(request.user, server, chosen.uri)

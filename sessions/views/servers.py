@@ -147,13 +147,12 @@ def list_context(
     header: server_page.ServerHeader,
     tab: str,
     *lists: tuple[DefinitionKind, Listed[Any]],
-    in_parts: bool = False,
 ) -> dict[str, object]:
-    """What a tab with a list shows above its entries: the search, whether the list is cut, why it is empty."""
+    """What a tab with a list shows above its entries: the search, what of the server is not listed, why it is empty."""
     kinds = [kind for kind, _ in lists]
     total: dict[str, int] = {kind: header.counts[kind] for kind in kinds}
     return server_context(request, header, tab) | {
-        "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists), in_parts=in_parts),
+        "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists)),
         "cuts": [cut for cut in server_page.cuts(header.mcp_session) if cut.kind in kinds],
         "why_none": not_offered.why(header.mcp_session, tab),
     }

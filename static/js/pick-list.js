@@ -20,7 +20,7 @@ for (const chosen of document.querySelectorAll('.pane a[aria-current]')) {
 for (const input of document.querySelectorAll('[data-filter-list]')) {
   input.form.addEventListener('submit', (event) => {
     const words = input.value.trim();
-    const asked = words !== input.defaultValue && (input.defaultValue || input.hasAttribute('data-list-cut'));
+    const asked = words !== input.defaultValue && (input.defaultValue || input.hasAttribute('data-list-ask'));
     const hit = [...document.querySelectorAll(`${input.dataset.filterList} [data-filter-text]:not([hidden]) a`)].find((link) => link.checkVisibility());
     if (!words || asked || !hit) return;
     event.preventDefault();

@@ -221,64 +221,70 @@ def test_a_tool_list_that_fits_is_filtered_without_the_server(client: Client, se
 OTHERS = ["prompt", "resource"]
 
 
+@pytest.fixture(params=OTHERS)
+def long(request: pytest.FixtureRequest, server: Server, parts_of_three: None) -> str:
+    """The noun of a list of eight, e0 to e7."""
+    noun = str(request.param)
+    offer(server, noun, *(f"e{n}" for n in range(8)))
+    return noun
+
+
 def entries(text: str, noun: str) -> list[str]:
     """The names of the rows, in a page or in a part."""
     return re.findall(rf'<li data-filter-text="[^"]*">\s*<a href="[^"?]*\?{PARAMETERS[noun]}=([^"&]*)', text)
 
 
-@pytest.mark.usefixtures("parts_of_three")
-@pytest.mark.parametrize("noun", OTHERS)
-def test_a_long_list_comes_in_parts_that_together_have_each_entry_once(
-    client: Client, server: Server, noun: str
-) -> None:
-    offer(server, noun, *(f"e{n}" for n in range(8)))
-    first = page(client, noun)
-    assert entries(first, noun) == ["e0", "e1", "e2"]
+def test_a_long_list_comes_in_parts_that_together_have_each_entry_once(client: Client, long: str) -> None:
+    first = page(client, long)
+    assert entries(first, long) == ["e0", "e1", "e2"]
     assert re.search(r"data-listed>3</span> of 8", first)
     assert "before</a>" not in first
-    rest = [page(client, noun, **{"part": "after", "from": str(start)}) for start in (3, 6)]
-    assert [entries(one, noun) for one in rest] == [["e3", "e4", "e5"], ["e6", "e7"]]
+    rest = [page(client, long, **{"part": "after", "from": str(start)}) for start in (3, 6)]
+    assert [entries(one, long) for one in rest] == [["e3", "e4", "e5"], ["e6", "e7"]]
     assert "Show 2 more" in rest[0]
     assert "more</a>" not in rest[1]
     assert all("<html" not in one for one in rest)
-    assert entries(page(client, noun, **{"part": "before", "from": "0"}), noun) == ["e0", "e1", "e2"]
+    assert entries(page(client, long, **{"part": "before", "from": "0"}), long) == ["e0", "e1", "e2"]
 
 
-@pytest.mark.usefixtures("parts_of_three")
-@pytest.mark.parametrize("noun", OTHERS)
-def test_the_address_of_an_entry_further_down_opens_the_part_that_has_it(
-    client: Client, server: Server, noun: str
-) -> None:
-    offer(server, noun, *(f"e{n}" for n in range(8)))
-    name = PARAMETERS[noun]
-    text = page(client, noun, **{name: "e4"})
-    assert entries(text, noun) == ["e3", "e4", "e5"]
+def test_the_address_of_an_entry_further_down_opens_the_part_that_has_it(client: Client, long: str) -> None:
+    name = PARAMETERS[long]
+    text = page(client, long, **{name: "e4"})
+    assert entries(text, long) == ["e3", "e4", "e5"]
     assert re.search(rf'{name}=e4"\s+aria-current="true"', text)
     assert re.search(rf"\?from=0&amp;{name}=e4", text), "the link to the part before, which needs no script"
-    assert entries(page(client, noun, **{name: "e4", "from": "6"}), noun) == ["e6", "e7"]
+    assert entries(page(client, long, **{name: "e4", "from": "6"}), long) == ["e6", "e7"]
+
+
+def test_what_is_chosen_stays_marked_in_each_part(client: Client, long: str) -> None:
+    for part in ("list", "after", "before"):
+        text = page(client, long, **{PARAMETERS[long]: "e4", "part": part, "from": "3"})
+        assert re.findall(rf'{PARAMETERS[long]}=(\w+)"\s+aria-current="true"', text) == ["e4"]
 
 
 @pytest.mark.usefixtures("parts_of_three")
-@pytest.mark.parametrize("noun", OTHERS)
-def test_a_search_of_a_long_list_finds_what_is_in_no_part_of_the_page(
-    client: Client, server: Server, noun: str
-) -> None:
-    offer(server, noun, *(f"e{n}" for n in range(8)))
-    assert "data-list-ask" in page(client, noun)
-    answer = page(client, noun, part="list", find="E7")
-    assert entries(answer, noun) == ["e7"]
+def test_the_ways_between_parts_keep_a_chosen_template(client: Client, server: Server) -> None:
+    offer(server, "resource", *(f"e{n}" for n in range(8)))
+    template = {"uriTemplate": "memo:{n}", "name": "Memo"}
+    store_listing(server, DefinitionKind.RESOURCE_TEMPLATE, [template], timezone.now())
+    text = page(client, "resource", template="memo:{n}")
+    assert "?from=3&amp;template=memo%3A%7Bn%7D" in text
+    assert text.count('aria-current="true"') == page(client, "resource", uri="e1").count('aria-current="true"')
+
+
+def test_a_search_of_a_long_list_finds_what_is_in_no_part_of_the_page(client: Client, long: str) -> None:
+    assert "data-list-ask" in page(client, long)
+    answer = page(client, long, part="list", find="E7")
+    assert entries(answer, long) == ["e7"]
     assert "<html" not in answer
-    none = page(client, noun, part="list", find="nothing")
-    assert entries(none, noun) == []
-    assert f"No {noun} matches" in none
+    none = page(client, long, part="list", find="nothing")
+    assert entries(none, long) == []
+    assert f"No {long} matches" in none
 
 
-@pytest.mark.usefixtures("parts_of_three")
-@pytest.mark.parametrize("noun", OTHERS)
-def test_a_phone_chooses_in_the_part_and_is_told_of_the_others(client: Client, server: Server, noun: str) -> None:
-    offer(server, noun, *(f"e{n}" for n in range(8)))
-    phone = page(client, noun, **{PARAMETERS[noun]: "e4"})
-    phone = phone[phone.index(f'id="pick-{PARAMETERS[noun]}"') :]
+def test_a_phone_chooses_in_the_part_and_is_told_of_the_others(client: Client, long: str) -> None:
+    phone = page(client, long, **{PARAMETERS[long]: "e4"})
+    phone = phone[phone.index(f'id="pick-{PARAMETERS[long]}"') :]
     assert re.findall(r'<option value="(e\d)"', phone) == ["e3", "e4", "e5"]
     assert "3 of 8 are in this list." in phone
 
