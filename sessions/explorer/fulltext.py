@@ -24,6 +24,8 @@ WORDS_CHARS = 64 * 1024
 FOUND = 5_000
 #: so many of the newest documents are looked at, and so many of them must match, to call it common (PostgreSQL)
 _PROBED, _COMMON = 500, 5
+#: pages of the index that one portion of a merge writes, which takes some milliseconds (SQLite)
+_MERGED_PAGES = 32
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
@@ -111,6 +113,22 @@ def before(stream: str, key: int, limit: int) -> list[int]:
         sql = f"SELECT {column} FROM explorer_{stream} WHERE {column} < %s ORDER BY {column} LIMIT %s"  # noqa: S608  # names of our own
         cursor.execute(sql, [key, limit])
         return [int(row[0]) for row in cursor.fetchall()]
+
+
+def in_parts() -> bool:
+    """Whether each transaction that writes leaves a part of the index, to be merged with others."""
+    return database().vendor == "sqlite"
+
+
+def merge() -> bool:
+    """One portion of the merges that are due, in the caller's transaction; False when none was. FTS5 itself would merge in the
+    transaction that makes it due, for tens of milliseconds, so that is off (0027_merges_apart)."""
+    with database().cursor() as cursor:
+        before = cursor.connection.total_changes
+        for stream in STREAMS:
+            sql = f"INSERT INTO explorer_{stream} (explorer_{stream}, rank) VALUES ('merge', {_MERGED_PAGES})"  # noqa: S608  # names of our own
+            cursor.execute(sql)
+        return bool(cursor.connection.total_changes - before > len(STREAMS))
 
 
 def _column() -> str:

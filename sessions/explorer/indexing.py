@@ -111,8 +111,15 @@ def catch_up() -> None:
 def reach(seq: int, on_batch: Callable[[], None]) -> None:
     """Until the index covers the audit log up to the event `seq`, in turn with calls and with workers that do the same."""
     while (batch := next_batch()) is not None and batch.before < seq:
-        in_turn(partial(write, batch))
+        in_turn(partial(write, batch), durable=False)
+        merge()
         on_batch()
+
+
+def merge() -> None:
+    """Bring the parts of the index together, in short transactions between which calls go first."""
+    while fulltext.in_parts() and in_turn(fulltext.merge, durable=False):
+        pass
 
 
 def unindexed() -> Unindexed | None:
@@ -224,4 +231,5 @@ def trim(on_batch: Callable[[], None] = lambda: None) -> None:
         batches, end = Batches(), 2**62 if oldest is None else oldest
         while keys := fulltext.before(stream, end, batches.size):
             batches.each(keys, partial(fulltext.forget, stream))
+            merge()
             on_batch()

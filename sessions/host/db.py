@@ -89,11 +89,17 @@ class Database:
             raise DatabaseAway(str(exc)) from exc
 
     async def write(
-        self, fn: Callable[[], T], events: Events | None = None, *, urgent: bool = False, spare: bool = False
+        self,
+        fn: Callable[[], T],
+        events: Events | None = None,
+        *,
+        urgent: bool = False,
+        spare: bool = False,
+        durable: bool = True,
     ) -> T:
         """Commit once. Raises RowsOrphaned, or DatabaseAway, and then the write may still have been committed."""
         try:
-            future = writer().submit(fn, events, urgent=urgent, spare=spare)
+            future = writer().submit(fn, events, urgent=urgent, spare=spare, durable=durable)
             async with asyncio.timeout(WRITE_SECONDS):
                 return await result_of(future)
         except ReferenceDeleted as exc:

@@ -22,7 +22,7 @@ from servers.registration.drafts import update_draft
 from sessions import hints
 from sessions.calls import claims
 from sessions.connections import assignment
-from sessions.explorer import indexing
+from sessions.explorer import fulltext, indexing
 from sessions.host.calls import spool
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import DatabaseAway
@@ -107,8 +107,11 @@ class Tick:
         db = self._host.db
         try:
             while not self._closing and (batch := await db.read(indexing.next_batch)):
-                if not await db.write(partial(indexing.write, batch), spare=True):
+                if not await db.write(partial(indexing.write, batch), spare=True, durable=False):
                     return
+                while fulltext.in_parts() and not self._closing:
+                    if not await db.write(fulltext.merge, spare=True, durable=False):
+                        break
                 if not batch.more:
                     return  # what comes until the next beat is one batch again: it costs the same for one call as for many
                 await asyncio.sleep(BETWEEN_BATCHES * settings.TIME_SCALE)

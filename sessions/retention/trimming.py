@@ -16,6 +16,7 @@ from servers.audit.statements import database
 from servers.models import Payload, Unredacted
 from servers.signals import rows_removed
 from sessions.enums import CallState, QuestionState, StoredKind
+from sessions.explorer import indexing
 from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, Question, ResourceVersion, ServerTask
 from sessions.retention import ledger
 from sessions.retention.kinds import stored_kinds
@@ -42,6 +43,7 @@ def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: Non
     look, batches, after, gone = _LOOKS.get(removal.kind, _plain), Batches(), removal.first - 1, 0
     while (batch := look(rows.filter(pk__gt=after), batches.size)) is not None:
         batches.each(batch.going, batch.remove)
+        indexing.merge()
         after, gone = batch.last, gone + len(batch.going)
         on_progress(gone)
     if removal.kind == StoredKind.CALLS:

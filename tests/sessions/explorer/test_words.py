@@ -16,7 +16,8 @@ from servers.enums import AuditAction
 from servers.models import Payload
 from servers.signals import rows_removed
 from sessions.enums import CallState
-from sessions.explorer import indexing
+from sessions.explorer import fulltext, indexing
+from sessions.explorer.language import Value
 from sessions.models import Call
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
 from tests.sessions.explorer.rows import ended_call, event, found
@@ -210,3 +211,53 @@ def test_rows_that_are_deleted_leave_the_index(database: str, request: pytest.Fi
         writing.reset()
     assert documents() == 2
     assert found(admin, "acme") == ["tool2", "tool1"]
+
+
+def parts() -> int:
+    """Those that hold words; FTS5 numbers the pages of a part after it, in 37 bits."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(DISTINCT id >> 37) FROM explorer_calls_data WHERE id > 10")
+        return int(cursor.fetchone()[0])
+
+
+def pages() -> set[tuple[int, int]]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id, LENGTH(block) FROM explorer_calls_data")
+        return set(cursor.fetchall())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_small_writes_leave_few_parts_of_the_index_and_lose_no_word() -> None:
+    earlier = parts()
+    for number in range(60):
+        with transaction.atomic():
+            fulltext.write("calls", [fulltext.Document(number + 1, "user1", f"tool{number}", f"acme word{number}")])
+    assert parts() == earlier + 60, "a transaction that writes does not merge"
+    try:
+        indexing.merge()
+    finally:
+        writing.reset()
+    assert parts() < 12
+    everything = fulltext.Match([Value("acme", False)], words=True).keys("calls", None, None, 100)
+    one = fulltext.Match([Value("word7", False)], words=True).keys("calls", None, None, 100)
+    for keys, expected in ((everything, 60), (one, 1)):
+        with connection.cursor() as cursor:
+            cursor.execute(keys.sql, keys.params)
+            assert len(cursor.fetchall()) == expected
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_portion_of_a_merge_writes_few_pages_however_much_is_due() -> None:
+    for start in range(0, 4_000, 1_000):
+        words = (
+            (number, " ".join(f"w{number}x{other}" for other in range(60))) for number in range(start, start + 1_000)
+        )
+        with transaction.atomic():
+            fulltext.write("calls", [fulltext.Document(number + 1, "user1", "echo", text) for number, text in words])
+    before, portions = pages(), 0
+    assert len(before) > 300
+    while fulltext.merge():
+        after, portions = pages(), portions + 1
+        assert len(after - before) < 60
+        before = after
+    assert portions > 5
