@@ -116,6 +116,7 @@ def test_the_pane_has_no_accessibility_fault_and_fits_the_window(ada: Walk, widt
     expect(rows(ada, "tools/list").first).to_be_visible()
     rows(ada, "tools/list").first.locator("summary").first.click()
     expect(pane(ada).locator(".wire-facts")).to_be_visible()
+    ada.page.evaluate("scrollTo(0, 0)")  # elsewhere the page's header may cover half of a button
     assert faults(ada.page) == []
     wide = ada.page.evaluate(TOO_WIDE)
     assert not wide, wide

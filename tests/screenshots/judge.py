@@ -34,7 +34,11 @@ def violations(page: Page, tags: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 
 def accessibility(page: Page) -> list[str]:
-    return [f"axe {v['id']}: {v['help']}: {node['html'][:160]}" for v in violations(page) for node in v["nodes"][:3]]
+    return [
+        f"axe {v['id']}: {node['html'][:160]}: {node['failureSummary'].splitlines()[-1].strip()}"
+        for v in violations(page)
+        for node in v["nodes"][:3]
+    ]
 
 
 def problems(page: Page, complaints: list[str]) -> list[str]:
