@@ -137,4 +137,6 @@ def test_ten_thousand_messages_do_not_stop_the_page(ada: Walk, stack: Stack) -> 
     expect(note).to_contain_text("At most 500 messages stay in this list")
     skipped = re.search(r"([\d,]+) messages arrived too fast", note.inner_text())
     assert skipped, note.inner_text()
-    assert seen["shown"] + int(skipped[1].replace(",", "")) == 10_000, "each message was shown, or counted in the line that says so"
+    assert seen["shown"] + int(skipped[1].replace(",", "")) == 10_000, (
+        "each message was shown, or counted in the line that says so"
+    )
