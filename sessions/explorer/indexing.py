@@ -36,6 +36,8 @@ BATCH = 300
 BATCH_CHARS = 128 * 1024
 #: a worker looks for new events every few seconds: what is younger is no backlog
 USUAL_LAG = timedelta(seconds=10)
+#: portions of a merge after one batch, which itself makes about ten due; of a large merge, later batches do the rest
+PORTIONS = 50
 _LINKS = ("arguments", "result", "late_result")
 _KINDS = ("server_id", "user_id", "state", "way", "method")
 _NAMES = ("target", "server_name", "user_name", "identity_name")
@@ -117,9 +119,10 @@ def reach(seq: int, on_batch: Callable[[], None]) -> None:
 
 
 def merge() -> None:
-    """Bring the parts of the index together, in short transactions between which calls go first."""
-    while fulltext.in_parts() and in_turn(fulltext.merge, durable=False):
-        pass
+    """Bring parts of the index together, in short transactions between which calls go first."""
+    for _ in range(PORTIONS if fulltext.in_parts() else 0):
+        if not in_turn(fulltext.merge, durable=False):
+            return
 
 
 def unindexed() -> Unindexed | None:

@@ -109,8 +109,8 @@ class Tick:
             while not self._closing and (batch := await db.read(indexing.next_batch)):
                 if not await db.write(partial(indexing.write, batch), spare=True, durable=False):
                     return
-                while fulltext.in_parts() and not self._closing:
-                    if not await db.write(fulltext.merge, spare=True, durable=False):
+                for _ in range(indexing.PORTIONS if fulltext.in_parts() else 0):
+                    if self._closing or not await db.write(fulltext.merge, spare=True, durable=False):
                         break
                 if not batch.more:
                     return  # what comes until the next beat is one batch again: it costs the same for one call as for many
