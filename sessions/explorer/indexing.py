@@ -42,9 +42,7 @@ _LINKS = ("arguments", "result", "late_result")
 _KINDS = ("server_id", "user_id", "state", "way", "method")
 _NAMES = ("target", "server_name", "user_name", "identity_name")
 _WORDS = ("error_message", "error_data", "detail", "schema_violation")
-#: of a payload: with one of these its content is no text that may stand in the index as it is
-_NOT_PLAIN = ("blob", "sealed", "erased_at")
-_OTHER = reduce(or_, (Q(**{f"{link}__{column}__isnull": False}) for link in _LINKS for column in _NOT_PLAIN))
+_COMPRESSED = reduce(or_, (Q(**{f"{link}__blob__isnull": False}) for link in _LINKS))
 _ERASED = reduce(or_, (Q(**{f"{link}__erased_at__isnull": False}) for link in _LINKS))
 
 
@@ -141,19 +139,20 @@ def _cursor() -> int:
 
 def _calls(which: Q) -> QuerySet[Call]:
     """With what `document_of` reads."""
-    read = [f"{link}__{column}" for link in _LINKS for column in ("text", *_NOT_PLAIN)]
+    read = [f"{link}__{column}" for link in _LINKS for column in ("text", "blob", "sealed", "erased_at")]
     return Call.objects.filter(which).select_related(*_LINKS).only("uid", *_KINDS, *_NAMES, *_WORDS, *read)
 
 
 def _documents(ended: Collection[UUID]) -> dict[UUID, Document]:
-    """Of these calls. Most have contents as plain texts: for them no objects are made, which costs more than the index."""
+    """Of these calls. Few have a compressed content: for the others no objects are made, which costs more than the index. The
+    text of what is encrypted or erased is empty."""
     if not ended:
         return {}
     texts = [f"{link}__text" for link in _LINKS]
-    rows = Call.objects.filter(uid__in=ended).annotate(other=ExpressionWrapper(_OTHER, BooleanField())).order_by()
+    rows = Call.objects.filter(uid__in=ended).annotate(compressed=ExpressionWrapper(_COMPRESSED, BooleanField())).order_by()
     found, others = {}, []
-    for uid, pk, other, *values in rows.values_list("uid", "pk", "other", *_KINDS, *_NAMES, *_WORDS, *texts):
-        if other:
+    for uid, pk, compressed, *values in rows.values_list("uid", "pk", "compressed", *_KINDS, *_NAMES, *_WORDS, *texts):
+        if compressed:
             others.append(uid)
             continue
         kinds, names = values[: len(_KINDS)], values[len(_KINDS) : len(_KINDS + _NAMES)]

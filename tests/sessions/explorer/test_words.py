@@ -9,11 +9,11 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 
-from servers.audit import payloads
+from servers.audit import payload_privacy, payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
 from servers.enums import AuditAction
-from servers.models import Payload
+from servers.models import Payload, PrivacySettings
 from servers.signals import rows_removed
 from sessions.enums import CallState
 from sessions.explorer import fulltext, indexing
@@ -76,6 +76,20 @@ def an_erased_payload_leaves_index_and_preview() -> None:
     assert found(admin, "de0012") == []
     assert found(admin, "r77") == ["pay"]
     assert Call.objects.get().preview == ""
+
+
+@check
+def words_of_a_compressed_content_are_found_and_those_of_an_encrypted_one_are_not() -> None:
+    session, admin = make_session(), reader()
+    ended_call(session, "large", arguments={"word": "acme"}, result={"text": "paid " * settings.INLINE_PAYLOAD_BYTES})
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    payload_privacy.forget()
+    encrypted = ended_call(session, "hidden", arguments={"word": "acme"}, error_message="paid twice")
+    assert encrypted.arguments.sealed is not None
+    indexing.catch_up()
+    assert found(admin, "acme in:calls") == ["large"]
+    assert found(admin, "paid in:calls") == ["hidden", "large"]
+    assert found(admin, "hidden in:calls") == ["hidden"]
 
 
 @check
