@@ -149,7 +149,11 @@ def _documents(ended: Collection[UUID]) -> dict[UUID, Document]:
     if not ended:
         return {}
     texts = [f"{link}__text" for link in _LINKS]
-    rows = Call.objects.filter(uid__in=ended).annotate(compressed=ExpressionWrapper(_COMPRESSED, BooleanField())).order_by()
+    rows = (
+        Call.objects.filter(uid__in=ended)
+        .annotate(compressed=ExpressionWrapper(_COMPRESSED, BooleanField()))
+        .order_by()
+    )
     found, others = {}, []
     for uid, pk, compressed, *values in rows.values_list("uid", "pk", "compressed", *_KINDS, *_NAMES, *_WORDS, *texts):
         if compressed:
