@@ -107,11 +107,19 @@ class StoredContent:
     version: ResourceVersion | None = None
 
 
-def lists(server: Server, find: str = "", uri: str = "", start: int | None = None) -> ResourceLists:
-    """Of the resources the part that begins at `start`, or has `uri`, or is the first."""
+#: the parameters of the page that name where the parts of its lists begin
+RESOURCES_FROM, TEMPLATES_FROM = "from", "templates_from"
+
+
+def lists(server: Server, find: str, uri: str, template: str, starts: Mapping[str, int | None]) -> ResourceLists:
+    """Of each list the part that `starts` names, or that has what is chosen (`uri`, `template`), or the first."""
+
+    def part(kind: DefinitionKind, key: str, parameter: str) -> Listed[Definition]:
+        return search.part_of(server, kind, find, key, starts.get(parameter), parameter)
+
     return ResourceLists(
-        search.part_of(server, DefinitionKind.RESOURCE, find, uri, start),
-        search.offered(server, DefinitionKind.RESOURCE_TEMPLATE, find),
+        part(DefinitionKind.RESOURCE, uri, RESOURCES_FROM),
+        part(DefinitionKind.RESOURCE_TEMPLATE, template, TEMPLATES_FROM),
         search.watched(server, find),
     )
 

@@ -21,18 +21,20 @@ Row = TypeVar("Row", Definition, Subscription)
 
 @dataclass(frozen=True)
 class Part:
-    """Where a part stands in its list. `listed`: what all parts have together; more may match."""
+    """Where a part stands in its list. `listed`: what all parts have together; more may match. `parameter`: of the query string
+    of the page, which names the start."""
 
     start: int
     listed: int
     matching: int
     size: int
+    parameter: str
 
     @classmethod
-    def at(cls, start: int, matching: int) -> "Part":
+    def at(cls, start: int, matching: int, parameter: str = "from") -> "Part":
         """The part with the entry number `start`."""
         listed = min(matching, ENTRIES)
-        return cls(min(start, max(0, listed - 1)) // PART * PART, listed, matching, PART)
+        return cls(min(start, max(0, listed - 1)) // PART * PART, listed, matching, PART, parameter)
 
     @property
     def before(self) -> int | None:
@@ -93,18 +95,15 @@ def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> ListHe
     return ListHead(find, shown, found, sum(counts.values()))
 
 
-def offered(server: Server, kind: DefinitionKind, find: str = "") -> Listed[Definition]:
-    """In the server's order."""
-    return _first(matching(server, kind, find))
-
-
-def part_of(server: Server, kind: DefinitionKind, find: str, key: str, start: int | None) -> Listed[Definition]:
+def part_of(
+    server: Server, kind: DefinitionKind, find: str, key: str, start: int | None, parameter: str = "from"
+) -> Listed[Definition]:
     """In the server's order: the part that begins at `start`, or has `key`, or is the first."""
     rows = matching(server, kind, find)
     if start is None:
         keys = list(rows.values_list("key", flat=True)[:ENTRIES]) if key else []
         start = keys.index(key) if key in keys else 0
-    part = Part.at(start, rows.count())
+    part = Part.at(start, rows.count(), parameter)
     return Listed(list(rows[part.start : min(part.start + part.size, part.listed)]), part.matching, part)
 
 

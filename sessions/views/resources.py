@@ -26,7 +26,7 @@ from sessions.calls.plain_arguments import FIELD
 from sessions.calls.reading import record_reading
 from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
-from sessions.catalog.resources import Chosen, StoredContent
+from sessions.catalog.resources import RESOURCES_FROM, TEMPLATES_FROM, Chosen, StoredContent
 from sessions.catalog.template_form import TemplateForm, template_form, values_in
 from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.overview import server_page
@@ -44,19 +44,22 @@ def typed(data: Any) -> dict[str, str]:
 
 @require_safe
 def page(request: WebRequest, slug: str) -> HttpResponse:
-    """`?uri=`, or `?template=` with `?arg.<name>=`, or `?call=` prefills the form. `?from=` chooses the part of the list;
-    `?part=` answers with that part only, for a page that has other parts. Opening the page reads nothing from the server.
+    """`?uri=`, or `?template=` with `?arg.<name>=`, or `?call=` prefills the form. `?from=` and `?templates_from=` choose the
+    parts of the lists; `?part=` answers with one of them only, for a page that has others. Opening the page reads nothing
+    from the server.
     """
     server = access.server_for(request.user, slug)
     header = server_page.header(server)
     if (way := _of_call(request, server)) is not None:
         return way
-    uri, start = request.GET.get("uri", ""), whole_number(request.GET.get("from", ""))
-    found = resource_page.lists(server, search.words_of(request.GET), uri, start)
+    uri, template = request.GET.get("uri", ""), request.GET.get("template", "")
+    starts = {name: whole_number(request.GET.get(name, "")) for name in (RESOURCES_FROM, TEMPLATES_FROM)}
+    found = resource_page.lists(server, search.words_of(request.GET), uri, template, starts)
     lists = zip(_KINDS, (found.resources, found.templates), strict=True)
     context = list_context(request, header, "resources", *lists) | {"lists": found}
     if (part := request.GET.get("part", "")) in PARTS:
-        marked = {"chosen_uri": uri, "chosen_template": request.GET.get("template", "")}
+        of_templates = TEMPLATES_FROM in request.GET
+        marked = {"chosen_uri": uri, "chosen_template": template, "of_templates": of_templates}
         return render(request, "resources/_rows.html", context | marked | {"part": part})
     chosen, form = _choose(request, server, found)
     if chosen is not None:

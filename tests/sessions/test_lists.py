@@ -15,9 +15,9 @@ from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db
-KEYS = {"tool": "name", "prompt": "name", "resource": "uri"}
-NOUNS = [*KEYS]
-PARAMETERS = {"tool": "tool", "prompt": "prompt", "resource": "uri"}
+KEYS = {"tool": "name", "prompt": "name", "resource": "uri", "resource_template": "uriTemplate"}
+NOUNS = ["tool", "prompt", "resource"]
+PARAMETERS = {"tool": "tool", "prompt": "prompt", "resource": "uri", "resource_template": "template"}
 LINK = re.compile(r'<a href="[^"?]*\?(?:tool|prompt|uri)=([^"&]*)')
 
 
@@ -44,7 +44,7 @@ def offer(server: Server, noun: str, *keys: str, **fields: Any) -> None:
 
 
 def page(client: Client, noun: str, **query: str) -> str:
-    answer = client.get(f"/servers/many/{noun}s/", query)
+    answer = client.get(f"/servers/many/{noun.removesuffix('_template')}s/", query)
     assert answer.status_code == 200
     return answer.content.decode()
 
@@ -217,8 +217,9 @@ def test_a_tool_list_that_fits_is_filtered_without_the_server(client: Client, se
     assert "data-list-edge" not in text
 
 
-# --- prompts and resources, in the same parts ---------------------------------------------------------------------------
-OTHERS = ["prompt", "resource"]
+# --- prompts, resources and templates, in the same parts ---------------------------------------------------------------------------
+OTHERS = ["prompt", "resource", "resource_template"]
+STARTS = {"prompt": "from", "resource": "from", "resource_template": "templates_from"}
 
 
 @pytest.fixture(params=OTHERS)
@@ -239,12 +240,12 @@ def test_a_long_list_comes_in_parts_that_together_have_each_entry_once(client: C
     assert entries(first, long) == ["e0", "e1", "e2"]
     assert re.search(r"data-listed>3</span> of 8", first)
     assert "before</a>" not in first
-    rest = [page(client, long, **{"part": "after", "from": str(start)}) for start in (3, 6)]
+    rest = [page(client, long, **{"part": "after", STARTS[long]: str(start)}) for start in (3, 6)]
     assert [entries(one, long) for one in rest] == [["e3", "e4", "e5"], ["e6", "e7"]]
     assert "Show 2 more" in rest[0]
     assert "more</a>" not in rest[1]
     assert all("<html" not in one for one in rest)
-    assert entries(page(client, long, **{"part": "before", "from": "0"}), long) == ["e0", "e1", "e2"]
+    assert entries(page(client, long, **{"part": "before", STARTS[long]: "0"}), long) == ["e0", "e1", "e2"]
 
 
 def test_the_address_of_an_entry_further_down_opens_the_part_that_has_it(client: Client, long: str) -> None:
@@ -252,13 +253,13 @@ def test_the_address_of_an_entry_further_down_opens_the_part_that_has_it(client:
     text = page(client, long, **{name: "e4"})
     assert entries(text, long) == ["e3", "e4", "e5"]
     assert re.search(rf'{name}=e4"\s+aria-current="true"', text)
-    assert re.search(rf"\?from=0&amp;{name}=e4", text), "the link to the part before, which needs no script"
-    assert entries(page(client, long, **{name: "e4", "from": "6"}), long) == ["e6", "e7"]
+    assert re.search(rf"\?{STARTS[long]}=0&amp;{name}=e4", text), "the link to the part before, which needs no script"
+    assert entries(page(client, long, **{name: "e4", STARTS[long]: "6"}), long) == ["e6", "e7"]
 
 
 def test_what_is_chosen_stays_marked_in_each_part(client: Client, long: str) -> None:
     for part in ("list", "after", "before"):
-        text = page(client, long, **{PARAMETERS[long]: "e4", "part": part, "from": "3"})
+        text = page(client, long, **{PARAMETERS[long]: "e4", "part": part, STARTS[long]: "3"})
         assert re.findall(rf'{PARAMETERS[long]}=(\w+)"\s+aria-current="true"', text) == ["e4"]
 
 
@@ -279,7 +280,7 @@ def test_a_search_of_a_long_list_finds_what_is_in_no_part_of_the_page(client: Cl
     assert "<html" not in answer
     none = page(client, long, part="list", find="nothing")
     assert entries(none, long) == []
-    assert f"No {long} matches" in none
+    assert f"No {long.removesuffix('_template')} matches" in none
 
 
 def test_a_phone_chooses_in_the_part_and_is_told_of_the_others(client: Client, long: str) -> None:

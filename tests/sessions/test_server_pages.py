@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import QuerySet
 from django.test import Client
 from django.utils import timezone
 
@@ -13,7 +14,6 @@ from servers.enums import DefinitionKind
 from servers.kit.tags import transport_name
 from servers.models import Definition, Server
 from sessions.catalog import search
-from sessions.catalog.search import Listed
 from sessions.connections import process_page
 from sessions.enums import CallState
 from sessions.models import Call, LogLine, McpSession
@@ -59,14 +59,15 @@ def test_a_list_that_arrives_while_its_page_is_made_leaves_the_page_looking_olde
 ) -> None:
     """Otherwise the page would show an empty list and never learn that it is outdated."""
     server = make_session("orders").server
-    read = search.offered
+    read = search.matching
 
-    def read_then_store(*asked: Any) -> Listed[Definition]:
+    def read_then_store(*asked: Any) -> QuerySet[Definition]:
         found = read(*asked)
+        len(found)
         store_listing(server, DefinitionKind.TOOL, [{"name": "find", "inputSchema": {}}], timezone.now())
         return found
 
-    monkeypatch.setattr(search, "offered", read_then_store)
+    monkeypatch.setattr(search, "matching", read_then_store)
     client = Client()
     client.force_login(person("vera", "view_server"))
     text = client.get(f"/servers/orders/{tab}/").content.decode()
