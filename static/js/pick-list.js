@@ -44,6 +44,7 @@ const failed = (problem) => toast({ tone: 'bad', title: 'The list could not be l
 /* Puts a part in the place of the link to it. The focus goes to the row next to the one that was the last. */
 async function join(link) {
   const edge = link.dataset.listMore;
+  const list = link.closest('details') ?? rows;
   const known = new Set(rows.querySelectorAll('li'));
   await htmx.swap({ target: link.closest('[data-list-edge]'), swap: 'outerHTML', text: await partOf(link.href, edge) });
   let group = '';
@@ -52,8 +53,8 @@ async function join(link) {
     else group = head.dataset.group;
   }
   const all = [...rows.querySelectorAll('li')];
-  const listed = rows.querySelector('[data-listed]');
-  if (listed) listed.textContent = number((listed.closest('details') ?? rows).querySelectorAll('li').length);
+  const listed = list.querySelector('[data-listed]');
+  if (listed) listed.textContent = number(list.querySelectorAll('li').length);
   const fresh = all.filter((row) => !known.has(row));
   const next = edge === 'after' ? fresh[0] : fresh.at(-1);
   next?.querySelector('a').focus({ preventScroll: true });

@@ -1,6 +1,6 @@
 """A stdio server with complex tool forms: lists, branches, secrets, many tools. Standard library only.
 
-form_server.py [number of tools] [number of resources and of prompts]
+form_server.py [number of tools] [number of resources and of prompts] [number of templates]
 """
 
 import json
@@ -31,9 +31,12 @@ TOOLS = [
     *({"name": f"tool-{number:02}", "inputSchema": SHOUT} for number in range(MANY)),
 ]
 ENTRIES = int(sys.argv[2]) if sys.argv[2:] else 0
+TEMPLATES = int(sys.argv[3]) if sys.argv[3:] else 0
 LISTS = {
     "resources/list": {"resources": [{"uri": f"memo:{n:03}", "name": f"Memo {n:03}"} for n in range(ENTRIES)]},
-    "resources/templates/list": {"resourceTemplates": []},
+    "resources/templates/list": {
+        "resourceTemplates": [{"uriTemplate": f"note-{n:03}:{{day}}", "name": f"Note {n:03}"} for n in range(TEMPLATES)]
+    },
     "prompts/list": {"prompts": [{"name": f"prompt-{n:03}"} for n in range(ENTRIES)]},
 }
 CAPABILITIES = {"tools": {}} | ({"resources": {}, "prompts": {}} if ENTRIES else {})

@@ -145,6 +145,26 @@ def test_resources_and_prompts_come_in_parts_and_a_search_finds_them_all(ada: Wa
     expect(page.get_by_role("link", name="Show 100 before")).to_be_attached()
 
 
+def test_the_parts_of_templates_and_of_resources_join_their_own_list(ada: Walk, stack: Stack) -> None:
+    page = ada.page
+    stack.register("Templated", (sys.executable, [FORMS, "1", "130", "120"]))
+    ada.open("/servers/templated/resources/")
+    ada.wait_for_state("Ready")
+    resources, templates = (page.locator(f"#resource-list [data-list-rows] details >> nth={n}") for n in (0, 1))
+    templates.get_by_role("link", name="Show 20 more").click()
+    expect(templates.locator("li")).to_have_count(120)
+    expect(templates.get_by_text("120 of 120", exact=True)).to_be_visible()
+    expect(resources.get_by_text("100 of 130", exact=True)).to_be_visible()
+    resources.get_by_role("link", name="Show 30 more").click()
+    expect(resources.locator("li")).to_have_count(130)
+    expect(resources.get_by_text("130 of 130", exact=True)).to_be_visible()
+    templates.get_by_role("link").last.click()
+    expect(page).to_have_url(re.compile("template=note-119"))
+    expect(page.get_by_label("day")).to_be_visible()
+    expect(templates.locator("a[aria-current]")).to_be_in_viewport()
+    expect(resources.locator("a[aria-current]")).to_have_count(0)
+
+
 # --- choices among many servers ----------------------------------------------------------------------------------------
 MADE = """
 from servers.models import Server
