@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from servers.secret import MASK, MIN_LENGTH, live_values, variants
+from servers.secret import MASK, MIN_LENGTH, live_values, live_version, variants
 
 _HEAD = MIN_LENGTH
 
@@ -44,7 +44,7 @@ def is_secret_name(name: str) -> bool:
 
 def redact(text: str) -> str:
     """`text` without live secrets, values beside a name that suggests a secret, passwords in URLs and the tokens of one-time links."""
-    return mask_named(_needles(frozenset(live_values())).mask(text))
+    return mask_named(_live_needles(live_version()).mask(text))
 
 
 def mask_named(text: str) -> str:
@@ -74,19 +74,21 @@ class Needles:
             return text
         out: list[str] = []
         done = at = 0
-        while at <= len(text) - _HEAD:
-            if length := self._found(text, at):
+        by_head, last = self._by_head, len(text) - _HEAD
+        while at <= last:
+            forms = by_head.get(text[at : at + _HEAD])
+            if forms and (found := next((form for form in forms if text.startswith(form, at)), None)):
                 out += [text[done:at], MASK]
-                done = at = at + length
+                done = at = at + len(found)
             else:
                 at += 1
         return "".join([*out, text[done:]])
 
-    def _found(self, text: str, at: int) -> int:
-        for form in self._by_head.get(text[at : at + _HEAD], ()):
-            if text.startswith(form, at):
-                return len(form)
-        return 0
+
+@lru_cache(maxsize=1)
+def _live_needles(_version: object) -> Needles:
+    """Most lines are written between two changes of what is alive."""
+    return _needles(frozenset(live_values()))
 
 
 @lru_cache(maxsize=2)

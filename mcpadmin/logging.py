@@ -1,7 +1,7 @@
 """Structured logs: JSON lines (words on a terminal), each with the request's or task's id, without secrets.
 
-structlog and the standard library's loggers end in one formatter. Redaction stands first, before anything can copy a
-value, and once more after tracebacks were rendered and on the finished line.
+structlog and the standard library's loggers end in one formatter. Redaction stands before anything can copy a value, once
+more for tracebacks when they are rendered, and on the finished line.
 """
 
 import logging
@@ -75,6 +75,14 @@ def _clean(value: Any, depth: int) -> Any:
     return value
 
 
+def redact_rendered(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """What was an object or nothing when `redact_event` saw the event."""
+    for name in ("exception", "stack"):
+        if name in event:
+            event[name] = _clean(event[name], 0)
+    return event
+
+
 def escape_controls(_logger: object, _method: str, event: EventDict) -> EventDict:
     for name, value in event.items():
         if isinstance(value, str):
@@ -126,8 +134,8 @@ class SafeFormatter(structlog.stdlib.ProcessorFormatter):
 
 
 _SHARED: list[Processor] = [
-    redact_event,
     structlog.contextvars.merge_contextvars,
+    redact_event,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
@@ -139,7 +147,7 @@ def _rendering(form: str) -> list[Processor]:
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
-        redact_event,
+        redact_rendered,
         escape_controls,
     ]
     if form == "json" or (form == "auto" and not sys.stderr.isatty()):

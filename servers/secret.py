@@ -19,6 +19,7 @@ MIN_LENGTH = 4
 
 _live: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _guard = threading.Lock()  # a set that grows while another thread lists it raises
+_made = 0
 
 
 class Secret:
@@ -27,9 +28,11 @@ class Secret:
     __slots__ = ("__weakref__", "_value")
 
     def __init__(self, value: str) -> None:
+        global _made
         self._value = value
         with _guard:
             _live.add(self)
+            _made += 1
 
     def reveal(self) -> str:
         return self._value
@@ -54,6 +57,11 @@ def live_values() -> Iterator[str]:
     with _guard:
         present = list(_live)
     return (secret.reveal() for secret in present if secret)
+
+
+def live_version() -> tuple[int, int]:
+    """Another one whenever `live_values` may have changed."""
+    return _made, len(_live)
 
 
 def variants(value: str) -> set[str]:

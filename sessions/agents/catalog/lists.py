@@ -7,10 +7,9 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from django.core import signing
-from django.db.models import QuerySet
 
 from servers.agents.policies import KIND_OF
-from servers.audit.statements import fetch
+from servers.audit.statements import fetch, fetch_one
 from servers.bundles import offers, overrides, uris
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
@@ -90,11 +89,11 @@ def _rows(entry: Entry, kind: DefinitionKind) -> list[tuple[str, str, str]]:
     return fetch(_LIST, [session.identity_id, kind.value])
 
 
-def _offered(entry: Entry, kind: DefinitionKind) -> QuerySet[Definition]:
-    server = entry.endpoint.server
-    return Definition.objects.filter(
-        server_id=server.pk, kind=kind, removed_at=None, approved_digest="", **entry.endpoint.identity
-    ).order_by("position", "pk")
+#: only the row of a tool that has such
+_MIRRORED: Final = f"""
+SELECT body FROM {Definition._meta.db_table}
+WHERE identity_id = %s AND kind = %s AND key = %s AND removed_at IS NULL AND approved_digest = '' AND body LIKE %s
+"""  # noqa: S608  # the name of our own model
 
 
 def _shown(entry: Entry) -> Callable[[DefinitionKind, str], bool]:
@@ -294,12 +293,14 @@ def fingerprints(entry: Entry) -> dict[str, str]:
 
 
 def mirrored(entry: Entry, tool: str) -> tuple[Mirrored, ...]:
-    """The arguments of a tool that headers must repeat. Only reads the row of a tool that has such."""
-    rows = _offered(entry, DefinitionKind.TOOL).filter(key=tool, body__contains="x-mcp-header")
-    body = rows.values_list("body", flat=True).first()
-    if body is None:
+    """The arguments of a tool that headers must repeat."""
+    session = entry.endpoint.session
+    if session is None:
+        return ()
+    row = fetch_one(_MIRRORED, [session.identity_id, DefinitionKind.TOOL.value, tool, "%x-mcp-header%"])
+    if row is None:
         return ()
     try:
-        return mirrored_arguments(json.loads(body).get("inputSchema"))
+        return mirrored_arguments(json.loads(row[0]).get("inputSchema"))
     except BadAnnotation:
         return ()

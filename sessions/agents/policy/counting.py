@@ -103,7 +103,8 @@ class Counting:
         self._redis = Redis.from_url(
             config["hosts"][0],
             retry=Retry(NoBackoff(), 1),
-            socket_timeout=ANSWER_SECONDS,
+            # One timeout for all of a request's commands: the client would make one for each, and a task.
+            socket_timeout=None,
             socket_connect_timeout=ANSWER_SECONDS,
         )
         self._prefix = f"{config['prefix']}:agents"
@@ -284,7 +285,8 @@ class Counting:
             work.close()
             return None
         try:
-            return await work
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await work
         except (TimeoutError, RedisError, OSError) as problem:
             self._apart_until = time.monotonic() + APART_SECONDS
             self._written.clear()
