@@ -91,6 +91,15 @@ def test_a_secret_that_is_gone_from_memory_is_no_longer_looked_for() -> None:
     assert redact("short-lived-value") == "short-lived-value"
 
 
+def test_a_secret_that_takes_the_place_of_another_is_masked_from_then_on() -> None:
+    first = Secret("first-of-two-values")
+    assert redact("is first-of-two-values") == f"is {MASK}"
+    del first
+    second = Secret("second-of-two-values")
+    assert redact("is second-of-two-values") == f"is {MASK}"
+    assert second
+
+
 def test_text_without_secrets_is_left_as_it_is(canary: Secret) -> None:
     text = "tools/call echo finished in 12 ms: 3 tokens, cookie-cutter, secretary"
     assert redact(text) == text
