@@ -1,5 +1,5 @@
 """Limits of agents that hold over all web processes, counted in Redis. A request waits for one round trip, and for another
-one if its server, bundle or tool has limits of its own.
+one if its server, bundle or tool has limits of its own. Requests that come while Redis is being asked share the next one.
 
 A rate is a sliding window of two fixed ones. What is in flight is a number per process, kept apart by the name of the
 process and the time at which it was written: one that was killed no longer counts after a minute. Redis is not trusted:
@@ -39,6 +39,9 @@ LANDING_SECONDS: Final = 0.05
 BURST_SECONDS: Final = 4.0
 _MOST_KNOWN: Final = 10_000
 _MOST_PROCESSES: Final = 256
+
+
+Commands = list[tuple[str | int, ...]]
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,9 @@ class Counting:
         self._written: dict[str, _Written] = {}
         self._known: OrderedDict[str, _Window] = OrderedDict()
         self._keeper: asyncio.Task[None] | None = None
+        self._asking = False
+        self._waiting: list[tuple[Commands, asyncio.Future[list[Any]]]] = []
+        self._shared: asyncio.Task[None] | None = None
         self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     @asynccontextmanager
@@ -160,20 +166,19 @@ class Counting:
         processes. Ours is written before theirs is read: of two processes that do so at once, one sees the other."""
         now = time.time()
         windows = [_Asked(rate, int(now // rate.seconds)) for rate in rates]
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for one in windows:
-                known = self._known.get(one.rate.key)
-                pipe.incrby(self._window_key(one.rate, one.number), 1)
-                if known is not None and known.number == one.number:
-                    one.before = known.before
-                else:
-                    pipe.expire(self._window_key(one.rate, one.number), _lifetime(one.rate))
-                    pipe.get(self._window_key(one.rate, one.number - 1))
-            for flight in flights:
-                self._put(pipe, flight.key)
-            for flight in flights:
-                pipe.hgetall(self._flight_key(flight.key))
-            answers = list(await pipe.execute(raise_on_error=False))
+        commands: Commands = []
+        for one in windows:
+            known = self._known.get(one.rate.key)
+            commands.append(("INCRBY", self._window_key(one.rate, one.number), 1))
+            if known is not None and known.number == one.number:
+                one.before = known.before
+            else:
+                commands.append(("EXPIRE", self._window_key(one.rate, one.number), _lifetime(one.rate)))
+                commands.append(("GET", self._window_key(one.rate, one.number - 1)))
+        for flight in flights:
+            commands += self._telling(flight.key)
+        commands += [("HGETALL", self._flight_key(flight.key)) for flight in flights]
+        answers = await self._ask(commands)
         found, at = [], 0
         for one in windows:
             asked = 1 if one.before is not None else 3
@@ -205,10 +210,8 @@ class Counting:
         return sum(_fresh(text) for name, text in numbers.items() if name != self._process.encode())
 
     async def _take_back(self, rates: Sequence[Rate]) -> None:
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for rate in rates:
-                pipe.incrby(self._window_key(rate, int(time.time() // rate.seconds)), -1)
-            await pipe.execute(raise_on_error=False)
+        now = time.time()
+        await self._ask([("INCRBY", self._window_key(rate, int(now // rate.seconds)), -1) for rate in rates])
 
     def _window_key(self, rate: Rate, number: int) -> str:
         return f"{self._prefix}:{rate.key}:{number}"
@@ -253,32 +256,69 @@ class Counting:
             self._keeper = None
 
     async def _write(self, keys: Iterable[str]) -> None:
-        async with self._redis.pipeline(transaction=False) as pipe:
-            for key in keys:
-                self._put(pipe, key)
-            if len(pipe):
-                await pipe.execute(raise_on_error=False)
+        if commands := [command for key in keys for command in self._telling(key)]:
+            await self._ask(commands)
 
-    def _put(self, pipe: Any, key: str) -> None:
-        """Say how many requests of this process are in flight, unless Redis knows."""
+    def _telling(self, key: str) -> Commands:
+        """What says how many requests of this process are in flight; nothing where Redis knows."""
         count, written, now = self._flying[key], self._written.get(key), time.monotonic()
         if not count:
-            if written is not None:
-                del self._written[key]
-                pipe.hdel(self._flight_key(key), self._process)
-            return
+            return [] if self._written.pop(key, None) is None else [("HDEL", self._flight_key(key), self._process)]
         fresh = written is not None and now - written.at < RENEW_SECONDS
         if written is not None and fresh and written.count == count:
-            return
-        pipe.hset(self._flight_key(key), self._process, f"{count} {time.time():.0f}")
+            return []
+        commands: Commands = [("HSET", self._flight_key(key), self._process, f"{count} {time.time():.0f}")]
         if written is None or not fresh:
-            pipe.expire(self._flight_key(key), int(FORGOTTEN_AFTER))
+            commands.append(("EXPIRE", self._flight_key(key), int(FORGOTTEN_AFTER)))
         self._written[key] = _Written(count, written.at if written is not None and fresh else now)
+        return commands
 
     def _flight_key(self, key: str) -> str:
         return f"{self._prefix}:{key}:flying"
 
     # --- Redis ---------------------------------------------------------------------------------------------------
+    async def _ask(self, commands: Commands) -> list[Any]:
+        """The answers, errors of single commands among them. While Redis is being asked, what comes is asked together."""
+        if not self._asking:
+            self._asking = True
+            try:
+                return await self._pipelined(commands)
+            finally:
+                self._asking = False
+                self._ask_shared()
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((commands, future))
+        return await future
+
+    def _ask_shared(self) -> None:
+        if self._waiting and not self._asking:
+            self._asking = True
+            self._shared = asyncio.create_task(self._answer(self._waiting))
+            self._waiting = []
+
+    async def _answer(self, waiting: list[tuple[Commands, asyncio.Future[list[Any]]]]) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answers = await self._pipelined([command for commands, _ in waiting for command in commands])
+            at = 0
+            for commands, future in waiting:
+                if not future.done():  # its request was given up
+                    future.set_result(answers[at : at + len(commands)])
+                at += len(commands)
+        except Exception as problem:
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(problem)
+        finally:
+            self._asking = False
+            self._ask_shared()
+
+    async def _pipelined(self, commands: Commands) -> list[Any]:
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(await pipe.execute(raise_on_error=False))
+
     async def _run(self, work: Any) -> Any:
         """None while Redis is away."""
         if time.monotonic() < self._apart_until:

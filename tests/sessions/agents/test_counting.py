@@ -103,3 +103,43 @@ async def test_a_request_waits_for_one_round_trip_and_its_end_for_none(
             await asyncio.sleep(0.01)
     assert trips.count(mine) == 1
     assert len(trips) == 2
+
+
+async def test_requests_that_come_at_once_share_round_trips_and_each_counts_once(
+    valkey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Counting(), Counting()
+    trips: list[int] = []
+    execute = Pipeline.execute
+
+    async def counted(pipe: Pipeline, raise_on_error: bool = True) -> Any:
+        trips.append(len(pipe))
+        return await execute(pipe, raise_on_error)
+
+    monkeypatch.setattr(Pipeline, "execute", counted)
+    rates = [Rate(f"other:{number}", 4, 3600.0, "n", "w") for number in range(10)]
+    asked = [one_request(process, rate) for _ in range(3) for rate in rates for process in (first, second)]
+    refused = [exceeded for exceeded in await asyncio.gather(*asked) if exceeded is not None]
+    assert len(refused) == 20, "of six requests of each token, four are admitted"
+    assert len(trips) < 20
+    assert await admitted(first, second, times=12) == 10, "and another limit is as it was"
+
+
+async def test_when_redis_fails_each_of_the_requests_that_wait_for_it_is_counted_alone(valkey: Path) -> None:
+    process = Counting()
+    process._redis = Redis(unix_socket_path=str(valkey.with_name("nothing")), retry=Retry(NoBackoff(), 1))
+    found = await asyncio.gather(*(one_request(process, RATE) for _ in range(15)))
+    assert sum(exceeded is None for exceeded in found) == 10
+    assert all(exceeded is None or exceeded.alone for exceeded in found)
+
+
+async def test_a_request_that_is_given_up_leaves_those_beside_it_counted(valkey: Path) -> None:
+    process = Counting()
+    requests = [asyncio.create_task(one_request(process, RATE)) for _ in range(6)]
+    await asyncio.sleep(0)
+    requests[0].cancel()  # it asks for itself alone
+    requests[3].cancel()  # it waits with others
+    found = await asyncio.gather(*requests, return_exceptions=True)
+    assert [isinstance(one, asyncio.CancelledError) for one in found] == [True, False, False, True, False, False]
+    assert [one for one in found if not isinstance(one, BaseException) and one is not None] == []
+    assert await one_request(process, RATE) is None
