@@ -1,5 +1,7 @@
 from django.db import migrations
 
+from sessions.migrations._operations import configure_full_text
+
 # FTS5 merges when 64 pages are written, and then hundreds of pages in the transaction that wrote the last of them: the
 # retention held the database for up to 58 ms. sessions.explorer.fulltext.merge does it in small portions: four parts of one
 # size become one. FTS5's own limit of 64 parts stays, for writes in bulk that do not merge.
@@ -7,20 +9,12 @@ APART = {"automerge": 0}
 BEFORE = {"automerge": 16}
 
 
-def configure(schema_editor, values):
-    if schema_editor.connection.vendor != "sqlite":
-        return
-    for table in ("explorer_calls", "explorer_events"):
-        for name, value in values.items():
-            schema_editor.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('{name}', {value})")
-
-
 def merge_apart(apps, schema_editor):
-    configure(schema_editor, APART)
+    configure_full_text(schema_editor, APART)
 
 
 def merge_as_before(apps, schema_editor):
-    configure(schema_editor, BEFORE)
+    configure_full_text(schema_editor, BEFORE)
 
 
 class Migration(migrations.Migration):

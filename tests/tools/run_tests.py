@@ -64,7 +64,7 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
 # take long. Two processors are busy with these; more processes take longer, and what waits for its turn runs into limits.
 # Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others run, and its tests fail.
-# The numbers of processes let the phases end at about the same time.
+# The phase protocol ends last, mostly waiting.
 NEITHER = "not browser and not up"
 NOT_PARTS = ("e2e", *OF_PROTOCOL)
 PHASES = {

@@ -305,7 +305,7 @@ class Counting:
                 if not future.done():  # its request was given up
                     future.set_result(answers[at : at + len(commands)])
                 at += len(commands)
-        except Exception as problem:
+        except Exception as problem:  # each of the requests that wait translates it, as if it had asked itself
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(problem)
