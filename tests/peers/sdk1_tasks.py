@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 server = Server("sdk1-tasks")
-server.experimental.enable_tasks()
+support = server.experimental.enable_tasks()
 
 
 @server.list_tools()
@@ -52,7 +52,9 @@ manager = StreamableHTTPSessionManager(server)
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    async with manager.run():
+    async with support.run(), manager.run():
+        # Each session enters this once more, and the first that ends stops it for all others.
+        support.run = contextlib.nullcontext
         yield
 
 
