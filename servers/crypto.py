@@ -7,7 +7,6 @@ copy in any other place does not open. A rotation re-wraps the data key and leav
 Format 1, of earlier versions, has no data key: it still opens, and a rotation reseals it.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from django.utils.crypto import salted_hmac
 
 from servers import keyring
 from servers.keyring import KEY_BYTES, KeyringMissing, SealError, UnknownKey
+from servers.randomness import random_bytes
 from servers.secret import Secret
 
 __all__ = ["KeyringMissing", "SealBroken", "SealError", "UnknownKey", "open_bytes", "open_sealed", "seal", "seal_bytes"]
@@ -44,8 +44,7 @@ def seal(value: str, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
 
 def seal_bytes(value: bytes, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
     """As `seal`."""
-    # One request for random bytes, because each gives other threads their turn.
-    random = os.urandom(KEY_BYTES + 2 * _NONCE_BYTES)
+    random = random_bytes(KEY_BYTES + 2 * _NONCE_BYTES)
     data_key, nonces = random[:KEY_BYTES], random[KEY_BYTES:]
     wrapped, key_id = _wrap(data_key, nonces[:_NONCE_BYTES], table, uid, field)
     sealed = _encrypted(AESGCM(data_key), nonces[_NONCE_BYTES:], value, _place(table, uid, field))
@@ -58,7 +57,7 @@ def open_sealed(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUI
 
 def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> bytes:
     data = bytes(sealed)  # PostgreSQL hands out memoryviews
-    cipher = keyring.load().cipher(key_id)  # a key that is gone is said before anything else
+    cipher = keyring.cipher(key_id)  # a key that is gone is said before anything else
     try:
         return _opened(cipher, data, key_id, table, uid, field)
     except InvalidTag as exc:
@@ -71,10 +70,10 @@ def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -
     if data[:1] != _ENVELOPE:
         opened = open_sealed(data, key_id=key_id, table=table, uid=uid, field=field)
         return seal(opened.reveal(), table=table, uid=uid, field=field)
-    cipher = keyring.load().cipher(key_id)
+    cipher = keyring.cipher(key_id)
     try:
         data_key = _data_key(cipher, data, key_id, table, uid, field)
-        wrapped, new_id = _wrap(data_key, os.urandom(_NONCE_BYTES), table, uid, field)
+        wrapped, new_id = _wrap(data_key, random_bytes(_NONCE_BYTES), table, uid, field)
     except InvalidTag as exc:
         raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
     return _ENVELOPE + wrapped + data[1 + _WRAPPED_BYTES :], new_id

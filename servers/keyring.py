@@ -28,6 +28,9 @@ from django.conf import settings
 KEY_BYTES = 32
 #: how long the answer of the operator's command counts; a key that is made current there is in use after that
 COMMAND_SECONDS = 60.0
+#: the same of a file that another process replaced: a look at it lets other threads go on, which each sealed value of
+#: each call would wait for
+FILE_SECONDS = 0.5
 _COMMAND_TIMEOUT = 15.0
 
 
@@ -64,6 +67,8 @@ class Keyring:
 
 
 _cached: tuple[object, Keyring] | None = None
+#: of the file: its path, until when this counts, and its version
+_seen: tuple[Path, float, object] | None = None
 _guard = threading.Lock()
 
 
@@ -74,7 +79,8 @@ def source() -> KeySource:
 
 
 def load() -> Keyring:
-    """The current key ring: notices a replaced file, and within a minute a changed output of the command."""
+    """The current key ring: notices a file that another process replaced within FILE_SECONDS, and a changed output of the
+    command within COMMAND_SECONDS."""
     global _cached
     known, version = _cached, _version()
     if known is not None and known[0] == version:
@@ -83,6 +89,19 @@ def load() -> Keyring:
         if _cached is None or _cached[0] != version:
             _cached = (version, parse(_text(), described()))
         return _cached[1]
+
+
+def cipher(key_id: str) -> AESGCM:
+    """Of the key that a row was sealed with. Another process may have made it a moment ago."""
+    if key_id not in load().ciphers:
+        forget_file()
+    return load().cipher(key_id)
+
+
+def forget_file() -> None:
+    """Look at it again, because this process replaced it."""
+    global _seen
+    _seen = None
 
 
 def described() -> str:
@@ -102,12 +121,21 @@ def _version() -> object:
         return kind, settings.KEYRING
     if kind is KeySource.COMMAND:
         return kind, settings.KEYRING_COMMAND, time.monotonic() // COMMAND_SECONDS
-    path = settings.KEYRING_FILE
+    return _version_of_file(settings.KEYRING_FILE)
+
+
+def _version_of_file(path: Path) -> object:
+    global _seen
+    seen, now = _seen, time.monotonic()
+    if seen is not None and seen[0] == path and now < seen[1]:
+        return seen[2]
     try:
         stat = os.stat(path)
     except OSError as exc:
         raise KeyringMissing(f"The key ring {path} cannot be read: {exc.strerror}.") from exc
-    return path, stat.st_mtime_ns, stat.st_ino, stat.st_size
+    version = path, stat.st_mtime_ns, stat.st_ino, stat.st_size
+    _seen = path, now + FILE_SECONDS, version
+    return version
 
 
 def _text() -> str:

@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
 
+from servers import keyring
 from servers.keyring import KEY_BYTES
 
 
@@ -55,3 +56,4 @@ def _replace(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+    keyring.forget_file()

@@ -4,7 +4,6 @@ The digest is always that of the content itself, sealed or not, so switching the
 """
 
 import hashlib
-import os
 import zlib
 from collections.abc import Iterable
 
@@ -17,6 +16,7 @@ from servers.crypto import SealError, open_bytes, seal_bytes
 from servers.enums import PayloadKind
 from servers.json.canonical import clean
 from servers.models import Payload, Unredacted
+from servers.randomness import random_bytes, random_uuid
 from servers.signals import payload_erased
 
 _SALT_BYTES = 16
@@ -38,8 +38,8 @@ def store(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
 def made(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
     """The row, not written yet. Above INLINE_PAYLOAD_BYTES the text is compressed."""
     data = text.encode("utf-8", "surrogatepass")
-    salt = os.urandom(_SALT_BYTES)
-    row = Payload(kind=kind, salt=salt, digest=digest(salt, data), size=len(data), redacted=redacted)
+    salt = random_bytes(_SALT_BYTES)
+    row = Payload(uid=random_uuid(), kind=kind, salt=salt, digest=digest(salt, data), size=len(data), redacted=redacted)
     small = len(data) <= settings.INLINE_PAYLOAD_BYTES
     if payload_privacy.current().seal:
         content = _PLAIN + data if small else _PACKED + _compressed(data)

@@ -20,8 +20,8 @@ from servers.keyring import KeySource
 from servers.keyring_file import use_next_key
 
 BATCH = 100
-#: a value sealed before the key ring changed and committed after the last pass would be left behind
-SETTLE_SECONDS = 2.0
+#: a value sealed before a process noticed the new key and committed after the last pass would be left behind
+SETTLE_SECONDS = 2.0 + keyring.FILE_SECONDS
 #: between two batches, or a rotation would keep the other writers of SQLite waiting
 _PAUSE_SECONDS = 0.01
 _PASSES = 20

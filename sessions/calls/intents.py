@@ -20,6 +20,7 @@ from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, RedactedPart
 from servers.models import Payload, Unredacted
 from servers.privacy import redaction
+from servers.randomness import random_uuid
 from servers.schemas import secrets
 from sessions import hints
 from sessions.calls import final_states
@@ -161,6 +162,7 @@ def intent_of(
     """`doubt`: what a person was asked about before these arguments. Never call this in the writer's
     transaction."""
     call = Call(
+        uid=random_uuid(),
         session_id=target.session_id,
         server_id=target.server_id,
         server_name=target.server_name,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +16,7 @@ from django.apps import apps
 from django.db.models import BinaryField
 from django.utils import timezone
 
-from servers import crypto
+from servers import crypto, keyring, keyring_file
 from servers.models import Credential, Server, ServerDraft, ServerValue
 from sessions.models import Subscription
 from tests.sessions.host.make import make_session
@@ -27,7 +28,7 @@ PLACE = {"table": "servers_servervalue", "uid": uuid4(), "field": "sealed"}
 
 @pytest.fixture
 def ring(settings: Any, tmp_path: Path) -> Callable[..., Path]:
-    """Writes a ring of fresh keys with these ids. The first one is current."""
+    """Writes a ring of fresh keys with these ids, which counts at once. The first one is current."""
     path = tmp_path / "keyring.json"
     settings.KEYRING_FILE = path
 
@@ -36,6 +37,7 @@ def ring(settings: Any, tmp_path: Path) -> Callable[..., Path]:
         replacement = tmp_path / "new.json"
         replacement.write_text(json.dumps({"current": next(iter(keys)), "keys": keys}))
         replacement.replace(path)
+        keyring.forget_file()
         return path
 
     return write
@@ -102,9 +104,35 @@ def test_an_old_key_still_opens_after_a_new_one_became_current(ring: Callable[..
     assert crypto.seal(CANARY, **PLACE)[1] == "new"
 
 
+def test_a_ring_that_another_process_replaced_counts_a_moment_later(
+    ring: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(keyring.time, "monotonic", lambda: now)
+    path = ring("k1")
+    monkeypatch.setattr(keyring, "forget_file", lambda: None)  # as if it were another process
+    crypto.seal(CANARY, **PLACE)
+    keyring_file.use_next_key(path)
+    new = json.loads(path.read_text())["current"]
+    assert crypto.seal(CANARY, **PLACE)[1] == "k1"
+    monkeypatch.setattr(keyring.time, "monotonic", lambda: now + keyring.FILE_SECONDS)
+    assert crypto.seal(CANARY, **PLACE)[1] == new
+
+
+def test_a_key_that_another_process_made_a_moment_ago_opens(ring: Callable[..., Path]) -> None:
+    path = ring("k1")
+    before = keyring.load(), keyring._cached, keyring._seen
+    keyring_file.use_next_key(path)
+    sealed, key_id = crypto.seal(CANARY, **PLACE)
+    _, keyring._cached, keyring._seen = before
+    assert key_id != "k1"
+    assert crypto.open_sealed(sealed, key_id=key_id, **PLACE).reveal() == CANARY
+
+
 def test_a_lost_ring_says_which_file_is_missing(ring: Callable[..., Path]) -> None:
     path = ring("k1")
     path.unlink()
+    keyring.forget_file()
     with pytest.raises(crypto.KeyringMissing, match=r"keyring\.json"):
         crypto.seal(CANARY, **PLACE)
 

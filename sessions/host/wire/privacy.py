@@ -2,13 +2,13 @@
 
 import json
 from typing import Any, Final
-from uuid import uuid4
 
 from servers.audit import payload_privacy
 from servers.crypto import SealError, seal_bytes
 from servers.enums import RedactedPart
 from servers.privacy import redaction
 from servers.privacy.redaction import Subject
+from servers.randomness import random_uuid
 from servers.schemas.secrets import may_hold_secret
 from sessions.calls.claims import PendingCall
 from sessions.host.wire.log import WireEntry
@@ -37,7 +37,7 @@ def give_body(entry: WireEntry, text: str, subject: Subject | None) -> None:
     if not now.seal:
         entry.body = masked
         return
-    entry.uid = uuid4()
+    entry.uid = random_uuid()
     try:
         entry.sealed, entry.key_id = seal_bytes(masked.encode(), table=_TABLE, uid=entry.uid, field="sealed")
     except SealError:

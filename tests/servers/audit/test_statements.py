@@ -1,4 +1,4 @@
-"""Statements that ask SQLite's driver directly fail, convert and count as those of Django do."""
+"""Statements that ask a driver directly fail, convert and count as those of Django do."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,9 +8,10 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, models, transaction
 from django.test.utils import CaptureQueriesContext
 
-from servers.audit.statements import Fields, execute, execute_many, fetch
+from servers.audit.statements import Fields, Insert, execute, execute_many, fetch
 from servers.models import AuditHead, Server
-from sessions.models import Attempt, Call
+from sessions.enums import WireDirection, WireKind
+from sessions.models import Attempt, Call, WireMessage
 
 _HEADS = AuditHead._meta.db_table
 INSERT = f"INSERT INTO {_HEADS} (chain, seq, hash) VALUES (%s, %s, %s)"  # noqa: S608  # a name of our own
@@ -104,3 +105,50 @@ def test_a_field_that_sets_the_time_itself_does_so() -> None:
     times = [field for field in Server._meta.concrete_fields if getattr(field, "auto_now_add", False)]
     assert times
     assert None not in Fields(times).of_row(Server())
+
+
+def _many_rows_hold_what_one_would() -> None:
+    server = Server.objects.create(slug="copied", name="Copied", transport="stdio", command="/bin/true")
+    texts = ["", "\\N", "\\.", 'tab\there, "quoted"\nand a line\r\n', "\\x41 ä 😀", "a,b;c|d"]
+    messages = [
+        WireMessage(
+            server=server,
+            seq=number,
+            position=number,
+            connection=1,
+            at=datetime(2026, 7, 1, 12, 30, 1, 5, tzinfo=UTC),
+            direction=WireDirection.SENT,
+            kind=WireKind.REQUEST,
+            body=text,
+            sealed=None if number % 2 else text.encode() + b"\x00\xff\\",
+            call_uid=UUID(int=number) if number % 2 else None,
+            duration_ms=None if number % 2 else 0.1,
+            cut=bool(number % 2),
+        )
+        for number, text in enumerate(texts)
+    ]
+    insert = Insert(WireMessage)
+    insert.many([insert.values(message) for message in messages])
+    found = WireMessage.objects.filter(server=server).order_by("seq")
+    names = insert.names
+    assert [[_plain(getattr(row, name)) for name in names] for row in found] == [
+        [_plain(getattr(row, name)) for name in names] for row in messages
+    ]
+    with pytest.raises(IntegrityError), transaction.atomic():
+        insert.many([insert.values(WireMessage(server=server, seq=9, position=9, at=messages[0].at))])
+    assert found.count() == len(texts)
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+@pytest.mark.django_db
+def test_many_rows_hold_what_one_would() -> None:
+    _many_rows_hold_what_one_would()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_many_rows_hold_what_one_would_on_postgresql(django_db_blocker: Any) -> None:
+    with django_db_blocker.unblock():
+        _many_rows_hold_what_one_would()

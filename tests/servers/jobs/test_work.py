@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from servers import crypto
+from servers import crypto, keyring
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome, JobKind, JobState
 from servers.jobs import lifecycle, requesting, running, work
@@ -117,6 +117,7 @@ def test_a_ring_that_lacks_a_key_stops_the_rotation_before_it_begins(
     values: list[ServerValue], keyring_file: Path, admin: Any, actor: Actor
 ) -> None:
     keyring_file.write_text(ring_text("other"))
+    keyring.forget_file()
     job = done(JobKind.ROTATION, admin, actor)
     assert (job.state, job.detail) == (JobState.FAILED, "The key ring lacks k1. Restore the ring first.")
     assert json.loads(keyring_file.read_text())["current"] == "other"
