@@ -4,7 +4,7 @@ tests.
 python tests/tools/run_tests.py [--all] [pytest arguments]
 
 The progress of each phase is printed while it runs, and its report when it ends, with its wall-clock and CPU time.
-Tests with the marker `long` run with --all only. Up to three failed tests of a phase run once more, alone: many tests
+Tests with the marker `long` run with --all only. Up to six failed tests of a phase run once more, alone: many tests
 start processes and wait for them, and one of thousands that loses a race on a busy machine says nothing about the
 commit. What passes only then is listed at the end of the run, because it is a defect of the test or of the product.
 
@@ -32,7 +32,7 @@ LAST_FULL_RUN = ROOT / "tests" / "last_full_run.json"
 ALL = "--all"
 NOTHING_COLLECTED = 5
 TESTS_FAILED = 1
-MOST_RUN_AGAIN = 3
+MOST_RUN_AGAIN = 6
 MOST_SECONDS_OF_A_LATE_READER = 5
 PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 SLOWEST = "--durations=30"

@@ -96,7 +96,7 @@ def test_unsteady():
 
 
 def test_many_failures_are_no_accident_and_do_not_run_again(project: Path) -> None:
-    bad = "import pytest\n@pytest.mark.parametrize('number', range(4))\ndef test_bad(number): assert False\n"
+    bad = "import pytest\n@pytest.mark.parametrize('number', range(7))\ndef test_bad(number): assert False\n"
     (project / "tests" / "test_bad.py").write_text(bad)
     done = run(project)
     assert done.returncode == 1
