@@ -8,7 +8,7 @@ import orjson
 
 from servers.secret import MASK, MIN_LENGTH, Secret, variants
 
-__all__ = ["MASK", "Redactor"]
+__all__ = ["MASK", "Redactor", "dumped"]
 #: each text is searched for each form; a session that lives for months drops the shortest forms
 _MOST_FORMS = 2_000
 
@@ -31,7 +31,7 @@ class Redactor:
         #: longest first, so that a value that contains another is masked as a whole
         self._forms = sorted(forms, key=len, reverse=True)
         #: also as JSON writes them
-        self._searched = tuple(dict.fromkeys((*self._forms, *(_dumped(form)[1:-1] for form in self._forms))))
+        self._searched = tuple(dict.fromkeys((*self._forms, *(dumped(form)[1:-1] for form in self._forms))))
         #: characters
         self.longest = max(map(len, self._searched), default=0)
 
@@ -42,12 +42,12 @@ class Redactor:
 
     def json_text(self, value: Any) -> str:
         """`value` as JSON text without the secrets. Walks the tree only if one of them occurs."""
-        text = _dumped(value)
-        return _dumped(self._walked(value)) if self.occurs(text) else text
+        text = dumped(value)
+        return dumped(self._walked(value)) if self.occurs(text) else text
 
     def value(self, value: Any) -> Any:
         """The JSON value itself, without the secrets."""
-        return self._walked(value) if self._forms and self.occurs(_dumped(value)) else value
+        return self._walked(value) if self._forms and self.occurs(dumped(value)) else value
 
     def occurs(self, text: str) -> bool:
         """Whether a secret is in this text, which may be JSON."""
@@ -67,7 +67,7 @@ def _values(value: str) -> list[str]:
     return [form for form in (value, token) if len(form) >= MIN_LENGTH]
 
 
-def _dumped(value: Any) -> str:
+def dumped(value: Any) -> str:
     """orjson is much faster, but supports neither integers beyond 64 bits nor lone surrogates."""
     try:
         return orjson.dumps(value).decode()

@@ -1,11 +1,12 @@
 """Masks HTTP headers and URLs: what is a credential by its name, beside the values that the redactor knows."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import chain, islice
 from typing import Final
 
-from sessions.host.answer_redaction import MASK
+from sessions.host.answer_redaction import MASK, dumped
 
 #: of one head
 HEADERS: Final = 64
@@ -40,26 +41,34 @@ def masked_url(url: str) -> str:
     return _USERINFO.sub(f"{MASK}@", _QUERY_VALUE.sub(rf"\1{MASK}", url.partition("#")[0]))[:URL_CHARS]
 
 
-def masked_headers(headers: Iterable[tuple[str, str]], redacted: Callable[[str], str]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for name, value in headers:
-        if len(found) == HEADERS:
-            found.append(("…", "more headers than are kept"))
-            break
-        found.append((redacted(name), _masked(name.lower(), value, redacted)))
+def masked_headers(
+    headers: Iterable[tuple[str, str]], masker: Callable[[Iterable[str]], Callable[[str], str]]
+) -> list[tuple[str, str]]:
+    """`masker` makes of texts the function that masks what the redactor knows in them."""
+    kept = list(islice(headers, HEADERS + 1))
+    found = [(name, _masked(name.lower(), value)) for name, value in kept[:HEADERS]]
+    redacted = masker(chain.from_iterable(found))
+    found = [(redacted(name), redacted(value)[:VALUE_CHARS]) for name, value in found]
+    if len(kept) > HEADERS:
+        found.append(("…", "more headers than are kept"))
     return found
 
 
-def _masked(name: str, value: str, redacted: Callable[[str], str]) -> str:
-    if name.startswith(_ARGUMENT) or (name not in _HARMLESS and _CREDENTIAL.search(name)):
+def _masked(name: str, value: str) -> str:
+    if _is_credential(name):
         return MASK
     if name in _URLS:
         value = masked_url(value)
     elif name.endswith("-authenticate"):
         value = _PARAMETER.sub(rf"\1\2{MASK}", value)
-    return redacted(_SCHEME.sub(rf"\1\2{MASK}", value) if name not in _HARMLESS else value)[:VALUE_CHARS]
+    return _SCHEME.sub(rf"\1\2{MASK}", value) if name not in _HARMLESS else value
+
+
+@lru_cache(500)
+def _is_credential(name: str) -> bool:
+    return name.startswith(_ARGUMENT) or (name not in _HARMLESS and _CREDENTIAL.search(name) is not None)
 
 
 def headers_text(sent: Sequence[tuple[str, str]], received: Sequence[tuple[str, str]] = ()) -> str:
     """As it is stored in WireMessage.headers."""
-    return json.dumps({"sent": sent, "received": received}, ensure_ascii=False)
+    return dumped({"sent": sent, "received": received})

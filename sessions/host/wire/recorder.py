@@ -7,7 +7,7 @@ Everything happens where the transport reports it, so a row never waits unmasked
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -161,10 +161,12 @@ class WireRecorder:
         return None
 
     def _mask(self, entry: WireEntry) -> None:
-        entry.method = self.redacted(entry.method, METHOD_CHARS)
-        entry.rpc_id = self.redacted(entry.rpc_id, ID_CHARS)
-        entry.target = self.redacted(entry.target, TARGET_CHARS)
-        entry.detail = privacy.masked_words(self.redacted(entry.detail, DETAIL_CHARS))
+        masked = self._masker((entry.method, entry.rpc_id, entry.target, entry.detail))
+        entry.method = storable(masked(entry.method), METHOD_CHARS)
+        entry.rpc_id = storable(masked(entry.rpc_id), ID_CHARS)
+        entry.target = storable(masked(entry.target), TARGET_CHARS)
+        if entry.detail:
+            entry.detail = privacy.masked_words(storable(masked(entry.detail), DETAIL_CHARS))
 
     def _give_body(self, entry: WireEntry, data: bytes, subject: Subject | None) -> None:
         most = settings.WIRE_BODY_KIB * 1024
@@ -199,12 +201,17 @@ class WireRecorder:
         masked = self._hidden.text(self._redactor.text(text)) if text else ""
         return masked if most is None else storable(masked, most)
 
+    def _masker(self, texts: Iterable[str]) -> Callable[[str], str]:
+        """`redacted` for these texts. They are searched together, because mostly no secret is in any of them."""
+        joined = "\n".join(texts)
+        return self.redacted if self._redactor.occurs(joined) or self._hidden.occurs(joined) else _unchanged
+
     def add(self, entry: WireEntry) -> None:
         entry.connection, entry.transport = self._connection, self._transport
         self._log.add(entry)
 
     def head(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        return masked_headers(headers, self.redacted)
+        return masked_headers(headers, self._masker)
 
     def has_room(self) -> bool:
         """Counts one more that is dropped if not."""
@@ -287,6 +294,10 @@ class _RecordedExchange:
             duration_ms=round((time.perf_counter() - self._began) * 1_000, 3),
             size=self._read,
         )
+
+
+def _unchanged(text: str) -> str:
+    return text
 
 
 def _call_of(outgoing: Outgoing | None) -> PendingCall | None:
