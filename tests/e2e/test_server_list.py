@@ -103,6 +103,7 @@ def test_a_bar_of_the_overview_leads_to_its_calls_and_grows_with_new_ones(stack,
     drawn = chart.get_attribute("data-chart")
     assert drawn
     ada.run_tool()
+    expect(ada.page.locator("#results .call-slot").filter(has_text="Succeeded")).to_have_count(2)
     expect(calls).to_have_text(str(before + 1))
     expect(chart).not_to_have_attribute("data-chart", drawn)
     plot = bob.page.locator("[data-chart-of=calls] .u-over")
