@@ -28,8 +28,8 @@ from django.conf import settings
 KEY_BYTES = 32
 #: how long the answer of the operator's command counts; a key that is made current there is in use after that
 COMMAND_SECONDS = 60.0
-#: the same of a file that another process replaced: a look at it lets other threads go on, which each sealed value of
-#: each call would wait for
+#: how long a look at the file counts. Each look gives other threads their turn, and every call that is encrypted would
+#: wait for it several times
 FILE_SECONDS = 0.5
 _COMMAND_TIMEOUT = 15.0
 
