@@ -4,10 +4,12 @@ A sealed value is a format byte, the wrapped data key (nonce and ciphertext) and
 value is bound to table, row and field by the associated data, and its data key to these and to the wrapping key, so a
 copy in any other place does not open. A rotation re-wraps the data key and leaves the value unchanged.
 
-Format 1, of earlier versions, has no data key: it still opens, and a rotation reseals it.
+Format 3 is for rows that are written together: they share a data key, which is bound to table, field and wrapping key;
+each value is bound to its row as before. Format 1, of earlier versions, has no data key: it still opens, and a rotation
+reseals it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -23,9 +25,19 @@ from servers.keyring import KEY_BYTES, KeyringMissing, SealError, UnknownKey
 from servers.randomness import random_bytes
 from servers.secret import Secret
 
-__all__ = ["KeyringMissing", "SealBroken", "SealError", "UnknownKey", "open_bytes", "open_sealed", "seal", "seal_bytes"]
+__all__ = [
+    "KeyringMissing",
+    "SealBroken",
+    "SealError",
+    "UnknownKey",
+    "open_bytes",
+    "open_sealed",
+    "seal",
+    "seal_bytes",
+    "seal_together",
+]
 
-_DIRECT, _ENVELOPE = b"\x01", b"\x02"
+_DIRECT, _ENVELOPE, _SHARED = b"\x01", b"\x02", b"\x03"
 _NONCE_BYTES, _TAG_BYTES = 12, 16
 _WRAPPED_BYTES = _NONCE_BYTES + KEY_BYTES + _TAG_BYTES
 #: a shorter value could be found again by trying all of its kind
@@ -51,6 +63,20 @@ def seal_bytes(value: bytes, *, table: str, uid: UUID, field: str) -> tuple[byte
     return _ENVELOPE + wrapped + sealed, key_id
 
 
+def seal_together(values: Sequence[tuple[UUID, bytes]], *, table: str, field: str) -> tuple[list[bytes], str]:
+    """As `seal_bytes`, for rows (their uid and value) that are written together: one data key costs a fraction of many."""
+    random = random_bytes(KEY_BYTES + (1 + len(values)) * _NONCE_BYTES)
+    data_key = random[:KEY_BYTES]
+    nonces = (random[start : start + _NONCE_BYTES] for start in range(KEY_BYTES, len(random), _NONCE_BYTES))
+    wrapped, key_id = _wrap(data_key, next(nonces), table, None, field)
+    cipher, head = AESGCM(data_key), _SHARED + wrapped
+    sealed = [
+        head + _encrypted(cipher, nonce, value, _place(table, uid, field))
+        for nonce, (uid, value) in zip(nonces, values, strict=True)
+    ]
+    return sealed, key_id
+
+
 def open_sealed(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> Secret:
     return Secret(open_bytes(sealed, key_id=key_id, table=table, uid=uid, field=field).decode())
 
@@ -67,16 +93,16 @@ def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID
 def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
     """The same value under the current key of the key ring. A value in an envelope is not opened for it."""
     data = bytes(sealed)
-    if data[:1] != _ENVELOPE:
+    if data[:1] not in (_ENVELOPE, _SHARED):
         opened = open_sealed(data, key_id=key_id, table=table, uid=uid, field=field)
         return seal(opened.reveal(), table=table, uid=uid, field=field)
     cipher = keyring.cipher(key_id)
     try:
         data_key = _data_key(cipher, data, key_id, table, uid, field)
-        wrapped, new_id = _wrap(data_key, random_bytes(_NONCE_BYTES), table, uid, field)
+        wrapped, new_id = _wrap(data_key, random_bytes(_NONCE_BYTES), table, _bound_to(data, uid), field)
     except InvalidTag as exc:
         raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
-    return _ENVELOPE + wrapped + data[1 + _WRAPPED_BYTES :], new_id
+    return data[:1] + wrapped + data[1 + _WRAPPED_BYTES :], new_id
 
 
 def fingerprint(value: str) -> str:
@@ -89,17 +115,23 @@ def fingerprint(value: str) -> str:
 def _opened(cipher: AESGCM, data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
     if data[:1] == _DIRECT and len(data) > 1 + _NONCE_BYTES:
         return _decrypted(cipher, data[1:], f"{table}:{uid}:{field}:{key_id}".encode())
-    if data[:1] != _ENVELOPE or len(data) <= 1 + _WRAPPED_BYTES + _NONCE_BYTES:
+    if data[:1] not in (_ENVELOPE, _SHARED) or len(data) <= 1 + _WRAPPED_BYTES + _NONCE_BYTES:
         raise SealBroken(f"The sealed {field} of {table} {uid} has an unknown format.")
     data_key = _data_key(cipher, data, key_id, table, uid, field)
     return _decrypted(AESGCM(data_key), data[1 + _WRAPPED_BYTES :], _place(table, uid, field))
 
 
 def _data_key(cipher: AESGCM, data: bytes, key_id: str, table: str, uid: UUID, field: str) -> bytes:
-    return _decrypted(cipher, data[1 : 1 + _WRAPPED_BYTES], _key_place(table, uid, field, key_id))
+    place = _key_place(table, _bound_to(data, uid), field, key_id)
+    return _decrypted(cipher, data[1 : 1 + _WRAPPED_BYTES], place)
 
 
-def _wrap(data_key: bytes, nonce: bytes, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
+def _bound_to(data: bytes, uid: UUID) -> UUID | None:
+    """The row that the data key of this sealed value is bound to; None: it is shared."""
+    return None if data[:1] == _SHARED else uid
+
+
+def _wrap(data_key: bytes, nonce: bytes, table: str, uid: UUID | None, field: str) -> tuple[bytes, str]:
     now = keyring.load()
     place = _key_place(table, uid, field, now.current)
     return _encrypted(now.cipher(now.current), nonce, data_key, place), now.current
@@ -109,8 +141,8 @@ def _place(table: str, uid: UUID, field: str) -> bytes:
     return f"value:{table}:{uid}:{field}".encode()
 
 
-def _key_place(table: str, uid: UUID, field: str, key_id: str) -> bytes:
-    return f"key:{table}:{uid}:{field}:{key_id}".encode()
+def _key_place(table: str, uid: UUID | None, field: str, key_id: str) -> bytes:
+    return f"key:{table}:{uid or 'shared'}:{field}:{key_id}".encode()
 
 
 def _encrypted(cipher: AESGCM, nonce: bytes, value: bytes, bound_to: bytes) -> bytes:

@@ -129,12 +129,15 @@ class Fields:
 
     def of_columns(self, columns: Mapping[str, Any]) -> list[Any]:
         """The same of values by the names of their columns' attributes."""
-        connection, values = database(), []
-        for field, name, as_it_is, _ in self._fields:
-            value = columns[name]
+        return self.of_values([columns[name] for name in self.names])
+
+    def of_values(self, values: list[Any]) -> list[Any]:
+        """The same of values in the order of `names`, in their list."""
+        connection = database()
+        for place, (field, _, as_it_is, _) in enumerate(self._fields):
+            value = values[place]
             if value is not None and not (as_it_is and type(value) in _STORED_TYPES):
-                value = field.get_db_prep_save(value, connection)
-            values.append(value)
+                values[place] = field.get_db_prep_save(value, connection)
         return values
 
 
@@ -162,9 +165,9 @@ class Insert(Generic[M]):
     def place(self, name: str) -> int:
         return self.names.index(name)
 
-    def values_of(self, columns: Mapping[str, Any]) -> list[Any]:
-        """As `values`, of a row that was never an object."""
-        return self._fields.of_columns(columns)
+    def values_of(self, given: list[Any]) -> list[Any]:
+        """As `values`, of a row that was never an object: its values in the order of `names`, which change in place."""
+        return self._fields.of_values(given)
 
     def many(self, rows: Sequence[list[Any]]) -> None:
         """Write rows whose values were made by `values` or `values_of`. PostgreSQL copies them, with a third of the CPU

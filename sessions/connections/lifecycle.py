@@ -120,6 +120,8 @@ class Greeting:
 
 def storable(text: str, limit: int) -> str:
     """A server's text in a form that any database accepts: without NUL and lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text[:limit]
     return text[:limit].replace("\0", "").encode("utf-8", "replace").decode()
 
 

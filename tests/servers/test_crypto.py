@@ -80,6 +80,26 @@ def test_a_cut_ciphertext_does_not_open(ring: Callable[..., Path], sealed: bytes
         crypto.open_sealed(sealed, key_id="k1", **PLACE)
 
 
+def test_values_that_share_a_data_key_open_each_in_its_own_row_only(ring: Callable[..., Path]) -> None:
+    path = ring("k1")
+    rows = [(uuid4(), f"{CANARY} {number}".encode()) for number in range(3)]
+    place = {"table": "mcp_sessions_wiremessage", "field": "sealed"}
+    sealed, key_id = crypto.seal_together(rows, **place)
+    keyring_file.use_next_key(path)
+    rotated = [
+        crypto.resealed(value, key_id=key_id, uid=uid, **place)
+        for value, (uid, _) in zip(sealed, rows, strict=True)
+    ]
+    assert {new_id for _, new_id in rotated}.isdisjoint({key_id})
+    of_first_key, of_second_key = [(value, key_id) for value in sealed], rotated
+    for form in (of_first_key, of_second_key):
+        for (value, opened_by), (uid, plain) in zip(form, rows, strict=True):
+            assert crypto.open_bytes(value, key_id=opened_by, uid=uid, **place) == plain
+            for moved in ({"uid": rows[0][0] if uid != rows[0][0] else rows[1][0]}, {"field": "body"}, {"table": "t"}):
+                with pytest.raises(crypto.SealBroken):
+                    crypto.open_bytes(value, key_id=opened_by, **{"uid": uid, **place, **moved})
+
+
 def test_a_key_that_the_ring_lost_is_named(ring: Callable[..., Path]) -> None:
     ring("old")
     sealed, key_id = crypto.seal(CANARY, **PLACE)

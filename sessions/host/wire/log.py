@@ -4,11 +4,10 @@ counted."""
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
-
-from django.utils import timezone
 
 from sessions.connections.lifecycle import Lease
 from sessions.enums import WireDirection, WireKind
@@ -46,7 +45,9 @@ class WireEntry:
     sealed: bytes | None = None
     key_id: str = ""
     uid: UUID | None = None
-    at: datetime = field(default_factory=timezone.now)
+    at: datetime = field(default_factory=partial(datetime.now, UTC))
+    #: the body is encrypted when it is written
+    to_seal: bool = False
     #: on its way to the database, so it may not change any more
     taken: bool = False
     #: bytes that were counted when it was added; an exchange may change until it is taken

@@ -38,7 +38,10 @@ _USERINFO: Final = re.compile(r"(?<=://)[^/\s@?#]+@")
 
 def masked_url(url: str) -> str:
     """Without user information, fragment and the values of its query, of which any may be a secret."""
-    return _USERINFO.sub(f"{MASK}@", _QUERY_VALUE.sub(rf"\1{MASK}", url.partition("#")[0]))[:URL_CHARS]
+    masked = url.partition("#")[0]
+    if "=" in masked:
+        masked = _QUERY_VALUE.sub(rf"\1{MASK}", masked)
+    return (_USERINFO.sub(f"{MASK}@", masked) if "@" in masked else masked)[:URL_CHARS]
 
 
 def masked_headers(
@@ -61,7 +64,9 @@ def _masked(name: str, value: str) -> str:
         value = masked_url(value)
     elif name.endswith("-authenticate"):
         value = _PARAMETER.sub(rf"\1\2{MASK}", value)
-    return _SCHEME.sub(rf"\1\2{MASK}", value) if name not in _HARMLESS else value
+    if name in _HARMLESS or len(value.split(maxsplit=1)) < 2:
+        return value
+    return _SCHEME.sub(rf"\1\2{MASK}", value)
 
 
 @lru_cache(500)

@@ -1,10 +1,11 @@
 """What the privacy settings of the instance do to a message before it is kept: masks by rule, schema and shape, encryption."""
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from servers.audit import payload_privacy
-from servers.crypto import SealError, seal_bytes
+from servers.crypto import SealError, seal_together
 from servers.enums import RedactedPart
 from servers.privacy import redaction
 from servers.privacy.redaction import Subject
@@ -29,19 +30,27 @@ def subject_of(part: RedactedPart, server_id: int, target: str, call: PendingCal
 
 
 def give_body(entry: WireEntry, text: str, subject: Subject | None) -> None:
-    """The body is left out where it cannot be searched, or cannot be encrypted although it should be."""
+    """The body is left out where it cannot be searched."""
     now = payload_privacy.latest()
     masked = redaction.redacted_message(text, subject, now)
-    if masked is None:
+    if masked is not None:
+        entry.body, entry.to_seal = masked, now.seal
+
+
+def seal_bodies(entries: Iterable[WireEntry]) -> None:
+    """Of those that are about to be written and shall be encrypted. A body that cannot be is left out."""
+    waiting = [entry for entry in entries if entry.to_seal]
+    if not waiting:
         return
-    if not now.seal:
-        entry.body = masked
-        return
-    entry.uid = random_uuid()
+    bodies = [(random_uuid(), entry.body.encode()) for entry in waiting]
+    for entry in waiting:
+        entry.body, entry.to_seal = "", False
     try:
-        entry.sealed, entry.key_id = seal_bytes(masked.encode(), table=_TABLE, uid=entry.uid, field="sealed")
+        sealed, key_id = seal_together(bodies, table=_TABLE, field="sealed")
     except SealError:
-        entry.uid = None
+        return
+    for entry, (uid, _), value in zip(waiting, bodies, sealed, strict=True):
+        entry.uid, entry.sealed, entry.key_id = uid, value, key_id
 
 
 def masked_words(text: str) -> str:

@@ -334,6 +334,8 @@ def _failure(kind: WireKind, value: dict[str, Any]) -> tuple[str, str]:
 
 
 def _text(identity: Any) -> str:
+    if type(identity) is int:
+        return str(identity)[:ID_CHARS]
     return json.dumps(identity)[:ID_CHARS] if isinstance(identity, (str, int, float)) else ""
 
 

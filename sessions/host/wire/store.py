@@ -10,19 +10,19 @@ from django.db import transaction
 from servers.audit.statements import Insert
 from sessions import hints
 from sessions.connections.lifecycle import Lease
-from sessions.host.wire.log import WireBatch, WireEntry, WireLog
+from sessions.host.wire import privacy
+from sessions.host.wire.log import WireBatch, WireLog
 from sessions.models import McpSession, WireMessage
 from sessions.wire import retention
 
 insert = Insert(WireMessage)
-#: columns that a WireEntry gives, in the order of the table after the four of the log
-_OF_THE_LOG = ("server_id", "identity_id", "seq", "position")
-_NAMES = [name for name in insert.names if name not in _OF_THE_LOG]
-_entry_values = attrgetter(*_NAMES)
+#: the log, a message's number and its position are the first four columns; a WireEntry gives the others
+_entry_values = attrgetter(*insert.names[4:])
 
 
 def append_all(batches: Sequence[tuple[WireLog, WireBatch]]) -> None:
     """In the current transaction, for sessions that are still ours. Sets `newest` of each batch."""
+    privacy.seal_bodies(entry for _, batch in batches for entry in batch.to_write)
     held = _held([log.lease for log, _ in batches])
     rows: list[list[Any]] = []
     grown: list[tuple[retention.LogKey, tuple[int, int], tuple[int, int]]] = []
@@ -53,10 +53,6 @@ def _numbered(key: "retention.LogKey", before: tuple[int, int], batch: WireBatch
     rows = []
     for entry in batch.to_write:
         seq, position = seq + 1, position + entry.stored_bytes
-        rows.append(insert.values_of({**_values(entry), "seq": seq, "position": position, **key.columns}))
+        rows.append(insert.values_of([*key, seq, position, *_entry_values(entry)]))
     batch.newest = seq, position
     return rows
-
-
-def _values(entry: WireEntry) -> dict[str, Any]:
-    return dict(zip(_NAMES, _entry_values(entry), strict=True))

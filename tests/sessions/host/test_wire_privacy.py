@@ -9,6 +9,7 @@ import pytest
 from django.db.models import Q
 from django.test import Client
 
+from servers import keyring
 from servers.audit import payload_privacy, payloads
 from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.audit.record import SYSTEM
@@ -117,6 +118,20 @@ def test_encrypted_where_payloads_are_and_read_again_also_after_a_rotation(
     client.force_login(person("rita", "view_server", "view_payload"))
     page = client.get(f"/servers/{session.server.slug}/protocol/1/").content.decode()
     assert "only sealed" in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_readable_key_ring_the_body_is_left_out_and_the_message_stays(
+    rules: Any,
+    keyring_file: Any,  # noqa: F811  the fixture
+) -> None:
+    rules(seal=True)
+    log, _ = recorded(lease=make_hold(make_session()), text="only sealed")
+    keyring_file.unlink()
+    keyring.forget_file()
+    append_all([(log, log.take())])
+    rows = list(WireMessage.objects.order_by("seq").values_list("method", "body", "sealed", "uid"))
+    assert rows == [("tools/call", "", None, None)] * 2
 
 
 @pytest.mark.django_db(transaction=True)

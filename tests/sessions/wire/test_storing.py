@@ -114,7 +114,8 @@ def test_a_personal_session_has_a_log_of_its_own() -> None:
     assert (numbers(identity=None), numbers(identity=own)) == ([1, 2], [1, 2, 3])
 
 
-def test_every_kind_of_value_comes_back_as_it_was() -> None:
+@pytest.mark.parametrize("to_seal", [False, True])
+def test_every_kind_of_value_comes_back_as_it_was(to_seal: bool) -> None:
     session = make_session()
     log, call = log_of(make_hold(session)), make_call(session)
     entry = WireEntry(
@@ -135,11 +136,13 @@ def test_every_kind_of_value_comes_back_as_it_was() -> None:
         headers="{}",
         body='{"ü": "\\u0000"}',
         cut=True,
+        to_seal=to_seal,
     )
     log.add(entry)
     write(log)
     row = WireMessage.objects.get()
-    names = [name for name in WireEntry.__slots__ if name not in ("taken", "counted")]
+    assert (row.sealed is not None) == to_seal
+    names = [name for name in WireEntry.__slots__ if name not in ("taken", "counted", "to_seal")]
     assert {name: getattr(row, name) for name in names} == {name: getattr(entry, name) for name in names}
 
 
