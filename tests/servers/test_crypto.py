@@ -87,8 +87,7 @@ def test_values_that_share_a_data_key_open_each_in_its_own_row_only(ring: Callab
     sealed, key_id = crypto.seal_together(rows, **place)
     keyring_file.use_next_key(path)
     rotated = [
-        crypto.resealed(value, key_id=key_id, uid=uid, **place)
-        for value, (uid, _) in zip(sealed, rows, strict=True)
+        crypto.resealed(value, key_id=key_id, uid=uid, **place) for value, (uid, _) in zip(sealed, rows, strict=True)
     ]
     assert {new_id for _, new_id in rotated}.isdisjoint({key_id})
     of_first_key, of_second_key = [(value, key_id) for value in sealed], rotated
