@@ -36,7 +36,11 @@ class Deliveries:
     def _run(self) -> None:
         self._woken = False  # before the look: what comes later wakes the loop again
         for _ in range(len(self._due)):
-            self._loop.call_soon(self._due.popleft())  # on its own: one that raises does not hold up the others
+            deliver = self._due.popleft()
+            try:
+                deliver()
+            except Exception as problem:  # one that raises does not hold up the others
+                self._loop.call_exception_handler({"message": "A result was not delivered.", "exception": problem})
 
 
 _of_thread = local()

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.forms import BoundField, CheckboxInput, RadioSelect, Select, Textarea, Widget
 from django.http import HttpRequest
 from django.template import Context
+from django.template.base import Node, Parser, TextNode, Token
 from django.templatetags.static import static
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -38,6 +39,17 @@ register = template.Library()
 def icon(name: str, label: str = "", css: str = "") -> SafeString:
     """Decorative without a label; with one it is an image with that name."""
     return _icon(str(name), label, css) if label else _decorative_icon(str(name), css)
+
+
+_compile_icon = register.tags["icon"]
+
+
+@register.tag("icon")
+def icon_node(parser: Parser, token: Token) -> Node:
+    """Nearly all icons have a constant name: those are text, made when the template is compiled."""
+    node = _compile_icon(parser, token)
+    is_text = node.target_var is None and not any(given.is_var for given in (*node.args, *node.kwargs.values()))
+    return TextNode(node.render(Context())) if is_text else node
 
 
 def _icon(name: str, label: str, css: str) -> SafeString:

@@ -25,7 +25,6 @@ from sessions.models import Call, LogLine
 #: of a larger result the raw JSON is shown unformatted
 PARSED_BYTES = 2 * 1024 * 1024
 RAW_CHARS = 200_000
-_LINES_LOOKED_AT = 200
 
 
 class Tab(NamedTuple):
@@ -205,7 +204,6 @@ def _parsed(text: str) -> Any:
 
 
 def call_lines(call: Call) -> list[LogLine]:
-    """The log lines of a call among the newest of its session's log: an index read of limited length."""
     if call.server_id is None or (call.personal and call.identity_id is None) or call.sent_at is None:
         return []
-    return statements.lines(call, _LINES_LOOKED_AT)
+    return statements.lines(call)

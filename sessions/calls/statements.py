@@ -31,6 +31,19 @@ def _version(sql: str, values: Sequence[Any]) -> int | None:
 
 
 # --- what a card shows -----------------------------------------------------------------------------------------------
+LINES_LOOKED_AT = 200
+_LINE = Columns(LogLine, "line", ("id", "at", "level", "text"))
+
+
+def _lines_of(columns: str, log: str, uid: str) -> str:
+    """`log`: the condition for a log, with a place for the table's name. An index read of limited length."""
+    return (
+        f"SELECT {columns} FROM {LogLine._meta.db_table} line WHERE {log.format('line')} AND line.call_uid = {uid} "  # noqa: S608  # names of our own models, no input
+        f"AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine._meta.db_table} newest "
+        f"WHERE {log.format('newest')}) - {LINES_LOOKED_AT}"
+    )
+
+
 _SHOWN_CALL = Columns(Call, "one")
 _RELATED: dict[str, Columns[Any]] = {
     "server": Columns(Server, "server", ("id", "uid", "name", "slug")),
@@ -39,13 +52,18 @@ _RELATED: dict[str, Columns[Any]] = {
     "late_result": Columns(Payload, "late_result"),
 }
 _SHOWN = """
-SELECT {columns} FROM {Call} one
+SELECT {columns}, CASE WHEN one.personal THEN EXISTS ({personal}) ELSE EXISTS ({shared}) END FROM {Call} one
 LEFT JOIN {Server} server ON server.id = one.server_id
 LEFT JOIN {McpSession} session ON session.id = one.session_id
 LEFT JOIN {Payload} result ON result.id = one.result_id
 LEFT JOIN {Payload} late_result ON late_result.id = one.late_result_id
 WHERE one.uid IN ({{marks}})
-""".format(columns=", ".join(part.sql for part in (_SHOWN_CALL, *_RELATED.values())), **_TABLES)
+""".format(
+    columns=", ".join(part.sql for part in (_SHOWN_CALL, *_RELATED.values())),
+    personal=_lines_of("1", "{0}.identity_id = one.identity_id", "one.uid"),
+    shared=_lines_of("1", "{0}.server_id = one.server_id AND {0}.identity_id IS NULL", "one.uid"),
+    **_TABLES,
+)
 
 
 def shown(uids: Iterable[UUID]) -> list[Call]:
@@ -62,29 +80,20 @@ def _shown(row: Sequence[Any]) -> Call:
     for name, columns in _RELATED.items():
         setattr(call, name, columns.read(row[start : start + columns.count]))
         start += columns.count
+    call.has_lines = bool(row[start])
     return call
 
 
-_LINE = Columns(LogLine, "line", ("id", "at", "level", "text"))
-_LINES = """
-SELECT {columns} FROM {LogLine} line WHERE {{line}} AND line.call_uid = %s
-AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine} newest WHERE {{newest}}) - %s
-ORDER BY line.seq
-""".format(columns=_LINE.sql, **_TABLES)  # noqa: S608  # names of our own models, no input
+_SHARED_LINES = _lines_of(_LINE.sql, "{0}.server_id = %s AND {0}.identity_id IS NULL", "%s") + " ORDER BY line.seq"
+_PERSONAL_LINES = _lines_of(_LINE.sql, "{0}.identity_id = %s", "%s") + " ORDER BY line.seq"
 
 
-def _lines_of(condition: str) -> str:
-    return _LINES.format(line=condition.format("line"), newest=condition.format("newest"))
-
-
-_SHARED_LINES = _lines_of("{0}.server_id = %s AND {0}.identity_id IS NULL")
-_PERSONAL_LINES = _lines_of("{0}.identity_id = %s")
-
-
-def lines(call: Call, newest: int) -> list[LogLine]:
-    """The log lines of a call among the `newest` of its session's log."""
+def lines(call: Call) -> list[LogLine]:
+    """The log lines of a call among the newest LINES_LOOKED_AT of its session's log."""
+    if call.has_lines is False:
+        return []
     log_id = call.identity_id if call.personal else call.server_id
-    values = [log_id, param(LogLine, "call_uid", call.uid), log_id, newest]
+    values = [log_id, param(LogLine, "call_uid", call.uid), log_id]
     return [
         line
         for row in fetch(_PERSONAL_LINES if call.personal else _SHARED_LINES, values)

@@ -1,20 +1,35 @@
-"""Receives the messages of one group: one task of one loop, which outlives Redis."""
+"""Receives the messages of one group: one task of one loop, which outlives Redis.
+
+It reads a connection of the Redis client itself. The channel layer looks ten times a second whether a message came, and
+hands each one over twice: 0.2 ms of CPU a message instead of 0.06.
+"""
 
 import asyncio
+import math
+import time
+import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from channels.layers import get_channel_layer
+from django.conf import settings
+from redis.asyncio import ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from sessions.hints.outage import outage
 
-LAYER_SECONDS: Final = 2.0
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+JOIN_SECONDS: Final = 2.0
 #: between two attempts to join the group while Redis is away
 REJOIN_SECONDS: Final = 1.0
-#: after a malformed message; a Redis outage shows only when joining
-STRANGE_SECONDS: Final = 0.01
+#: at most one line about malformed messages in this time
+LOG_SECONDS: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
@@ -22,32 +37,51 @@ class Listener:
     """`received` gets each message; it must neither wait nor trust it. `joined`: earlier messages are lost."""
 
     def __init__(self, group: str, received: Callable[[dict[str, Any]], None], joined: Callable[[], None]) -> None:
-        self._group, self._received, self._joined = group, received, joined
-        self._channel: str | None = None
-
-    @property
-    def channel(self) -> str:
-        """Our own channel, which exists as long as this process listens; empty before the first join."""
-        return self._channel or ""
+        config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
+        #: our own, to which a process subscribes as long as it listens
+        self.channel = f"{config['prefix']}listener.{uuid.uuid4().hex}"
+        self._group, self._received, self._joined = f"{config['prefix']}__group__{group}", received, joined
+        self._address = config["hosts"][0]
+        self._read = get_channel_layer().deserialize
+        self._said_at = -LOG_SECONDS
 
     async def run(self) -> None:
         """Until cancelled."""
-        layer = get_channel_layer()
         while True:
             try:
-                self._channel = self._channel or await self._join(layer)
-                self._received(await layer.receive(self._channel))
+                async with self._subscribed() as connection:
+                    self._joined()
+                    while True:
+                        # the timeout of the address is that of commands
+                        self._on_reply(await connection.read_response(timeout=math.inf))
             except (RedisError, OSError) as problem:
                 outage.noticed(problem)
-                await asyncio.sleep(REJOIN_SECONDS)
-            except Exception as problem:  # the listener must outlive whatever the layer raises
+            except Exception as problem:  # the listener must outlive whatever the client raises
                 log.warning("hints.not_received", group=self._group, problem=type(problem).__name__)
-                await asyncio.sleep(REJOIN_SECONDS if self._channel is None else STRANGE_SECONDS)
+            await asyncio.sleep(REJOIN_SECONDS)
 
-    async def _join(self, layer: Any) -> str:
-        """A channel of our own in the group."""
-        async with asyncio.timeout(LAYER_SECONDS):
-            channel: str = await layer.new_channel("listener.")
-            await layer.group_add(self._group, channel)
-        self._joined()
-        return channel
+    @asynccontextmanager
+    async def _subscribed(self) -> "AsyncIterator[Any]":
+        # RESP2, in which a message is a reply like any other
+        pool = ConnectionPool.from_url(self._address, protocol=2, retry=Retry(NoBackoff(), 0))
+        connection = pool.make_connection()
+        try:
+            async with asyncio.timeout(JOIN_SECONDS):
+                await connection.connect()
+                await connection.send_command("SUBSCRIBE", self._group, self.channel)
+                for _ in range(2):
+                    await connection.read_response()
+            yield connection
+        finally:
+            await connection.disconnect(nowait=True)
+
+    def _on_reply(self, reply: Any) -> None:
+        try:
+            kind, _, data = reply
+            if kind == b"message":
+                self._received(self._read(data))
+        except Exception as problem:  # anyone who reaches Redis can publish anything
+            now = time.monotonic()
+            if now - self._said_at >= LOG_SECONDS:
+                self._said_at = now
+                log.warning("hints.not_received", group=self._group, problem=type(problem).__name__)

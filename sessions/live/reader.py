@@ -7,6 +7,7 @@ by the next one.
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
@@ -55,17 +56,16 @@ class Together(Generic[K, V]):
 
     def __init__(self, reader: Reader, read: Callable[[list[K]], Mapping[K, V]], most: int = 200) -> None:
         self._reader, self._read, self._most = reader, read, most
-        self._waiting: dict[K, asyncio.Future[V | None]] = {}
+        self._waiting: dict[K, list[asyncio.Future[V | None]]] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, key: K) -> V | None:
         """None if there is no such row (any more)."""
-        future = self._waiting.get(key)
-        if future is None:
-            future = self._waiting[key] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, []).append(future)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._drain())
-        return await asyncio.shield(future)
+        return await future
 
     async def _drain(self) -> None:
         while self._waiting:
@@ -75,11 +75,12 @@ class Together(Generic[K, V]):
             try:
                 found = await self._reader.run(lambda keys=list(batch): self._read(keys))  # type: ignore[misc]  # bound now
             except Exception as problem:  # passed on to every waiter
-                _fail(batch.values(), problem)
+                _fail(chain.from_iterable(batch.values()), problem)
             else:
-                for key, future in batch.items():
-                    if not future.done():
-                        future.set_result(found.get(key))
+                for key, futures in batch.items():
+                    for future in futures:
+                        if not future.done():
+                            future.set_result(found.get(key))
 
 
 def _fail(futures: Iterable["asyncio.Future[Any]"], problem: Exception) -> None:

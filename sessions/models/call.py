@@ -80,6 +80,9 @@ class Call(models.Model):
     schema_violation = models.TextField(blank=True)  # how the result violates the tool's output schema
     schema_valid = models.BooleanField(null=True)  # null: the tool has no output schema, or it could not be checked
 
+    #: on a row that was read for its card: whether log lines of it are found; None: not known
+    has_lines: bool | None = None
+
     class Meta:
         ordering = ["-id"]
         indexes = [
