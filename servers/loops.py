@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from threading import local
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -57,6 +57,8 @@ def deliveries() -> Deliveries:
 
 async def result_of(future: "Future[T]", *, cancels: bool = True) -> T:
     """As `asyncio.wrap_future`. With `cancels`, a wait that is cancelled also cancels `future`."""
+    if future.done() and not future.cancelled():
+        return future.result()
     mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     own = deliveries()
     future.add_done_callback(lambda done: own.put(partial(_settle, mine, done)))
@@ -65,6 +67,30 @@ async def result_of(future: "Future[T]", *, cancels: bool = True) -> T:
     except asyncio.CancelledError:
         if cancels:
             future.cancel()
+        raise
+
+
+async def both_done(job: "Future[T]", second: Callable[[T], "Future[Any]"], seconds: float) -> None:
+    """Wait until `job` failed, or the `second` future that its result holds is done, or the time is up: with one wake-up
+    of the loop instead of two. A wait that is cancelled also cancels `job`."""
+    mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    own = deliveries()
+
+    def wake() -> None:
+        if not mine.done():
+            mine.set_result(None)
+
+    def began(job: "Future[T]") -> None:
+        if job.cancelled() or job.exception() is not None:
+            own.put(wake)
+        else:
+            second(job.result()).add_done_callback(lambda _: own.put(wake))
+
+    job.add_done_callback(began)
+    try:
+        await asyncio.wait({mine}, timeout=seconds)
+    except asyncio.CancelledError:
+        job.cancel()
         raise
 
 

@@ -4,12 +4,14 @@ A call is accepted when its intent (row, arguments, audit event) is committed. N
 `intents` wakes the worker. If the wake-up is lost, the tick of the session's owner finds the row.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -19,6 +21,7 @@ from servers import rights
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
+from servers.loops import both_done, result_of
 from servers.models import Server
 from servers.schemas import checker, jsontext
 from sessions import hints
@@ -64,7 +67,7 @@ __all__ = [
 DURABLE_SECONDS = 2.0
 #: how long a call may wait for its session before it expires, on top of the server's own connect timeout
 WAIT_SECONDS = 30
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+Begin = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
 # --- placing ---------------------------------------------------------------------------------------------------------
@@ -96,30 +99,44 @@ async def aplace(
     target: str,
     given: Given,
     *,
-    run: Run,
-    run_slow: Run,
+    begin: Begin,
+    begin_slow: Begin,
     method: str = TOOLS_CALL,
     companion: Companion | None = None,
 ) -> Call:
-    """`place` for an event loop. `run` runs the checks in a thread that waits for nothing but the database. `run_slow`
-    runs those that need the schema checker's child process in a thread that may wait for it.
+    """`place` for an event loop. `begin` starts the checks in a thread that waits for nothing but the database.
+    `begin_slow` starts those that need the schema checker's child process in a thread that may wait for it.
     """
 
-    def submit() -> "tuple[Intent, Future[Call]]":
-        """The submit runs in that thread too, so the writer already works while the loop is being woken."""
+    def submit() -> _Submitted:
+        """The submit runs in that thread too, so the loop is woken only when the call is durable."""
         intent = check(actor, user, server_uid, target, given, method=method, companion=companion)
-        return intent, writer().submit(partial(write, intent), partial(requested, intent))
+        return _Submitted(writer().submit(partial(write, intent), partial(requested, intent)), intent, time.monotonic())
 
-    def submit_without_waiting() -> "tuple[Intent, Future[Call]]":
+    def submit_without_waiting() -> _Submitted:
         with checker.without_waiting():
             return submit()
 
     try:
-        intent, future = await run(submit_without_waiting)
+        return await _durable(begin(submit_without_waiting))
     except checker.WouldWait:
-        intent, future = await run_slow(submit)
-    with _refusing(intent):
-        return await writer().durable(future, DURABLE_SECONDS)
+        return await _durable(begin_slow(submit))
+
+
+class _Submitted(NamedTuple):
+    """`at`: of the monotonic clock."""
+
+    future: "Future[Call]"
+    intent: Intent
+    at: float
+
+
+async def _durable(submitting: "Future[_Submitted]") -> Call:
+    await both_done(submitting, attrgetter("future"), DURABLE_SECONDS)
+    submitted = await result_of(submitting)
+    with _refusing(submitted.intent):
+        left = submitted.at + DURABLE_SECONDS - time.monotonic()
+        return await writer().durable(submitted.future, max(0.0, left))
 
 
 @contextmanager

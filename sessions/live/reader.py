@@ -6,7 +6,7 @@ by the next one.
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -31,17 +31,23 @@ def with_clean_connections(job: Callable[[], T]) -> T:
 
 class Reader:
     """`run`: reads that wait only for the database; a failed one is repeated once, since its connection may have been
-    stale. `work`: jobs that may wait longer (schema checks, Redis)."""
+    stale. `work`: jobs that may wait longer (schema checks, Redis). `begin_run` and `begin_work` start the same."""
 
     def __init__(self) -> None:
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="live-reader")
         self._work = ThreadPoolExecutor(4, thread_name_prefix="live-work")
 
     async def run(self, job: Callable[[], T]) -> T:
-        return await result_of(self._reads.submit(_once_more, job))
+        return await result_of(self.begin_run(job))
 
     async def work(self, job: Callable[[], T]) -> T:
-        return await result_of(self._work.submit(with_clean_connections, job))
+        return await result_of(self.begin_work(job))
+
+    def begin_run(self, job: Callable[[], T]) -> "Future[T]":
+        return self._reads.submit(_once_more, job)
+
+    def begin_work(self, job: Callable[[], T]) -> "Future[T]":
+        return self._work.submit(with_clean_connections, job)
 
 
 def _once_more(job: Callable[[], T]) -> T:

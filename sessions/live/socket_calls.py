@@ -51,7 +51,10 @@ async def _placed(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> di
     try:
         server, target, given = _uid(body.get("server")), _target(body), _given(body)
         place = partial(
-            placing.aplace, run=reader.run, run_slow=reader.work, method=str(body.get("method", TOOLS_CALL))
+            placing.aplace,
+            begin=reader.begin_run,
+            begin_slow=reader.begin_work,
+            method=str(body.get("method", TOOLS_CALL)),
         )
         placed = await place(socket.actor, socket.viewer.user, server, target, given)
         html = "" if body.get("html") is False else await reader.run(partial(sources.card_html, placed, True))

@@ -4,11 +4,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from operator import itemgetter
 from typing import Any
 
 import pytest
 
-from servers.loops import Deliveries, deliveries, result_of
+from servers.loops import Deliveries, both_done, deliveries, result_of
 
 
 def in_a_thread(job: Callable[[], Any]) -> None:
@@ -75,6 +76,28 @@ async def test_a_future_that_was_cancelled_ends_the_wait() -> None:
     future.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asyncio.shield(waiting), 5)
+
+
+async def test_two_steps_in_threads_are_waited_for_together() -> None:
+    job: Future[tuple[Future[int]]] = Future()
+    step: Future[int] = Future()
+    waiting = asyncio.create_task(both_done(job, itemgetter(0), 60.0))
+    in_a_thread(lambda: job.set_result((step,)))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    in_a_thread(lambda: step.set_exception(KeyError("x")))
+    await asyncio.wait_for(waiting, 5)
+    with pytest.raises(KeyError):
+        await result_of(step)
+
+
+async def test_a_first_step_that_fails_or_takes_too_long_ends_the_wait_for_both() -> None:
+    failed: Future[tuple[Future[int]]] = Future()
+    in_a_thread(lambda: failed.set_exception(KeyError("x")))
+    await asyncio.wait_for(both_done(failed, itemgetter(0), 60.0), 5)
+    slow: Future[tuple[Future[int]]] = Future()
+    await asyncio.wait_for(both_done(slow, itemgetter(0), 0.01), 5)
+    assert not slow.done()
 
 
 async def test_a_job_that_no_one_waits_for_any_more_is_not_begun() -> None:

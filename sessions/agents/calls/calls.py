@@ -173,8 +173,8 @@ class Calls:
                 server.uid,
                 asked.target,
                 Given(value=asked.arguments),
-                run=reader.run,
-                run_slow=reader.work,
+                begin=reader.begin_run,
+                begin_slow=reader.begin_work,
                 method=asked.method,
                 companion=idempotency.companion(exchange, asked, check, continuation),
             )
