@@ -1,8 +1,8 @@
-"""Sealing of secrets at rest: AES-256-GCM under a data key per value, which a key of the key ring wraps.
+"""Sealing of secrets at rest: AES-256-GCM under data keys, which a key of the key ring wraps.
 
-A sealed value is a format byte, the wrapped data key (nonce and ciphertext) and the value (nonce and ciphertext). The
-value is bound to table, row and field by the associated data, and its data key to these and to the wrapping key, so a
-copy in any other place does not open. A rotation re-wraps the data key and leaves the value unchanged.
+A sealed value has a data key of its own: a format byte, the wrapped data key (nonce and ciphertext) and the value (nonce
+and ciphertext). The value is bound to table, row and field by the associated data, and its data key to these and to the
+wrapping key, so a copy in any other place does not open. A rotation re-wraps the data key and leaves the value unchanged.
 
 Format 3 is for rows that are written together: they share a data key, which is bound to table, field and wrapping key;
 each value is bound to its row as before. Format 1, of earlier versions, has no data key: it still opens, and a rotation
