@@ -123,8 +123,12 @@ class BatchWriter(ABC, Generic[B]):
             away = True
             for source, taken in batches:
                 source.put_back(taken)
-        except Exception:  # one bad row must not silence all other sessions
-            log.exception("host.rows_lost", writer=type(self).__name__, rows=sum(taken.count for _, taken in batches))
+        except Exception:  # one bad row must neither silence other sessions nor take their rows with it
+            if len(batch) > 1:
+                away = not await self._written_apart(batch, spare=spare)
+            else:
+                rows = sum(taken.count for _, taken in batches)
+                log.exception("host.rows_lost", writer=type(self).__name__, rows=rows)
         finally:
             for source in batch:
                 source.under_way = None
@@ -134,7 +138,8 @@ class BatchWriter(ABC, Generic[B]):
         return not away
 
     async def _written_apart(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
-        """The rows of a deleted server are dropped; those of other sources are not lost with them."""
+        """The rows of a deleted server are dropped, as are those that no database takes; those of other sources are not
+        lost with them."""
         if len(batch) == 1:
             return True
         return all([await self._written({source: taken}, spare=spare) for source, taken in batch.items()])

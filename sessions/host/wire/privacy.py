@@ -1,7 +1,7 @@
 """What the privacy settings of the instance do to a message before it is kept: masks by rule, schema and shape, encryption."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from servers.audit import payload_privacy
@@ -12,6 +12,7 @@ from servers.privacy.redaction import Subject
 from servers.randomness import random_uuid
 from servers.schemas.secrets import may_hold_secret
 from sessions.calls.claims import PendingCall
+from sessions.connections.lifecycle import storable
 from sessions.host.wire.log import WireEntry
 from sessions.mcp.core import methods
 from sessions.models import WireMessage
@@ -29,12 +30,14 @@ def subject_of(part: RedactedPart, server_id: int, target: str, call: PendingCal
     return Subject(part, server_id, target, schema)
 
 
-def give_body(entry: WireEntry, text: str, subject: Subject | None) -> None:
-    """The body is left out where it cannot be searched."""
+def give_body(entry: WireEntry, text: str, subjects: Sequence[Subject | None]) -> None:
+    """`subjects`: what it is about, or all that it may be about. The body is left out where it cannot be searched."""
     now = payload_privacy.latest()
-    masked = redaction.redacted_message(text, subject, now)
+    found = [redaction.redacted_message(text, subject, now) for subject in subjects]
+    masked = found[0] if None not in found else None
     if masked is not None:
-        entry.body, entry.to_seal = masked, now.seal
+        # What was masked is written anew: escapes that no database takes as characters came back with it.
+        entry.body, entry.to_seal = storable(masked, len(masked)), now.seal
 
 
 def seal_bodies(entries: Iterable[WireEntry]) -> None:

@@ -7,7 +7,7 @@ Everything happens where the transport reports it, so a row never waits unmasked
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from servers.secret import Secret
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import storable
 from sessions.enums import WireDirection, WireKind
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, dumped
 from sessions.host.wire import privacy
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.masking import headers_text, masked_headers, masked_url
@@ -90,13 +90,10 @@ class WireRecorder:
         if self.level == Recording.OFF:
             return
         number = exchange.number if isinstance(exchange, _RecordedExchange) else None
-        try:
-            value = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            value = None
+        value = _parsed(data)
         if isinstance(value, list) and value:  # a batch (2025-03-26)
             for item in value:
-                self._one(direction, item, orjson.dumps(item), call, number)
+                self._one(direction, item, dumped(item).encode(), call, number)
         else:
             self._one(direction, value, data, call, number)
 
@@ -105,13 +102,23 @@ class WireRecorder:
     ) -> None:
         uid = call.uid if call is not None else None
         entry = WireEntry(direction, _kind(value), call_uid=uid, exchange=exchange, size=len(data))
-        subject = self._describe(entry, value, call) if entry.kind != WireKind.INVALID else None
+        invalid = entry.kind == WireKind.INVALID
+        subject = None if invalid else self._describe(entry, value, call)
         if not self._log.has_room():
             self._log.drop()
             return
         if self.level == Recording.FULL:
-            self._give_body(entry, data, subject)
+            self._give_body(entry, data, self._subjects_in_flight(direction, call) if invalid else (subject,))
         self.add(entry)
+
+    def _subjects_in_flight(self, direction: WireDirection, call: PendingCall | None) -> list[Subject | None]:
+        """What a message that cannot be read may be about."""
+        sent = direction == WireDirection.SENT
+        part = RedactedPart.ARGUMENTS if sent else RedactedPart.RESULT
+        if call is not None:
+            return [self._subject(part, call.target, call)]
+        open_ones = [self._subject(part, request.target, request.call) for request in self._ours.values()]
+        return [*open_ones, self._subject(part, "", None)]
 
     def _describe(self, entry: WireEntry, value: dict[str, Any], call: PendingCall | None) -> Subject | None:
         """What both levels keep of a message; pairs it with its request. Returns what its content is about."""
@@ -168,14 +175,14 @@ class WireRecorder:
         if entry.detail:
             entry.detail = privacy.masked_words(storable(masked(entry.detail), DETAIL_CHARS))
 
-    def _give_body(self, entry: WireEntry, data: bytes, subject: Subject | None) -> None:
+    def _give_body(self, entry: WireEntry, data: bytes, subjects: Sequence[Subject | None]) -> None:
         most = settings.WIRE_BODY_KIB * 1024
         if len(data) <= most:
             text = self._masked_json(data.decode("utf-8", "replace"))
             kept, entry.cut = storable(text, most), len(text) > most
         else:
             kept, entry.cut = storable(self._masked_beginning(data, most), most), True
-        privacy.give_body(entry, kept, subject)
+        privacy.give_body(entry, kept, subjects)
 
     def _masked_json(self, text: str) -> str:
         """The text as it is, unless a secret is in it: then its value is written again without the secrets."""
@@ -298,6 +305,18 @@ class _RecordedExchange:
 
 def _unchanged(text: str) -> str:
     return text
+
+
+def _parsed(data: bytes) -> Any:
+    """None if it is no JSON. Some that orjson refuses, such as half a pair of surrogates, is JSON to others."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _call_of(outgoing: Outgoing | None) -> PendingCall | None:

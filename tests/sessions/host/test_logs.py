@@ -20,6 +20,7 @@ class Shelf:
         self.failures = failures
         #: leases of servers that were deleted
         self.deleted: set[Any] = set()
+        self.refusal: Exception = RowsOrphaned("deleted")
         self.batches: list[list[tuple[Any, list[ServerLogLine]]]] = []
         self.spare: list[bool] = []
         self.gate = asyncio.Event()
@@ -31,7 +32,7 @@ class Shelf:
             self.failures -= 1
             raise DatabaseAway("away")
         if any(source.lease in self.deleted for source, _ in job.args[0]):
-            raise RowsOrphaned("deleted")
+            raise self.refusal
         self.spare.append(spare)
         self.batches.append([(source.lease, taken.to_write) for source, taken in job.args[0] if taken.to_write])
 
@@ -166,9 +167,10 @@ async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monk
     assert writer._rests_until >= opened + 9 * 0.015
 
 
-async def test_the_lines_of_a_deleted_server_are_dropped_and_those_of_the_others_written() -> None:
+@pytest.mark.parametrize("refusal", [RowsOrphaned("deleted"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "a bad row")])
+async def test_the_lines_of_a_deleted_server_are_dropped_and_those_of_the_others_written(refusal: Exception) -> None:
     shelf = Shelf()
-    shelf.deleted = {"gone"}
+    shelf.deleted, shelf.refusal = {"gone"}, refusal
     writer: Any = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used
     gone, kept = ServerLog(writer, "gone"), ServerLog(writer, "kept")  # type: ignore[arg-type]  # only their names are used
     say(gone, 3)

@@ -86,6 +86,37 @@ def test_the_schema_of_the_tool_masks_what_it_calls_a_password(rules: Any) -> No
     assert "ann" in asked.body
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("seal", [False, True])
+def test_a_message_with_a_mask_and_half_a_character_pair_is_kept(
+    rules: Any,
+    keyring_file: Any,  # noqa: F811  the fixture
+    seal: bool,
+) -> None:
+    lease = make_hold(make_session())
+    rules(seal=seal, rules=(Rule("$..password", "all", None, ""),))
+    log, _ = recorded(lease=lease, password=HIDDEN, text="\ud800 and \0")
+    append_all([(log, log.take())])
+    texts = [reading.text(row) for row in WireMessage.objects.order_by("seq")]
+    assert ["? and " in text and MASK in text and HIDDEN not in text for text in texts] == [True, True]
+
+
+@pytest.mark.parametrize("target", ["", "sign_*"])
+def test_a_line_that_is_no_json_is_not_kept_while_a_rule_concerns_a_call_in_flight(rules: Any, target: str) -> None:
+    rules()
+    line = f'{{"result": {{"password": "{HIDDEN}"'.encode()
+    log = WireLog(Idle(None), Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1))  # type: ignore[arg-type]  # the test writes itself
+    recorder = WireRecorder(log, Redactor(), Recording.FULL)
+    recorder.received(line)
+    assert log._pending[-1].body == line.decode()
+    rules(rules=(Rule("$..password", "all", None, target),))
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "sign_up", "arguments": {}}}
+    recorder.sent(Outgoing(json.dumps(asked).encode(), "tools/call", 1))
+    recorder.received(line)
+    last = log._pending[-1]
+    assert (last.kind, last.body, last.size) == (WireKind.INVALID, "", len(line))
+
+
 def test_what_a_rule_cannot_search_is_not_kept(rules: Any, settings: Any) -> None:
     settings.WIRE_BODY_KIB = 1
     rules(rules=(Rule("$..password", "all", None, ""),))
