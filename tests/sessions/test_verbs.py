@@ -20,7 +20,8 @@ from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.integration]
-SAID = "could not be written in time"
+#: the wait for the writer and that of the database end after the same two seconds: either may be told
+SAID = ("could not be written in time", "is not available, so nothing was changed")
 
 
 @pytest.fixture(autouse=True)
@@ -45,17 +46,22 @@ def locked(visitor: Client) -> Iterator[None]:
     holder.close()
 
 
+def refused(answer: Any) -> bool:
+    page = answer.content.decode()
+    return any(words in page for words in SAID)
+
+
 @pytest.mark.parametrize("verb", ["connect", "reconnect", "refresh", "pause"])
 def test_a_verb_that_cannot_be_recorded_is_refused_in_words(verb: str, visitor: Client, locked: None) -> None:
     answer: Any = visitor.post(f"/servers/orders/{verb}/", follow=True)
     assert answer.status_code == 200
-    assert SAID in answer.content.decode()
+    assert refused(answer)
     assert McpSession.objects.get().desired == Desired.CLOSED
 
 
 def test_the_live_page_is_told_by_status_503(visitor: Client, locked: None) -> None:
     answer = visitor.post("/servers/orders/connect/", headers={"HX-Request": "true"})
-    assert (answer.status_code, SAID in answer.content.decode()) == (503, True)
+    assert (answer.status_code, refused(answer)) == (503, True)
 
 
 # --- pause, resume, retry --------------------------------------------------------------------------------------------
