@@ -14,6 +14,11 @@ from redis.retry import Retry
 SEND_SECONDS = 2.0
 
 
+def group_channel(group: str) -> str:
+    """The channel of Redis on which the layer's groups, our sender and our listener meet."""
+    return f"{settings.CHANNEL_LAYERS['default']['CONFIG']['prefix']}__group__{group}"
+
+
 class GroupSender:
     """For one thread. `seconds`: how long one answer of Redis may take."""
 
@@ -23,13 +28,10 @@ class GroupSender:
         pool = Redis.from_url(config["hosts"][0], retry=Retry(NoBackoff(), 1), **times).connection_pool
         self._connection = pool.make_connection()
         self._layer = get_channel_layer()
-        self._group = f"{config['prefix']}__group__{{}}"
 
     def send(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Sends all of them, or raises RedisError or OSError; some may have been received even then."""
-        commands = [
-            ("PUBLISH", self._group.format(group), self._layer.serialize(message)) for group, message in messages
-        ]
+        commands = [("PUBLISH", group_channel(group), self._layer.serialize(message)) for group, message in messages]
         try:
             self._publish(commands)
         except Disconnected:  # the first command after a Redis restart finds a dead connection

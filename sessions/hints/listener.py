@@ -8,9 +8,9 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 from channels.layers import get_channel_layer
@@ -20,10 +20,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from sessions.hints.group_sender import group_channel
 from sessions.hints.outage import outage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 JOIN_SECONDS: Final = 2.0
 #: between two attempts to join the group while Redis is away
@@ -40,7 +38,7 @@ class Listener:
         config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
         #: our own, to which a process subscribes as long as it listens
         self.channel = f"{config['prefix']}listener.{uuid.uuid4().hex}"
-        self._group, self._received, self._joined = f"{config['prefix']}__group__{group}", received, joined
+        self._group, self._received, self._joined = group_channel(group), received, joined
         self._address = config["hosts"][0]
         self._read = get_channel_layer().deserialize
         self._said_at = -LOG_SECONDS
@@ -61,7 +59,7 @@ class Listener:
             await asyncio.sleep(REJOIN_SECONDS)
 
     @asynccontextmanager
-    async def _subscribed(self) -> "AsyncIterator[Any]":
+    async def _subscribed(self) -> AsyncIterator[Any]:
         # RESP2, in which a message is a reply like any other
         pool = ConnectionPool.from_url(self._address, protocol=2, retry=Retry(NoBackoff(), 0))
         connection = pool.make_connection()

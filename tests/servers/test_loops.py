@@ -83,7 +83,8 @@ async def test_two_steps_in_threads_are_waited_for_together() -> None:
     step: Future[int] = Future()
     waiting = asyncio.create_task(both_done(job, itemgetter(0), 60.0))
     in_a_thread(lambda: job.set_result((step,)))
-    await asyncio.sleep(0.05)
+    for _ in range(5):  # more turns of the loop than a delivery takes
+        await asyncio.sleep(0)
     assert not waiting.done()
     in_a_thread(lambda: step.set_exception(KeyError("x")))
     await asyncio.wait_for(waiting, 5)

@@ -36,7 +36,7 @@ def give_body(entry: WireEntry, text: str, subjects: Sequence[Subject | None]) -
     found = [redaction.redacted_message(text, subject, now) for subject in subjects]
     masked = found[0] if None not in found else None
     if masked is not None:
-        # What was masked is written anew: escapes that no database takes as characters came back with it.
+        # Masking decodes escapes, also those of characters that no database takes.
         entry.body, entry.to_seal = storable(masked, len(masked)), now.seal
 
 
