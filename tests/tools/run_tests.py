@@ -64,11 +64,10 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
 # take long. Two processors are busy with these; more processes take longer, and what waits for its turn runs into limits.
 # Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others run, and its tests fail.
-# The phase protocol ends last, mostly waiting.
 NEITHER = "not browser and not up"
 NOT_PARTS = ("e2e", *OF_PROTOCOL)
 PHASES = {
-    "protocol": (NEITHER, ["-n", "1", *leave_out(OF_PROTOCOL, files=True)]),
+    "protocol": (NEITHER, ["-n", "2", *leave_out(OF_PROTOCOL, files=True)]),
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
     "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
