@@ -143,3 +143,64 @@ async def test_a_request_that_is_given_up_leaves_those_beside_it_counted(valkey:
     assert [isinstance(one, asyncio.CancelledError) for one in found] == [True, False, False, True, False, False]
     assert [one for one in found if not isinstance(one, BaseException) and one is not None] == []
     assert await one_request(process, RATE) is None
+
+
+async def test_far_below_a_limit_most_requests_ask_nothing_and_the_limit_still_holds(
+    valkey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips: list[asyncio.Task[Any] | None] = []
+
+    async def noted(self: Any, *given: Any, execute: Any = Pipeline.execute, **more: Any) -> Any:
+        trips.append(asyncio.current_task())
+        return await execute(self, *given, **more)
+
+    monkeypatch.setattr(Pipeline, "execute", noted)
+    rate, flight = Rate("wide:1", 400, 3600.0, "n", "w"), InFlight("wide:1", 80, "n", "w")
+    first, second, mine = Counting(), Counting(), asyncio.current_task()
+
+    async def times_until_refused(process: Counting) -> int:
+        admitted = 0
+        while admitted <= 400:
+            async with process.enter([rate], [flight]) as exceeded:
+                if exceeded is not None:
+                    return admitted
+                admitted += 1
+        return admitted
+
+    async with first.enter([rate], [flight]) as exceeded:
+        assert exceeded is None
+    async with second.enter([rate], [flight]) as exceeded:
+        assert exceeded is None
+    trips.clear()
+    for _ in range(100):
+        async with first.enter([rate], [flight]) as exceeded:
+            assert exceeded is None
+    assert trips.count(mine) < 10
+    in_all = 102 + await times_until_refused(second) + await times_until_refused(first)
+    assert in_all == 400, "what one process counted in advance it may still use, and nothing more"
+
+
+async def test_what_was_counted_in_advance_does_not_outlive_its_window(valkey: Path) -> None:
+    rate = Rate("short:1", 40, 0.5, "n", "w")
+    process = Counting()
+    for _ in range(3):
+        assert await one_request(process, rate) is None
+    assert process._known[rate.key].advance > 0
+    process._known[rate.key].number -= 1  # time went on
+    assert not process._counted_in_advance(rate)
+
+
+async def test_numbers_in_flight_of_a_process_that_asks_nothing_reach_the_others(valkey: Path) -> None:
+    first, second = Counting(), Counting()
+    wide, narrow = InFlight("wide:2", 16, "n", "w"), InFlight("wide:2", 1, "n", "w")
+    async with first.enter([], [wide]):
+        pass
+    async with first.enter([], [wide]):  # far below, so nothing was asked
+
+        async def seen() -> bool:
+            async with second.enter([], [narrow]) as exceeded:
+                return exceeded is not None
+
+        async with asyncio.timeout(10):
+            while not await seen():  # noqa: ASYNC110 - what another process wrote can only be asked for
+                await asyncio.sleep(0.01)
