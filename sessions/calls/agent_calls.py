@@ -23,6 +23,7 @@ from servers.enums import AuditAction, AuditOutcome, Way
 from sessions.calls import statements
 from sessions.calls.final_states import FinalState, end_now, finish_event, notify
 from sessions.calls.operations import operation_of
+from sessions.calls.statements import Standing
 from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core.on_behalf import OnBehalf
 from sessions.models import AgentRound, Approval, Call
@@ -36,11 +37,12 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True)
 class CallingAgent:
     """`on_behalf`: for the client; its capabilities are None where the call is not one exchange. `capabilities`: what the
-    agent answers. `asks_people`: what it does not answer goes to the inbox."""
+    agent answers. `asks_people`: what it does not answer goes to the inbox. `standing`: when the call was read."""
 
     on_behalf: OnBehalf = field(repr=False)
     capabilities: Mapping[str, Any]
     asks_people: bool
+    standing: Standing = field(repr=False)
 
 
 def sealed(content: Mapping[str, Any], *, back: bool = False) -> AgentRound:
@@ -62,28 +64,25 @@ def agent_of(call: Call) -> CallingAgent | None:
     """None for the call of a person. Raises SealError."""
     if call.way != Way.AGENT:
         return None
-    found = statements.agent_call(call.pk)
+    found = statements.agent_call(call.pk, *operation_of(call.method).place(call.target))
     if found is None:
         return None
-    agent, row = found
+    agent, row, standing = found
     on_behalf = OnBehalf(
         log_level=agent.log_level or None,
         capabilities=agent.capabilities if agent.one_exchange else None,
         added=opened(row) if row is not None else {},
     )
-    return CallingAgent(on_behalf, agent.capabilities, agent.asks_people)
+    return CallingAgent(on_behalf, agent.capabilities, agent.asks_people, standing)
 
 
 # --- whether it may still be sent ---------------------------------------------------------------------------------------
 _VOIDED: Final = FinalState(CallState.REQUESTED, CallState.REFUSED, AuditOutcome.DENIED, "")
 
 
-def barrier(call_pk: int, method: str, target: str) -> str:
+def barrier(found: Standing) -> str:
     """Why an agent's call may not be sent although it was placed; empty if it may. The definitions are stored by the same
-    thread that claims calls, so none changes between this and the claim."""
-    found = statements.standing(call_pk, *operation_of(method).place(target))
-    if found is None:
-        return ""
+    thread that claims calls, so none changes between the read and the claim."""
     if found.ended:
         return "The token expired or was revoked before the call was sent."
     if found.approved_digest:

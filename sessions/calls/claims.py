@@ -192,7 +192,7 @@ def take(uid: UUID, lease: Lease, *, lists_read: bool = True) -> ClaimedCall | N
     if call.agent is not None:
         if not lists_read:
             return ClaimedCall(None, [], too_early=True)
-        if why := agent_calls.barrier(call.pk, call.method, call.target):
+        if why := agent_calls.barrier(call.agent.standing):
             return ClaimedCall(None, agent_calls.refuse(uid, why))
     call = replace(call, sent_at=timezone.now())
     events = claim(call, lease)

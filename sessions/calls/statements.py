@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from servers.audit.statements import Columns, Fields, Insert, database, fetch, param
+from servers.audit.statements import Columns, Fields, Insert, database, fetch, fetch_one, param
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
@@ -84,6 +84,32 @@ def _shown(row: Sequence[Any]) -> Call:
     return call
 
 
+_HEARD_CALL = Columns(
+    Call,
+    "one",
+    (
+        *("id", "uid", "state", "method", "target", "server_name", "open_questions", "sent_at", "cancel_requested_by"),
+        *("fault", "detail", "may_have_run", "error_code", "error_message", "error_data"),
+        *("progress", "progress_total", "progress_message"),
+    ),
+)
+_CONTENT = Columns(Payload, "result", ("id", "uid", "text", "blob", "sealed", "key_id", "erased_at"))
+_HEARD = (
+    f"SELECT {_HEARD_CALL.sql}, {_CONTENT.sql} FROM {_TABLES['Call']} one "  # noqa: S608  # the same
+    f"LEFT JOIN {_TABLES['Payload']} result ON result.id = one.result_id WHERE one.uid IN ({{marks}})"
+)
+
+
+def heard(uids: Sequence[UUID]) -> list[Call]:
+    """Calls with what their agents hear of them, in one query. All else is deferred."""
+    found, values = [], [param(Call, "uid", uid) for uid in uids]
+    for row in fetch(_HEARD.format(marks=", ".join(["%s"] * len(values))), values):
+        call = cast("Call", _HEARD_CALL.read(row[: _HEARD_CALL.count]))
+        call.result = _CONTENT.read(row[_HEARD_CALL.count :])
+        found.append(call)
+    return found
+
+
 _SHARED_LINES = _lines_of(_LINE.sql, "{0}.server_id = %s AND {0}.identity_id IS NULL", "%s") + " ORDER BY line.seq"
 _PERSONAL_LINES = _lines_of(_LINE.sql, "{0}.identity_id = %s", "%s") + " ORDER BY line.seq"
 
@@ -124,34 +150,6 @@ def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
     return (call, arguments, found[0][-1] or "") if call is not None and arguments is not None else None
 
 
-_AGENT = Columns(AgentCall, "agent", ("id", "capabilities", "log_level", "asks_people", "one_exchange"))
-_ROUND = Columns(AgentRound, "round")
-_AGENT_CALL = """
-SELECT {columns} FROM {AgentCall} agent LEFT JOIN {AgentRound} round ON round.call_id = agent.call_id AND NOT round.back
-WHERE agent.call_id = %s
-""".format(columns=f"{_AGENT.sql}, {_ROUND.sql}", **_TABLES)  # the same
-
-
-def agent_call(call_pk: int) -> tuple[AgentCall, AgentRound | None] | None:
-    """What an agent's call has besides its row, and its part of a round that goes up."""
-    for row in fetch(_AGENT_CALL, [call_pk]):
-        agent = _AGENT.read(row[: _AGENT.count])
-        return (agent, _ROUND.read(row[_AGENT.count :])) if agent is not None else None
-    return None
-
-
-_STANDING = """
-SELECT token.id IS NULL OR token.revoked_at IS NOT NULL OR token.expires_at <= %s, approval.id IS NOT NULL, one.server_name, one.target,
-       one.definition_digest, definition.digest, definition.approved_digest
-FROM {AgentCall} agent JOIN {Call} one ON one.id = agent.call_id
-LEFT JOIN {AgentToken} token ON token.id = agent.token_id
-LEFT JOIN {Approval} approval ON approval.call_id = one.id
-LEFT JOIN {Definition} definition ON definition.identity_id = one.identity_id AND definition.kind = %s
-     AND definition.key = %s AND definition.removed_at IS NULL
-WHERE agent.call_id = %s
-""".format(**_TABLES)  # the same
-
-
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What an agent's call rests on. `ended`: its token counts no more. `asked`: a person approved it. `made_with`: the digest of the definition that it was
@@ -166,14 +164,32 @@ class Standing:
     approved_digest: str
 
 
-def standing(call_pk: int, kind: DefinitionKind, key: str) -> Standing | None:
-    """None for the call of a person."""
+_AGENT = Columns(AgentCall, "agent", ("id", "capabilities", "log_level", "asks_people", "one_exchange"))
+_ROUND = Columns(AgentRound, "round")
+_AGENT_CALL = """
+SELECT {columns}, token.id IS NULL OR token.revoked_at IS NOT NULL OR token.expires_at <= %s, approval.id IS NOT NULL,
+       one.server_name, one.target, one.definition_digest, definition.digest, definition.approved_digest
+FROM {AgentCall} agent JOIN {Call} one ON one.id = agent.call_id
+LEFT JOIN {AgentRound} round ON round.call_id = agent.call_id AND NOT round.back
+LEFT JOIN {AgentToken} token ON token.id = agent.token_id
+LEFT JOIN {Approval} approval ON approval.call_id = one.id
+LEFT JOIN {Definition} definition ON definition.identity_id = one.identity_id AND definition.kind = %s
+     AND definition.key = %s AND definition.removed_at IS NULL
+WHERE agent.call_id = %s
+""".format(columns=f"{_AGENT.sql}, {_ROUND.sql}", **_TABLES)  # the same
+
+
+def agent_call(call_pk: int, kind: DefinitionKind, key: str) -> tuple[AgentCall, AgentRound | None, Standing] | None:
+    """What an agent's call has besides its row, its part of a round that goes up, and what it rests on now. `kind` and
+    `key`: of its target's definition."""
     now = param(AgentToken, "expires_at", timezone.now())
-    found = fetch(_STANDING, [now, kind.value, key, call_pk])
-    if not found:
+    row = fetch_one(_AGENT_CALL, [now, kind.value, key, call_pk])
+    agent = _AGENT.read(row[: _AGENT.count]) if row is not None else None
+    if agent is None:
         return None
-    ended, asked, server, target, made_with, digest, approved = found[0]
-    return Standing(bool(ended), bool(asked), server, target, made_with, digest, approved or "")
+    ended, asked, server, target, made_with, digest, approved = row[_AGENT.count + _ROUND.count :]
+    standing = Standing(bool(ended), bool(asked), server, target, made_with, digest, approved or "")
+    return agent, _ROUND.read(row[_AGENT.count : _AGENT.count + _ROUND.count]), standing
 
 
 # Not a join: with a joined subquery PostgreSQL would not check the row's state again after waiting for its lock.

@@ -448,7 +448,7 @@ def _passing(hint: dict[str, Any]) -> bool:
 
 
 def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:
-    return {call.uid: ended(call) if CallState(call.state).final else call for call in statements.shown(uids)}
+    return {call.uid: ended(call) if CallState(call.state).final else call for call in statements.heard(uids)}
 
 
 def _hidden_arguments(exchange: Exchange) -> list[str]:

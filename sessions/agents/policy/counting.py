@@ -7,9 +7,10 @@ whatever stands there can only make a limit stricter or looser, and what is no n
 each process counts alone, and refusals say so.
 
 A round trip costs a request a tenth of its time, so far below a limit most requests make none: a process counts a few
-requests of a window in advance, an eighth of what is left of it, and looks at the numbers in flight of other processes
-once a second. Near a limit each request asks, so what is counted in advance never refuses more than an eighth of the
-rate, and numbers in flight that were not seen in time exceed a limit by at most an eighth for each process.
+requests of a window in advance, a quarter of what is left of it, and looks at the numbers in flight of other processes
+once a second. Near a limit each request asks. What one process counted and did not use, no other can, so with several of
+them a limit may refuse up to a quarter of the rate too early; numbers in flight that were not seen in time may exceed a
+limit by a quarter for each further process.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ LANDING_SECONDS: Final = 0.05
 #: how much may come at once, in seconds of the rate
 BURST_SECONDS: Final = 4.0
 #: the part of what is left of a limit that a process uses without asking; a limit below it is asked for each request
-ADVANCE_PART: Final = 8
+ADVANCE_PART: Final = 4
 #: how long the numbers in flight of other processes count as known, where these are far below the limit
 ELSEWHERE_SECONDS: Final = 1.0
 _MOST_KNOWN: Final = 10_000
