@@ -15,6 +15,7 @@ from servers.enums import AgentScope, BundleListing, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer
 from sessions.agents.call_request import require_scope
+from sessions.agents.calls import questions
 from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import INSTRUCTIONS_CHARS, BundleEndpoint, Endpoint, Entry
@@ -67,9 +68,11 @@ class Requests:
             return await self._find_tool(exchange)
         through_call_tool = _searches(exchange) and exchange.params.get("name") == search.CALL_TOOL
         exchange = await self._at_server(exchange)
-        if method == methods.TOOLS_CALL and exchange.era is Era.MODERN and not through_call_tool:
+        mirrors = method == methods.TOOLS_CALL and exchange.era is Era.MODERN and not through_call_tool
+        if mirrors and questions.continues(exchange):  # before its answers count
             await self._check_mirrored(exchange)
-        return await self._shared.calls.perform(exchange, answer, connection)
+            mirrors = False
+        return await self._shared.calls.perform(exchange, answer, connection, mirrors=mirrors)
 
     async def start(self, exchange: Exchange) -> UUID:
         """The call of a request whose agent asks for the outcome later. Raises Refusal."""

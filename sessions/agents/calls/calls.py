@@ -24,6 +24,7 @@ from sessions.agents.call_request import FORBIDDEN, CallRequest, call_request_of
 from sessions.agents.calls import approval_messages, idempotency, outcomes, questions
 from sessions.agents.calls.outcomes import Ended, ended
 from sessions.agents.calls.questions import Continuation
+from sessions.agents.catalog import lists
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange
 from sessions.agents.policy.admission import Admission
@@ -31,12 +32,14 @@ from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing, statements
 from sessions.calls.arguments import Given, NotListed, Rejected
+from sessions.calls.intents import Hold
+from sessions.calls.targets import Target
 from sessions.enums import CallState
 from sessions.live.hub import Hub
 from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
-from sessions.mcp.server import streams
+from sessions.mcp.server import modern, streams
 from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, Refusal, invalid_params, invalid_request
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
@@ -67,15 +70,17 @@ class Calls:
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
         self._inherited, self._inheriting = False, asyncio.Lock()
 
-    async def perform(self, exchange: Exchange, answer: Answer | None, connection: Connection) -> bytes | None:
-        """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. Raises Refusal,
-        and Gone."""
+    async def perform(
+        self, exchange: Exchange, answer: Answer | None, connection: Connection, *, mirrors: bool = False
+    ) -> bytes | None:
+        """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. `mirrors`: its
+        headers must repeat arguments where the definition says so. Raises Refusal, and Gone."""
         asked = call_request_of(exchange)
         async with self._admission.call(exchange, asked):
-            return await self._performed(exchange, asked, answer, connection)
+            return await self._performed(exchange, asked, answer, connection, mirrors)
 
     async def _performed(
-        self, exchange: Exchange, asked: CallRequest, answer: Answer | None, connection: Connection
+        self, exchange: Exchange, asked: CallRequest, answer: Answer | None, connection: Connection, mirrors: bool
     ) -> bytes | None:
         late = needed_approval = False
         await self._inherit()
@@ -84,7 +89,7 @@ class Calls:
             if isinstance(found, UUID):
                 uid, late, needed_approval = found, True, True  # perhaps
             else:
-                placed = await self._place(exchange, asked, found)
+                placed = await self._place(exchange, asked, found, mirrors=mirrors)
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except idempotency.SameRequest as earlier:
             if not earlier.equal:
@@ -148,7 +153,7 @@ class Calls:
 
     async def _continued(self, exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
         """The call that this request answers questions of, or a further one that brings the answers."""
-        if exchange.params.keys().isdisjoint({"requestState", "inputResponses"}):
+        if not questions.continues(exchange):
             return None
         try:
             return await self._hub.reader.work(partial(questions.continued, exchange, asked))
@@ -158,14 +163,22 @@ class Calls:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
     # --- placing -------------------------------------------------------------------------------------------------
-    async def _place(self, exchange: Exchange, asked: CallRequest, continuation: Continuation | None) -> Call:
+    async def _place(
+        self, exchange: Exchange, asked: CallRequest, continuation: Continuation | None, *, mirrors: bool = False
+    ) -> Call:
         """Raises Refusal, Rejected, and SameRequest, Unheard and TooManyHeld of the ledger."""
         if unknown := _hidden_arguments(exchange):
             raise Rejected(f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called.")
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
         reader = self._hub.reader
         repeated = continuation is None and await self._admission.repeats(exchange, asked)
-        check = partial(self._policy_check.check, exchange, asked, repeated=repeated)
+
+        def check(target: Target) -> Hold | None:
+            if mirrors and not target.approved_digest:
+                arguments = exchange.params.get("arguments")
+                modern.check_mirrored(arguments, lists.mirrored_by(target.definition), exchange.headers)
+            return self._policy_check.check(exchange, asked, target, repeated=repeated)
+
         try:
             call = await placing.aplace(
                 exchange.actor,

@@ -103,6 +103,11 @@ class Continuation:
     added: dict[str, Any]
 
 
+def continues(exchange: Exchange) -> bool:
+    """Whether it answers questions of a call of before."""
+    return not exchange.params.keys().isdisjoint({"requestState", "inputResponses"})
+
+
 def input_required(exchange: Exchange, asked: CallRequest, call: UUID, inputs: Mapping[str, Any] | None) -> bytes:
     """The response that asks for input. `inputs` as the protocol has them; None for none but a state."""
     token = exchange.entry.principal.token.pk

@@ -298,9 +298,12 @@ def mirrored(entry: Entry, tool: str) -> tuple[Mirrored, ...]:
     if session is None:
         return ()
     row = fetch_one(_MIRRORED, [session.identity_id, DefinitionKind.TOOL.value, tool, "%x-mcp-header%"])
-    if row is None:
-        return ()
+    return mirrored_by(json.loads(row[0])) if row is not None else ()
+
+
+def mirrored_by(definition: Mapping[str, Any]) -> tuple[Mirrored, ...]:
+    """The same of the definition of a tool."""
     try:
-        return mirrored_arguments(json.loads(row[0]).get("inputSchema"))
+        return mirrored_arguments(definition.get("inputSchema"))
     except BadAnnotation:
         return ()
