@@ -79,6 +79,29 @@ def test_a_modern_program_discovers_lists_and_calls_without_a_session(product: P
     assert 0 < modern.ask_modern("tools/list").json()["result"]["ttlMs"] <= 60_000
 
 
+def test_a_header_that_repeats_an_argument_must_agree_with_it(product: Product, modern: Agent) -> None:
+    modern.ask_modern("tools/list")
+    where = "key = 'echo' AND server_id = (SELECT id FROM servers_server WHERE slug = 'modern')"
+    body = product.stack.rows(f"SELECT body FROM servers_definition WHERE {where}")[0]["body"]  # noqa: S608  # our own words
+    tool = json.loads(body)
+    tool["inputSchema"]["properties"]["text"]["x-mcp-header"] = "Text"
+    product.stack.write(f"UPDATE servers_definition SET body = ? WHERE {where}", json.dumps(tool))  # noqa: S608  # the same
+    try:
+        before = len(product.calls(target="echo"))
+        given = {"name": "echo", "arguments": {"text": "repeated"}}
+        for headers in ({}, {"Mcp_Param_Text": "another"}):
+            body_of_request, usual = modern.modern("tools/call", given)
+            refused = modern.post(body_of_request, **usual, **headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32020), refused.text
+            assert "Mcp-Param-Text" in refused.json()["error"]["message"]
+        assert len(product.calls(target="echo")) == before
+        body_of_request, usual = modern.modern("tools/call", given)
+        told = modern.post(body_of_request, **usual, Mcp_Param_Text="repeated")
+        assert told.json()["result"]["content"] == [{"type": "text", "text": "repeated"}]
+    finally:
+        product.stack.write(f"UPDATE servers_definition SET body = ? WHERE {where}", body)  # noqa: S608  # the same
+
+
 @pytest.mark.parametrize("slug", ["legacy", "modern"])
 def test_results_are_written_in_the_era_of_the_program(product: Product, token: str, slug: str) -> None:
     arguments = {"name": "add", "arguments": {"a": 1, "b": 1}}
