@@ -27,11 +27,13 @@ _WORKER_GONE: Final = "The worker of this subscription is gone."
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A resource with an active subscription."""
+    """A resource with an active subscription. `unread`: what is stored may be older than the resource, even if the server was
+    asked for it before: the subscription ended and was resumed before its worker looked."""
 
     pk: int
     uri: str
     interval: float
+    unread: bool
 
 
 def mine(lease: Lease) -> QuerySet[Subscription]:
@@ -48,8 +50,12 @@ WATCHED: Final = Exists(
 
 def watched(lease: Lease) -> list[Watch]:
     """Only reads."""
-    rows = mine(lease).values_list("pk", "uri", "min_interval_seconds")
-    return [Watch(pk, uri, float(interval)) for pk, uri, interval in rows]
+    gap = Exists(SubscriptionGap.objects.filter(subscription=OuterRef("pk"), ended_at=None))
+    rows = mine(lease).annotate(gap=gap).values_list("pk", "uri", "min_interval_seconds", "state", "gap")
+    return [
+        Watch(pk, uri, float(interval), unread=gap or state == SubscriptionState.WAITING)
+        for pk, uri, interval, state, gap in rows
+    ]
 
 
 # --- states of subscriptions

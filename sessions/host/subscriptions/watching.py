@@ -200,7 +200,7 @@ class Watching:
         rows = await self._db.read(partial(watches.watched, self._lease))
         self._watches = {watch.uri: watch for watch in rows}
         self._reads.keep({watch.uri: watch.interval for watch in rows})
-        self._listening &= self._watches.keys()
+        self._listening &= {watch.uri for watch in rows if not watch.unread}
         asked = [watch.pk for watch in rows if watch.uri not in self._listening]
         if asked:
             await self._db.persist(partial(watches.requested, self._lease, asked, timezone.now()))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from servers.configuration import ValueInput
 from servers.enums import ValueKind
@@ -107,6 +108,29 @@ def test_what_is_unsubscribed_is_not_told_any_more_and_can_be_resumed(
     await_text(one, "second")
     gap = eventually(lambda: one.gaps.exclude(ended_at=None).first())
     assert (gap.changed, one.gaps.count()) == (True, 1)
+
+
+@ERAS
+def test_what_ended_and_was_resumed_before_its_worker_looked_is_read_anew(
+    era: str, share_worker: ShareWorker, ada: Any, notes: Notes, note_server: NoteServer
+) -> None:
+    share_worker()
+    for name in ("one", "two"):
+        notes.write("first", name)
+    server = note_server.register(era, "stdio")
+    one, two = subscribe(ada, server), subscribe(ada, server, "note://two")
+    for row in (one, two):
+        await_text(row, "first")
+        await_state(row, SubscriptionState.LISTENING)
+    ended = {"active": False, "state": SubscriptionState.ENDED, "state_since": timezone.now()}
+    Subscription.objects.filter(pk=one.pk).update(**ended)  # of which no worker is told
+    for name in ("one", "two"):
+        notes.write("second", name)
+    await_text(two, "second")
+    assert subscribe(ada, server).pk == one.pk
+    await_text(one, "second")
+    eventually(lambda: one.gaps.filter(ended_at__isnull=False, changed=True).exists())
+    await_state(one, SubscriptionState.LISTENING)
 
 
 def test_a_further_resource_is_watched_while_the_session_runs(
