@@ -38,6 +38,7 @@ from sessions.enums import CallState
 from sessions.live.hub import Hub
 from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core.headers import ANNOTATION
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import modern, streams
 from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, Refusal, invalid_params, invalid_request
@@ -174,7 +175,7 @@ class Calls:
         repeated = continuation is None and await self._admission.repeats(exchange, asked)
 
         def check(target: Target) -> Hold | None:
-            if mirrors and not target.approved_digest:
+            if mirrors and not target.approved_digest and ANNOTATION in (target.body or ""):
                 arguments = exchange.params.get("arguments")
                 modern.check_mirrored(arguments, lists.mirrored_by(target.definition), exchange.headers)
             return self._policy_check.check(exchange, asked, target, repeated=repeated)

@@ -14,12 +14,33 @@ from redis.backoff import NoBackoff
 from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
 
 RATE = Rate("token:1", 10, 3600.0, "agent_requests_per_second", "Limit: 10.")
+Trips = list[asyncio.Task[Any] | None]
 FLIGHT = InFlight("token:1", 3, "agent_calls_in_flight", "Limit: 3.")
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
+    """The task of each round trip to Redis."""
+    made: Trips = []
+
+    async def noted(self: Any, *given: Any, execute: Any = Pipeline.execute, **more: Any) -> Any:
+        made.append(asyncio.current_task())
+        return await execute(self, *given, **more)
+
+    monkeypatch.setattr(Pipeline, "execute", noted)
+    return made
 
 
 async def one_request(process: Counting, rate: Rate) -> Exceeded | None:
     async with process.enter([rate]) as exceeded:
         return exceeded
+
+
+async def told(process: Counting) -> None:
+    """Redis knows what is in flight here."""
+    async with asyncio.timeout(10):
+        while process._keeper is not None:  # noqa: ASYNC110 - another task
+            await asyncio.sleep(0.01)
 
 
 async def admitted(*processes: Counting, times: int) -> int:
@@ -84,23 +105,12 @@ async def test_without_redis_each_process_counts_alone_and_says_so(valkey: Path)
         assert [one, two, more is None] == [None, None, False]
 
 
-async def test_a_request_waits_for_one_round_trip_and_its_end_for_none(
-    valkey: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trips: list[asyncio.Task[Any] | None] = []
-
-    async def noted(self: Any, *given: Any, execute: Any = Pipeline.execute, **more: Any) -> Any:
-        trips.append(asyncio.current_task())
-        return await execute(self, *given, **more)
-
-    monkeypatch.setattr(Pipeline, "execute", noted)
+async def test_a_request_waits_for_one_round_trip_and_its_end_for_none(valkey: Path, trips: Trips) -> None:
     person = Rate("person:1", 30, 3600.0, "n", "w"), InFlight("person:1", 9, "n", "w")
     process, mine = Counting(), asyncio.current_task()
     async with process.enter([RATE, person[0]], [FLIGHT, person[1]]):
         assert trips == [mine]
-    async with asyncio.timeout(10):
-        while process._keeper is not None:  # noqa: ASYNC110 - another task
-            await asyncio.sleep(0.01)
+    await told(process)
     assert trips.count(mine) == 1
     assert len(trips) == 2
 
@@ -146,15 +156,8 @@ async def test_a_request_that_is_given_up_leaves_those_beside_it_counted(valkey:
 
 
 async def test_far_below_a_limit_most_requests_ask_nothing_and_the_limit_still_holds(
-    valkey: Path, monkeypatch: pytest.MonkeyPatch
+    valkey: Path, trips: Trips
 ) -> None:
-    trips: list[asyncio.Task[Any] | None] = []
-
-    async def noted(self: Any, *given: Any, execute: Any = Pipeline.execute, **more: Any) -> Any:
-        trips.append(asyncio.current_task())
-        return await execute(self, *given, **more)
-
-    monkeypatch.setattr(Pipeline, "execute", noted)
     rate, flight = Rate("wide:1", 400, 3600.0, "n", "w"), InFlight("wide:1", 80, "n", "w")
     first, second, mine = Counting(), Counting(), asyncio.current_task()
 
@@ -181,7 +184,7 @@ async def test_far_below_a_limit_most_requests_ask_nothing_and_the_limit_still_h
 
 
 async def test_what_was_counted_in_advance_does_not_outlive_its_window(valkey: Path) -> None:
-    rate = Rate("short:1", 40, 0.5, "n", "w")
+    rate = Rate("window:1", 40, 3600.0, "n", "w")
     process = Counting()
     for _ in range(3):
         assert await one_request(process, rate) is None
@@ -195,6 +198,7 @@ async def test_numbers_in_flight_of_a_process_that_asks_nothing_reach_the_others
     wide, narrow = InFlight("wide:2", 16, "n", "w"), InFlight("wide:2", 1, "n", "w")
     async with first.enter([], [wide]):
         pass
+    await told(first)
     async with first.enter([], [wide]):  # far below, so nothing was asked
 
         async def seen() -> bool:

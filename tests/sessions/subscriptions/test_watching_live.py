@@ -86,11 +86,7 @@ def test_a_burst_is_counted_whole_and_read_a_few_times(
     assert 1 <= version.events <= 40
 
 
-@ERAS
-def test_what_is_unsubscribed_is_not_told_any_more_and_can_be_resumed(
-    era: str, share_worker: ShareWorker, ada: Any, notes: Notes, note_server: NoteServer
-) -> None:
-    share_worker()
+def two_watched(era: str, ada: Any, notes: Notes, note_server: NoteServer) -> tuple[Server, Subscription, Subscription]:
     for name in ("one", "two"):
         notes.write("first", name)
     server = note_server.register(era, "stdio")
@@ -98,6 +94,15 @@ def test_what_is_unsubscribed_is_not_told_any_more_and_can_be_resumed(
     for row in (one, two):
         await_text(row, "first")
         await_state(row, SubscriptionState.LISTENING)
+    return server, one, two
+
+
+@ERAS
+def test_what_is_unsubscribed_is_not_told_any_more_and_can_be_resumed(
+    era: str, share_worker: ShareWorker, ada: Any, notes: Notes, note_server: NoteServer
+) -> None:
+    share_worker()
+    server, one, two = two_watched(era, ada, notes, note_server)
     assert subscribing.unsubscribe(actor(ada), ada, one)
     for name in ("one", "two"):
         notes.write("second", name)
@@ -115,13 +120,7 @@ def test_what_ended_and_was_resumed_before_its_worker_looked_is_read_anew(
     era: str, share_worker: ShareWorker, ada: Any, notes: Notes, note_server: NoteServer
 ) -> None:
     share_worker()
-    for name in ("one", "two"):
-        notes.write("first", name)
-    server = note_server.register(era, "stdio")
-    one, two = subscribe(ada, server), subscribe(ada, server, "note://two")
-    for row in (one, two):
-        await_text(row, "first")
-        await_state(row, SubscriptionState.LISTENING)
+    server, one, two = two_watched(era, ada, notes, note_server)
     ended = {"active": False, "state": SubscriptionState.ENDED, "state_since": timezone.now()}
     Subscription.objects.filter(pk=one.pk).update(**ended)  # of which no worker is told
     for name in ("one", "two"):
