@@ -46,7 +46,8 @@ class _SyncAndAsync:
 
 
 class RequestContextMiddleware(_SyncAndAsync):
-    """Sets `request.request_id` and `request.client_ip`, binds both to the logs, and writes the access log.
+    """Sets `request.request_id`, `request.client_ip` and `request.received_ms`, binds the first two to the logs, and
+    writes the access log.
 
     Health probes are answered here, before the check of the Host header: a load balancer asks by address.
     """
@@ -71,6 +72,7 @@ def _context(request: WebRequest) -> Iterator[float]:
     """Yields when the request began. Within it, logs and audit events know the request without being handed it."""
     request.request_id = request_id(request)
     request.client_ip = client_ip(request)
+    request.received_ms = time.time_ns() // 1_000_000
     request.META["REMOTE_ADDR"] = request.client_ip  # what allauth's limits count by
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(request_id=request.request_id)

@@ -10,3 +10,4 @@ class WebRequest(HttpRequest):
     htmx: HtmxDetails
     request_id: str
     client_ip: str
+    received_ms: int  # since the epoch

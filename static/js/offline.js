@@ -7,7 +7,7 @@ export function startOffline(live) {
   const notice = document.querySelector('[data-offline] > .notice');
   if (!notice) return;
   const part = (name) => notice.querySelector(`[data-slot=${name}]`);
-  let known = new Date(Number(document.body.dataset.renderedAt) * 1000); // the last moment at which the page was right
+  let known = new Date(Number(document.body.dataset.requestedAt)); // the last moment at which the page was right
   let timer = 0;
 
   function show() {

@@ -49,7 +49,7 @@ function tell(list) {
 export function startSignInNotes(live) {
   const list = document.body.dataset.signInNotes;
   if (!list) return;
-  const opened = Number(kept(OPENED) ?? kept(OPENED, String(Number(document.body.dataset.renderedAt) * 1000)));
+  const opened = Number(kept(OPENED) ?? kept(OPENED, document.body.dataset.requestedAt));
   told = (kept(TOLD) ?? '').split(' ').filter(Boolean);
   const soon = () => {
     if (!timer) timer = setTimeout(() => tell(list), Math.max(0, quietUntil - Date.now()));

@@ -76,7 +76,7 @@ def test_every_page_is_light_at_first_and_lighter_the_second_time(own_stack, wal
     for path in (*CHARTS, *PAGES):
         heavy = path in HEAVY or path.startswith("/servers/orders/tools/")
         limit, requests = HEAVIER if heavy else COLD_BYTES, MORE_REQUESTS.get(path, COLD_REQUESTS)
-        for _ in range(2):  # a live change in these seconds makes the page ask for a part, which no load costs
+        for _ in range(4):  # a live change in these seconds makes the page ask for a part, which no load costs
             cold, warm = loaded(walker, own_stack, path)
             if cold["bytes"] <= limit and cold["requests"] <= requests and warm["bytes"] <= WARM_BYTES:
                 break

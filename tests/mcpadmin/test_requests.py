@@ -1,6 +1,8 @@
 """Requests get the right ids, client addresses, headers and health responses."""
 
 import json
+import re
+import time
 
 import pytest
 from django.http import HttpRequest, HttpResponse
@@ -55,6 +57,16 @@ def test_every_answer_forbids_browser_features_and_caching() -> None:
     assert "camera=()" in response["Permissions-Policy"]
     assert response["Cross-Origin-Resource-Policy"] == "same-origin"
     assert response["Cache-Control"] == "no-store"
+
+
+@pytest.mark.django_db
+def test_a_page_says_to_the_millisecond_when_it_was_requested_so_that_what_came_before_is_no_news(
+    admin_client: Client,
+) -> None:
+    before = time.time_ns() // 1_000_000
+    page = admin_client.get("/account/").content.decode()
+    requested = int(re.search(r'data-requested-at="(\d+)"', page)[1])
+    assert before <= requested <= time.time_ns() // 1_000_000
 
 
 def test_healthz_answers_whatever_host_is_asked_for_and_touches_no_database(client: Client) -> None:

@@ -28,7 +28,7 @@ FORM = ROWS | TIMES | CHOICES | {"name": "X", "total_timeout_seconds": 600}
 TRIES = 10
 #: what differs between two requests: durations, times, CSRF tokens
 CHANGING = re.compile(
-    r"(?:&lt;)?[\d.,]+ m?s\b|<time .*?</time>|X-CSRFToken.*|csrfmiddlewaretoken.*|data-(?:csrf|rendered-at)=.*|(?:&lt;)(?=<)"
+    r"(?:&lt;)?[\d.,]+ m?s\b|<time .*?</time>|X-CSRFToken.*|csrfmiddlewaretoken.*|data-(?:csrf|requested-at)=.*|(?:&lt;)(?=<)"
 )
 
 
