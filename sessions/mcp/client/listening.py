@@ -1,7 +1,7 @@
 """The listen stream of a modern session: opened, acknowledged, and reopened when it ends.
 
-One task for each stream, and one stream at a time: a new set is acknowledged before the old stream is closed, so that
-no notification is missed in between.
+One task for each stream. A new set is acknowledged before the old stream is closed, and the old one stays open for a
+moment: a notification that the server sent to it alone may arrive after that acknowledgement.
 
 Source: 2026-07-28 *Subscriptions*.
 """
@@ -21,6 +21,8 @@ from .pump import Pump, RequestSpec
 
 #: seconds that a stream must last before its next loss counts as the first one again
 _STEADY: Final = 60.0
+#: seconds that a stream stays open after its successor was acknowledged. What both bring is handled twice.
+_OVERLAP: Final = 2.0
 
 Exchange = Callable[[RequestSpec], Awaitable[Any]]
 
@@ -32,6 +34,7 @@ class Listening:
         self.pump, self._listens, self._exchange, self._seconds = pump, listens, exchange, seconds
         self._stream: _Stream | None = None
         self._next: _Stream | None = None
+        self._replaced: _Stream | None = None
 
     async def follow(self, requested: Filter, refused: Mapping[str, str]) -> Honoured:
         """Listen to this set instead of the previous one; calls must not overlap. McpError when the server could not
@@ -52,7 +55,10 @@ class Listening:
 
     async def _replace(self, stream: "_Stream | None") -> None:
         before, self._stream = self._stream, stream
-        if before is not None:
+        if self._replaced is not None:
+            await self._replaced.stop()
+        self._replaced = before
+        if before is not None and (stream is None or not before.leave()):
             await before.stop()
 
     def acknowledged(self, event: Following) -> None:
@@ -61,7 +67,7 @@ class Listening:
                 stream.on_event(event)
 
     def stop(self) -> None:
-        for stream in (self._stream, self._next):
+        for stream in (self._replaced, self._stream, self._next):
             if stream is not None:
                 stream.task.cancel()
 
@@ -89,6 +95,7 @@ class _Stream:
         self._backoff = Backoff()
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
+        self._leaving = False
         self.acknowledged: asyncio.Future[Honoured] = self._loop.create_future()
         self.task = self._loop.create_task(self._run(), name="mcp listen")
 
@@ -99,6 +106,15 @@ class _Stream:
         self._listening.pump.lift_deadline(self.identity)
         if not self.acknowledged.done():
             self.acknowledged.set_result(event.honoured)
+
+    def leave(self) -> bool:
+        """Stop in a moment, without a word and without another request. False: it does not listen now, so there is nothing
+        to wait for."""
+        self._leaving = True
+        if self._since is None:
+            return False
+        self._loop.call_later(_OVERLAP, self.task.cancel)
+        return True
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -114,13 +130,12 @@ class _Stream:
 
     async def _once(self) -> float | None:
         """Run one listen request to its end. Returns the seconds until the next one; None: never."""
-        self._since = None
         error: McpError | None = None
         try:
             await self._listening.listen(self)
         except McpError as exc:
             error = exc
-        if self._listening.pump.over is not None:
+        if self._leaving or self._listening.pump.over is not None:
             return None
         end = stream_end(error)
         if not self.acknowledged.done() and not end.refused:
@@ -137,6 +152,7 @@ class _Stream:
             return None
         if self._since is not None and self._loop.time() - self._since >= _STEADY:
             self._backoff.reset()
+        self._since = None
         return self._backoff.delay(end.retry_after)
 
 

@@ -29,6 +29,7 @@ A, B = "note://a", "note://b"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening.Backoff, "delay", lambda self, retry_after=None: 0.0)
+    monkeypatch.setattr(listening, "_OVERLAP", 0.0)
 
 
 def updated(uri: str, of: Any) -> dict[str, Any]:
@@ -55,6 +56,7 @@ async def test_the_old_stream_is_cancelled_after_the_new_one_was_acknowledged() 
     async with connected(SERVER) as made:
         await made.client.follow([A])
         await made.client.follow([A, B])
+        await until(lambda: len(listen_tasks()) == 1)
         told = await seen(made)
         first, second = (listened["id"] for listened in told["listened"])
         assert told["cancelled"] == [first]
@@ -62,6 +64,19 @@ async def test_the_old_stream_is_cancelled_after_the_new_one_was_acknowledged() 
         assert made.of(ResourceUpdated) == [ResourceUpdated(B)]
         assert made.client.late_notifications == 1
         assert len(listen_tasks()) == 1
+
+
+async def test_what_was_sent_to_the_old_stream_alone_is_heard_after_the_acknowledgement_of_the_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "_OVERLAP", 60.0)
+    async with connected(SERVER) as made:
+        await made.client.follow([A])
+        await made.client.follow([A, B])
+        told = await seen(made)
+        await send(made, updated(A, told["listened"][0]["id"]))
+        assert made.of(ResourceUpdated) == [ResourceUpdated(A)]
+        assert told["cancelled"] == []
 
 
 @pytest.mark.parametrize("wording", ["result", "cancelled"])

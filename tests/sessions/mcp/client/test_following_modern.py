@@ -42,8 +42,10 @@ def listen_tasks() -> list[asyncio.Task[Any]]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the random delay, up to a second and more, before listening again."""
+    """Remove the random delay, up to a second and more, before listening again, and the time that a replaced stream stays
+    open."""
     monkeypatch.setattr(listening.Backoff, "delay", lambda self, retry_after=None: 0.0)
+    monkeypatch.setattr(listening, "_OVERLAP", 0.0)
 
 
 async def followed(made: Made, feeds: Feeds, **wanted: Any) -> Any:
@@ -134,6 +136,54 @@ async def test_a_new_set_is_acknowledged_before_the_stream_of_the_old_one_is_clo
         await until(lambda: ResourceUpdated(B) in made.events)
         assert (made.client.in_flight, len(listen_tasks())) == (1, 1)
         assert not made.of(FollowingLost)
+
+
+async def test_what_the_old_stream_brings_after_the_new_one_was_acknowledged_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "_OVERLAP", 60.0)
+    feeds = Feeds()
+    async with feeding(feeds) as url, connected(http(url)) as made:
+        old = await followed(made, feeds, resources=[A])
+        await followed(made, feeds, resources=[A, B])
+        await old.notify("resources/updated", uri=A)
+        await until(lambda: made.of(ResourceUpdated) == [ResourceUpdated(A)])
+        await followed(made, feeds, resources=[B])
+        await asyncio.wait_for(old.gone.wait(), 30)
+        assert len(listen_tasks()) == 2, "only the stream of the set before is kept"
+        await made.client.follow()
+        assert (made.client.in_flight, listen_tasks(), made.of(FollowingLost)) == (0, [], [])
+
+
+@pytest.mark.parametrize("end", ["drop", "finish"])
+async def test_an_old_stream_that_the_server_ends_is_no_loss_and_not_opened_again(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "_OVERLAP", 60.0)
+    feeds = Feeds()
+    async with feeding(feeds) as url, connected(http(url)) as made:
+        old = await followed(made, feeds, resources=[A])
+        await followed(made, feeds, resources=[A, B])
+        done = getattr(old, end)()
+        if done is not None:
+            await done
+        await until(lambda: len(listen_tasks()) == 1)
+        assert (feeds.peer.count("subscriptions/listen"), made.of(FollowingLost)) == (2, [])
+
+
+async def test_a_lost_stream_that_waits_to_be_opened_again_is_not_when_a_new_set_replaced_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "_OVERLAP", 60.0)
+    monkeypatch.setattr(listening.Backoff, "delay", lambda self, retry_after=None: 60.0)
+    feeds = Feeds()
+    async with feeding(feeds) as url, connected(http(url)) as made:
+        old = await followed(made, feeds, resources=[A])
+        old.drop()
+        await until(lambda: made.of(FollowingLost))
+        await followed(made, feeds, resources=[A, B])
+        await until(lambda: len(listen_tasks()) == 1)
+        assert feeds.peer.count("subscriptions/listen") == 2
 
 
 async def test_a_new_set_that_cannot_be_asked_for_leaves_the_old_one_followed() -> None:

@@ -13,6 +13,7 @@ from sessions.mcp.transports.registry import Spec, StdioSpec
 from tests.peers.peers import peer_command, peer_python, run_peer
 from tests.sessions.mcp.transports.making import connected, http
 
+from .test_following_modern import listen_tasks
 from .waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
@@ -64,10 +65,14 @@ async def test_a_modern_server_tells_what_it_agreed_to_and_nothing_else(transpor
 
 
 @TRANSPORTS
-async def test_a_modern_set_is_replaced_and_the_old_one_is_silent(transport: str) -> None:
+async def test_a_modern_set_is_replaced_and_the_old_one_is_silent(
+    transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "_OVERLAP", 0.0)
     async with modern(transport) as spec, connected(spec) as made:
         await made.client.follow([ONE])
         await made.client.follow([TWO])
+        await until(lambda: len(listen_tasks()) == 1)
         await made.client.call_tool("change", {"uri": ONE})
         await made.client.call_tool("change", {"uri": TWO})
         await until(lambda: made.of(ResourceUpdated))
