@@ -188,12 +188,17 @@ def test_many_threads_get_each_their_own_answer(checker: Checker) -> None:
 
 
 async def test_the_loop_goes_on_while_checks_run_and_too_many_are_refused(checker: Checker) -> None:
-    verdicts = await asyncio.gather(
-        *(checker.acheck(NEEDS_THE_CHILD | {"const": n}, n) for n in range(MAX_WAITING + 20))
-    )
-    states = [verdict.state for verdict in verdicts]
-    assert states[:MAX_WAITING] == ["valid"] * MAX_WAITING
-    assert set(states) == {"valid", "unable"}
+    checker.check(NEEDS_THE_CHILD, 1)
+    os.kill(checker.pid, signal.SIGSTOP)
+    try:
+        checks = [
+            asyncio.create_task(checker.acheck(NEEDS_THE_CHILD | {"const": n}, n)) for n in range(MAX_WAITING + 20)
+        ]
+        refused = await asyncio.gather(*checks[MAX_WAITING:])
+    finally:
+        os.kill(checker.pid, signal.SIGCONT)
+    assert [verdict.state for verdict in refused] == ["unable"] * 20
+    assert [verdict.state for verdict in await asyncio.gather(*checks[:MAX_WAITING])] == ["valid"] * MAX_WAITING
     assert (await checker.acheck({}, 1)).state == "valid"
 
 
