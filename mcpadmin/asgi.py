@@ -10,7 +10,6 @@ import django  # noqa: E402  # as above
 from channels.auth import AuthMiddlewareStack  # noqa: E402  # as above
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  # as above
 from django.conf import settings  # noqa: E402  # as above
-from django.core.asgi import get_asgi_application  # noqa: E402  # as above
 
 from mcpadmin import collector  # noqa: E402  # as above
 
@@ -22,12 +21,13 @@ django.setup()
 from mcpadmin.agents import WithAgents  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
 from mcpadmin.up import ended_worker, ready  # noqa: E402  # after Django's own start
+from mcpadmin.web.handler import Handler  # noqa: E402  # after Django's own start
 from sessions.agents.asgi import agents_application  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
 import_module(settings.ROOT_URLCONF)  # every page, while `up` may still be preparing the database and the static files
 ready.wait_until_prepared()
-django_application: Any = get_asgi_application()  # its middleware lists the static files
+django_application: Any = Handler()  # its middleware lists the static files
 application = ProtocolTypeRouter(
     {
         "http": WithAgents(agents_application, django_application),
