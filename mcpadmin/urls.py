@@ -14,6 +14,7 @@ from servers.urls import (
     user_patterns,
 )
 from servers.views.instance import release
+from sessions.api.mount import api
 
 handler400 = "mcpadmin.errors.bad_request"
 handler403 = "servers.views.denied.permission_denied"
@@ -42,6 +43,6 @@ urlpatterns = [
     path("link/", include(link_patterns)),
     path("oauth/", include((oauth_patterns, "oauth"))),
     path(".well-known/", include(discovery_patterns)),
-    path("api/", include("sessions.api.urls")),
+    path("api/<path:rest>", api),
     path("", include("sessions.urls")),
 ]

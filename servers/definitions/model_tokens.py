@@ -8,9 +8,10 @@ import gzip
 from base64 import b64decode
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import tiktoken
+if TYPE_CHECKING:
+    import tiktoken
 
 NAME: Final = "cl100k_base"
 FILE: Final = Path(__file__).parent / "vocabulary" / f"{NAME}.tiktoken.gz"
@@ -23,8 +24,10 @@ def count(text: str) -> int:
 
 
 @cache
-def _encoding() -> tiktoken.Encoding:
+def _encoding() -> "tiktoken.Encoding":
     """Takes 40 MB and some tenths of a second, once, in a process that shows such numbers."""
+    import tiktoken  # noqa: PLC0415  # as above
+
     lines = gzip.decompress(FILE.read_bytes()).splitlines()
     ranks = {b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}
     return tiktoken.Encoding(NAME, pat_str=_WORDS, mergeable_ranks=ranks, special_tokens={})

@@ -9,12 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
-import jsonpath
 import structlog
-from jsonpath.selectors import NameSelector
 
 from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
@@ -22,13 +20,15 @@ from servers.privacy import detection
 from servers.schemas.secrets import secret_places
 from servers.secret import MASK
 
+if TYPE_CHECKING:
+    from jsonpath import JSONPath, JSONPathEnvironment
+
 log = structlog.get_logger(__name__)
 #: a JSON document inside of a text that is longer than this is not searched by path: the text is masked as a whole
 INNER_CHARS = 1024 * 1024
 PATH_CHARS = 500
 Place = tuple[str | int, ...]
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_paths = jsonpath.JSONPathEnvironment(strict=True)
 
 
 class PathInvalid(ValueError):
@@ -129,6 +129,8 @@ def _relevant(rules: Iterable[Rule], subject: Subject, text: str) -> list[Rule]:
 def _names(path: str) -> tuple[str, ...]:
     """Names that a value must have for the path to find anything; those that JSON may write in more than one way are left
     out."""
+    from jsonpath.selectors import NameSelector  # noqa: PLC0415  # see _paths
+
     try:
         segments = compiled(path).segments
     except PathInvalid:
@@ -148,19 +150,28 @@ def detected_in(text: str, policy: PayloadPrivacy) -> str:
     return detection.mask(text, detection.shapes_in(text))[0] if policy.detect else text
 
 
+@cache
+def _paths() -> "JSONPathEnvironment":
+    from jsonpath import JSONPathEnvironment  # noqa: PLC0415  # 50 ms, and most installations have no rule
+
+    return JSONPathEnvironment(strict=True)
+
+
 @lru_cache(maxsize=500)
-def compiled(path: str) -> jsonpath.JSONPath:
+def compiled(path: str) -> "JSONPath":
     """Raises PathInvalid."""
+    from jsonpath import JSONPath, JSONPathError  # noqa: PLC0415  # see _paths
+
     try:
-        found = _paths.compile(path)
-    except (jsonpath.JSONPathError, RecursionError) as exc:
+        found = _paths().compile(path)
+    except (JSONPathError, RecursionError) as exc:
         words = exc.args[0] if exc.args else "nested too deeply"
         raise PathInvalid(f"Not a JSONPath (RFC 9535): {words}.") from exc
     if "match(" in path or "search(" in path:
         raise PathInvalid(
             "match() and search() are not supported: a regular expression can take very long on one value."
         )
-    if not isinstance(found, jsonpath.JSONPath):
+    if not isinstance(found, JSONPath):
         raise PathInvalid("Use one path. Add a second rule for another one.")
     if not found.segments:
         raise PathInvalid("$ alone is the whole document. Name what to mask, such as $.password or $..password.")
@@ -215,18 +226,23 @@ def _inner(text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
 
 
 def _places(value: Any, rules: Sequence[Rule], schema: Any) -> set[Place]:
-    places: set[Place] = set()
     if not isinstance(value, dict | list):
-        return places
+        return set()
+    places = _places_by_path(value, rules) if rules else set()
+    return places if schema is None or () in places else places.union(secret_places(schema, value))
+
+
+def _places_by_path(value: Any, rules: Sequence[Rule]) -> set[Place]:
+    from jsonpath import JSONPathError  # noqa: PLC0415  # see _paths
+
+    places: set[Place] = set()
     for rule in rules:
         try:
             places.update(tuple(match.parts) for match in compiled(rule.path).finditer(value))
-        except (jsonpath.JSONPathError, RecursionError, PathInvalid) as problem:
+        except (JSONPathError, RecursionError, PathInvalid) as problem:
             # too deep for the library: what cannot be searched may hold the secret, so nothing of it is stored
             log.warning("redaction.path_failed", path=rule.path, problem=type(problem).__name__)
             return {()}
-    if schema is not None:
-        places.update(secret_places(schema, value))
     return places
 
 

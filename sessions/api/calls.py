@@ -24,6 +24,7 @@ from sessions.agents.endpoints import entry_of
 from sessions.agents.exchange import Exchange
 from sessions.agents.policy.policy_check import policy_owner_of
 from sessions.api.asking import Caller, caller_of, work
+from sessions.api.mount import URLCONF
 from sessions.api.problems import Problem, not_found
 from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow
 from sessions.calls import placing, visibility
@@ -84,7 +85,7 @@ async def start(
         async with shared().admission.at(policy_owner_of(entry.place)):
             uid = await requests().start(exchange)
         found = await _waited(caller, uid, wait)
-    response["Location"] = reverse("api-1:get_call", args=[uid])
+    response["Location"] = reverse("api-1:get_call", URLCONF, args=[uid])
     return (200 if found.final else 202), found
 
 

@@ -3,15 +3,15 @@
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest
-from django.urls import URLPattern, URLResolver
+from django.urls import reverse
 from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 from ninja.parser import Parser
 
 from sessions.api import audit_events, calls, problems, servers, subscriptions
 from sessions.api.asking import Token
+from sessions.api.mount import URLCONF
 from sessions.api.shapes import ProblemOut
 from sessions.mcp.core import json_text
 from sessions.mcp.core.limits import Limits
@@ -32,6 +32,10 @@ class StrictJson(Parser):
 
 
 class Version1(NinjaAPI):
+    def get_root_path(self, path_params: dict[str, Any]) -> str:
+        """The library looks for it in the URLconf of the pages."""
+        return reverse("api-1:api-root", URLCONF, kwargs=path_params)
+
     def get_openapi_schema(self, **given: Any) -> OpenAPISchema:
         """With the problem that every operation may answer with."""
         schema = super().get_openapi_schema(**given)
@@ -60,12 +64,3 @@ api.add_router("", calls.router)
 api.add_router("/subscriptions", subscriptions.router)
 api.add_router("/audit-events", audit_events.router)
 problems.register(api)
-
-
-def patterns() -> list[URLPattern | URLResolver]:
-    """An agent has no sign-in of a browser: its token is checked in each operation."""
-    found, _, _ = api.urls
-    for pattern in found:
-        if pattern.callback is not None:
-            pattern.callback = login_not_required(pattern.callback)
-    return list(found)

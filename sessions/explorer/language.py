@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, Literal
-
-from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from sessions.explorer.rows import Completion
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree
+    from lark.exceptions import UnexpectedInput
 
 TEXT_CHARS = 2_000
 TERMS = 40
@@ -39,7 +41,13 @@ ATOM: /[^\s",]+/
 WORD: /[^\s"]+/
 _BLANK: /\s+/
 """
-_parser = Lark(_GRAMMAR, parser="lalr", lexer="contextual")
+
+
+@cache
+def _parser() -> "Lark":
+    from lark import Lark  # noqa: PLC0415  # 4 MB and 50 ms, and not every process reads queries
+
+    return Lark(_GRAMMAR, parser="lalr", lexer="contextual")
 
 
 class Kind(Enum):
@@ -176,9 +184,12 @@ def parse(text: str, now: datetime) -> Query:
     """Times without a zone are in the zone of `now`. Raises QueryError."""
     if len(text) > TEXT_CHARS:
         raise QueryError(f"A query may have {TEXT_CHARS:,} characters (a fixed limit).", TEXT_CHARS, len(text))
+    from lark import Tree  # noqa: PLC0415  # see _parser
+    from lark.exceptions import UnexpectedInput  # noqa: PLC0415  # see _parser
+
     trimmed = text.rstrip()
     try:
-        tree = _parser.parse(trimmed)
+        tree = _parser().parse(trimmed)
     except UnexpectedInput as problem:
         raise _explained(trimmed, problem) from problem
     terms = [_term(node) for node in tree.children if isinstance(node, Tree)]
@@ -188,7 +199,9 @@ def parse(text: str, now: datetime) -> Query:
 
 
 # --- terms -----------------------------------------------------------------------------------------------------------
-def _term(node: Tree[Token]) -> Term:
+def _term(node: "Tree[Token]") -> Term:
+    from lark import Token, Tree  # noqa: PLC0415  # see _parser
+
     tokens = list(node.scan_values(lambda item: isinstance(item, Token)))
     start, end = int(tokens[0].start_pos or 0), int(tokens[-1].end_pos or 0)
     negated = tokens[0].type == "NOT"
@@ -203,7 +216,7 @@ def _term(node: Tree[Token]) -> Term:
     return Term(name, found, negated, start, end)
 
 
-def _value(tokens: list[Token]) -> Value:
+def _value(tokens: "list[Token]") -> Value:
     comparison: Any = ""
     if tokens[0].type == "COMPARISON":
         comparison, tokens = str(tokens[0]), tokens[1:]
@@ -223,7 +236,9 @@ def _unknown_field(name: str, start: int, end: int) -> QueryError:
     return QueryError(f"Unknown field “{name}”.{hint}", start, end)
 
 
-def _explained(text: str, problem: UnexpectedInput) -> QueryError:
+def _explained(text: str, problem: "UnexpectedInput") -> QueryError:
+    from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken  # noqa: PLC0415  # see _parser
+
     place = len(text) if isinstance(problem, UnexpectedEOF) else int(problem.pos_in_stream or 0)
     if isinstance(problem, UnexpectedToken) and problem.token.type == "$END":
         place = len(text)
