@@ -92,6 +92,7 @@ class Changes:
             return
         self._followed[followed.subscription] = followed
         self._watch(f"subscription.{followed.subscription}", partial(self._on_subscription, followed.subscription))
+        self._follows_dirty.add(followed.subscription)  # it may have changed between its reading and this watch
 
     def _watch_servers(self) -> None:
         for topic in set(self._entry.place.topics) - self._watched:
