@@ -7,7 +7,7 @@ import { number, storage } from './dom.js';
 import { live } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, send, SignedOut } from './sign-in.js';
-import { toast } from './toast.js';
+import { keepToasts, toast } from './toast.js';
 
 /* What of the overview counts and lists what this reader may see. Under charts that are drawn only their numbers change. */
 function refreshOverview() {
@@ -82,7 +82,9 @@ addEventListener('pageshow', () => {
 });
 
 function showAnew() {
-  if (!leaving) location.reload();
+  if (leaving) return;
+  keepToasts();
+  location.reload();
 }
 
 /* The server says that something moved, and what, unless it is much or not known. The list then asks for the states of those

@@ -1,8 +1,10 @@
 /* Messages in the corner. Success leaves after five seconds; what went wrong stays until it is dismissed. */
 import { fromTemplate, slot } from './dom.js';
+import { kept } from './tab-storage.js';
 
 const SHOWN_MS = 5_000;
 const MOST = 5;
+const KEPT = 'toasts.kept'; // per tab: what a page showed that is loaded anew
 
 /* toast({ title, text, tone: 'info' | 'ok' | 'warn' | 'bad', action: { label, url } }) -> its element */
 export function toast({ title, text = '', tone = 'info', action = null }) {
@@ -50,6 +52,25 @@ export function showMessages(page) {
   leaveAll(told);
 }
 
+/* Before the page loads itself anew: what it shows is shown again, because a message of the server comes only once. */
+export function keepToasts() {
+  const shown = [...document.querySelectorAll('[data-toasts] .toast')].map((element) => {
+    const action = element.querySelector('a:not([hidden])');
+    return {
+      title: element.querySelector('b').textContent,
+      text: element.querySelector('b + span')?.textContent ?? '',
+      tone: ['ok', 'warn', 'bad'].find((tone) => element.classList.contains(tone)) ?? 'info',
+      action: action && { label: action.textContent, url: action.getAttribute('href') },
+    };
+  });
+  kept(KEPT, JSON.stringify(shown));
+}
+
+function showKept() {
+  for (const one of JSON.parse(kept(KEPT) || '[]')) toast(one);
+  kept(KEPT, '');
+}
+
 /* What stands at the end of the page can be scrolled out from under them. */
 function makeRoom(region) {
   new ResizeObserver(() => {
@@ -62,6 +83,7 @@ export function startToasts() {
   const region = document.querySelector('[data-toasts]');
   if (region) makeRoom(region);
   leaveAll(document.querySelectorAll('[data-toast]'));
+  showKept();
   document.addEventListener('click', (event) => {
     event.target.closest('[data-toast-close]')?.closest('.toast')?.remove();
   });

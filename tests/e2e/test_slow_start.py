@@ -93,3 +93,23 @@ def test_a_page_waits_for_the_first_list_and_says_when_there_is_no_tool(ada, tmp
     (tmp_path / "go").touch()
     expect(panel.get_by_role("heading")).not_to_have_text("Loading tools", timeout=30 * SECONDS)
     expect(panel).to_contain_text("no tools")
+
+
+#: as a view does before a redirect, but it does not leave by itself
+SHOWS_A_MESSAGE = """() => {
+  const shown = document.querySelector('[data-template=toast]').content.firstElementChild.cloneNode(true);
+  shown.classList.add('ok');
+  shown.querySelector('b').textContent = 'Signed in at example.com';
+  document.querySelector('[data-toasts-polite]').append(shown);
+}"""
+
+
+def test_a_message_stays_when_the_page_is_loaded_anew_for_the_first_list(ada, tmp_path: Path) -> None:
+    ada.fill_stdio("Slow list", *held_back(tmp_path))
+    grant(ada, DEMO)
+    ada.save()
+    expect(ada.page.locator(".starting").filter(has_text="Starting for")).to_be_visible(timeout=30 * SECONDS)
+    ada.page.evaluate(SHOWS_A_MESSAGE)
+    (tmp_path / "go").touch()
+    expect(ada.page.locator("#tool-list")).to_be_visible(timeout=30 * SECONDS)
+    expect(ada.page.locator(".toast.ok").filter(has_text="Signed in at example.com")).to_be_visible()
