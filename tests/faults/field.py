@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.faults.checkers import Histories, gaps, problems, read_calls, read_effects, read_fences
 from tests.faults.people import Gone, Person, people
-from tests.faults.plant import Plant, auntil, http_effects, plant
+from tests.faults.plant import Plant, auntil, http_effects, plant, until
 from tests.faults.size import Report, Size
 
 SETTLE_SECONDS = 90.0
@@ -107,12 +107,22 @@ class Field:
         self.told.fences = read_fences(self.running.do("fences"))
         self.told.chain_whole = self.running.do("chain_is_whole")
 
-    def children(self) -> list[str]:
-        """Check that each stdio session has one process and that no process of a dead worker is left."""
+    def children(self, seconds: float = CATCH_UP_SECONDS) -> list[str]:
+        """Check that each stdio session has one process and that no process of a dead worker is left. A worker that was
+        overtaken takes a moment to end its own, at most `seconds`."""
         self.running.await_ready(*self.servers)
         wanted = sum(row["slug"].startswith("stdio") for row in self.running.do("sessions"))
-        alive = [process.pid for process in self.running.stdio_servers()]
-        return [] if len(alive) == wanted else [f"stdio servers alive: {alive}, wanted {wanted}"]
+        alive: list[int] = []
+
+        def as_wanted() -> bool:
+            alive[:] = [process.pid for process in self.running.stdio_servers()]
+            return len(alive) == wanted
+
+        try:
+            until(as_wanted, seconds)
+        except AssertionError:
+            return [f"stdio servers alive: {alive}, wanted {wanted}"]
+        return []
 
     def summary(self) -> None:
         states = dict(Counter(call.state for call in self.told.calls))

@@ -30,7 +30,7 @@ async def without_fence(size: Size) -> list[str]:
         await _freeze_and_thaw(field)
         await field.settled()
         await field.off_loop(field.read)
-        return problems(field.told) + field.children()
+        return problems(field.told) + field.children(0)
 
 
 async def _freeze_and_thaw(field: Field) -> None:

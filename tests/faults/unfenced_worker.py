@@ -34,8 +34,9 @@ def _lose_the_fence(**kwargs: Any) -> None:
     from sessions.connections import lifecycle, statements  # noqa: PLC0415  # as above
     from sessions.host.session_supervisor import SessionSupervisor  # noqa: PLC0415  # as above
 
-    calls._CLAIM, cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", calls._CLAIM)
-    assert cut == 1
+    for vendor, statement in calls._CLAIMS.items():
+        calls._CLAIMS[vendor], cut = _FENCE.subn("AND (%s > 0 OR %s > 0)\n", statement)
+        assert cut == 1
     lifecycle.held = lambda lease: lifecycle.McpSession.objects.filter(pk=lease.session_id)
     statements.change = _of_whoever_owns_it(statements.change)
     SessionSupervisor.desired_changed = lambda self, desired: self._news.set()
