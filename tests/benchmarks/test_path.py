@@ -24,9 +24,9 @@ def test_the_fan_out_reaches_every_socket_and_says_how_soon() -> None:
 def test_the_endpoint_for_agents_has_a_row_for_each_load_and_a_verdict_for_each_goal() -> None:
     words = ("--rounds", "1", "--seconds", "0.5", "--streams", "20", "--listeners", "10", "--updates", "1")
     told = told_by("bench_agents", *words, seconds=500)
-    rows = [line[:36].split() for line in told.splitlines()]
+    rows = [line.split() for line in told.splitlines()]
     for name in ("direct", "mcpadmin, 2025-11-25", "mcpadmin, 2026-07-28"):
-        assert all(
-            [*name.split(), doing, count] in rows for doing, count in (("call", "1"), ("call", "50"), ("list", "50"))
-        )
+        for doing, count in (("call", "1"), ("call", "50"), ("list", "50")):
+            row = [*name.split(), doing, count]
+            assert any(found[: len(row)] == row for found in rows), row
     assert told.count("(goal: ") == 8
