@@ -7,7 +7,7 @@ depends on how deep its templates are: *Add server* did so 1,125 times.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from asgiref.sync import iscoroutinefunction
 from django.core.handlers.asgi import ASGIHandler
@@ -16,11 +16,12 @@ from django.http.response import HttpResponseBase
 #: stack slots of 8 bytes: a frame of this size takes a chunk of 512 KiB, of which the frames above it have half
 _SLOTS = 33_000
 
+T = TypeVar("T")
 View = Callable[..., HttpResponseBase]
 
 
-def call_with_room(view: View, *args: Any, **kwargs: Any) -> HttpResponseBase:
-    return view(*args, **kwargs)
+def call_with_room(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    return work(*args, **kwargs)
 
 
 call_with_room.__code__ = call_with_room.__code__.replace(co_stacksize=_SLOTS)

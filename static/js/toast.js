@@ -4,7 +4,7 @@ import { kept } from './tab-storage.js';
 
 const SHOWN_MS = 5_000;
 const MOST = 5;
-const KEPT = 'toasts.kept'; // per tab: what a page showed that is loaded anew
+const KEPT = 'toasts.kept'; // per tab: what a page showed before it reloaded itself
 
 /* toast({ title, text, tone: 'info' | 'ok' | 'warn' | 'bad', action: { label, url } }) -> its element */
 export function toast({ title, text = '', tone = 'info', action = null }) {
@@ -52,7 +52,7 @@ export function showMessages(page) {
   leaveAll(told);
 }
 
-/* Before the page loads itself anew: what it shows is shown again, because a message of the server comes only once. */
+/* Before the page reloads itself: what it shows is shown again, because a message of the server comes only once. */
 export function keepToasts() {
   const shown = [...document.querySelectorAll('[data-toasts] .toast')].map((element) => {
     const action = element.querySelector('a:not([hidden])');

@@ -22,6 +22,7 @@ from django.urls import Resolver404, resolve
 django.setup()
 
 from mcpadmin import collector  # noqa: E402  # after the set-up
+from mcpadmin.web.handler import call_with_room  # noqa: E402  # after the set-up
 from servers.audit.record import SYSTEM, Event, record  # noqa: E402  # after the set-up
 from servers.enums import AuditAction, AuditOutcome  # noqa: E402  # after the set-up
 from sessions.explorer import indexing, language, search  # noqa: E402  # after the set-up
@@ -241,14 +242,12 @@ def main(servers: int, calls: int, events: int, rounds: int, *only: str) -> None
     connection.close()  # with the settings of the product again
     collector.settle()  # as the web process does: with Python's own settings a collection of all objects takes 0.2 s
     found = []
-    # In a thread, as the web process does. Python 3.11 takes memory for frames in pieces of 16 KiB: where a loop of a template
-    # calls at the end of one, each call takes and returns a piece, and the page takes twice as long. That depends on the
-    # number of frames below, which in a thread are those of the web process, within a few.
+    # As the web process calls its views: in a thread, with room for their frames.
     with ThreadPoolExecutor(1) as thread:
         for name, case in Cases().all().items() if rounds else ():
             if only and not any(word in name for word in only):
                 continue
-            found.append(thread.submit(timed, name, case, rounds).result())
+            found.append(thread.submit(call_with_room, timed, name, case, rounds).result())
             print(json.dumps(found[-1]), file=sys.stderr, flush=True)
     index = index_cost() if rounds and not only else None
     print(json.dumps({"filled": filled, "size": size(), "cases": found, "index_ms": index}))

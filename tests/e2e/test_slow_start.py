@@ -104,7 +104,7 @@ SHOWS_A_MESSAGE = """() => {
 }"""
 
 
-def test_a_message_stays_when_the_page_is_loaded_anew_for_the_first_list(ada, tmp_path: Path) -> None:
+def test_a_message_stays_when_the_page_reloads_for_the_first_list(ada, tmp_path: Path) -> None:
     ada.fill_stdio("Slow list", *held_back(tmp_path))
     grant(ada, DEMO)
     ada.save()

@@ -119,9 +119,9 @@ async def _request(
     policy: OutboundPolicy,
     tls: ssl.SSLContext | None,
 ) -> Answer:
-    url = f"{store.endpoint.rstrip('/')}/{quote(store.bucket, safe='')}/{quote(key, safe='/-_.~')}"
     from requests_aws4auth import AWS4Auth  # noqa: PLC0415  # 5 MB with requests, which few installations need
 
+    url = f"{store.endpoint.rstrip('/')}/{quote(store.bucket, safe='')}/{quote(key, safe='/-_.~')}"
     request = httpx.Request(method, f"{url}?{query}" if query else url, headers=dict(headers), content=body)
     if method == "PUT" and not query:  # object lock demands a checksum; a part may not have one of its own
         request.headers["x-amz-checksum-sha256"] = base64.b64encode(hashlib.sha256(body).digest()).decode()

@@ -54,12 +54,16 @@ class Listening:
         return honoured
 
     async def _replace(self, stream: "_Stream | None") -> None:
+        """All are told before the first wait: a follow that is cancelled here leaves no stream that nobody stops."""
         before, self._stream = self._stream, stream
-        if self._replaced is not None:
-            await self._replaced.stop()
+        ending = [old for old in (self._replaced, before) if old is not None]
         self._replaced = before
-        if before is not None and (stream is None or not before.leave()):
-            await before.stop()
+        if before is not None and stream is not None and before.leave():
+            ending.remove(before)
+        for old in ending:
+            old.task.cancel()
+        if ending:
+            await asyncio.wait([old.task for old in ending])
 
     def acknowledged(self, event: Following) -> None:
         for stream in (self._stream, self._next):
