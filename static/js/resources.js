@@ -139,7 +139,7 @@ document.getElementById('resource-list')?.addEventListener('click', (event) => {
 
 if (form) {
   if (kept('read') === location.href && document.getElementById('not-read')) run();
-  kept('read', '');
+  kept('read', null);
   startCompletion(form);
   startEnter(form);
   form.addEventListener('submit', (event) => {

@@ -68,7 +68,7 @@ export function keepToasts() {
 
 function showKept() {
   for (const one of JSON.parse(kept(KEPT) || '[]')) toast(one);
-  kept(KEPT, '');
+  kept(KEPT, null);
 }
 
 /* What stands at the end of the page can be scrolled out from under them. */
