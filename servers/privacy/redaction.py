@@ -17,6 +17,7 @@ import structlog
 from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
 from servers.privacy import detection
+from servers.privacy.escapes import unescaped
 from servers.schemas.secrets import secret_places
 from servers.secret import MASK
 
@@ -72,7 +73,7 @@ _IN_MESSAGES: Mapping[RedactedPart, Place] = {
 def redacted_message(text: str, subject: Subject | None, policy: PayloadPrivacy) -> str | None:
     """A JSON-RPC message for the record of the wire, masked as its arguments, result or answer are in the payload. Without a
     subject only detected secrets are masked. None where something of it must be masked and it cannot be searched."""
-    shapes = detection.shapes_in(text) if policy.detect else ()
+    shapes = detection.shapes_in(unescaped(text)) if policy.detect else ()
     concerned = subject is not None and (
         bool(_relevant(policy.rules, subject, text)) or (policy.by_schema and subject.schema is not None)
     )
@@ -81,7 +82,7 @@ def redacted_message(text: str, subject: Subject | None, policy: PayloadPrivacy)
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):  # cut off, or not JSON: what cannot be searched is not stored
-        return None if concerned else detected_in(text, policy)
+        return None if concerned else detected_in(unescaped(text), policy)
     count = 0
     if subject is not None and concerned:
         message, count = _redacted_inside(message, text, subject, policy)

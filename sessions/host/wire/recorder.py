@@ -5,7 +5,6 @@ Everything happens where the transport reports it, so a row never waits unmasked
 """
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -15,6 +14,7 @@ import orjson
 from django.conf import settings
 
 from servers.enums import Recording, RedactedPart
+from servers.privacy.escapes import unescaped
 from servers.privacy.redaction import Subject
 from servers.secret import Secret
 from sessions.calls.claims import PendingCall
@@ -33,10 +33,6 @@ METHOD_CHARS, ID_CHARS, TARGET_CHARS, FAULT_CHARS, DETAIL_CHARS = 200, 200, 2_00
 OPEN: Final = 1_024
 #: bytes that one character of a secret may take: its UTF-8 bytes, or `\\u` and four digits twice
 _ESCAPED: Final = 12
-#: escapes that JSON does not need, with which a server may write a secret in another form
-_ESCAPE: Final = re.compile(
-    r"\\(?:(/)|(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|.)", re.DOTALL
-)
 
 
 class _Open:
@@ -186,7 +182,7 @@ class WireRecorder:
 
     def _masked_json(self, text: str) -> str:
         """The text as it is, unless a secret is in it: then its value is written again without the secrets."""
-        plain = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+        plain = unescaped(text)
         if not (self._redactor.occurs(plain) or self._hidden.occurs(plain)):
             return text
         try:
@@ -200,7 +196,7 @@ class WireRecorder:
         recognised, so as much as it may take is left out."""
         longest = max(self._redactor.longest, self._hidden.longest)
         text = data[: most + _ESCAPED * longest].decode("utf-8", "replace")
-        masked = self.redacted(_ESCAPE.sub(_unescaped, text))
+        masked = self.redacted(unescaped(text))
         return masked[: max(0, len(masked) - longest - _ESCAPED)] if longest else masked
 
     # --- for both ------------------------------------------------------------------------------------------------------
@@ -356,14 +352,3 @@ def _text(identity: Any) -> str:
     if type(identity) is int:
         return str(identity)[:ID_CHARS]
     return json.dumps(identity)[:ID_CHARS] if isinstance(identity, (str, int, float)) else ""
-
-
-def _unescaped(found: "re.Match[str]") -> str:
-    """`\\/` and `\\uXXXX` as the characters they mean, if these can stand in a JSON string; all others stay."""
-    slash, pair, code = found.groups()
-    if slash:
-        return "/"
-    if not (pair or code):
-        return found[0]
-    char = str(json.loads(f'"{found[0]}"'))
-    return char if char.isprintable() and char not in '"\\' else found[0]

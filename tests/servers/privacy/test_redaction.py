@@ -153,6 +153,22 @@ def test_a_message_about_nothing_special_loses_only_detected_secrets() -> None:
     assert redacted_message("plain", None, PayloadPrivacy()) == "plain"
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"params": {"data": "\\u0067hp_%s"}}' % TOKEN[4:],
+        '{"params": {"data": "postgres:\\/\\/app:hunter22@db\\/main"}}',
+        '{"params": {"data": "\\u0067hp_%s' % TOKEN[4:],
+    ],
+)
+def test_a_secret_in_a_message_is_detected_however_its_characters_are_escaped(written: str) -> None:
+    masked = redacted_message(written, None, PayloadPrivacy())
+    assert masked is not None
+    assert MASK in masked
+    assert TOKEN[4:] not in masked
+    assert "hunter22" not in masked
+
+
 def test_a_message_that_cannot_be_searched_or_must_be_encrypted_is_not_stored() -> None:
     assert redacted_message('{"params": {"arguments": {"password": "hun', ARGUMENTS, rules("$.password")) is None
     assert redacted_message(f'{{"half": "{TOKEN}', None, PayloadPrivacy()) == f'{{"half": "{MASK}'
