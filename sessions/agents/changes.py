@@ -23,7 +23,7 @@ from sessions.agents.connection import Connection
 from sessions.agents.endpoints import BundleEndpoint, Entry
 from sessions.agents.policy import policy_check
 from sessions.agents.policy.admission import Admission
-from sessions.agents.stream_reads import StreamReads
+from sessions.agents.stream_reads import CHECK_SECONDS, StreamReads, next_check
 from sessions.live.hub import Hub
 from sessions.mcp.core import jsonrpc, methods
 
@@ -32,8 +32,6 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 LISTS_SECONDS: Final = 5.0
 #: updates of one resource within this time are one
 UPDATES_SECONDS: Final = 1.0
-#: how soon a revoked token ends its streams, also without a hint. All streams of a process check at the same moments
-CHECK_SECONDS: Final = 5.0
 #: hints may have been lost: how often, on average, rights and lists are then read again
 RECHECK_SECONDS: Final = 60.0
 _TOLD: Final = {word: f"notifications/{word}/list_changed" for word in ("tools", "resources", "prompts")}
@@ -168,7 +166,7 @@ class Changes:
     async def run(self, answer: Answer) -> None:
         """Until the agent leaves, its session or token ends, or another stream takes over."""
         beat = renewed = time.monotonic()
-        check_at = _next_check(beat)
+        check_at = next_check(beat)
         while not self._connection.closed and not self._replaced and not self._admission.draining:
             now = time.monotonic()
             if now - beat >= KEEP_ALIVE_SECONDS:
@@ -179,7 +177,7 @@ class Changes:
                 if not await self._still_valid():
                     return
             if now >= check_at:
-                check_at = _next_check(now)
+                check_at = next_check(now)
                 if not await self._reads.tokens.get(self._entry.principal.token.pk):
                     return
             if (self._followed or self._stands) and now - renewed >= follows.RENEW_SECONDS:
@@ -273,10 +271,6 @@ class Changes:
                 self._told[subscription] = now
                 params = self._mark({"uri": before.uri})
                 await answer.event(jsonrpc.notification(methods.RESOURCE_UPDATED, params))
-
-
-def _next_check(now: float) -> float:
-    return now - now % CHECK_SECONDS + CHECK_SECONDS
 
 
 def take_over(session_uid: UUID, stream: "Changes", *, post: bool = False) -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
@@ -17,7 +17,8 @@ from sessions.agents.calls import idempotency, questions
 from sessions.agents.changes import Changes
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import Entry
-from sessions.agents.exchange import Exchange, legacy_exchange
+from sessions.agents.exchange import Exchange, identified, legacy_exchange
+from sessions.agents.policy.policy_check import policy_owner_of
 from sessions.agents.requests import Requests, identity, instructions
 from sessions.agents.shared import Shared
 from sessions.mcp.core import jsonrpc, methods
@@ -28,6 +29,9 @@ from sessions.mcp.server.legacy import Opening
 from sessions.mcp.server.posted import Posted
 from sessions.mcp.server.refusals import Refusal, invalid_request
 from sessions.models import AgentSession
+
+#: requests of one batch that run at the same time; each counts as one in flight
+BATCH_AT_ONCE: Final = 8
 
 
 class LegacySessions:
@@ -76,19 +80,22 @@ class LegacySessions:
         it each response comes as soon as it is there. Otherwise the answer is one array."""
         talks = any(isinstance(one, Exchange) and _talks(one) for one in asked)
         stream = answer if talks and answer.may_stream else None
+        turns = asyncio.Semaphore(BATCH_AT_ONCE)
 
-        async def one(exchange: Exchange | Refusal) -> bytes | None:
+        async def one(exchange: Exchange | Refusal, *, counted: bool) -> bytes | None:
             try:
                 if isinstance(exchange, Refusal):
                     raise exchange
-                body = await self._requests.respond(exchange, connection, stream)
+                async with turns, nullcontext() if counted else self._counted(exchange):
+                    body = await self._requests.respond(exchange, connection, stream)
             except Refusal as refusal:
                 body = refusal.body
             if stream is not None and body is not None:
                 await stream.event(body)
             return body
 
-        tasks = [asyncio.create_task(one(each)) for each in asked]
+        # The first was counted when the batch arrived.
+        tasks = [asyncio.create_task(one(each, counted=number == 0)) for number, each in enumerate(asked)]
         try:
             found = await asyncio.gather(*tasks)
         finally:  # the agent left, or does not read: no one waits for the others any more
@@ -99,6 +106,14 @@ class LegacySessions:
         bodies = [body for body in found if body is not None]
         whole = b"[" + b",".join(bodies) + b"]"
         await answer.finish(whole)
+
+    @asynccontextmanager
+    async def _counted(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Against the limits of token, person and endpoint, as a request that comes alone. Raises Refusal (429)."""
+        admission, entry = self._shared.admission, exchange.entry
+        with identified(exchange):
+            async with admission.request(entry.principal), admission.at(policy_owner_of(entry.place)):
+                yield
 
     @asynccontextmanager
     async def _updates(self, exchange: Exchange, connection: Connection, answer: Answer) -> AsyncIterator[None]:

@@ -21,7 +21,7 @@ class Shared:
         self.hub, self.reader = hub, hub.reader
         self.admission = Admission(hub)
         self.stream_reads = StreamReads(hub.reader)
-        self.calls = Calls(hub, self.admission, PolicyCheck())
+        self.calls = Calls(hub, self.admission, PolicyCheck(), self.stream_reads)
         hub.watch(POLICIES, lambda _: policy_check.memory.forget())
         for topic in (USERS, POLICIES):  # a principal has its token's policy
             hub.watch(topic, lambda _: self.admission.forget())

@@ -22,6 +22,7 @@ from sessions.agents.asgi import requests, shared
 from sessions.agents.calls import idempotency
 from sessions.agents.endpoints import entry_of
 from sessions.agents.exchange import Exchange
+from sessions.agents.policy.admission import no_longer_valid
 from sessions.agents.policy.policy_check import policy_owner_of
 from sessions.api.asking import Caller, caller_of, work
 from sessions.api.mount import URLCONF
@@ -90,18 +91,21 @@ async def start(
 
 
 async def _waited(caller: Caller, uid: UUID, seconds: float) -> CallOut:
-    """The call when it is over, or after this time."""
-    wake = asyncio.Event()
+    """The call when it is over, or after this time. Raises Refusal (401) when the token was revoked meanwhile."""
+    wake, waited = asyncio.Event(), False
     stop = shared().hub.watch(f"call.{uid}", lambda _: wake.set())
     ends = asyncio.get_running_loop().time() + seconds
     try:
         while not await work(_is_final, uid) and (left := ends - asyncio.get_running_loop().time()) > 0:
             wake.clear()
+            waited = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, _LOOK_SECONDS)):
                     await wake.wait()
     finally:
         stop()
+    if waited and not await shared().stream_reads.tokens.get(caller.principal.token.pk):
+        raise no_longer_valid(None)
     return await work(_detail, caller, uid)
 
 

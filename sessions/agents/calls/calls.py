@@ -27,8 +27,9 @@ from sessions.agents.calls.questions import Continuation
 from sessions.agents.catalog import lists
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange
-from sessions.agents.policy.admission import Admission
+from sessions.agents.policy.admission import Admission, no_longer_valid
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
+from sessions.agents.stream_reads import StreamReads, next_check
 from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing, statements
 from sessions.calls.arguments import Given, NotListed, Rejected
@@ -66,8 +67,8 @@ class Gone(Exception):
 class Calls:
     """`view` is what a request and a resumed stream have in common."""
 
-    def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck) -> None:
-        self._hub, self._admission, self._policy_check = hub, admission, policy_check
+    def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck, reads: StreamReads) -> None:
+        self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
         self._inherited, self._inheriting = False, asyncio.Lock()
 
@@ -243,7 +244,8 @@ class Calls:
         needed_approval: bool = False,
     ) -> bytes | None:
         """Wait for the end of a call, or until a modern agent must answer a question. Ends with Gone when the agent
-        leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended."""
+        leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended. Raises
+        Refusal (401) when the token no longer counts: the call goes on, and its agent hears no more of it."""
         viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
         stop = self._hub.watch(f"call.{uid}", viewer.hint)
         try:
@@ -253,6 +255,9 @@ class Calls:
                 await viewer.wait()
                 if connection.closed:
                     raise Gone
+                if viewer.take_check() and not await self._reads.tokens.get(exchange.entry.principal.token.pk):
+                    idempotency.left(uid)
+                    raise no_longer_valid(exchange.entry.place.slug)
                 await viewer.tell()
                 due = viewer.waited_long_enough
                 if not viewer.take_dirty() and not due:
@@ -348,6 +353,7 @@ class _Viewer:
         self.relay = ProgressRelay(token) if token is not None and may_stream else None
         now = time.monotonic()
         self._next_beat = now + (OPEN_SECONDS if may_stream else KEEP_ALIVE_SECONDS)
+        self._check_at = next_check(now)
 
     def hint(self, hint: dict[str, Any] | None) -> None:
         if hint is None:
@@ -391,6 +397,14 @@ class _Viewer:
         dirty, self._dirty = self._dirty, False
         return dirty
 
+    def take_check(self) -> bool:
+        """Whether it is time to look at the token again."""
+        now = time.monotonic()
+        due = now >= self._check_at
+        if due:
+            self._check_at = next_check(now)
+        return due
+
     @property
     def waited_long_enough(self) -> bool:
         return self.held and time.monotonic() >= self._held_until
@@ -398,7 +412,8 @@ class _Viewer:
     async def wait(self) -> None:
         if self._dirty or self._waiting or self._connection.closed:
             return
-        until = (min(self._next_beat, self._held_until) if self.held else self._next_beat) - time.monotonic()
+        soonest = min(self._next_beat, self._check_at)
+        until = (min(soonest, self._held_until) if self.held else soonest) - time.monotonic()
         if self.relay is not None and self.relay.waits:
             until = min(until, PROGRESS_SECONDS)
         with suppress(TimeoutError):

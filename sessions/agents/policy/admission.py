@@ -14,7 +14,7 @@ import structlog
 
 from servers import limits
 from servers.agents import tokens
-from servers.agents.addresses import address_of
+from servers.agents.addresses import address_of, slug_of
 from servers.agents.oauth import metadata
 from servers.agents.policies import Policies
 from servers.agents.tokens import Principal, Unknown
@@ -93,7 +93,10 @@ class Admission:
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() != "bearer" or not (text := text.strip()):
             raise _unauthorized("Send a token of the page Agents: Authorization: Bearer mca_….", None)
-        return await self._known_or_read(text, address, None)
+        found = await self._known_or_read(text, address, None)
+        if found.token.resource and not slug_of(found.token.resource):
+            raise _unauthorized("This token is for another address of mcpadmin.", None, known=True)
+        return found
 
     async def _known_or_read(self, text: str, address: str, slug: str | None) -> Principal:
         key = hashlib.sha256(f"{address} {text}".encode()).digest()
@@ -104,8 +107,7 @@ class Admission:
             found = await self._reader.run(partial(tokens.principal_of, text, address))
         except Unknown as unknown:
             self._note_refusal(unknown, address)
-            words = "This token is unknown, expired, revoked or not for this address."
-            raise _unauthorized(words, slug, known=True) from None
+            raise no_longer_valid(slug) from None
         self._known[key] = _Known(found, now + KNOWN_SECONDS)
         _bound(self._known)
         return found
@@ -224,6 +226,10 @@ def stopping() -> Refusal:
 def full() -> Refusal:
     words = f"All streams are in use. {limits.stated('agent_streams_in_all')} Try again in a moment."
     return Refusal(503, QUOTA, words, {"retryAfterMs": 10_000}, headers={"Retry-After": "10"})
+
+
+def no_longer_valid(slug: str | None) -> Refusal:
+    return _unauthorized("This token is unknown, expired, revoked or not for this address.", slug, known=True)
 
 
 def _unauthorized(words: str, slug: str | None, *, known: bool = False) -> Refusal:

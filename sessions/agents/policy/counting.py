@@ -212,6 +212,7 @@ class Counting:
             known = self._known.get(one.rate.key)
             if known is not None and known.number == one.number:
                 one.before, one.count = known.before, 1 + known.next_advance
+                known.next_advance = 0  # until this is answered: questions at the same time would take it several times
             commands.append(("INCRBY", self._window_key(one.rate, one.number), one.count))
             if one.before is None:
                 commands.append(("EXPIRE", self._window_key(one.rate, one.number), _lifetime(one.rate)))

@@ -183,6 +183,15 @@ async def test_far_below_a_limit_most_requests_ask_nothing_and_the_limit_still_h
     assert in_all == 400, "what one process counted in advance it may still use, and nothing more"
 
 
+async def test_requests_at_once_count_in_advance_only_once(valkey: Path) -> None:
+    process, rate = Counting(), Rate("token:1", 80, 3600.0, "n", "w")
+    await one_request(process, rate)
+    found = await asyncio.gather(*(one_request(process, rate) for _ in range(60)))
+    assert [one for one in found if one is not None] == []
+    rest = [await one_request(process, rate) for _ in range(25)]
+    assert rest.count(None) == 19
+
+
 async def test_what_was_counted_in_advance_does_not_outlive_its_window(valkey: Path) -> None:
     rate = Rate("window:1", 40, 3600.0, "n", "w")
     process = Counting()

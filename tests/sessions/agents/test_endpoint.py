@@ -470,18 +470,74 @@ def test_a_program_that_asks_too_often_is_told_when_to_come_back(product: Produc
     assert late.json()["error"]["data"]["retryAfterMs"] > 0
 
 
+def test_a_large_batch_is_answered_in_full(product: Product) -> None:
+    agent = product.agent(product.token(label="large-batch"), "ours")
+    agent.initialize("2025-03-26")
+    found = agent.post([agent.body("ping") for _ in range(50)]).json()
+    assert [one for one in found if "result" not in one] == []
+
+
+def test_each_request_of_a_batch_counts(product: Product) -> None:
+    agent = product.agent(product.token(label="batches"), "ours")
+    product.allow_one_request_a_second("batches")
+    agent.initialize("2025-03-26")
+    echo = {"name": "greet", "arguments": {"name": "batch"}}
+    found = agent.post([agent.body("tools/call", echo) for _ in range(50)]).json()
+    refused = [one for one in found if "error" in one]
+    reasons = {one["error"]["data"]["reason"] for one in refused}
+    assert reasons <= {"agent_requests_per_second", "agent_calls_in_flight"}
+    assert len(refused) >= 30
+    assert all(one["id"] for one in refused)
+    assert sum(call["token_name"] == "batches" for call in product.calls()) == 50 - len(refused)
+
+
 # --- standing streams ---------------------------------------------------------------------------------------------------
+def revoke(product: Product, label: str) -> None:
+    product.stack.shell(
+        "from servers.agents import tokens; from servers.models import AgentToken; from servers.audit.record import Actor\n"
+        f"t = AgentToken.objects.get(name={label!r}); tokens.revoke(Actor.of_user(t.user), t.user, t)"
+    )
+
+
 def test_a_revoked_token_ends_its_streams_and_is_refused(product: Product) -> None:
     token = product.token("list", label="to-revoke")
     agent = product.agent(token)
     agent.initialize()
     with standing(agent) as heard:
-        product.stack.shell(
-            "from servers.agents import tokens; from servers.models import AgentToken; from servers.audit.record import Actor\n"
-            "t = AgentToken.objects.get(name='to-revoke'); tokens.revoke(Actor.of_user(t.user), t.user, t)"
-        )
+        revoke(product, "to-revoke")
         eventually(lambda: None in heard)
     assert agent.post(agent.body("ping")).status_code == 401
+
+
+def test_a_revoked_token_hears_no_more_of_the_call_that_it_waits_for(product: Product) -> None:
+    agent = product.agent(product.token(label="revoked-meanwhile"), "ours")
+    agent.initialize()
+    asked = {"name": "countdown", "arguments": {"start": 60, "pause": 0.5}, "_meta": {"progressToken": "p"}}
+    body = agent.body("tools/call", asked)
+    with standing(agent, body) as heard:
+        eventually(lambda: heard)
+        revoke(product, "revoked-meanwhile")
+        eventually(lambda: None in heard)
+    assert (heard[-2]["id"], heard[-2]["error"]["code"]) == (body["id"], 4010)
+    assert all("result" not in message for message in heard[:-1])
+    (call,) = product.calls(target="countdown", state="sent")  # it goes on
+    product.stack.shell(
+        f"from sessions.models import Call; from django.utils import timezone; from sessions import hints\n"
+        f"c = Call.objects.get(pk={call['id']}); Call.objects.filter(pk=c.pk).update(cancel_requested_at=timezone.now())\n"
+        "hints.wake_worker(c.worker_uid, 'cancel', c.uid, c.epoch); hints.flush()"
+    )
+
+
+def test_an_api_request_that_waits_is_refused_when_its_token_is_revoked_meanwhile(product: Product) -> None:
+    token = product.token("call", label="revoked-at-the-api")
+    url = f"{product.stack.base_url}/api/v1/servers/ours/calls?wait=30"
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "revoked-meanwhile"}
+    given = {"tool": "countdown", "arguments": {"start": 5, "pause": 1.0}}
+    thread, found = in_background(lambda: httpx.post(url, json=given, headers=headers, timeout=60))
+    eventually(lambda: product.calls(target="countdown", state="sent"))
+    revoke(product, "revoked-at-the-api")
+    thread.join(40)
+    assert found[0].status_code == 401
 
 
 def test_the_newest_stream_of_a_session_wins(agent: Agent) -> None:
