@@ -4,14 +4,15 @@ import json
 import re
 from typing import Final
 
-#: those that JSON does not need, with which a server may write a secret in another form
+#: those that JSON does not need, and those that it lets a server write in more than one way
 _ESCAPE: Final = re.compile(
     r"\\(?:(/)|(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|.)", re.DOTALL
 )
 
 
 def unescaped(text: str) -> str:
-    """`\\/` and `\\uXXXX` as the characters they mean, if these can stand in a JSON string; all others stay."""
+    """The JSON text with as few escapes as it needs, each in the form in which our own writers write it: a secret in it
+    then looks as it does in what they wrote."""
     return _ESCAPE.sub(_unescaped, text) if "\\/" in text or "\\u" in text else text
 
 
@@ -19,7 +20,6 @@ def _unescaped(found: "re.Match[str]") -> str:
     slash, pair, code = found.groups()
     if slash:
         return "/"
-    if not (pair or code):
+    if not (pair or code) or (code and 0xD800 <= int(code, 16) <= 0xDFFF):  # half a pair is no character
         return found[0]
-    char = str(json.loads(f'"{found[0]}"'))
-    return char if char.isprintable() and char not in '"\\' else found[0]
+    return json.dumps(json.loads(f'"{found[0]}"'), ensure_ascii=False)[1:-1]

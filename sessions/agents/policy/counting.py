@@ -171,7 +171,8 @@ class Counting:
             self._tell_soon(flights)
         if not asked_rates and not asked_flights:
             return None
-        found = await self._run(self._count(asked_rates, asked_flights))
+        now = time.time()
+        found = await self._run(self._count(asked_rates, asked_flights, now))
         if found is None:
             return self._admit_alone(asked_rates)
         windows, elsewhere = found
@@ -180,7 +181,7 @@ class Counting:
             if exceeded is None and self._flying[one.key] + others > one.most:
                 exceeded = Exceeded(one.name, one.words, 1.0, alone=False)
         if exceeded is not None and rates:
-            await self._run(self._take_back(rates))
+            await self._run(self._take_back(rates, now))
         return exceeded
 
     def _far_below(self, one: InFlight) -> bool:
@@ -201,11 +202,10 @@ class Counting:
         return True
 
     async def _count(
-        self, rates: Sequence[Rate], flights: Sequence[InFlight]
+        self, rates: Sequence[Rate], flights: Sequence[InFlight], now: float
     ) -> tuple[list[tuple[int, int]], list[int]]:
         """Of each rate the requests in this window and in the one before; of each `flights` the number of the other
         processes. Ours is written before theirs is read: of two processes that do so at once, one sees the other."""
-        now = time.time()
         windows = [_Asked(rate, int(now // rate.seconds)) for rate in rates]
         commands: Commands = []
         for one in windows:
@@ -266,10 +266,13 @@ class Counting:
             self._elsewhere.popitem(last=False)
         return count
 
-    async def _take_back(self, rates: Sequence[Rate]) -> None:
+    async def _take_back(self, rates: Sequence[Rate], counted_at: float) -> None:
         """Also of a rate that was not asked for: what is counted in advance stays as it is."""
-        now = time.time()
-        await self._ask([("INCRBY", self._window_key(rate, int(now // rate.seconds)), -1) for rate in rates])
+        commands: Commands = []
+        for rate in rates:
+            key = self._window_key(rate, int(counted_at // rate.seconds))
+            commands += [("INCRBY", key, -1), ("EXPIRE", key, _lifetime(rate))]  # Redis may have lost the key
+        await self._ask(commands)
 
     def _window_key(self, rate: Rate, number: int) -> str:
         return f"{self._prefix}:{rate.key}:{number}"
