@@ -18,7 +18,7 @@ from django.middleware.gzip import GZipMiddleware
 
 from mcpadmin import health, known_browsers, setup
 from mcpadmin.headers import security_headers
-from servers.audit.record import current_request
+from servers.audit.record import client_ip, current_request
 from servers.requests import WebRequest
 
 log = structlog.get_logger("mcpadmin.request")
@@ -164,16 +164,3 @@ def plain_http(request: WebRequest) -> bool:
     public = urlsplit(settings.PUBLIC_URL)
     host = split_domain_port(request.get_host())[0].strip("[]")
     return host in _LOOPBACK or (public.scheme == "http" and host == public.hostname)
-
-
-def client_ip(request: WebRequest) -> str:
-    """The address that the outermost of our own proxies saw; without proxies, the peer's.
-
-    X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us, all left of it by strangers.
-    """
-    peer = request.META.get("REMOTE_ADDR") or ""
-    count = settings.TRUSTED_PROXIES
-    if count < 1:
-        return peer
-    hops = [hop.strip() for hop in request.headers.get("X-Forwarded-For", "").split(",") if hop.strip()]
-    return hops[-count] if len(hops) >= count else peer

@@ -13,6 +13,8 @@ from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 from django.utils.http import is_same_domain
 
+from servers.requests import client_address
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -104,11 +106,9 @@ def _values(scope: Scope, header: bytes) -> list[str]:
 
 
 def client_ip(scope: Scope) -> str:
-    """As mcpadmin.middleware.client_ip: the peer, or what the outermost of our own proxies saw."""
-    peer = str((scope.get("client") or [""])[0])
-    hops = [hop.strip() for value in _values(scope, b"x-forwarded-for") for hop in value.split(",") if hop.strip()]
-    count = settings.TRUSTED_PROXIES
-    return hops[-count] if 0 < count <= len(hops) else peer
+    # Of any length: strangers write the left of it, and behind a proxy the peer's address is the proxy's own.
+    forwarded = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    return client_address(str((scope.get("client") or [""])[0]), ",".join(forwarded))
 
 
 def backlog_of(send: Send) -> Callable[[], int]:

@@ -1,5 +1,6 @@
-"""A request as views get it, for annotations."""
+"""A request as views get it, and the address that it came from."""
 
+from django.conf import settings
 from django.http import HttpRequest
 from django_htmx.middleware import HtmxDetails
 
@@ -11,3 +12,15 @@ class WebRequest(HttpRequest):
     request_id: str
     client_ip: str
     received_ms: int  # since the epoch
+
+
+def client_address(peer: str, forwarded_for: str) -> str:
+    """The address that the outermost of our own proxies saw; without proxies, the peer's.
+
+    X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us, all left of it by strangers.
+    """
+    count = settings.TRUSTED_PROXIES
+    if count < 1:
+        return peer
+    hops = [hop.strip() for hop in forwarded_for.split(",") if hop.strip()]
+    return hops[-count] if len(hops) >= count else peer

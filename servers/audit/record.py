@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
@@ -23,6 +22,7 @@ from servers.audit.statements import Fields, database, execute, execute_many, fe
 from servers.enums import AuditAction, AuditOutcome, Way
 from servers.json.canonical import canonical, clean, sha256
 from servers.models import AuditEvent, AuditHead, Server
+from servers.requests import client_address
 from servers.signals import audit_recorded
 
 CHAIN = 1
@@ -99,13 +99,11 @@ class Event:
 
 
 def client_ip(request: HttpRequest) -> str:
-    """The peer, or with TRUSTED_PROXIES=n the address that the outermost of our own n proxies saw."""
+    """As the middleware found it, or from the request itself where no middleware ran."""
     if (known := getattr(request, "client_ip", None)) is not None:
         return str(known)
     peer = str(request.META.get("REMOTE_ADDR") or "")
-    count = settings.TRUSTED_PROXIES
-    hops = [hop.strip() for hop in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if hop.strip()]
-    return hops[-count] if 0 < count <= len(hops) else peer
+    return client_address(peer, request.META.get("HTTP_X_FORWARDED_FOR", ""))
 
 
 def record(event: Event) -> int:

@@ -9,7 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.utils import timezone
 
-from mcpadmin.middleware import RequestContextMiddleware, client_ip
+from mcpadmin import origin
+from mcpadmin.middleware import RequestContextMiddleware
+from servers.audit.record import client_ip
 from sessions.models import Worker
 
 
@@ -43,6 +45,7 @@ def test_without_trusted_proxies_a_forwarded_address_is_ignored(settings: object
         (2, "6.6.6.6, 198.51.100.7, 10.0.0.2", "198.51.100.7"),
         (2, "198.51.100.7", "127.0.0.1"),
         (1, "", "127.0.0.1"),
+        (1, "6" * 600 + ", 198.51.100.7", "198.51.100.7"),
     ],
 )
 def test_the_client_is_the_address_that_our_outermost_proxy_saw(
@@ -50,6 +53,8 @@ def test_the_client_is_the_address_that_our_outermost_proxy_saw(
 ) -> None:
     settings.TRUSTED_PROXIES = proxies
     assert client_ip(RequestFactory().get("/", headers={"X-Forwarded-For": forwarded})) == expected
+    headers = [(b"x-forwarded-for", part.encode()) for part in forwarded.split(", ", 1)]
+    assert origin.client_ip({"headers": headers, "client": ("127.0.0.1", 40_000)}) == expected
 
 
 def test_every_answer_forbids_browser_features_and_caching() -> None:
