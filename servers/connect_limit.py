@@ -18,6 +18,7 @@ WINDOW = timedelta(minutes=1)
 #: each server of an import is one: the next import waits, the one that is under way does not
 IMPORTED = (AuditAction.SERVER_REGISTER, AuditAction.SERVER_CHANGE)
 WEBHOOKS = (AuditAction.SUBSCRIPTION_CHANGE,)
+_ALWAYS = (AuditAction.SIGN_IN_BEGIN, AuditAction.OAUTH_CLIENT_READ)
 
 
 class TooOften(ValidationError):
@@ -28,10 +29,10 @@ class TooOften(ValidationError):
 
 
 def require(user: Any, *also: AuditAction) -> None:
-    """Raises TooOften. `also`: what counts besides connection tests and sign-ins."""
+    """Raises TooOften. `also`: what counts besides connection tests, sign-ins and documents of OAuth clients."""
     now, most = timezone.now(), limits.number("tries_per_minute")
     began = Q(action=AuditAction.CONNECTION_TEST, outcome=AuditOutcome.PENDING)  # its end is an event as well
-    counted = began | Q(action__in=(AuditAction.SIGN_IN_BEGIN, *also))
+    counted = began | Q(action__in=(*_ALWAYS, *also))
     tried = AuditEvent.objects.filter(counted, actor_id=user.pk, at__gt=now - WINDOW)
     newest = list(tried.order_by("-at").values_list("at", flat=True)[:most])
     if 0 < most <= len(newest):

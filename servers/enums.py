@@ -328,6 +328,7 @@ class AuditAction(TextChoices):
     AGENT_TOKEN_DECLINE = "account:token:decline", "Client access declined"
     OAUTH_CLIENT_ADD = "account:client:add", "OAuth client added"
     OAUTH_CLIENT_REGISTER = "account:client:register", "OAuth client registered itself"
+    OAUTH_CLIENT_READ = "account:client:read", "Document of an OAuth client requested"
     OAUTH_CLIENT_BLOCK = "account:client:block", "OAuth client blocked"
     OAUTH_CLIENT_UNBLOCK = "account:client:unblock", "OAuth client unblocked"
     OAUTH_CLIENT_DELETE = "account:client:delete", "OAuth client deleted"

@@ -26,11 +26,13 @@ from servers.agents.oauth.clients import BadClient
 from servers.agents.oauth.forms import ClientForm, ConsentForm
 from servers.agents.oauth.grants import Consent
 from servers.audit.record import Actor
+from servers.connect_limit import TooOften
 from servers.enums import DocumentState
 from servers.models import OAuthClient
 from servers.requests import WebRequest
 from servers.schemas import jsontext
 
+_MAY_NOT_CALL = "You don't have permission to call tools, so no client can act as you. Ask an administrator for access."
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
 
 
@@ -56,14 +58,20 @@ def authorize(request: WebRequest) -> HttpResponse:
     client_id = request.GET.get("client_id", "")
     try:
         if clients.is_document_url(client_id):
-            client = clients.of_document(client_id)
+            if not access.may(request.user, "call_tool"):  # nor has mcpadmin connect to an address of their choice
+                return _problem(request, _MAY_NOT_CALL, status=403)
+            client = clients.of_document(Actor.of(request), request.user, client_id)
             if client.blocked_at is None and client.document != DocumentState.READ:
                 return _document(request, client)
         asked = authorization_server.authorization_request(request.GET.urlencode())
     except (CannotReturn, BadClient) as problem:
         return _problem(request, str(problem))
+    except TooOften as problem:
+        return _problem(request, str(problem.message), status=429)
     except Refused as refused:
-        return _to_client(refused.url)
+        if clients.may_be_sent_errors(refused.client, refused.url):
+            return _to_client(refused.url)
+        return _problem(request, str(refused), client=refused.client, back_url=refused.url)
     return _asked(request, asked)
 
 
@@ -75,13 +83,9 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
         grants.decline(actor, asked.client, endpoint, asked.redirect_uri)
         return _to_client(asked.url(error="access_denied"))
     if asked.slug and endpoint is None:
-        return _problem(request, f"You can't use a server or bundle with the short name {asked.slug}.", asked)
+        return _denied(request, f"You can't use a server or bundle with the short name {asked.slug}.", asked)
     if not access.may(request.user, "call_tool"):
-        return _problem(
-            request,
-            "You don't have permission to call tools, so no client can act as you. Ask an administrator for access.",
-            asked,
-        )
+        return _denied(request, _MAY_NOT_CALL, asked)
     form = ConsentForm(request.user, asked.scopes, request.POST if posted else None, choose=endpoint is None)
     if posted and form.is_valid():
         chosen, given = endpoint or grants.Endpoint.of(form.chosen_server()), form.cleaned_data
@@ -105,7 +109,13 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
 def _document(request: WebRequest, client: OAuthClient) -> HttpResponse:
     """While a worker reads the client's metadata document, and when it could not be read."""
     waits = client.document in _READING
-    context = {"nav": "agents", "client": client, "waits": waits, "address": request.get_full_path()}
+    context = {
+        "nav": "agents",
+        "client": client,
+        "waits": waits,
+        "address": request.get_full_path(),
+        "reason": client.document_problem if access.may(request.user, "administer") else "",
+    }
     if not request.htmx:
         return render(request, "oauth/document.html", context)
     if waits:
@@ -119,11 +129,17 @@ def _reloaded() -> HttpResponse:
     return response
 
 
-def _problem(request: WebRequest, words: str, asked: AuthorizationRequest | None = None) -> HttpResponse:
-    back = asked.url(error="access_denied") if asked is not None else ""
-    context = {"nav": "agents", "words": words, "asked": asked, "back_url": back}
-    response = render(request, "oauth/problem.html", context, status=400 if asked is None else 403)
-    return response if asked is None else _with_redirect(response, asked)
+def _denied(request: WebRequest, words: str, asked: AuthorizationRequest) -> HttpResponse:
+    back_url = asked.url(error="access_denied")
+    response = _problem(request, words, status=403, client=asked.client, back_url=back_url)
+    return _with_redirect(response, asked)
+
+
+def _problem(
+    request: WebRequest, words: str, *, status: int = 400, client: OAuthClient | None = None, back_url: str = ""
+) -> HttpResponse:
+    context = {"nav": "agents", "words": words, "client": client, "back_url": back_url, "back": _host(back_url)}
+    return render(request, "oauth/problem.html", context, status=status)
 
 
 def _with_redirect(response: HttpResponse, asked: AuthorizationRequest) -> HttpResponse:

@@ -42,10 +42,11 @@ class CannotReturn(Exception):
 
 
 class Refused(Exception):
-    """The client hears why. `url` leads back to it."""
+    """The message is for the person. `url` leads back to the client and tells it why."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__("refused")
+    def __init__(self, words: str, client: OAuthClient, url: str) -> None:
+        super().__init__(words)
+        self.client = client
         self.url = url
 
 
@@ -80,8 +81,11 @@ def authorization_request(query: str) -> AuthorizationRequest:
     except FatalClientError as error:
         raise CannotReturn(_words(error)) from error
     except OAuth2Error as error:
+        client = clients.usable(error.client_id)
+        if client is None:  # blocked or deleted in this moment
+            raise CannotReturn(_words(InvalidClientIdError())) from error
         parameters = [*error.twotuples, ("iss", issuer())]
-        raise Refused(str(add_params_to_uri(error.redirect_uri, parameters))) from error
+        raise Refused(_words(error), client, str(add_params_to_uri(error.redirect_uri, parameters))) from error
     request: Request = found["request"]
     asked = AuthorizationRequest(
         client=request.client,
@@ -93,7 +97,7 @@ def authorization_request(query: str) -> AuthorizationRequest:
     )
     if (request.resource and not asked.slug) or "resource" in request.duplicate_params:
         words = f"Name one endpoint of {issuer()}."
-        raise Refused(asked.url(error="invalid_target", error_description=words))
+        raise Refused(words, asked.client, asked.url(error="invalid_target", error_description=words))
     return asked
 
 

@@ -14,11 +14,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
-from servers import rights
+from servers import connect_limit, rights
 from servers.agents import tokens
 from servers.audit.acts import audited
 from servers.audit.record import Actor
@@ -34,6 +34,8 @@ RETRIED: Final = timedelta(seconds=10)
 READING_SECONDS: Final = timedelta(seconds=30)
 #: a client that registered itself and has no grant is forgotten after so long
 UNUSED: Final = timedelta(days=30)
+#: a client whose document could not be read once
+NEVER_READ: Final = timedelta(days=1)
 DOCUMENT_BYTES: Final = 16 * 1024
 MOST_CLIENTS: Final = 1_000
 MOST_REDIRECTS: Final = 20
@@ -149,25 +151,48 @@ def is_document_url(client_id: str) -> bool:
     return plain and path and not parts.fragment and len(client_id) <= 500 and client_id.isascii()
 
 
-def of_document(client_id: str) -> OAuthClient:
+def of_document(actor: Actor, user: Any, client_id: str) -> OAuthClient:
     """The client with this document's URL. A worker is asked to read the document if that is due; until it was read once
-    the client is not usable. Raises BadClient when there are too many clients."""
+    the client is not usable. Raises TooOften, and BadClient when there are too many clients."""
     row = OAuthClient.objects.filter(client_id=client_id).first()
-    if row is None:
-        if OAuthClient.objects.filter(kind=OAuthClientKind.DOCUMENT).count() >= MOST_CLIENTS:
-            raise BadClient(f"mcpadmin keeps at most {MOST_CLIENTS} clients. An administrator can delete some.")
-        row, _ = OAuthClient.objects.get_or_create(
-            client_id=client_id,
-            defaults={"kind": OAuthClientKind.DOCUMENT, "document": "", "document_at": timezone.now()},
-        )
-    if _is_due(row):
-        now = timezone.now()
-        rows = OAuthClient.objects.filter(pk=row.pk, document=row.document, document_at=row.document_at)
-        rows.update(document=DocumentState.REQUESTED, document_at=now)
-        row.document, row.document_at = DocumentState.REQUESTED, now
+    if row is None or _is_due(row):
+        connect_limit.require(user)
+        with audited(actor) as trail:
+            row = _to_be_read(client_id)
+            trail.note(AuditAction.OAUTH_CLIENT_READ, None, row.label, facts(row))
     if row.document == DocumentState.REQUESTED:  # also again: a wake-up may be lost
         client_document_asked.send_robust(sender=OAuthClient, client_uid=row.uid)
     return row
+
+
+def _to_be_read(client_id: str) -> OAuthClient:
+    row = OAuthClient.objects.filter(client_id=client_id).first()
+    now = timezone.now()
+    if row is None:
+        _make_room()
+        asked = {"kind": OAuthClientKind.DOCUMENT, "document": DocumentState.REQUESTED, "document_at": now}
+        row, _ = OAuthClient.objects.get_or_create(client_id=client_id, defaults=asked)
+        return row
+    rows = OAuthClient.objects.filter(pk=row.pk, document=row.document, document_at=row.document_at)
+    if rows.update(document=DocumentState.REQUESTED, document_at=now):
+        row.document, row.document_at = DocumentState.REQUESTED, now
+    return row
+
+
+def _make_room() -> None:
+    """For one more client with a document: those whose document was never read give way, the oldest first."""
+    known = OAuthClient.objects.filter(kind=OAuthClientKind.DOCUMENT)
+    if known.count() < MOST_CLIENTS:
+        return
+    oldest = _never_read().order_by("created_at").first()
+    if oldest is None:
+        raise BadClient(f"mcpadmin keeps at most {MOST_CLIENTS} clients. An administrator can delete some.")
+    oldest.delete()
+
+
+def _never_read() -> QuerySet[OAuthClient]:
+    """A client that an administrator blocked stays: it would be back with the next request."""
+    return OAuthClient.objects.filter(kind=OAuthClientKind.DOCUMENT, redirect_uris=[], blocked_at=None, grants=None)
 
 
 def _is_due(row: OAuthClient) -> bool:
@@ -283,10 +308,18 @@ def _end_grants(client: OAuthClient, actor: Actor) -> int:
 
 
 def forget_unused() -> int:
-    """Clients that registered themselves long ago and have no grant."""
-    old = OAuthClient.objects.filter(kind=OAuthClientKind.REGISTERED, created_at__lt=timezone.now() - UNUSED)
+    """Clients that registered themselves long ago and have no grant, and those whose document was never read."""
+    now = timezone.now()
+    registered = OAuthClient.objects.filter(kind=OAuthClientKind.REGISTERED, created_at__lt=now - UNUSED, grants=None)
     with transaction.atomic():
-        return old.filter(grants=None).delete()[1].get("servers.OAuthClient", 0)
+        deleted = (registered.delete(), _never_read().filter(created_at__lt=now - NEVER_READ).delete())
+    return sum(by_model.get("servers.OAuthClient", 0) for _, by_model in deleted)
+
+
+def may_be_sent_errors(client: OAuthClient, redirect_uri: str) -> bool:
+    """Without a page in between. Anyone can have an address registered, and a link that leads through us to such an address
+    looks like one of ours (RFC 9700 section 4.11.2)."""
+    return client.kind == OAuthClientKind.ADDED or is_local(redirect_uri)
 
 
 def facts(client: OAuthClient) -> dict[str, Any]:

@@ -242,6 +242,19 @@ def test_a_request_that_is_not_allowed_returns_with_its_error(
     assert not AgentToken.objects.exists()
 
 
+@pytest.mark.parametrize(("kind", "sent"), [(OAuthClientKind.REGISTERED, False), (OAuthClientKind.ADDED, True)])
+def test_an_error_leads_to_an_address_of_the_web_only_if_an_administrator_added_it(
+    signed_in: Client, files: Server, kind: OAuthClientKind, sent: bool
+) -> None:
+    web = "https://program.example/callback"
+    OAuthClient.objects.create(kind=kind, client_id="web", name="Web", redirect_uris=[web])
+    response = signed_in.get(query("web", redirect_uri=web, response_type="token"))
+    assert ("Location" in response) is sent
+    if not sent:
+        assert response.status_code == 400
+        assert b"Return to program.example" in response.content
+
+
 def test_a_server_that_the_person_cannot_see_is_not_offered(signed_in: Client, program: OAuthClient) -> None:
     for response in (signed_in.get(query()), signed_in.post(query(), {"scopes": ["mcp:list"], "days": "7"})):
         assert response.status_code == 403
@@ -503,7 +516,9 @@ def test_registrations_of_one_address_are_bounded_and_unused_ones_forgotten(db: 
     assert clients.forget_unused() == 10
 
 
-def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(signed_in: Client, files: Server) -> None:
+def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(
+    signed_in: Client, files: Server, admin: Any
+) -> None:
     url = query(DOCUMENT, redirect_uri=BACK)
     assert b"Reading what" in signed_in.get(url).content
     row = OAuthClient.objects.get()
@@ -522,8 +537,43 @@ def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(signed_i
     assert b"Reading what" in signed_in.get(url).content
     clients.not_read(row, "It was not found.")
     failed = signed_in.get(url)
-    assert b"It was not found." in failed.content
+    assert b"Administrators find the reason" in failed.content
+    assert b"It was not found." not in failed.content
     assert b"Try again" in failed.content
+    boss = Client()
+    boss.force_login(admin)
+    assert b"It was not found." in boss.get(url).content
+
+
+def test_who_may_not_call_tools_has_no_document_read(files: Server) -> None:
+    vera = Client()
+    vera.force_login(person("vera", "view_server"))
+    assert vera.get(query(DOCUMENT)).status_code == 403
+    assert not OAuthClient.objects.exists()
+
+
+def test_documents_are_read_at_the_pace_of_connection_tests_and_each_request_is_an_event(signed_in: Client) -> None:
+    most = limits.number("tries_per_minute")
+    statuses = [signed_in.get(query(f"https://host{number}.example/a")).status_code for number in range(most + 1)]
+    assert statuses == [200] * most + [429]
+    assert (
+        AuditEvent.objects.filter(action=AuditAction.OAUTH_CLIENT_READ).count() == most == OAuthClient.objects.count()
+    )
+
+
+def test_clients_whose_document_was_never_read_make_room_and_are_forgotten(
+    ann: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "MOST_CLIENTS", 2)
+    actor = Actor.of_user(ann)
+    kept = clients.of_document(actor, ann, DOCUMENT)
+    clients.read(kept, json.dumps({"client_id": DOCUMENT, "redirect_uris": [BACK]}).encode())
+    clients.of_document(actor, ann, "https://one.example/a")
+    clients.of_document(actor, ann, "https://two.example/a")
+    assert set(OAuthClient.objects.values_list("client_id", flat=True)) == {DOCUMENT, "https://two.example/a"}
+    OAuthClient.objects.update(created_at=timezone.now() - timedelta(days=2))
+    assert clients.forget_unused() == 1
+    assert OAuthClient.objects.get().client_id == DOCUMENT
 
 
 @pytest.mark.parametrize(
@@ -544,7 +594,8 @@ def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(signed_i
     ],
 )
 def test_a_document_that_does_not_fit_makes_no_client(db: None, document: bytes, says: str) -> None:
-    row = clients.of_document(DOCUMENT)
+    ann = person("ann", "call_tool")
+    row = clients.of_document(Actor.of_user(ann), ann, DOCUMENT)
     with pytest.raises(BadClient, match=says):
         clients.read(row, document)
     assert clients.usable(DOCUMENT) is None
