@@ -230,6 +230,17 @@ def test_a_token_reads_nothing_of_servers_that_it_does_not_reach(
     assert only.call("echo", {"text": "no"}).status_code == 404
 
 
+def test_a_grant_for_another_address_of_this_installation_is_refused(
+    product: Product, document: dict[str, Any], seen: set[str]
+) -> None:
+    """Its one endpoint is not known here, so nothing says what it may reach."""
+    grant = Api(product, product.token(*ALL, label="moved"), document, seen)
+    product.stack.write(
+        "UPDATE servers_agenttoken SET resource = ? WHERE name = 'moved'", "https://old.example/mcp/ours"
+    )
+    assert grant.ask("GET", "/servers").status_code == 401
+
+
 def test_worthless_tokens_cookies_and_too_much_are_refused_as_problems(
     product: Product, api: Api, document: dict[str, Any], seen: set[str]
 ) -> None:
