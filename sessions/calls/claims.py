@@ -4,7 +4,7 @@ Each change is one conditional UPDATE in the caller's transaction and returns it
 another process was faster and nothing may follow. `final_states` has the final states that are set without an answer, by any process.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -34,8 +34,8 @@ from sessions.models import Attempt, Call
 log = structlog.get_logger(__name__)
 TEXT_CHARS = 4_000
 DATA_CHARS = 64 * 1024
-#: after this time a claim whose commit was not confirmed is looked at again
-STRAY_AFTER = timedelta(seconds=15)
+#: after this time a sent call that its worker does not handle is ended: a claim may still be committed that long
+UNHANDLED_AFTER = timedelta(seconds=15)
 _AUDITED: Mapping[CallState, AuditOutcome] = {
     CallState.SUCCEEDED: AuditOutcome.OK,
     CallState.TOOL_ERROR: AuditOutcome.TOOL_ERROR,
@@ -44,11 +44,17 @@ _AUDITED: Mapping[CallState, AuditOutcome] = {
     CallState.CANCELLED: AuditOutcome.CANCELLED,
     CallState.OUTCOME_UNKNOWN: AuditOutcome.UNKNOWN,
 }
-_STRAY = FinalState(
+_UNCONFIRMED_CLAIM = FinalState(
     CallState.SENT,
     CallState.FAILED,
     AuditOutcome.FAILED,
     "The database did not confirm in time that this call may be sent. It did not reach the server.",
+)
+_OUTCOME_LOST = FinalState(
+    CallState.SENT,
+    CallState.OUTCOME_UNKNOWN,
+    AuditOutcome.UNKNOWN,
+    "mcpadmin failed while it ran this call, so its answer is lost. The tool may have run.",
 )
 
 
@@ -299,15 +305,20 @@ def _late(
     return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests)]
 
 
-def end_strays(worker_uid: UUID, running: set[UUID]) -> list[Event]:
-    """End calls that the database assigns to this worker, but whose claim was never confirmed to it."""
-    before = timezone.now() - STRAY_AFTER
+def end_unhandled(worker_uid: UUID, running: Collection[UUID], unconfirmed: Collection[UUID]) -> list[Event]:
+    """End calls that the database assigns to this worker, and that it does not handle. Only those whose claim was not
+    confirmed to it did not reach their server."""
+    before = timezone.now() - UNHANDLED_AFTER
     mine = Call.objects.filter(worker_uid=worker_uid, state=CallState.SENT, sent_at__lt=before)
-    strays = [uid for uid in mine.values_list("uid", flat=True)[:500] if uid not in running]
-    calls = end_now(strays, _STRAY)
-    for call in calls:
-        announce(call)
-    return [finish_event(call, _STRAY, Actor(call.user_id, call.user_name)) for call in calls]
+    events = []
+    for uid in mine.values_list("uid", flat=True)[:500]:
+        if uid in running:
+            continue
+        final = _UNCONFIRMED_CLAIM if uid in unconfirmed else _OUTCOME_LOST
+        for call in end_now([uid], final):
+            announce(call)
+            events.append(finish_event(call, final, Actor(call.user_id, call.user_name)))
+    return events
 
 
 def _running(call: PendingCall, lease: Lease) -> Any:

@@ -214,7 +214,8 @@ class Tick:
             await host.wake(resting)
         for uid in await host.db.read(partial(claims.cancelled_by_people, host.me.uid)):
             host.calls.cancel(uid)
-        await host.db.write(partial(claims.end_strays, host.me.uid, host.calls.uids), list)
+        end_unhandled = partial(claims.end_unhandled, host.me.uid, host.calls.uids, host.calls.unconfirmed)
+        await host.db.write(end_unhandled, list)
 
     async def _read_drafts(self) -> None:
         for uid in await self._host.db.read(partial(waiting_drafts, self._host.me.labels)):

@@ -5,6 +5,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from uuid import UUID
 
@@ -35,6 +36,9 @@ class Calls:
         self._db, self._find, self._counters, self._spool = db, find, counters, spool
         self._running: dict[UUID, CallRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        #: calls whose claim the database did not confirm, so nothing was sent; oldest first. One that is forgotten here,
+        #: above CALLS_LIMIT, counts as sent
+        self._unconfirmed: dict[UUID, None] = {}
         self.closed = False
 
     def accept(self, uid: UUID, session_id: int) -> None:
@@ -58,6 +62,10 @@ class Calls:
     def uids(self) -> set[UUID]:
         return set(self._running)
 
+    @property
+    def unconfirmed(self) -> set[UUID]:
+        return set(self._unconfirmed)
+
     async def settle(self, seconds: float) -> None:
         """Wait up to `seconds` for every outcome to be committed."""
         if self._tasks:
@@ -72,6 +80,21 @@ class Calls:
             log.exception("host.call_failed", call=str(run.uid))
         finally:
             del self._running[run.uid]
+            self._note_claim(run)
+
+    def _note_claim(self, run: "CallRun") -> None:
+        if run.claim is Claim.CONFIRMED:
+            self._unconfirmed.pop(run.uid, None)
+        elif run.claim is Claim.UNCONFIRMED:
+            self._unconfirmed[run.uid] = None
+            if len(self._unconfirmed) > CALLS_LIMIT:
+                del self._unconfirmed[next(iter(self._unconfirmed))]
+
+
+class Claim(Enum):
+    NONE = "none"
+    UNCONFIRMED = "unconfirmed"
+    CONFIRMED = "confirmed"
 
 
 class CallRun:
@@ -81,6 +104,7 @@ class CallRun:
         self._sending: asyncio.Task[Raw] | None = None
         self._cancelled = False
         self._words = ""
+        self.claim = Claim.NONE
 
     def cancel(self, words: str = "") -> None:
         """Cancel the request, which the client reports to the server. A response that arrived first counts."""
@@ -95,7 +119,13 @@ class CallRun:
         async with live.slot(self) as admitted:
             if not admitted or not live.accepting or self._cancelled:
                 return
-            if (call := await self._take(live)) is not None:
+            try:
+                call = await self._take(live)
+            except DatabaseAway:
+                self.claim = Claim.UNCONFIRMED
+                raise
+            if call is not None:
+                self.claim = Claim.CONFIRMED
                 await self._answer(call, live)
 
     async def _take(self, live: OpenSession) -> PendingCall | None:

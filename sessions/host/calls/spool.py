@@ -89,12 +89,13 @@ class Spool:
         self._order = asyncio.Lock()
 
     async def keep(self, kept: SpooledOutcome) -> None:
-        """The first write to the database failed. A spool that cannot be written must not prevent the next try."""
+        """The first write to the database failed. A spool that cannot be written, or not encrypted, must not prevent the
+        next try."""
         self._waiting.add(kept.call.uid)
         async with self._order:
             try:
-                await asyncio.to_thread(_append, self._path, kept.line())
-            except OSError as problem:
+                await asyncio.to_thread(_append, self._path, kept)
+            except (OSError, SealError) as problem:
                 log.warning("host.spool_not_written", call=str(kept.call.uid), problem=str(problem)[:200])
 
     async def done(self, uid: UUID) -> None:
@@ -106,7 +107,8 @@ class Spool:
                     await asyncio.to_thread(self._path.unlink, missing_ok=True)
 
 
-def _append(path: Path, line: bytes) -> None:
+def _append(path: Path, kept: SpooledOutcome) -> None:
+    line = kept.line()
     path.parent.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:

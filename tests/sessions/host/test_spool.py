@@ -6,6 +6,7 @@ import os
 import signal
 import sqlite3
 import stat
+import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from django.db import connection
 
 from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor
+from servers.crypto import SealError
 from servers.models import PrivacySettings
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
@@ -146,3 +148,29 @@ def test_where_payloads_are_encrypted_the_spool_is_too() -> None:
     line = KEPT.line()
     assert b"content" not in line
     assert SpooledOutcome.of(line).outcome == RESULT
+
+
+@pytest.fixture
+def without_keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Payloads are encrypted, and the key ring cannot be read. The names of the threads that tried."""
+    tried: list[str] = []
+
+    def refused(*_: object, **__: object) -> None:
+        tried.append(threading.current_thread().name)
+        raise SealError("The key ring cannot be read.")
+
+    monkeypatch.setattr(spool, "seal_bytes", refused)
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    payload_privacy.current()
+    return tried
+
+
+@pytest.mark.django_db
+def test_a_result_that_cannot_be_encrypted_is_not_spooled_and_stops_nobody(
+    mine: Spool, path: Path, without_keys: list[str]
+) -> None:
+    asyncio.run(mine.keep(KEPT))
+    assert not path.exists()
+    assert without_keys != []
+    assert threading.current_thread().name not in without_keys
+    asyncio.run(mine.done(UID))

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from servers.enums import AuditOutcome
 from sessions.calls import claims
 from sessions.connections import assignment
 from sessions.connections.lifecycle import release
@@ -127,15 +128,19 @@ def test_a_session_that_its_owner_does_not_know_of_is_freed() -> None:
     assert not release(lease)
 
 
-def test_a_stray_that_was_claimed_long_ago_and_is_not_running_was_never_sent() -> None:
+def test_a_sent_call_that_its_worker_does_not_handle_was_not_sent_only_if_its_claim_was_not_confirmed() -> None:
     session = make_session()
     lease = make_hold(session)
-    stray, running = make_call(session), make_call(session)
-    for call in (stray, running):
+    unconfirmed, lost, running = (make_call(session) for _ in range(3))
+    for call in (unconfirmed, lost, running):
         order = claims.read_pending_call(call.uid)
         assert order is not None
         claims.claim(order, lease)
     Call.objects.update(sent_at=timezone.now() - timedelta(minutes=1))
-    assert len(claims.end_strays(lease.worker_uid, {running.uid})) == 1
-    assert Call.objects.get(pk=stray.pk).state == CallState.FAILED
-    assert Call.objects.get(pk=running.pk).state == CallState.SENT
+    events = claims.end_unhandled(lease.worker_uid, {running.uid}, {unconfirmed.uid})
+    assert {event.call_uid: event.outcome for event in events} == {
+        unconfirmed.uid: AuditOutcome.FAILED,
+        lost.uid: AuditOutcome.UNKNOWN,
+    }
+    states = [Call.objects.get(pk=call.pk).state for call in (unconfirmed, lost, running)]
+    assert states == [CallState.FAILED, CallState.OUTCOME_UNKNOWN, CallState.SENT]

@@ -1,0 +1,147 @@
+"""What becomes of a call whose run ends before its outcome is written."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from servers.audit import payload_privacy, writer
+from servers.audit.writer import AuditUnavailable
+from servers.crypto import SealError
+from servers.models import PrivacySettings
+from sessions.calls import claims
+from sessions.connections.lifecycle import Lease
+from sessions.enums import CallState
+from sessions.host.answer_redaction import Redactor
+from sessions.host.calls import spool
+from sessions.host.calls.dispatch import Calls
+from sessions.host.calls.spool import Spool
+from sessions.host.db import Database, DatabaseAway
+from sessions.models import Call, McpSession
+from tests.sessions.host.make import make_call, make_hold, make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Session:
+    """An open session whose server answers each call at once."""
+
+    accepting, modern, spoken_revision = True, False, ("legacy", "2025-11-25")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease, self.redactor, self.sent = lease, Redactor(), 0
+        self.catalog = SimpleNamespace(caught_up=True)
+        self.launch = SimpleNamespace(timeouts=SimpleNamespace(tool=5, total=5))
+        self.client = self
+
+    @asynccontextmanager
+    async def slot(self, run: object) -> AsyncIterator[bool]:
+        yield True
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], **options: Any) -> Any:
+        await options["before_send"](1, "first")
+        self.sent += 1
+        return SimpleNamespace(raw={"content": []})
+
+    def follow_tasks(self) -> None:
+        """It has none."""
+
+
+@pytest.fixture
+def live() -> Iterator[Session]:
+    yield Session(make_hold(make_session()))
+    writer.reset()
+
+
+@pytest.fixture
+def without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Payloads are encrypted from now on, and the spool cannot read the key ring."""
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    payload_privacy.forget()
+
+    def refused(*_: object, **__: object) -> None:
+        raise SealError("The key ring cannot be read.")
+
+    monkeypatch.setattr(spool, "seal_bytes", refused)
+
+
+@pytest.fixture
+def call(live: Session) -> Call:
+    return make_call(McpSession.objects.get(), text="hi")
+
+
+def handled(call: Call, live: Session, folder: Path, database: type[Database] = Database) -> Calls:
+    """Everything that the host does with the call until its run has ended."""
+
+    async def run() -> Calls:
+        db = database()
+        try:
+            calls = Calls(db, lambda _: live, Counter(), Spool(folder, live.lease.worker_uid))
+            calls.accept(call.uid, live.lease.session_id)
+            await calls.settle(20)
+            return calls
+        finally:
+            db.stop()
+
+    return asyncio.run(run())
+
+
+def after_the_next_tick(call: Call, live: Session, calls: Calls) -> Call:
+    Call.objects.update(sent_at=timezone.now() - timedelta(minutes=1))
+    claims.end_unhandled(live.lease.worker_uid, calls.uids, calls.unconfirmed)
+    return Call.objects.get(pk=call.pk)
+
+
+class FailsOnce(Database):
+    """The first outcome meets a database that is away."""
+
+    away = True
+
+    async def persist(self, fn: Any, *rest: Any) -> Any:
+        def once() -> Any:
+            if self.away:
+                self.away = False
+                raise AuditUnavailable("The database is away.")
+            return fn()
+
+        return await super().persist(once, *rest)
+
+
+def test_a_call_that_ran_keeps_its_outcome_when_the_spool_cannot_encrypt_it(
+    call: Call, live: Session, tmp_path: Path, without_keys: None
+) -> None:
+    calls = handled(call, live, tmp_path / "spool", FailsOnce)
+    found = after_the_next_tick(call, live, calls)
+    assert (found.state, live.sent) == (CallState.SUCCEEDED, 1)
+
+
+def test_a_call_that_was_sent_and_whose_run_failed_is_never_said_to_have_been_kept_back(
+    call: Call, live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(claims, "finish", failing)
+    calls = handled(call, live, tmp_path)
+    found = after_the_next_tick(call, live, calls)
+    assert (found.state, live.sent) == (CallState.OUTCOME_UNKNOWN, 1)
+    assert "did not reach" not in found.detail
+
+
+class ConfirmsNothing(Database):
+    async def write(self, *args: Any, **options: Any) -> Any:
+        await super().write(*args, **options)
+        raise DatabaseAway("It did not answer in time.")
+
+
+def test_a_call_whose_claim_was_not_confirmed_was_not_sent(call: Call, live: Session, tmp_path: Path) -> None:
+    calls = handled(call, live, tmp_path, ConfirmsNothing)
+    found = after_the_next_tick(call, live, calls)
+    assert (found.state, live.sent) == (CallState.FAILED, 0)
