@@ -60,6 +60,10 @@ class PendingRequest(Wait):
         self.ends = deadline.expires_at
         return deadline
 
+    @property
+    def is_answered(self) -> bool:
+        return self.future.done() and not self.future.cancelled()
+
     def resolve(self, answered: Answered) -> None:
         self.outgoing.answered = True
         if not self.future.done():

@@ -45,6 +45,12 @@ def _ignore_feed() -> None:
     """Nobody listens yet."""
 
 
+def _cancel_again(task: "asyncio.Task[Any]") -> None:
+    if task.cancelling():
+        task.uncancel()
+        task.cancel()
+
+
 class Pump(EventSink):
     """Implements transports.base.Receiver. `on_loss` is called once when the transport says it is lost."""
 
@@ -91,7 +97,8 @@ class Pump(EventSink):
     # -- out
 
     async def exchange(self, spec: RequestSpec) -> tuple[RequestId, dict[str, Any]]:
-        """Send a request and wait for its result. Raises McpError; when cancelled, cancels it at the server."""
+        """Send a request and wait for its result. Raises McpError; when cancelled, cancels it at the server. An answer that
+        came first counts: then the caller is cancelled where it waits next, if it does."""
         # One coroutine from here to the transport: each further one costs as much as writing the request as JSON.
         if self.over is not None:
             raise self.over.again(may_have_run=False)
@@ -120,11 +127,17 @@ class Pump(EventSink):
                             await self.transport.send(outgoing)
                         except McpError:
                             # The answer may have come before its stream broke, or over another stream.
-                            if not waiting.future.done():
+                            if not waiting.is_answered:
                                 raise
                         await waiting.future
                 except TimeoutError:
-                    raise waiting.out_of_time(deadline) from None
+                    # It may have come in the same moment, or while the transport still cleans up after it.
+                    if not waiting.is_answered:
+                        raise waiting.out_of_time(deadline) from None
+                except asyncio.CancelledError:
+                    if not waiting.is_answered:
+                        raise
+                    self._cancel_later()
             answered = waiting.future.result()
         except BaseException as exc:  # cancellation and the caller's own errors must end the request as well
             self._give_up(pending, waiting, exc)
@@ -135,6 +148,13 @@ class Pump(EventSink):
             raise answered.error
         assert answered.result is not None  # noqa: S101  exactly one of the two is set
         return pending.id, answered.result
+
+    def _cancel_later(self) -> None:
+        """Cancel the current task again where it waits next, unless it ends before, or leaves the time limit that its
+        cancellation belongs to."""
+        task = asyncio.current_task(self._loop)
+        assert task is not None  # noqa: S101  it was just cancelled
+        self._loop.call_soon(_cancel_again, task)
 
     def _give_up(self, pending: Pending, waiting: PendingRequest, exc: BaseException) -> None:
         """The caller stops waiting: remember the id for a late answer, and notify a server that may act on it."""
