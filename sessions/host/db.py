@@ -113,7 +113,8 @@ class Database:
         """Commit, waiting for the database as long as it takes. `fn` must be safe to repeat. `on_away` is awaited when
         the first try fails. Raises RowsOrphaned.
         """
-        for attempt in range(1_000_000):
+        attempt = 0
+        while True:
             try:
                 return await result_of(writer().submit(fn, events))
             except ReferenceDeleted as exc:
@@ -123,7 +124,7 @@ class Database:
                     log.warning("host.database_away", problem=str(exc)[:200])
                     await on_away() if on_away else None
                 await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
-        raise DatabaseAway("given up")
+                attempt += 1
 
     def post(self, fn: Callable[[], object]) -> None:
         """Commit when there is time. Silently dropped when the writer is busy (progress, latency)."""
