@@ -1,7 +1,8 @@
 """Every change of a session's status, each one conditional UPDATE on owner and epoch.
 
-A verb returns False if it changed nothing: another worker owns the session now, and the caller must close what it has
-open silently. Verbs run inside the caller's transaction; pages are notified after the commit.
+A verb that changes the state returns a Transition, any other whether it changed something. If it did not, another worker
+owns the session now, and the caller must close what it has open silently. Verbs run inside the caller's transaction;
+pages are notified after the commit.
 
     disconnected -> connecting -> initializing -> ready -> disconnecting -> disconnected
 """
@@ -9,6 +10,7 @@ open silently. Verbs run inside the caller's transaction; pages are notified aft
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -54,6 +56,18 @@ _LEADING_TO: Mapping[SessionState, tuple[SessionState, ...]] = {
     SessionState.DISCONNECTING: (SessionState.CONNECTING, SessionState.INITIALIZING, SessionState.READY),
     SessionState.DISCONNECTED: tuple(SessionState),
 }
+
+
+class Transition(Enum):
+    """What became of a change of the state. True if the session is in that state, and ours."""
+
+    MADE = "made"
+    #: by an earlier try, whose commit was not confirmed
+    MADE_BEFORE = "made_before"
+    OVERTAKEN = "overtaken"
+
+    def __bool__(self) -> bool:
+        return self is not Transition.OVERTAKEN
 
 
 @dataclass(frozen=True)
@@ -138,7 +152,7 @@ def held(lease: Lease) -> QuerySet[McpSession]:
     return McpSession.objects.filter(pk=lease.session_id, owner_id=lease.worker_id, epoch=lease.epoch)
 
 
-def connecting(lease: Lease, attempt: int, restarts: int) -> bool:
+def connecting(lease: Lease, attempt: int, restarts: int) -> Transition:
     """`restarts` is the number of the restart request that this attempt fulfils. A new request clears `remembered`."""
     remembered = statements.Term(f"CASE WHEN restart_done = {int(restarts)} THEN remembered ELSE '{{}}' END")
     fields = {"attempts": attempt, "restart_done": restarts, "remembered": remembered, "next_retry_at": None}
@@ -152,11 +166,11 @@ def starting(lease: Lease, stderr_tail: str) -> bool:
     return _change(lease, (SessionState.CONNECTING, SessionState.INITIALIZING), stderr_tail=tail)
 
 
-def initializing(lease: Lease) -> bool:
+def initializing(lease: Lease) -> Transition:
     return _enter(lease, SessionState.INITIALIZING)
 
 
-def ready(lease: Lease, greeting: Greeting) -> bool:
+def ready(lease: Lease, greeting: Greeting) -> Transition:
     fields = {"connected_at": timezone.now(), "restarts": _RESTARTED, **_NO_FAULT, **greeting.fields()}
     return _enter(lease, SessionState.READY, _ready_words(greeting), **fields)
 
@@ -166,22 +180,22 @@ def _ready_words(greeting: Greeting) -> str:
     return f"Revision {greeting.revision}{way}."
 
 
-def ready_again(lease: Lease) -> bool:
+def ready_again(lease: Lease) -> Transition:
     """Called after the server lost its wire session and opened a new one."""
     return _enter(lease, SessionState.READY, "The server lost the session; a new one was opened.")
 
 
-def disconnecting(lease: Lease) -> bool:
+def disconnecting(lease: Lease) -> Transition:
     return _enter(lease, SessionState.DISCONNECTING)
 
 
-def disconnected(lease: Lease, words: str = "Session closed.") -> bool:
+def disconnected(lease: Lease, words: str = "Session closed.") -> Transition:
     """Closed on request, so no fault remains to be shown."""
     fields = {"attempts": 0, "next_retry_at": None, **_NO_PROCESS, **_NO_FAULT}
     return _enter(lease, SessionState.DISCONNECTED, words, **fields)
 
 
-def backing_off(lease: Lease, failure: Failure, delay: float, *, breaker_open: bool = False) -> bool:
+def backing_off(lease: Lease, failure: Failure, delay: float, *, breaker_open: bool = False) -> Transition:
     """The next attempt follows in `delay` seconds."""
     retry: datetime = timezone.now() + timedelta(seconds=delay)
     condition = SessionCondition.FAILING if breaker_open else SessionCondition.BACKING_OFF
@@ -189,13 +203,12 @@ def backing_off(lease: Lease, failure: Failure, delay: float, *, breaker_open: b
     return _enter(lease, SessionState.DISCONNECTED, **fields, **failure.fields())
 
 
-def waiting_for_person(lease: Lease, condition: SessionCondition, failure: Failure) -> bool:
+def waiting_for_person(lease: Lease, condition: SessionCondition, failure: Failure) -> Transition:
     fields = {"condition": condition, "next_retry_at": None, **_NO_PROCESS}
-    if not _enter(lease, SessionState.DISCONNECTED, **fields, **failure.fields()):
-        return False
-    if condition == SessionCondition.NEEDS_AUTH:
+    transition = _enter(lease, SessionState.DISCONNECTED, **fields, **failure.fields())
+    if transition and condition == SessionCondition.NEEDS_AUTH:
         transaction.on_commit(partial(hints.sign_in_needed, lease.server_uid))
-    return True
+    return transition
 
 
 def close_when_idle(lease: Lease) -> bool:
@@ -258,12 +271,14 @@ def unowned(session_id: int) -> bool:
     return McpSession.objects.filter(pk=session_id, owner=None).update(condition=waits) == 1
 
 
-def _enter(lease: Lease, state: SessionState, words: str = "", /, **fields: Any) -> bool:
+def _enter(lease: Lease, state: SessionState, words: str = "", /, **fields: Any) -> Transition:
     known = {"state": state, "state_since": timezone.now(), "condition": SessionCondition.NONE} | fields
-    if not _change(lease, _LEADING_TO[state], **known):
-        return False
-    timeline.append(lease.session_id, _entry(lease, known, words))
-    return True
+    if _change(lease, _LEADING_TO[state], **known):
+        timeline.append(lease.session_id, _entry(lease, known, words))
+        return Transition.MADE
+    if _announce_if(lease, held(lease).filter(state=state).exists()):
+        return Transition.MADE_BEFORE
+    return Transition.OVERTAKEN
 
 
 def _entry(lease: Lease, known: Mapping[str, Any], words: str) -> timeline.TimelineEntry:

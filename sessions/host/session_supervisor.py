@@ -18,7 +18,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from servers.audit.record import Event
 from sessions import hints
 from sessions.connections import commands, lifecycle
-from sessions.connections.lifecycle import Failure, Lease
+from sessions.connections.lifecycle import Failure, Lease, Transition
 from sessions.enums import SessionCondition
 from sessions.host import directories
 from sessions.host.cancelling import cancel_all
@@ -182,7 +182,7 @@ class SessionSupervisor:
         greeting = greeting_of(connected, live.redactor)
         await self._must(
             partial(lifecycle.ready, self.lease, greeting),
-            lambda ok: [lifecycle.ready_event(self.lease, greeting)] if ok else [],
+            lambda made: [lifecycle.ready_event(self.lease, greeting)] if made is Transition.MADE else [],
         )
         self._say(f"Session ready: revision {connected.revision} ({connected.decided_by})")
         return connected
@@ -291,10 +291,10 @@ class SessionSupervisor:
             self.resting = False
             self._shared.resting -= 1
 
-    def _events(self, loss: ConnectionLoss) -> Callable[[bool], list[Event]]:
+    def _events(self, loss: ConnectionLoss) -> Callable[[Transition], list[Event]]:
         """The loss of a ready session is an audit event; a failed attempt is not."""
         lost = [lifecycle.lost_event(self.lease, loss.failure)] if loss.was_ready else []
-        return lambda changed: lost if changed else []
+        return lambda made: lost if made is Transition.MADE else []
 
     async def _remove_directory(self) -> None:
         """For a deleted server. Anything left here is removed by the next worker that starts."""
@@ -363,7 +363,7 @@ class SessionSupervisor:
             news.cancel()
         self._news.clear()
 
-    async def _must(self, verb: Callable[[], bool], events: Callable[[Any], list[Event]] | None = None) -> None:
+    async def _must(self, verb: Callable[[], Transition], events: Callable[[Any], list[Event]] | None = None) -> None:
         if not await self._db.persist(verb, events):
             raise Overtaken
 

@@ -1,9 +1,11 @@
 """Only the owner of a session changes its state, and only along the allowed transitions."""
 
+from functools import partial
+
 import pytest
 
 from sessions.connections import lifecycle
-from sessions.connections.lifecycle import Failure, Lease
+from sessions.connections.lifecycle import Failure, Lease, Transition
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.mcp.core.refusals import with_words
 from sessions.models import McpSession
@@ -47,6 +49,22 @@ def test_a_state_is_never_reached_from_one_that_does_not_lead_to_it(lease: Lease
     assert not lifecycle.ready(lease, GREETING)
     assert not lifecycle.disconnecting(lease)
     assert row(lease).state == SessionState.DISCONNECTED
+
+
+def test_a_change_that_is_repeated_because_its_commit_was_not_confirmed_finds_itself_made(lease: Lease) -> None:
+    """Otherwise the owner would take itself for overtaken and abandon a session that is open."""
+    steps = [
+        partial(lifecycle.connecting, lease, 1, 0),
+        partial(lifecycle.ready, lease, GREETING),
+        partial(lifecycle.disconnecting, lease),
+    ]
+    for step in steps:
+        assert step() is Transition.MADE
+        before = row(lease).version
+        assert step() is Transition.MADE_BEFORE
+        assert row(lease).version == before
+    McpSession.objects.filter(pk=lease.session_id).update(epoch=lease.epoch + 1)
+    assert lifecycle.disconnecting(lease) is Transition.OVERTAKEN
 
 
 def test_a_failure_is_shown_with_its_step_and_stderr_and_the_time_of_the_next_try(lease: Lease) -> None:
