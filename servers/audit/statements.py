@@ -183,9 +183,14 @@ class Insert(Generic[M]):
                 copy.write_row(values)
 
     def write(self, row: M, values: list[Any]) -> M:
-        row.pk = fetch(self._sql, values)[0][0]
-        row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
+        self.write_returning(row, values, "")
         return row
+
+    def write_returning(self, row: M, values: list[Any], terms: str) -> Sequence[Any]:
+        """As `write`, and returns the values of `terms`, further SQL terms of RETURNING, each after a comma."""
+        row.pk, *found = fetch(self._sql + terms, values)[0]
+        row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
+        return found
 
     def __call__(self, row: M) -> M:
         return self.write(row, self.values(row))

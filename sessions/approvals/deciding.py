@@ -25,7 +25,7 @@ from sessions.approvals.ending import REFUSED_BY_PERSON, ended_events, event_of,
 from sessions.calls import intents
 from sessions.calls.placing import DURABLE_SECONDS, WAIT_SECONDS
 from sessions.connections import commands
-from sessions.enums import ApprovalState, CallState, Desired
+from sessions.enums import ApprovalState, CallState
 from sessions.models import Approval, Call
 
 WORDS: Final = 500
@@ -124,8 +124,7 @@ def _release(actor: Actor, row: Approval) -> bool:
         return False
     fields = {"state": ApprovalState.APPROVED, "ended_at": now, "ended_by": actor.name[:150]}
     Approval.objects.filter(pk=row.pk).update(version=F("version") + 1, **fields)
-    if session.desired != Desired.OPEN:
-        intents.request_session(session.pk)
+    intents.request_session(session.pk)
     call.refresh_from_db(fields=["version"])
     transaction.on_commit(partial(_announce, row.uid, call), robust=True)
     return True

@@ -14,7 +14,6 @@ from django.utils import timezone
 
 from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event
-from servers.audit.statements import Insert
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, RedactedPart
@@ -23,7 +22,7 @@ from servers.privacy import redaction
 from servers.randomness import random_uuid
 from servers.schemas import secrets
 from sessions import hints
-from sessions.calls import final_states
+from sessions.calls import final_states, statements
 from sessions.calls.arguments import Doubt
 from sessions.calls.targets import Target
 from sessions.connections import commands, lifecycle
@@ -32,8 +31,7 @@ from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Call, McpSession
 
 Acceptance = Literal["accepted", "refused"]
-_insert = Insert(Call)
-_ARGUMENTS = _insert.place("arguments_id")
+_ARGUMENTS = statements.insert_call.place("arguments_id")
 
 
 @dataclass(frozen=True)
@@ -135,14 +133,14 @@ class Intent:
         """The caller was notified of the refusal. If the commit succeeds nevertheless, the call is withdrawn."""
         self.settlement.settle("refused")
 
-    def insert(self) -> None:
+    def insert(self) -> bool:
+        """Returns whether the call's session is closed."""
         self.call.arguments = payloads.insert.write(self.call.arguments, self.payload_values)
         if self.unredacted is not None:
             self.unredacted.payload_id = self.call.arguments.pk
             payloads.insert_unredacted(self.unredacted)
-        _insert.write(
-            self.call, [*self.call_values[:_ARGUMENTS], self.call.arguments.pk, *self.call_values[_ARGUMENTS + 1 :]]
-        )
+        values = [*self.call_values[:_ARGUMENTS], self.call.arguments.pk, *self.call_values[_ARGUMENTS + 1 :]]
+        return statements.place(self.call, values)
 
 
 def intent_of(
@@ -186,7 +184,7 @@ def intent_of(
     )
     call.argument_bytes = call.total_bytes = call.arguments.size
     call.preview = payloads.preview(call.arguments, arguments.text)
-    values = payloads.insert.values(call.arguments), _insert.values(call)
+    values = payloads.insert.values(call.arguments), statements.insert_call.values(call)
     details: dict[str, Any] = {doubt.kind.value: doubt.reason} if doubt else {}
     details |= {"as_task": True} if as_task else {}
     details |= companion.details if companion else {}
@@ -197,18 +195,20 @@ def write(intent: Intent) -> Call:
     """Runs in the writer's transaction. Raises AlreadyPlaced."""
     if intent.origin is not None and (twin := intent.origin.twin()) is not None:
         raise AlreadyPlaced(twin)
-    if not intent.target.session_requested and intent.hold is None:
+    closed = intent.insert()
+    if closed and intent.hold is None:
         request_session(intent.target.session_id)
-    intent.insert()
     if intent.companion is not None:
         intent.companion.write(intent.call, intent.hold)
-    transaction.on_commit(partial(_announce, intent, intent.call), robust=True)
+    transaction.on_commit(partial(_announce, intent, intent.call, closed), robust=True)
     return intent.call
 
 
 def request_session(session_id: int) -> None:
     """A call requests its session. The session of a server that was just disabled stays closed, and the call
     expires."""
+    # PostgreSQL's UPDATE would pass over a row that a worker is just closing (lifecycle.close_when_idle)
+    McpSession.objects.select_for_update(no_key=True).filter(pk=session_id).values_list("pk", flat=True).first()
     closed = McpSession.objects.filter(lifecycle.IN_SERVICE, pk=session_id, desired=Desired.CLOSED)
     if closed.update(desired=Desired.OPEN, version=F("version") + 1):
         lifecycle.unowned(session_id)
@@ -238,15 +238,15 @@ def requested(intent: Intent, call: Call) -> list[Event]:
     return [request, replace(request, action=AuditAction.APPROVAL_ASK, details=details, context={})]
 
 
-def _announce(intent: Intent, call: Call) -> None:
-    """Runs in the writer's thread after the commit: nothing here may wait."""
+def _announce(intent: Intent, call: Call, closed: bool) -> None:
+    """`closed`: the session was, when the call was written. Runs in the writer's thread after the commit: nothing here may wait."""
     if intent.settlement.settle("accepted") == "refused":
         final_states.end([call.uid], final_states.REFUSED_LATE)
         return
     target = intent.target
     if intent.hold is not None:
         hints.call_changed(call.uid, call.version, target.server_uid)  # the agent's request, and lists of calls
-    elif target.owner_uid is not None and target.session_requested:
+    elif target.owner_uid is not None and not closed:
         until = call.deadline.timestamp()
         hints.wake_worker(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)
     else:

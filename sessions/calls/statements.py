@@ -17,12 +17,13 @@ from servers.audit.statements import Columns, Fields, Insert, database, fetch, f
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
-from sessions.enums import CallState
+from sessions.enums import CallState, Desired
 from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, LogLine, McpSession
 
 _MODELS = (AgentCall, AgentRound, AgentToken, Approval, Call, Definition, LogLine, McpSession, Payload, Server)
 _TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
 insert_attempt = Insert(Attempt)
+insert_call = Insert(Call)
 
 
 def _version(sql: str, values: Sequence[Any]) -> int | None:
@@ -125,6 +126,22 @@ def lines(call: Call) -> list[LogLine]:
         for row in fetch(_PERSONAL_LINES if call.personal else _SHARED_LINES, values)
         if (line := _LINE.read(row)) is not None
     ]
+
+
+# --- placing -----------------------------------------------------------------------------------------------------------
+# PostgreSQL takes this lock for the foreign key anyway, but only at the commit. Taken here, it waits for a worker that is
+# just closing the session (lifecycle.close_when_idle), and that worker waits for it.
+_DESIRED = """,
+(SELECT session.desired FROM {McpSession} session WHERE session.id = {Call}.session_id{{lock}})
+""".format(**_TABLES)  # noqa: S608  # the same
+_DESIREDS = {"sqlite": _DESIRED.format(lock=""), "postgresql": _DESIRED.format(lock=" FOR KEY SHARE")}
+
+
+def place(call: Call, values: list[Any]) -> bool:
+    """Write the row of a new call. Returns whether its session is closed now: it may have been closed since the call was
+    checked. A worker does not close it before the commit."""
+    (desired,) = insert_call.write_returning(call, values, _DESIREDS[database().vendor])
+    return bool(desired == Desired.CLOSED)
 
 
 # --- the worker's side -------------------------------------------------------------------------------------------------

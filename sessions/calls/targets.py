@@ -21,7 +21,6 @@ from servers.models import Definition, Identity, Server
 from sessions.calls.arguments import NotListed, Rejected
 from sessions.calls.operations import Operation, check_length
 from sessions.connections import commands
-from sessions.enums import Desired
 from sessions.models import McpSession, Worker
 
 
@@ -41,7 +40,6 @@ class Target:
     connect_seconds: int
     session_id: int
     session_uid: UUID
-    desired: str
     paused: bool
     paused_by: str
     epoch: int
@@ -59,10 +57,6 @@ class Target:
     @property
     def server(self) -> ServerRef:
         return ServerRef(self.server_uid, self.server_name)
-
-    @property
-    def session_requested(self) -> bool:
-        return self.desired == Desired.OPEN
 
     @cached_property
     def definition(self) -> Mapping[str, Any]:
@@ -123,7 +117,7 @@ _TABLES = {model.__name__: model._meta.db_table for model in (Server, Identity, 
 #: the partial indexes of identities depend on them. That took six times as long as the read.
 _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
-       server.connect_timeout_seconds, session.id, session.uid, session.desired, session.epoch,
+       server.connect_timeout_seconds, session.id, session.uid, session.epoch,
        session.paused, session.paused_by, identity.id, identity.name, identity.kind, worker.id, worker.uid,
        definition.digest, definition.body, definition.approved_digest
 FROM {Server} server
@@ -160,7 +154,7 @@ def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: 
     row = fetch_one(_READ, values)
     if row is None or row[6] is None:
         return None
-    kind_of_identity, owner_id, owner_uid, digest, body, approved_digest = row[14:]
+    kind_of_identity, owner_id, owner_uid, digest, body, approved_digest = row[13:]
     return Target(
         server_id=row[0],
         server_uid=server_uid,
@@ -170,12 +164,11 @@ def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: 
         connect_seconds=row[5],
         session_id=row[6],
         session_uid=_uid(row[7]),
-        desired=row[8],
-        epoch=row[9],
-        paused=bool(row[10]),
-        paused_by=row[11],
-        identity_id=row[12],
-        identity_name=row[13],
+        epoch=row[8],
+        paused=bool(row[9]),
+        paused_by=row[10],
+        identity_id=row[11],
+        identity_name=row[12],
         personal=kind_of_identity == IdentityKind.PERSONAL,
         owner_id=owner_id,
         owner_uid=None if owner_uid is None else _uid(owner_uid),

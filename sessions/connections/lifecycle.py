@@ -213,6 +213,8 @@ def waiting_for_person(lease: Lease, condition: SessionCondition, failure: Failu
 
 def close_when_idle(lease: Lease) -> bool:
     """Withdraw the request for the session, unless a call is pending or a subscription is active."""
+    # On PostgreSQL this waits for calls that are just being placed, and only a statement after it sees them.
+    held(lease).select_for_update().values_list("pk", flat=True).first()
     waiting = Call.objects.filter(session_id=OuterRef("pk"), state__in=_OPEN_CALLS)
     same = {"server_id": OuterRef("server_id"), "identity_id": OuterRef("identity_id")}
     watched = Subscription.objects.filter(active=True, **same)
