@@ -266,7 +266,7 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]
             details |= {"fault": outcome.fault, "detail": without_words(outcome.detail)[:AUDITED_CHARS]}
         context = {"bytes_in": call.argument_bytes, "bytes_out": size, "duration_ms": duration} | vars(outcome.upstream)
         return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests, context)]
-    return [] if result is None else _late(call, lease, outcome, result.pk, digests)
+    return [] if result is None else _late(call, lease, outcome, result, digests)
 
 
 def late(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
@@ -277,7 +277,7 @@ def late(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     if result is None:
         return []
     digests = {"arguments": call.arguments_digest, "result": result.digest}
-    return _late(call, lease, outcome, result.pk, digests)
+    return _late(call, lease, outcome, result, digests)
 
 
 def _stored(outcome: CallOutcome) -> tuple[Payload | None, CallOutcome]:
@@ -293,12 +293,13 @@ def _stored(outcome: CallOutcome) -> tuple[Payload | None, CallOutcome]:
 
 
 def _late(
-    call: PendingCall, lease: Lease, outcome: CallOutcome, result_pk: int, digests: dict[str, str]
+    call: PendingCall, lease: Lease, outcome: CallOutcome, result: Payload, digests: dict[str, str]
 ) -> list[Event]:
     # A commit that was not confirmed is retried: the call's own answer is not a late one.
     kept = {"state": outcome.state, "worker_uid": lease.worker_uid, "epoch": lease.epoch}
     rows = Call.objects.filter(pk=call.pk, late_result=None).exclude(**kept)
-    if not rows.update(late_result_id=result_pk, version=F("version") + 1):
+    if not rows.update(late_result=result, version=F("version") + 1):
+        result.delete()  # no call refers to it, so no retention would find it
         return []
     _announce(call, lease, Call.objects.values_list("version", flat=True).get(pk=call.pk))
     details = {"late": True, "answer": outcome.state.value}

@@ -138,7 +138,18 @@ def test_an_outcome_written_twice_after_an_unclear_commit_is_not_late(pending: P
     claims.claim(pending, lease)
     claims.finish(pending, lease, DONE)
     assert claims.finish(pending, lease, DONE) == []
-    assert Call.objects.get().late_result is None
+    call = Call.objects.get()
+    assert call.late_result is None
+    assert set(Payload.objects.all()) == {call.arguments, call.result}
+
+
+def test_of_a_call_that_has_a_late_answer_no_other_one_is_left_behind(pending: PendingCall, lease: Lease) -> None:
+    claims.claim(pending, lease)
+    claims.finish(pending, lease, CallOutcome(CallState.CANCELLED))
+    assert claims.late(pending, lease, DONE)
+    assert claims.finish(pending, lease, CallOutcome(CallState.TOOL_ERROR, "{}")) == []
+    call = Call.objects.get()
+    assert set(Payload.objects.all()) == {call.arguments, call.late_result}
 
 
 def test_only_the_first_late_answer_is_kept(pending: PendingCall, lease: Lease) -> None:
