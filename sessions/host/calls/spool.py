@@ -112,12 +112,24 @@ def _append(path: Path, kept: SpooledOutcome) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        if os.fstat(descriptor).st_size + len(line) > LIMIT:
+        size = os.fstat(descriptor).st_size
+        if size + len(line) > LIMIT:
             raise OSError(f"the spool holds {LIMIT} bytes already")
-        os.write(descriptor, line)
-        os.fsync(descriptor)
+        try:
+            _write_whole(descriptor, line)
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)  # the rest of a line would be read as the beginning of the next one
+            raise
     finally:
         os.close(descriptor)
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    """A disk that is nearly full takes a part."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 # --- what a dead worker left ------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 them."""
 
 import asyncio
+import errno
 import os
 import signal
 import sqlite3
 import stat
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +85,39 @@ def test_a_full_spool_keeps_nothing_more_and_stops_nobody(
     asyncio.run(mine.keep(KEPT))
     asyncio.run(mine.keep(KEPT))
     assert path.read_bytes() == KEPT.line()
+
+
+def disk(monkeypatch: pytest.MonkeyPatch, *, takes: int, then: Callable[[int, bytes], int]) -> None:
+    """Of the first write it takes this many bytes, and then does this."""
+    write, writes = os.write, []
+
+    def partly(descriptor: int, data: bytes) -> int:
+        writes.append(data)
+        return write(descriptor, data[:takes]) if len(writes) == 1 else then(descriptor, data)
+
+    monkeypatch.setattr(spool.os, "write", partly)
+
+
+def test_a_line_that_the_disk_takes_in_parts_is_kept_whole(
+    mine: Spool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk(monkeypatch, takes=50, then=os.write)
+    asyncio.run(mine.keep(KEPT))
+    assert path.read_bytes() == KEPT.line()
+
+
+def test_a_line_that_the_disk_does_not_take_spoils_no_other(
+    mine: Spool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    asyncio.run(mine.keep(KEPT))
+    with monkeypatch.context() as patched:
+        disk(patched, takes=50, then=full)
+        asyncio.run(mine.keep(KEPT))
+    asyncio.run(mine.keep(KEPT))
+    assert path.read_bytes() == KEPT.line() * 2
 
 
 def test_a_line_that_was_cut_is_left_out(path: Path) -> None:
