@@ -275,7 +275,9 @@ class Child:
         self._popen = self._spawn(env)
         self.pid = self._popen.pid
         self._out, self._err = Lines(), Lines()
-        self._pipes = {self._adopt(self._popen.stdout): self._out, self._adopt(self._popen.stderr): self._err}
+        self._pipes: dict[int, tuple[IO[bytes], Lines]] = {}
+        self._adopt(self._popen.stdout, self._out)
+        self._adopt(self._popen.stderr, self._err)
 
     def _spawn(self, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         env = {**env, **self.part.env}
@@ -284,22 +286,21 @@ class Child:
         self._announcing, writing = os.pipe()
         os.set_blocking(self._announcing, False)
         self._loop.add_reader(self._announcing, self._read_announcement)
-        secrets = hardening.handed_over(self.part.secrets)
-        pipes = {ready.VARIABLE: str(writing), hardening.PIPE_VARIABLE: str(secrets)}
-        try:
+        with contextlib.ExitStack() as ours:
+            ours.callback(os.close, writing)
+            secrets = hardening.handed_over(self.part.secrets)
+            ours.callback(os.close, secrets)
+            pipes = {ready.VARIABLE: str(writing), hardening.PIPE_VARIABLE: str(secrets)}
             descriptors = (*self.part.pass_fds, writing, secrets)
             return spawn(self.part.argv, {**env, **pipes}, descriptors, ROOT, renounce=self.part.renounces)
-        finally:
-            os.close(writing)
-            os.close(secrets)
 
-    def _adopt(self, pipe: IO[bytes] | None) -> int:
-        descriptor = os.dup(pipe.fileno()) if pipe else -1  # always a pipe: `spawn` requests both
-        if pipe:
-            pipe.close()
+    def _adopt(self, pipe: IO[bytes] | None, lines: Lines) -> None:
+        if pipe is None:  # never: `spawn` requests both
+            return
+        descriptor = pipe.fileno()
+        self._pipes[descriptor] = (pipe, lines)
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, partial(self._read, descriptor))
-        return descriptor
 
     def _read_announcement(self) -> None:
         try:
@@ -323,7 +324,7 @@ class Child:
             data = os.read(descriptor, READ_BYTES)
         except BlockingIOError:
             return False
-        lines = self._pipes[descriptor]
+        lines = self._pipes[descriptor][1]
         for line in lines.feed(data) if data else lines.finish():
             self._output.say(line, self.part.name)
         if not data:
@@ -332,8 +333,7 @@ class Child:
 
     def _close(self, descriptor: int) -> None:
         self._loop.remove_reader(descriptor)
-        del self._pipes[descriptor]
-        os.close(descriptor)
+        self._pipes.pop(descriptor)[0].close()
 
     async def ready(self) -> None:
         await (self.part.probe() if self.part.probe else asyncio.shield(self.announced))

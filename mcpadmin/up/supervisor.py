@@ -130,6 +130,7 @@ class PartSupervisor:
         self.child: Child | None = None
         self.first_ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deaths = 0
+        self._failures = 0  # deaths, and starts that the system refused
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -137,17 +138,30 @@ class PartSupervisor:
         self._task.add_done_callback(self._give_up)
 
     def _give_up(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (problem := task.exception()) and not self.first_ready.done():
+        if task.cancelled() or not (problem := task.exception()):
+            return
+        if self.first_ready.done():
+            self._output.say(f"{self.part.name} is not started again: {problem!r}")
+        else:
             self.first_ready.set_exception(problem)
 
     async def _keep(self) -> None:
         while True:
-            child = self.child = Child(self.part, self._env, self._output)
-            self._on_start(child.pid)
-            waiting = asyncio.create_task(self._say_ready(child))
-            status = await asyncio.shield(child.exited)  # a stop cancels this task, but not the future it waits for
-            waiting.cancel()
-            await asyncio.sleep(self._after_death(child, status))
+            try:
+                child = self.child = Child(self.part, self._env, self._output)
+            except OSError as problem:  # no process, memory or descriptor is free: often only for a moment
+                delay = self._after_refusal(problem)
+            else:
+                delay = await self._until_death(child)
+            await asyncio.sleep(delay)
+
+    async def _until_death(self, child: Child) -> float:
+        """Return the delay before the next start."""
+        self._on_start(child.pid)
+        waiting = asyncio.create_task(self._say_ready(child))
+        status = await asyncio.shield(child.exited)  # a stop cancels this task, but not the future it waits for
+        waiting.cancel()
+        return self._after_death(child, status)
 
     async def _say_ready(self, child: Child) -> None:
         task = asyncio.ensure_future(child.ready())
@@ -166,17 +180,25 @@ class PartSupervisor:
     def _after_death(self, child: Child, status: int) -> float:
         """Report the death and return the delay before the next start."""
         if time.monotonic() - child.started > WELL_SECONDS:
-            self._deaths = 0
+            self._deaths = self._failures = 0
         self._deaths += 1
-        report = f"{self.part.name} {process.describe_exit(status)}"
         last = " / ".join(child.last_lines()[-3:])
-        if not self.first_ready.done() and self._deaths >= MAX_FALSE_STARTS:
-            raise StartProblem(
-                f"{report} {self._deaths} times without becoming ready", f"Its last words: {last or '(none)'}"
-            )
+        delay = self._after_failure(f"{self.part.name} {process.describe_exit(status)}", last)
         if self.part.repair and not self.first_ready.done() and self._deaths == 2:
             self._output.say(self.part.repair())
-        delay = min(CEILING, FIRST_DELAY * 2 ** (self._deaths - 1))
+        return delay
+
+    def _after_refusal(self, problem: OSError) -> float:
+        """As `_after_death`, where the system could not start the process."""
+        return self._after_failure(f"{self.part.name} could not be started ({problem.strerror})", "")
+
+    def _after_failure(self, report: str, last: str) -> float:
+        self._failures += 1
+        if not self.first_ready.done() and self._failures >= MAX_FALSE_STARTS:
+            raise StartProblem(
+                f"{report} {self._failures} times without becoming ready", f"Its last words: {last or '(none)'}"
+            )
+        delay = min(CEILING, FIRST_DELAY * 2 ** (self._failures - 1))
         self._output.say(
             f"{report}; starting it again in {delay:.1f} s" + (f"; its last words: {last}" if last else "")
         )

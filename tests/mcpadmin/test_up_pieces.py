@@ -1,18 +1,21 @@
 """The pieces of `up` that need no product: lock, socket path, output, guard."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mcpadmin.installation import ROOT
-from mcpadmin.up import assets, orphan_guard, preflight, ready, valkey
+from mcpadmin.up import assets, orphan_guard, preflight, process, ready, supervisor, valkey
 from mcpadmin.up.options import StartProblem
-from mcpadmin.up.process import MAX_LINE, Lines, clean, describe_exit
+from mcpadmin.up.process import MAX_LINE, Child, Lines, Part, clean, describe_exit
+from mcpadmin.up.supervisor import PartSupervisor
 
 
 def test_a_second_holder_of_the_lock_is_told_who_holds_it(tmp_path: Path) -> None:
@@ -200,3 +203,94 @@ def test_a_part_that_waits_for_the_preparation_ends_with_up() -> None:
     os.close(writing)
     assert part.communicate(timeout=30)[0] == b""
     assert part.returncode == 1
+
+
+class Said:
+    """What `up` prints."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._more = asyncio.Event()
+
+    def say(self, text: str, part: str = "up") -> None:
+        self.lines.append(text)
+        self._more.set()
+
+    async def heard(self, words: str) -> None:
+        while not any(words in line for line in self.lines):
+            self._more.clear()
+            await self._more.wait()
+
+
+class Forks:
+    """Starts processes, except where its list names the problem of the system."""
+
+    def __init__(self, *problems: OSError | None) -> None:
+        self.problems, self.pids, self._spawn = list(problems), list[int](), process.spawn
+
+    def __call__(self, *what: Any, **how: Any) -> "subprocess.Popen[bytes]":
+        if problem := self.problems.pop(0) if self.problems else None:
+            raise problem
+        started = self._spawn(*what, **how)
+        self.pids.append(started.pid)
+        return started
+
+
+SLEEPER = Part("worker", "worker", (sys.executable, "-Sc", "import time; print('up'); time.sleep(600)"), 1.0)
+
+
+def kill(child: Child) -> None:
+    os.kill(child.pid, signal.SIGKILL)
+    child.ended(os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]))
+
+
+async def answers() -> None:
+    return None
+
+
+@pytest.mark.parametrize("problem", [BlockingIOError(11, "Resource temporarily unavailable"), OSError(12, "No memory")])
+async def test_a_part_that_died_is_started_again_although_the_system_refuses_a_process_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch, problem: OSError
+) -> None:
+    forks, said = Forks(None, problem, problem), Said()
+    monkeypatch.setattr(process, "spawn", forks)
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
+    part = Part("worker", "worker", SLEEPER.argv, 1.0, probe=answers)
+    kept = PartSupervisor(part, {}, said, lambda pid: None)
+    kept.start()
+    await kept.first_ready
+    assert kept.child is not None
+    kill(kept.child)
+    await said.heard("worker ready again")
+    words = f"worker could not be started ({problem.strerror}); starting it again in"
+    assert [line.startswith(words) for line in said.lines] == [False, False, True, True, False]
+    assert len(forks.pids) == 2
+    kill(kept.child)
+    await kept.stop(1.0, asyncio.Event())
+
+
+async def test_a_part_that_can_never_be_started_ends_the_start_and_repairs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repaired: list[int] = []
+    monkeypatch.setattr(process, "spawn", Forks(*[OSError(12, "No memory")] * 9))
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
+    part = Part("valkey", "valkey", SLEEPER.argv, 1.0, probe=answers, repair=lambda: str(repaired.append(1)))
+    kept = PartSupervisor(part, {}, Said(), lambda pid: None)
+    kept.start()
+    with pytest.raises(StartProblem, match=r"valkey could not be started \(No memory\) 4 times"):
+        await kept.first_ready
+    assert not repaired
+
+
+async def test_a_refused_start_leaves_no_descriptor_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(secrets: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(process.hardening, "handed_over", none_left)
+    before = set(os.listdir("/dev/fd"))
+    with pytest.raises(OSError, match="Too many open files"):
+        Child(SLEEPER, {}, Said())
+    await asyncio.sleep(0)  # the loop reads the end of the pipe that announces a part
+    await asyncio.sleep(0)
+    assert set(os.listdir("/dev/fd")) == before
