@@ -30,7 +30,7 @@ class NoContents(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a read, without secrets. `text` is the JSON array `contents`; `size` counts its decoded bytes."""
+    """The content of a read, masked. `text` is the JSON array `contents`; `size` counts its decoded bytes."""
 
     text: str
     digest: str
@@ -50,25 +50,32 @@ class ReadContent:
     at: datetime
 
 
-def content_of(result: Mapping[str, Any], redacted: Callable[[Any], Any], dumped: Callable[[Any], str]) -> Content:
-    """Slow with large contents: do not call in an event loop. Raises NoContents."""
-    contents = redacted(result.get("contents"))
+def content_of(result: Mapping[str, Any], masked: Callable[[Any], Any], dumped: Callable[[Any], str]) -> Content:
+    """`masked`: a result as it may be stored. Slow with large contents: do not call in an event loop. Raises NoContents."""
+    contents = result.get("contents")
     if not isinstance(contents, list) or not all(isinstance(item, dict) for item in contents):
         raise NoContents("The server's response contains no contents.")
+    stored = _contents_in(masked({"contents": contents}))
     return Content(
-        text=dumped(contents),
-        digest=sha256(canonical(contents)),
-        size=sum(_size(item) for item in contents),
-        mime_type=next((storable(item["mimeType"], MIME_CHARS) for item in contents if _is_text(item, "mimeType")), ""),
-        binary=any(_is_text(item, "blob") for item in contents),
+        text=dumped(stored),
+        digest=sha256(canonical(stored)),
+        size=sum(map(_size, stored)),
+        mime_type=next((storable(item["mimeType"], MIME_CHARS) for item in stored if _is_text(item, "mimeType")), ""),
+        binary=any(_is_text(item, "blob") for item in stored),
     )
 
 
-def _is_text(item: Mapping[str, Any], name: str) -> bool:
-    return isinstance(item.get(name), str)
+def _contents_in(masked: Any) -> list[Any]:
+    """A rule may mask an item as a whole, or all of them."""
+    contents = masked["contents"] if isinstance(masked, dict) else masked
+    return contents if isinstance(contents, list) else [contents]
 
 
-def _size(item: Mapping[str, Any]) -> int:
+def _is_text(item: Any, name: str) -> bool:
+    return isinstance(item, dict) and isinstance(item.get(name), str)
+
+
+def _size(item: Any) -> int:
     if _is_text(item, "blob"):
         blob = item["blob"]
         return max(0, len(blob) * 3 // 4 - blob[-2:].count("="))

@@ -1,10 +1,13 @@
 """Between the protocol's server requests and the inbox's rows: what a question is about, and what is sent to the
 server."""
 
+import json
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
+from servers.audit import payload_privacy
+from servers.privacy import redaction
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
 from sessions.enums import QuestionKind, QuestionState
@@ -20,6 +23,8 @@ from sessions.mcp.core.input_requests import InputRequest, Refused
 #: of one question, as JSON text
 QUESTION_CHARS: Final = 2 * 1024 * 1024
 URL_CHARS: Final = 8 * 1024
+#: what a person opens, and what an answer must match: a detected secret stays in it, or the answer would be wrong
+_USED: Final = ("url", "requestedSchema")
 _ACTIONS: Final = {
     QuestionState.ACCEPTED: "accept",
     QuestionState.DECLINED: "decline",
@@ -48,7 +53,7 @@ def new_question(
     asked: InputRequest, call: PendingCall | None, redactor: Redactor, patience: float, total: float
 ) -> NewQuestion:
     """Raises Refused for a request that no page could show."""
-    params = redactor.json_text(asked.params)
+    params = _masked(asked.params, redactor)
     if len(params) > QUESTION_CHARS:
         raise Refused(
             jsonrpc.INVALID_PARAMS, f"The request has more than {QUESTION_CHARS:,} characters, which is a fixed limit."
@@ -61,13 +66,24 @@ def new_question(
         kind=kind,
         method=asked.method,
         origin=asked.origin,
-        summary=redactor.text(_words(asked)[: 4 * SUMMARY_CHARS]),
+        summary=_masked_words(_words(asked)[: 4 * SUMMARY_CHARS], redactor),
         params=params,
         refused=redactor.text(_refused(asked)) if kind is QuestionKind.URL else "",
         call=call,
         patience=patience,
         total=total,
     )
+
+
+def _masked(params: Mapping[str, Any], redactor: Redactor) -> str:
+    """As JSON text."""
+    words = redactor.json_text({name: value for name, value in params.items() if name not in _USED})
+    masked = redaction.detected_in_json(words, payload_privacy.latest())
+    return redactor.json_text(params if masked == words else {**params, **json.loads(masked)})
+
+
+def _masked_words(text: str, redactor: Redactor) -> str:
+    return redaction.detected_in(redactor.text(text), payload_privacy.latest())
 
 
 def _kind(asked: InputRequest) -> QuestionKind:

@@ -5,6 +5,7 @@ notifications in order. Nothing here makes the client's reader wait.
 """
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -17,6 +18,9 @@ import structlog
 from django.conf import settings
 from django.utils import timezone
 
+from servers.audit import payload_privacy
+from servers.enums import RedactedPart
+from servers.privacy import redaction
 from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
 from sessions.host.answer_redaction import Redactor
@@ -269,7 +273,7 @@ class Watching:
             return True
         try:
             result = await self._client.read_resource(uri)
-            content = await self._db.read(partial(self._content, result))
+            content = await self._db.read(partial(self._content, uri, result))
         except McpError as error:
             return await self._failed(watch, str(error.fault), error.detail)
         except NoContents as problem:
@@ -281,9 +285,16 @@ class Watching:
             self._on_change()
         return True
 
-    def _content(self, result: dict[str, Any]) -> versions.Content:
-        """Call in a reader thread: large contents take time."""
-        return versions.content_of(result, self._redactor.value, self._redactor.json_text)
+    def _content(self, uri: str, result: dict[str, Any]) -> versions.Content:
+        """Call in a reader thread: large contents take time, and the rules are read from the database."""
+        subject = redaction.Subject(RedactedPart.RESULT, self._lease.server_id, uri)
+        policy = payload_privacy.current()
+
+        def masked(value: Any) -> Any:
+            text, count = redaction.redacted(self._redactor.json_text(value), subject, policy)
+            return json.loads(text) if count else self._redactor.value(value)
+
+        return versions.content_of(result, masked, self._redactor.json_text)
 
     async def _failed(self, watch: Watch, fault: str, detail: str) -> bool:
         """A read that failed because its connection ended says nothing about the resource."""

@@ -1,5 +1,6 @@
 """How a server's request is summed up in one line, and which response the server receives."""
 
+import json
 import uuid
 from typing import Any
 
@@ -13,6 +14,7 @@ from sessions.inbox.reads import Settled
 from sessions.mcp.core.input_requests import InputRequest, Refused
 from tests.sessions.mcp.client.answers import ELICIT, FORM, SAMPLE, SAMPLING
 
+TOKEN = f"ghp_{'A' * 36}"
 VISIT = {"mode": "url", "message": "Sign in", "url": "https://a.example"}
 ACCEPTED = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"}
 
@@ -50,6 +52,29 @@ def says(text: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_question_is_summed_up_by_its_own_words(method: str, params: Any, words: str) -> None:
     assert summary(method, params) == words
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (ELICIT, {"message": f"Is {TOKEN} yours?"}),
+        (ELICIT, {"mode": "url", "message": f"Is {TOKEN} yours?", "url": "https://a.example"}),
+        (SAMPLE, {"messages": [says("first"), says(f"Is {TOKEN} yours?")]}),
+    ],
+    ids=["form", "link", "sampling"],
+)
+def test_a_secret_in_the_words_of_a_request_is_not_stored(method: str, params: Any) -> None:
+    question = new_question(asked(method, params), None, Redactor(), 600, 1800)
+    assert (TOKEN in question.params, question.summary) == (False, "Is [redacted] yours?")
+    assert json.loads(question.params).keys() == params.keys()
+
+
+def test_what_is_opened_or_answered_stays_as_the_server_sent_it() -> None:
+    link = {"mode": "url", "message": TOKEN, "url": f"https://a.example/?state={TOKEN}"}
+    form = {"message": TOKEN, "requestedSchema": {"type": "object", "properties": {"key": {"enum": [TOKEN, "none"]}}}}
+    for params in (link, form):
+        stored = json.loads(new_question(asked(ELICIT, params), None, Redactor(), 600, 1800).params)
+        assert stored == params | {"message": "[redacted]"}
 
 
 @pytest.mark.parametrize(

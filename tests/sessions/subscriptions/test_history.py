@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from servers.audit import payloads
+from servers.secret import MASK
 from sessions.connections.lifecycle import Lease
 from sessions.enums import SubscriptionState, VersionCause
 from sessions.housekeeping import dead_workers
@@ -109,6 +110,12 @@ def test_binary_content_is_measured_as_what_it_is() -> None:
         {"contents": [{"uri": "x", "blob": "AAECAw==", "mimeType": "image/png"}]}, lambda value: value, json.dumps
     )
     assert (content.size, content.binary, content.mime_type) == (4, True, "image/png")
+
+
+@pytest.mark.parametrize("masked", [MASK, {"contents": MASK}, {"contents": [MASK]}], ids=["result", "array", "item"])
+def test_contents_that_a_rule_masks_as_a_whole_are_a_version_that_says_so(masked: Any) -> None:
+    content = content_of({"contents": [{"uri": "x", "text": "secret"}]}, lambda value: masked, json.dumps)
+    assert (json.loads(content.text), content.size, content.mime_type) == ([MASK], 0, "")
 
 
 def test_a_read_that_failed_is_shown_until_one_goes_well(lease: Lease, row: Subscription) -> None:

@@ -1,6 +1,7 @@
 """Watching a modern server whose streams the test controls: agreement, loss, refusal and retry."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from servers.audit import payloads
+from servers.models import RedactionRule
+from servers.secret import MASK
 from sessions.connections.lifecycle import Lease
 from sessions.enums import SubscriptionState
 from sessions.host.answer_redaction import Redactor
@@ -20,7 +24,7 @@ from sessions.mcp.client import listening
 from sessions.mcp.core.backoff import Backoff
 from sessions.mcp.core.errors import Fault, TransportError
 from sessions.mcp.core.events import Following, FollowingLost, ResourceUpdated
-from sessions.models import McpSession, Subscription, SubscriptionGap
+from sessions.models import McpSession, ResourceVersion, Subscription, SubscriptionGap
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.mcp.client.feeds import Feeds, Listened, feeding
 from tests.sessions.mcp.transports.making import http, unconnected
@@ -75,6 +79,16 @@ class World:
 
     async def state(self, state: SubscriptionState) -> Subscription:
         return await self.row(lambda row: row.state == state)
+
+    async def newest(self) -> ResourceVersion:
+        rows = ResourceVersion.objects.select_related("contents")
+        return await self.db.read(lambda: rows.latest("number"))
+
+    async def read_again(self, stream: Listened) -> Subscription:
+        """The server reports a change; returns the row after the read."""
+        before = await self.db.read(Subscription.objects.get)
+        await stream.notify("resources/updated", uri=ONE)
+        return await self.row(lambda row: row.last_read_at != before.last_read_at)
 
     async def gap(self) -> SubscriptionGap | None:
         return await self.db.read(SubscriptionGap.objects.first)
@@ -217,3 +231,26 @@ async def test_a_session_that_another_took_over_writes_no_more(lease: Lease) -> 
         await world.watching.close()
         row = await world.db.read(Subscription.objects.get)
         assert (row.state, await world.gap()) == (SubscriptionState.LISTENING, None)
+
+
+async def test_a_version_holds_no_more_of_a_resource_than_the_result_of_a_call_that_reads_it(lease: Lease) -> None:
+    token = f"ghp_{'A' * 36}"
+    await asyncio.to_thread(RedactionRule.objects.create, path="$..password", part="result")
+    async with watched(lease) as world:
+        stream = await world.listening()
+        world.says(json.dumps({"password": "hunter2", "token": token, "n": 1}))
+        await world.read_again(stream)
+        version = await world.newest()
+        [item] = json.loads(payloads.read(version.contents) or "")
+        assert json.loads(item["text"]) == {"password": MASK, "token": MASK, "n": 1}
+
+
+async def test_what_differs_only_in_masked_values_is_no_new_version(lease: Lease) -> None:
+    await asyncio.to_thread(RedactionRule.objects.create, path="$..password", part="result")
+    async with watched(lease) as world:
+        stream = await world.listening()
+        numbers = []
+        for password, number in (("first", 1), ("second", 1), ("third", 2)):
+            world.says(json.dumps({"password": password, "n": number}))
+            numbers.append((await world.read_again(stream)).newest)
+        assert numbers == [2, 2, 3]
