@@ -141,7 +141,7 @@ def _write(
 ) -> dict[str, str] | None:
     """The digests of what was stored; None if the question was not open any more."""
     mine = Question.objects.filter(pk=question.pk)
-    if not ended(mine.filter(expires_at__gt=timezone.now()), state, answered_by=actor.name[:150]):
+    if not ended(mine.filter(expires_at__gt=timezone.now()), state, answered_by=actor.name[:150], **_owned(actor)):
         return None
     if question.worker_uid is not None:
         wake = partial(hints.wake_worker, question.worker_uid, "answer", question.uid, question.epoch)

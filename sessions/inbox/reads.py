@@ -34,7 +34,12 @@ def answer_of(question: Question) -> dict[str, Any] | None:
 
 def may_read_answer(user: Any, question: Question) -> bool:
     """The person who answered, and everyone who may read arguments and results."""
-    return question.answered_by == user.get_username() or access.may_read_payloads(user)
+    return answered_by(user.pk, user.get_username(), question) or access.may_read_payloads(user)
+
+
+def answered_by(user_id: int | None, name: str, question: Question) -> bool:
+    """Whoever answers becomes the owner. The name alone proves nothing: a new account can have that of a deleted one."""
+    return user_id is not None and question.owner_id == user_id and question.answered_by == name
 
 
 def is_theirs(user: Any, question: Question) -> bool:

@@ -36,7 +36,7 @@ class Question(models.Model):
 
     state = models.CharField(max_length=10, choices=QuestionState, default=QuestionState.OPEN)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    owner_name = models.CharField(max_length=150, blank=True)  # the user who took it, or who made the call
+    owner_name = models.CharField(max_length=150, blank=True)  # the user who made the call, took it, or answered it
     answered_by = models.CharField(max_length=150, blank=True)
     created_at = models.DateTimeField(db_index=True)
     expires_at = models.DateTimeField()

@@ -16,7 +16,7 @@ from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
 from sessions.approvals import reading as approvals
 from sessions.enums import QuestionKind, QuestionState
-from sessions.inbox import answering
+from sessions.inbox import answering, reads
 from sessions.inbox import card as question_card
 from sessions.inbox.answering import Action, AuditUnavailable, Given, Unfit
 from sessions.inbox.visit_address import read_address
@@ -81,7 +81,7 @@ def _record_reading(actor: Actor, question: Question, *, answer: bool) -> None:
     call = question.call
     if question.state == QuestionState.OPEN or (call is not None and call.user_id == actor.id):
         return
-    own = question.answered_by == actor.name
+    own = reads.answered_by(actor.id, actor.name, question)
     found = [] if own else [question.question, question.answer if answer else None]
     server = None if question.server is None else ServerRef.of(question.server)
     call_uid = None if call is None else call.uid

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.template.loader import render_to_string
+from django.test import Client
 from django.utils import timezone
 
 from servers import access
@@ -23,7 +24,7 @@ from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionKind
 from sessions.housekeeping import dead_workers, due_calls
-from sessions.inbox import answering, questions, reads
+from sessions.inbox import answering, card, questions, reads
 from sessions.inbox.answering import Given, Unfit
 from sessions.inbox.questions import NewQuestion
 from sessions.models import Call, McpSession, Question, Worker
@@ -186,6 +187,29 @@ def test_an_answer_is_stored_checked_and_of_the_right_types(lease: Lease, pendin
     assert reads.answer_of(closed) == {"city": "Paris", "visits": 3}
     assert waiting(pending)[0] == 0
     assert reads.settled([closed.uid])[0].content == {"city": "Paris", "visits": 3}
+
+
+def test_an_answer_is_read_by_who_gave_it_and_not_by_a_later_account_of_that_name(lease: Lease, grace: Any) -> None:
+    question, taker = again(asked(lease)), person("bob", "answer_question")
+    answering.take(Actor.of_user(taker), taker, question)
+    answering.answer(Actor.of_user(grace), grace, again(question), "accept", Given(value={"city": "Paris"}))
+    assert card.answer_of(grace, again(question)) == {"city": "Paris"}
+    assert card.answer_of(taker, again(question)) is None
+    grace.delete()
+    namesake = person("grace", "answer_question")
+    assert again(question).answered_by == namesake.get_username()
+    assert card.answer_of(namesake, again(question)) is None
+
+
+def test_a_namesake_of_who_answered_reads_an_answer_on_record(lease: Lease, grace: Any) -> None:
+    question = again(asked(lease))
+    answering.answer(Actor.of_user(grace), grace, question, "accept", Given(value={"city": "Paris"}))
+    grace.delete()
+    namesake = person("grace", "answer_question", "view_payload")
+    browser = Client()
+    browser.force_login(namesake)
+    assert "Paris" in browser.get(f"/inbox/{question.uid}/").content.decode()
+    assert AuditEvent.objects.filter(action=AuditAction.PAYLOAD_READ, actor_id=namesake.pk).exists()
 
 
 def test_an_answer_that_does_not_fit_leaves_the_question_open(lease: Lease, grace: Any) -> None:
