@@ -32,7 +32,7 @@ def claim_some(worker_id: int) -> list[Lease]:
     me = Worker.objects.get(pk=worker_id)
     claimed: list[Lease] = []
     for label, waiting in sorted(_waiting(me).items()):
-        room = min(_share(me, label, waiting), CLAIM_LIMIT) - len(claimed)
+        room = min(_share(me, label, waiting), CLAIM_LIMIT - len(claimed))
         free = _free().filter(server__worker_label=label).order_by("?")
         claimed += _claimed(list(free.values_list("pk", flat=True)[: max(0, room)]), me)
     return claimed

@@ -85,6 +85,22 @@ def test_a_worker_that_holds_more_than_the_others_takes_nothing() -> None:
     assert len(assignment.claim_some(idle.pk)) == 4
 
 
+def test_a_worker_claims_its_share_of_each_of_its_labels() -> None:
+    both = labelled("disk", "gpu")
+    for label in ("disk", "gpu"):
+        for number in range(4):
+            make_session(f"{label}-{number}", worker_label=label)
+    assert len(assignment.claim_some(both.pk)) == 8
+
+
+def test_at_most_fifty_sessions_of_all_labels_are_claimed_at_once() -> None:
+    both = labelled("disk", "gpu")
+    for label in ("disk", "gpu"):
+        for number in range(30):
+            make_session(f"{label}-{number}", worker_label=label)
+    assert len(assignment.claim_some(both.pk)) == assignment.CLAIM_LIMIT
+
+
 def test_the_share_of_a_label_is_counted_among_those_that_carry_it() -> None:
     gpu = labelled("gpu")
     make_worker(make_me(node="plain@here"))
