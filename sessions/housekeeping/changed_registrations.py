@@ -94,7 +94,7 @@ def _wake_owners(server: Server) -> None:
 def _close(server: Server) -> None:
     _close_sessions(McpSession.objects.filter(server=server), final_states.SERVER_CLOSED_BEFORE)
     waiting = Call.objects.filter(server=server, state__in=UNSENT).values_list("uid", flat=True)
-    final_states.end(list(waiting[: final_states.BATCH]), final_states.SERVER_CLOSED_BEFORE)
+    _end(list(waiting), final_states.SERVER_CLOSED_BEFORE)
 
 
 def _close_sessions(sessions: QuerySet[McpSession], final: FinalState = final_states.SESSION_CLOSED_BEFORE) -> None:
@@ -105,7 +105,12 @@ def _close_sessions(sessions: QuerySet[McpSession], final: FinalState = final_st
         lifecycle.unowned(session.pk)
         commands.wake_owner(session.uid)
         waiting = Call.objects.filter(session=session, state__in=UNSENT).values_list("uid", flat=True)
-        final_states.end(list(waiting[: final_states.BATCH]), final)
+        _end(list(waiting), final)
+
+
+def _end(uids: list[UUID], final: FinalState) -> None:
+    for start in range(0, len(uids), final_states.BATCH):
+        final_states.end(uids[start : start + final_states.BATCH], final)
 
 
 # --- personal identities ----------------------------------------------------------------------------------------------
@@ -165,5 +170,4 @@ def _after_delete(server_uid: UUID | None, waiting: list[UUID], running: _Worker
         hints.wake_worker(worker_uid, "cancel", uid, epoch)
     for uid, worker_uid, epoch in held:
         hints.wake_worker(worker_uid, "session", uid, epoch)
-    for start in range(0, len(waiting), final_states.BATCH):
-        final_states.end(waiting[start : start + final_states.BATCH], final_states.SERVER_DELETED_BEFORE)
+    _end(waiting, final_states.SERVER_DELETED_BEFORE)

@@ -5,16 +5,19 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from servers.audit import writer as writer_module
 from servers.audit.record import SYSTEM
 from servers.enums import AuditAction, ConnectionPolicy, TransportKind
 from servers.models import AuditEvent, Server
+from sessions.calls import final_states
 from sessions.connections import commands
-from sessions.enums import Desired
+from sessions.enums import CallState, Desired
 from sessions.housekeeping import changed_registrations
-from sessions.models import McpSession, Worker
+from sessions.models import Call, McpSession, Worker
+from tests.sessions.host.make import make_call
 from tests.tools.bells import bells
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -132,3 +135,30 @@ def test_a_server_taken_out_of_service_closes_its_session(session: McpSession, c
     changed_registrations.registration_changed(session.server.uid, change)
     session.refresh_from_db()
     assert session.desired == Desired.CLOSED
+
+
+def waiting_calls(session: McpSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one transaction ends."""
+    monkeypatch.setattr(final_states, "BATCH", 2)
+    for _ in range(5):
+        make_call(session)
+
+
+def states_of_calls() -> set[str]:
+    writer_module.writer().submit_and_wait(lambda: None, lambda _: [])  # after those that were submitted before
+    return set(Call.objects.values_list("state", flat=True))
+
+
+def test_every_waiting_call_of_a_disabled_server_ends(session: McpSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting_calls(session, monkeypatch)
+    Server.objects.update(enabled=False)
+    changed_registrations.registration_changed(session.server.uid, AuditAction.SERVER_DISABLE)
+    assert states_of_calls() == {CallState.CANCELLED}
+    assert AuditEvent.objects.filter(action=AuditAction.CALL_FINISH).count() == 5
+
+
+def test_every_waiting_call_of_an_ended_identity_ends(session: McpSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting_calls(session, monkeypatch)
+    with transaction.atomic():
+        changed_registrations.identity_ended(session.identity_id)
+    assert states_of_calls() == {CallState.CANCELLED}
