@@ -39,28 +39,30 @@ PENDING: Final = 100
 DUE: Final = 32
 DETAIL_CHARS: Final = 500
 _GONE: Final = 410
+_REMOVED: Final = "The webhook was removed."
 _TOO_MANY: Final = f"More than {PENDING} messages are waiting."
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """An attempt that this worker has claimed. `secret` signs it."""
+    """An attempt that this worker has claimed. `secret` signs it; None: it cannot be read now, as `problem` says."""
 
     pk: int
     uid: UUID
     attempt: int
     url: str
     body: bytes
-    secret: Secret = field(repr=False)
+    secret: Secret | None = field(repr=False)
+    problem: str = ""
 
-    def headers(self, at: datetime) -> dict[str, str]:
+    def headers(self, secret: Secret, at: datetime) -> dict[str, str]:
         stamp = str(int(at.timestamp()))
         return {
             "Content-Type": "application/json",
             "User-Agent": "mcpadmin",
             "webhook-id": str(self.uid),
             "webhook-timestamp": stamp,
-            "webhook-signature": f"v1,{signature(self.secret, str(self.uid), stamp, self.body)}",
+            "webhook-signature": f"v1,{signature(secret, str(self.uid), stamp, self.body)}",
         }
 
 
@@ -105,26 +107,22 @@ def due() -> list[int]:
 
 
 def claim(pk: int) -> Claimed | None:
-    """None if it is no longer due, or can never be sent."""
+    """None if it is no longer due, or its webhook was removed."""
     now = timezone.now()
     taken = {"attempts": F("attempts") + 1, "next_attempt_at": now + LEASE}
     if not _pending([pk]).filter(next_attempt_at__lte=now).update(**taken):
         return None
     row = WebhookDelivery.objects.select_related("subscription__server").get(pk=pk)
-    if not row.subscription.webhook_url:
-        _fail(row, "The webhook was removed.")
+    url = row.subscription.webhook_url
+    if not url:
+        _pending([pk]).update(state=DeliveryState.GIVEN_UP, next_attempt_at=None, last_detail=_REMOVED)
+        notify([row.subscription_id])
         return None
     try:
-        secret = opened(row.subscription)
-    except SealError as problem:
-        _fail(row, str(problem))
-        return None
-    return Claimed(row.pk, row.uid, row.attempts, row.subscription.webhook_url, body_of(row), secret)
-
-
-def _fail(row: WebhookDelivery, detail: str) -> None:
-    _pending([row.pk]).update(state=DeliveryState.GIVEN_UP, next_attempt_at=None, last_detail=detail[:DETAIL_CHARS])
-    notify([row.subscription_id])
+        secret, problem = opened(row.subscription), ""
+    except SealError as error:  # a failed attempt: the key ring may be back at the next one
+        secret, problem = None, str(error)
+    return Claimed(row.pk, row.uid, row.attempts, url, body_of(row), secret, problem)
 
 
 def body_of(row: WebhookDelivery) -> bytes:

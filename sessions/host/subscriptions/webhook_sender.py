@@ -44,11 +44,13 @@ class Webhooks:
 
 async def attempt(claimed: Claimed) -> Attempted:
     """One POST, from connecting to the status of the response."""
+    if claimed.secret is None:
+        return Attempted(None, claimed.problem)
     began = time.monotonic()
     try:
         async with asyncio.timeout(SECONDS):
             with translated():
-                headers = claimed.headers(timezone.now())
+                headers = claimed.headers(claimed.secret, timezone.now())
                 request = httpx.Request("POST", claimed.url, headers=headers, content=claimed.body)
             status = (await exchange(request, egress_policy())).status
     except TimeoutError:

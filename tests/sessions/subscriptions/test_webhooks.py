@@ -1,5 +1,6 @@
 """Webhook messages: their content, that each attempt is made once, and how deliveries end."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test import override_settings
 from django.utils import timezone
 
 from servers.audit.record import record_many
@@ -133,6 +135,32 @@ def test_a_failing_webhook_is_tried_seven_times_with_growing_pauses_then_given_u
 
 def test_a_webhook_that_is_gone_is_given_up_at_once(row: Subscription) -> None:
     assert ended(claimed_now(), Attempted(410)).state == DeliveryState.GIVEN_UP
+
+
+async def test_without_the_key_ring_an_attempt_fails_and_the_message_is_sent_once_it_is_back(
+    row: Subscription, hook: Hook, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(Subscription.objects.update, webhook_url=hook.url)
+    with override_settings(KEYRING_FILE=tmp_path / "gone.json"):
+        claimed = await asyncio.to_thread(claimed_now)
+        failed = await asyncio.to_thread(ended, claimed, await attempt(claimed))
+    assert (failed.state, failed.attempts) == (DeliveryState.PENDING, 1)
+    assert failed.next_attempt_at is not None
+    assert "gone.json cannot be read" in failed.last_detail
+    assert hook.received == []
+    claimed = await asyncio.to_thread(claimed_now)
+    sent = await asyncio.to_thread(ended, claimed, await attempt(claimed))
+    assert (sent.state, len(hook.received)) == (DeliveryState.DELIVERED, 1)
+
+
+async def test_a_message_that_never_finds_the_key_ring_is_given_up_on_record(row: Subscription, tmp_path: Path) -> None:
+    await asyncio.to_thread(WebhookDelivery.objects.update, attempts=len(webhooks.DELAYS))
+    with override_settings(KEYRING_FILE=tmp_path / "gone.json"):
+        claimed = await asyncio.to_thread(claimed_now)
+        last = await asyncio.to_thread(ended, claimed, await attempt(claimed))
+    assert last.state == DeliveryState.GIVEN_UP
+    event = await asyncio.to_thread(AuditEvent.objects.get, action=AuditAction.WEBHOOK_FAIL)
+    assert "gone.json cannot be read" in event.body
 
 
 def test_a_removed_webhook_ends_what_waits(row: Subscription, ada: Any) -> None:
