@@ -4,6 +4,7 @@ processor time per message. A pipeline of the Redis client takes 67 and one of i
 from collections.abc import Iterable
 from typing import Any
 
+import structlog
 from channels.layers import get_channel_layer
 from django.conf import settings
 from redis import Redis
@@ -12,6 +13,7 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.retry import Retry
 
 SEND_SECONDS = 2.0
+log = structlog.get_logger(__name__)
 
 
 def group_channel(group: str) -> str:
@@ -29,13 +31,22 @@ class GroupSender:
         self._connection = pool.make_connection()
         self._layer = get_channel_layer()
 
-    def send(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Sends all of them, or raises RedisError or OSError; some may have been received even then."""
-        commands = [("PUBLISH", group_channel(group), self._layer.serialize(message)) for group, message in messages]
+    def send(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Sends all that can be written and returns the others, or raises RedisError or OSError; some may have been
+        received even then."""
+        commands: list[tuple[Any, ...]] = []
+        unwritable = []
+        for group, message in messages:
+            try:
+                commands.append(("PUBLISH", group_channel(group), self._layer.serialize(message)))
+            except (TypeError, ValueError, OverflowError):  # a bug of whoever made it; the others are fine
+                log.exception("hints.not_written", group=group)
+                unwritable.append(message)
         try:
             self._publish(commands)
         except Disconnected:  # the first command after a Redis restart finds a dead connection
             self._publish(commands)
+        return unwritable
 
     def _publish(self, commands: list[tuple[Any, ...]]) -> None:
         connection = self._connection

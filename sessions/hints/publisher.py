@@ -80,6 +80,10 @@ def messages(wakes: list[Wake], hints: list[Hint]) -> Iterator[tuple[str, Messag
         yield GROUP, {"type": "hints", "hints": some}
 
 
+def _number_of(unwritable: list[Message]) -> int:
+    return sum(len(message.get("wakes", ())) + len(message.get("hints", ())) for message in unwritable)
+
+
 class Publisher:
     def __init__(self) -> None:
         self.dropped = 0
@@ -130,14 +134,15 @@ class Publisher:
             self._sending += 1
         try:
             if wakes or hints:
-                self._inline.wire.send(messages(wakes, hints))
+                self._lost(_number_of(self._inline.wire.send(messages(wakes, hints))))
         except (RedisError, OSError):
             with self._changed:
                 self._reachable = False
                 self._wakes.extendleft(reversed(wakes))
                 self._urgent.extendleft(reversed(hints))
-        except Exception:  # a hint that cannot be written must not end the thread
+        except Exception:  # a bug of ours must not end the thread
             log.exception("hints.not_sent")
+            self._lost(len(wakes) + len(hints))
         with self._changed:
             self._sending -= 1
             left = bool(self._wakes or self._urgent or self._patient)
@@ -149,6 +154,15 @@ class Publisher:
         if left:
             self.start()
         return None
+
+    def _lost(self, number: int) -> None:
+        """Count them, and have the publisher's thread say so to everyone."""
+        if number:
+            with self._changed:
+                self.dropped += number
+                self._loss_notices_due = LOSS_NOTICES
+                self._changed.notify()
+            self.start()
 
     def start(self) -> None:
         with self._changed:
@@ -200,15 +214,15 @@ class Publisher:
 
     def _send(self, wire: GroupSender, wakes: list[Wake], hints: list[Hint]) -> None:
         try:
-            wire.send(messages(wakes, hints))
+            self._lost(_number_of(wire.send(messages(wakes, hints))))
             self._reachable = True
         except (RedisError, OSError) as problem:
             self._reachable = False
-            self.dropped += len(wakes) + len(hints)
-            self._loss_notices_due = LOSS_NOTICES
+            self._lost(len(wakes) + len(hints))
             outage.noticed(problem)
-        except Exception:  # a hint that cannot be written must not end the thread
+        except Exception:  # a bug of ours must not end the thread
             log.exception("hints.not_sent")
+            self._lost(len(wakes) + len(hints))
         finally:
             with self._changed:
                 self._sending -= 1

@@ -13,7 +13,8 @@ from redis import Redis
 
 from sessions.hints.group_sender import GroupSender
 from sessions.hints.publisher import COMPANY_SECONDS, GROUP, LOST, Publisher, messages
-from sessions.hints.wake import message
+from sessions.hints.wake import message, worker_group
+from tests.tools.bells import bells
 from tests.tools.valkey import start, stop
 
 
@@ -163,6 +164,26 @@ def test_after_redis_was_restarted_the_next_hint_arrives(tmp_path: Path, setting
             assert Heard(pubsub).next() == ["call.2"]
     finally:
         stop(process)
+
+
+@pytest.mark.parametrize("inline", [False, True], ids=["thread", "inline"])
+def test_a_hint_that_cannot_be_written_takes_no_wake_along_and_everybody_is_asked_to_look(
+    inline: bool, valkey: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.hints.publisher.LOSS_NOTICE_SECONDS", 0.1)
+    monkeypatch.setattr("sessions.hints.publisher.LOSS_NOTICES", 1)
+    worker = UUID(int=7)
+    publisher = Publisher()
+    with bells(valkey, worker) as rung:
+        if inline:
+            publisher.send_inline()
+        publisher.put(hint("call.1", rows=[object()]))
+        publisher.wake(worker_group(worker), message("call", UUID(int=1)))
+        if inline:
+            publisher.send_inline()
+        assert rung.next()["id"] == str(UUID(int=1))
+    assert heard.next() == [LOST]
+    assert publisher.dropped == 1
 
 
 # --- sending inline ----------------------------------------------------------------------------------------------------
