@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import structlog
+
 from servers.audit import payload_privacy
 from servers.crypto import SealError, seal_together
 from servers.enums import RedactedPart
@@ -17,7 +19,9 @@ from sessions.host.wire.log import WireEntry
 from sessions.mcp.core import methods
 from sessions.models import WireMessage
 
+log = structlog.get_logger(__name__)
 _TABLE: Final = WireMessage._meta.db_table
+_NOT_STORED: Final = "The content could not be encrypted, so it was not stored."
 _SCHEMAS: Final = {RedactedPart.ARGUMENTS: "inputSchema", RedactedPart.RESULT: "outputSchema"}
 
 
@@ -41,7 +45,7 @@ def give_body(entry: WireEntry, text: str, subjects: Sequence[Subject | None]) -
 
 
 def seal_bodies(entries: Iterable[WireEntry]) -> None:
-    """Of those that are about to be written and shall be encrypted. A body that cannot be is left out."""
+    """Of those that are about to be written and shall be encrypted. A body that cannot be is left out, and its row says so."""
     waiting = [entry for entry in entries if entry.to_seal]
     if not waiting:
         return
@@ -50,7 +54,10 @@ def seal_bodies(entries: Iterable[WireEntry]) -> None:
         entry.body, entry.to_seal = "", False
     try:
         sealed, key_id = seal_together(bodies, table=_TABLE, field="sealed")
-    except SealError:
+    except SealError as problem:
+        log.warning("host.wire_not_encrypted", messages=len(waiting), problem=str(problem))
+        for entry in waiting:
+            entry.detail = f"{entry.detail} {_NOT_STORED} {problem}".strip()
         return
     for entry, (uid, _), value in zip(waiting, bodies, sealed, strict=True):
         entry.uid, entry.sealed, entry.key_id = uid, value, key_id

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from django.db.models import Q
 from django.test import Client
+from structlog.testing import capture_logs
 
 from servers import keyring
 from servers.audit import payload_privacy, payloads
@@ -152,15 +153,23 @@ def test_encrypted_where_payloads_are_and_read_again_also_after_a_rotation(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_a_readable_key_ring_the_body_is_left_out_and_the_message_stays(
+def test_without_a_readable_key_ring_the_body_is_left_out_and_the_message_stays_and_says_so(
     rules: Any,
     keyring_file: Any,  # noqa: F811  the fixture
 ) -> None:
     rules(seal=True)
-    log, _ = recorded(lease=make_hold(make_session()), text="only sealed")
+    session = make_session()
+    log, _ = recorded(lease=make_hold(session), text="only sealed")
     keyring_file.unlink()
     keyring.forget_file()
-    append_all([(log, log.take())])
+    with capture_logs() as lines:
+        append_all([(log, log.take())])
+    assert [(line["event"], line["messages"]) for line in lines] == [("host.wire_not_encrypted", 2)]
+    client = Client()
+    client.force_login(person("rita", "view_server", "view_payload"))
+    for number in (1, 2):
+        page = client.get(f"/servers/{session.server.slug}/protocol/{number}/").content.decode()
+        assert "could not be encrypted, so it was not stored. The key ring" in page
     rows = list(WireMessage.objects.order_by("seq").values_list("method", "body", "sealed", "uid"))
     assert rows == [("tools/call", "", None, None)] * 2
 
