@@ -55,7 +55,7 @@ def _exposure() -> Iterator[CheckMessage]:
     public = _split(settings.PUBLIC_URL)
     if public.scheme not in ("http", "https") or not public.hostname:
         yield Error(
-            f"MCPADMIN_PUBLIC_URL is no http or https address: {settings.PUBLIC_URL!r}.",
+            f"MCPADMIN_PUBLIC_URL is not an http or https URL: {settings.PUBLIC_URL!r}.",
             hint="Give the address that browsers use, such as https://mcp.example.org",
             id="mcpadmin.E002",
         )

@@ -48,7 +48,7 @@ def parser() -> ArgumentParser:
         "--idempotency-key",
         metavar="KEY",
         default="",
-        help="with the same key, mcpadmin answers with the call of before and sends nothing (128 characters at most)",
+        help="with a key used before, mcpadmin answers with that call and sends nothing (128 characters at most)",
     )
 
     listing = verbs.add_parser("list", help="list servers, or the tools, resources and prompts of one")
@@ -70,7 +70,7 @@ def parser() -> ArgumentParser:
     watch.add_argument("uris", metavar="URI", nargs="*", help="resources to follow; none: the lists")
     watch.add_argument("--lists", action="store_true", help="also changes of the lists")
     watch.add_argument("--read", action="store_true", help="read each resource again when it changes")
-    watch.add_argument("--count", type=_whole, default=0, metavar="N", help="end after so many changes")
+    watch.add_argument("--count", type=_whole, default=0, metavar="N", help="exit after N changes")
 
     for verb in (call, listing, read, prompt, watch):
         _add_connection(verb)

@@ -64,7 +64,7 @@ class Options:
     @classmethod
     def parse(cls, given: Namespace) -> "Options":
         if not 0 <= given.port <= 65_535:
-            raise StartProblem(f"{given.port} is no port number", "Give --port a number from 1 to 65535.")
+            raise StartProblem(f"{given.port} is not a valid port", "Give --port a number from 1 to 65535.")
         if not 1 <= given.web_processes <= 64:
             raise StartProblem(
                 f"{given.web_processes} web processes cannot be run", "Give --web-processes a number from 1 to 64."

@@ -62,7 +62,7 @@ def tighten(path: Path) -> list[str]:
             failed.append(f"{found} ({problem.strerror})")
     lines = []
     if tightened:
-        lines.append(f"closed to other users, to whom they were open: {_some(tightened)}")
+        lines.append(f"permissions tightened, were open to other users: {_some(tightened)}")
     if failed:
         lines.append(f"warning: open to other users, and cannot be closed: {_some(failed)}; change owner or mode")
     return lines

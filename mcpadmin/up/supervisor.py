@@ -196,12 +196,10 @@ class PartSupervisor:
         self._failures += 1
         if not self.first_ready.done() and self._failures >= MAX_FALSE_STARTS:
             raise StartProblem(
-                f"{report} {self._failures} times without becoming ready", f"Its last words: {last or '(none)'}"
+                f"{report} {self._failures} times without becoming ready", f"Last output: {last or '(none)'}"
             )
         delay = min(CEILING, FIRST_DELAY * 2 ** (self._failures - 1))
-        self._output.say(
-            f"{report}; starting it again in {delay:.1f} s" + (f"; its last words: {last}" if last else "")
-        )
+        self._output.say(f"{report}; starting it again in {delay:.1f} s" + (f"; last output: {last}" if last else ""))
         return delay
 
     async def stop(self, at_most: float, hurry: asyncio.Event) -> None:
@@ -408,7 +406,7 @@ class Supervisor:
         if job.exited.result() != 0 or not job.said:
             last = " / ".join(job.last_lines()[-3:])
             end = process.describe_exit(job.exited.result())
-            raise StartProblem(f"the preparation {end}", f"Its last words: {last or '(none)'}")
+            raise StartProblem(f"the preparation {end}", f"Last output: {last or '(none)'}")
         return found  # written by mcpadmin/management/commands/prepare.py
 
     def _without_privileges(self, part: Part) -> Part:

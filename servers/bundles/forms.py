@@ -92,7 +92,7 @@ class BundleForm(forms.Form):
         widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
     )
     add = ServersField(label="Add servers", required=False)
-    confirm = forms.BooleanField(label="Offer so many tools all the same", required=False)
+    confirm = forms.BooleanField(label="Offer this many tools anyway", required=False)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, user: Any, bundle: Bundle | None, data: Any = None) -> None:

@@ -45,7 +45,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         _write(export, progress)
         place = _deliver(export, upload, progress) if export.schedule is not None else ""
     except access.Denied:
-        return _ended(export, failed="The person who asked for it does not have the permission any more.")
+        return _ended(export, failed="The person who requested it no longer has permission.")
     except (selection.QueryNotUnderstood, NotDelivered, KeyMissing) as problem:
         return _ended(export, failed=str(problem))
     except OSError as problem:

@@ -92,5 +92,5 @@ def _outcome(job: BackgroundJob) -> JobOutcome:
         raise
     except Exception as problem:  # whatever the work raised, the page says that it failed and the log says why
         log.exception("jobs.failed", job=str(job.uid), kind=job.kind)
-        words = "Something went wrong. The log of the worker has the reason."
+        words = "Something went wrong. See the worker's log for the reason."
         return JobOutcome(False, words, {"error": type(problem).__name__})

@@ -50,7 +50,7 @@ def why_not(user: Any, approval: Approval) -> str:
     if not access.may(user, "answer_question"):
         return access.lacking("answer_question")
     if call.personal and call.user_id != user.pk and not access.sees_personal(user):
-        return "This call uses someone's personal identity. Only that person, or who may read everyone's results, can decide."
+        return "This call uses someone's personal identity. Only that person, or someone who may read everyone's results, can decide."
     if call.user_id != user.pk or call.server is None:
         return ""
     places: list[policies.Owner] = [call.server]
@@ -58,7 +58,7 @@ def why_not(user: Any, approval: Approval) -> str:
         places.append(approval.bundle)
     own = policies.own_approval(policies.policies_of_each(places).values())
     if own is OwnApproval.NEVER:
-        return f"Your own agent asks. On {call.server_name}, another person must decide."
+        return f"Your own agent made this call. On {call.server_name}, another person must decide."
     if own is OwnApproval.EXCEPT_DESTRUCTIVE and approval.destructive:
         return f"Your own agent wants to run a destructive tool. On {call.server_name}, another person must decide."
     return ""

@@ -42,12 +42,12 @@ def void_reason(approval: Approval) -> str:
     if token is None or token.state != "active":
         return f"The token is {token.state}." if token is not None else "The token was deleted."
     if not token.user.is_active or not access.may(token.user, "call_tool"):
-        return f"{token.user.get_username()} may not call tools any more."
+        return f"{token.user.get_username()} may no longer call tools."
     if server is None or server.archived_at is not None or not server.enabled:
         return f"{call.server_name} is disabled."
     needed = AgentScope.CALL if call.method == TOOLS_CALL else AgentScope.READ
     if needed.value not in token.scopes:
-        return f"The token does not have the scope {needed.value} any more."
+        return f"The token no longer has the scope {needed.value}."
     if approval.shown and not _in_bundle(approval, server):
         return f"{call.server_name} is no longer part of the bundle that the call came through."
     kind, key = operation_of(call.method).place(call.target)

@@ -94,7 +94,7 @@ def barrier(found: Standing) -> str:
 
 def unseen_change(server_name: str, target: str) -> str:
     return (
-        f"{server_name} changed {target} in a way that breaks what it was. Agents can use it again once a person has "
+        f"{server_name} changed {target} in a breaking way. Agents can use it again once a person has "
         "approved the change on its page in mcpadmin."
     )
 

@@ -58,9 +58,7 @@ class AlreadyPlaced(Exception):
     """The same request was accepted a moment ago, or its call still runs: `call` is that one, and no other was made."""
 
     def __init__(self, call: Call) -> None:
-        super().__init__(
-            f"Call #{call.pk} was made by the same request a moment ago, or still runs. No other call was made."
-        )
+        super().__init__(f"Call #{call.pk} was already started by the same request. No new call was started.")
         self.call = call
 
 

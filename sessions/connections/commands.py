@@ -194,8 +194,8 @@ def wake_owner(session_uid: UUID, *, departing: UUID | None = None) -> None:
 
 
 def _next_owner(session: McpSession, departing: UUID | None) -> Worker | None:
-    """The worker to wake, which then claims it (`assignment`): the one that an even share assigns it to: each free session, in order, goes to the worker with the fewest
-    then. Counts rows, because heartbeats are seconds old right after an import of many servers."""
+    """The worker to wake, which then claims the session (`assignment`): with free sessions dealt out in order, each to the
+    worker with the fewest then. Counts rows, because heartbeats are seconds old right after an import of many servers."""
     label = session.server.worker_label
     workers = {worker.pk: worker for worker in live_workers(label) if worker.uid != departing}
     held = Counter(McpSession.objects.filter(owner__in=workers).values_list("owner_id", flat=True))

@@ -262,7 +262,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     catchUp();
   }
 
-  const reloadNow = () => whileBusy(part('list'), reload()).catch((problem) => problem.name !== 'AbortError' && note('The filter could not be applied. The rows below are those of before. Try again.'));
+  const reloadNow = () => whileBusy(part('list'), reload()).catch((problem) => problem.name !== 'AbortError' && note('The filter could not be applied. The rows below are unchanged. Try again.'));
 
   function startLive() {
     seen = Number(list().dataset.consoleHead);

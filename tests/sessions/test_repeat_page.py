@@ -80,7 +80,7 @@ def test_one_click_runs_it_again_and_the_second_click_finds_the_same_call() -> N
     call, client = make_ended()
     first, second = press(client, call), press(client, call)
     assert first["call"] == second["call"]
-    assert "No other call was made" in second["message"]
+    assert "No new call was started" in second["message"]
     assert Call.objects.get(repeats=call).uid.hex == first["call"].replace("-", "")
     plain = client.post(f"/calls/{call.uid}/repeat/")
     assert (plain.status_code, plain["Location"]) == (303, f"/calls/{first['call']}/")

@@ -43,9 +43,7 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
     the database refuses, KeyMissing and KeyReplaced without the checkpoint key, CutRefused while an alarm stands.
     """
     if AuditAlarm.objects.filter(acknowledged_at=None).exists() or checkpoints.misfits():
-        raise CutRefused(
-            "Something does not fit the audit log, so nothing of it is removed. See the alarm on every page."
-        )
+        raise CutRefused("The audit log has an open alarm, so no events are removed. Acknowledge the alarm first.")
     first = AuditEvent.objects.aggregate(first=Min("seq"))["first"]
     known, (last_seq, _) = checkpoints.newest_cut(), checkpoints.head()
     if first is None:

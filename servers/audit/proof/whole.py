@@ -199,7 +199,7 @@ def _wrong(pk: int, row: Payload | None) -> str:
             return (
                 ERASED
                 if not (row.text or row.blob or row.sealed or row.salt)
-                else "is said to be erased and is still there"
+                else "is marked as erased but is still stored"
             )
         text = payloads.read(row) or ""
         if payloads.intact(row) and len(text.encode("utf-8", "surrogatepass")) == row.size:

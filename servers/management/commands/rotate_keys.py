@@ -49,7 +49,7 @@ class Command(BaseCommand):
 
     def _handle(self, *, retire: bool, check: bool) -> None:
         if missing := missing_keys():
-            raise CommandError(f"{keyring.described()} lacks {', '.join(missing)}. Restore the ring first.")
+            raise CommandError(f"{keyring.described()} lacks {', '.join(missing)}. Restore the key ring first.")
         if check:
             self._report(rotation.left())
             return

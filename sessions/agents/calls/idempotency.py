@@ -1,6 +1,6 @@
 """What is stored of an agent's requests, besides their calls: so that none is sent twice by mistake.
 
-A request that comes again (the same id in a session, the same key) attaches to the call of before. One that is equal to
+A repeated request (the same id in a session, or the same key) attaches to the earlier call. One that is equal to
 a call whose answer never reached the agent is not sent either: the agent is told of that call first.
 """
 

@@ -160,7 +160,7 @@ def test_a_person_who_lost_the_right_before_the_job_began_gets_nothing() -> None
     auditor.user_permissions.set([])
     export = run(export)
     assert (export.failed, export.expires_at) == (True, None)
-    assert "does not have the permission any more" in export.detail
+    assert "no longer has permission" in export.detail
     assert not files.path_of(export).exists()
 
 

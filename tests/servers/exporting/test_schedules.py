@@ -106,7 +106,7 @@ def test_a_paused_schedule_and_a_held_copy_export_nothing(schedule: ExportSchedu
 def test_it_runs_with_the_rights_of_its_owner(schedule: ExportSchedule, admin: Any) -> None:
     type(admin).objects.filter(pk=admin.pk).update(is_superuser=False)
     (export,) = due_now()
-    assert (export.failed, "does not have the permission" in export.detail) == (True, True)
+    assert (export.failed, "no longer has permission" in export.detail) == (True, True)
 
 
 def test_a_store_gets_the_file_and_the_failure_names_it(schedule: ExportSchedule, admin: Any, actor: Any) -> None:

@@ -173,7 +173,7 @@ def test_work_that_raises_fails_with_words_for_the_page_and_nothing_of_the_excep
     running.run(str(job.uid))
     job.refresh_from_db()
     assert (job.state, job.result) == (JobState.FAILED, {"error": "KeyError"})
-    assert job.detail == "Something went wrong. The log of the worker has the reason."
+    assert job.detail == "Something went wrong. See the worker's log for the reason."
 
 
 @pytest.mark.django_db

@@ -91,7 +91,7 @@ def test_a_verification_that_did_not_end_is_no_verdict(ada: Client, monkeypatch:
     running.run(str(BackgroundJob.objects.get().uid))
     page = words(ada.get("/explorer/"))
     assert "Verification failed" in page
-    assert "Something went wrong. The log of the worker has the reason." in page
+    assert "Something went wrong. See the worker's log for the reason." in page
 
 
 def test_without_its_right_nobody_verifies_and_the_try_is_in_the_log() -> None:

@@ -119,7 +119,7 @@ def test_a_ring_that_lacks_a_key_stops_the_rotation_before_it_begins(
     keyring_file.write_text(ring_text("other"))
     keyring.forget_file()
     job = done(JobKind.ROTATION, admin, actor)
-    assert (job.state, job.detail) == (JobState.FAILED, "The key ring lacks k1. Restore the ring first.")
+    assert (job.state, job.detail) == (JobState.FAILED, "The key ring lacks k1. Restore the key ring first.")
     assert json.loads(keyring_file.read_text())["current"] == "other"
 
 
