@@ -219,8 +219,9 @@ class Child(asyncio.SubprocessProtocol):
             self._rest(2, _STDERR_PAUSE - self._stderr_credit / _STDERR_RATE)
 
     def _rest(self, fd: int, seconds: float) -> None:
-        """Pause reading this output; meanwhile the child blocks in its write."""
-        if (pipe := self._output(fd)) is not None:
+        """Pause reading this output; meanwhile the child blocks in its write. Not after its exit: what it left is little,
+        and must be read before the end."""
+        if not self._exited.is_set() and (pipe := self._output(fd)) is not None:
             pipe.pause_reading()
             self._loop.call_later(seconds, self._read_on, fd)
 
@@ -242,6 +243,8 @@ class Child(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         self._exited.set()
         self._resume()
+        for fd in self._on_output:
+            self._read_on(fd)
         self._wind_up()
 
     def pause_writing(self) -> None:

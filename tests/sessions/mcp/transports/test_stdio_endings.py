@@ -11,7 +11,9 @@ import pytest
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.state import State
+from sessions.mcp.transports.fairness import Share
 from sessions.mcp.transports.stdio import Isolation, isolation, prepare_loop
+from sessions.mcp.transports.stdio.child import Child
 
 from .making import connected, script, unconnected
 from .processes import children, descendants, gone
@@ -158,3 +160,26 @@ async def test_when_the_worker_is_killed_nothing_of_the_child_survives() -> None
     await worker.wait()
     assert len(family) >= 4
     assert all([await gone(pid) for pid in family - {worker.pid}])
+
+
+async def test_what_a_child_writes_before_its_exit_is_read_although_its_output_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Share, "end", lambda share: 3600.0)
+    seen: list[bytes] = []
+    rests = asyncio.Event()
+    ended = asyncio.get_running_loop().create_future()
+
+    def read(data: bytes) -> None:
+        seen.append(data)
+        rests.set()
+
+    child = Child(read, lambda data: None, ended.set_result, lambda: True)
+    program = "printf burst; read line; printf answer"
+    await child.start(("/bin/sh", "-c", program), cwd=None, env={"PATH": os.defpath})
+    async with asyncio.timeout(20):
+        await rests.wait()
+        child.write(b"go\n")
+        assert await ended == 0
+    await child.stop()
+    assert b"".join(seen) == b"burstanswer"
