@@ -15,7 +15,7 @@ from sessions.calls.server_tasks import Orphan
 from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor
 from sessions.host.calls import outcomes
-from sessions.host.db import Database, RowsOrphaned
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 from sessions.mcp.client import Client, TaskOptions, TaskState
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 #: between two looks at the rows that nothing asked for, while there are any: a wake-up may be lost
 LOOK_SECONDS: Final = 60.0
-#: before a task that could not be followed is tried again
+#: before a task that could not be followed is tried again, or rows that could not be read are read again
 RETRY_SECONDS: Final = 2.0
 #: these say how the task ended; any other failure is the connection's, and the next session tries again
 _ENDS: Final = frozenset({Fault.TASK_CANCELLED, Fault.TASK_LOST, Fault.INPUT_REFUSED, Fault.INPUT_NOT_OFFERED})
@@ -36,6 +36,7 @@ class OrphanedTasks:
         self._db, self._lease, self._client, self._redactor, self._is_open = db, lease, client, redactor, is_open
         self._following: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         #: something may have changed in the rows
         self._news = asyncio.Event()
@@ -56,14 +57,21 @@ class OrphanedTasks:
         """Until none is left, or the session ends. A session that ends cancels none of them at the server."""
         while self._is_open():
             self._news.clear()
-            rows = await self._db.read(partial(server_tasks.orphans, self._lease.session_id))
+            try:
+                rows = await self._db.read(partial(server_tasks.orphans, self._lease.session_id))
+            except DatabaseAway:
+                await self._wait_for_news(RETRY_SECONDS)
+                continue
             if not rows and not self._following and not self._news.is_set():
                 return
             for orphan in rows:
                 self._take_up(orphan)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._news.wait()
+            await self._wait_for_news(LOOK_SECONDS)
+
+    async def _wait_for_news(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
 
     def _take_up(self, orphan: Orphan) -> None:
         pk = orphan.call.pk
@@ -73,7 +81,9 @@ class OrphanedTasks:
             follower.add_done_callback(partial(self._ended, pk))
         if orphan.cancel and pk not in self._cancelled:
             self._cancelled.add(pk)
-            asyncio.create_task(self._cancel(orphan)).add_done_callback(lambda _: None)
+            cancelling = asyncio.create_task(self._cancel(orphan), name="mcp orphaned task cancel")
+            self._cancelling.add(cancelling)
+            cancelling.add_done_callback(self._cancelling.discard)
 
     def _ended(self, pk: int, _: asyncio.Task[None]) -> None:
         self._following.pop(pk, None)
