@@ -6,8 +6,9 @@ stale period may judge: after an outage every heartbeat is old.
 
 import asyncio
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -33,7 +34,7 @@ from sessions.housekeeping.dead_workers import Reaped
 from sessions.housekeeping.machine import is_gone
 from sessions.models import Worker
 
-#: a test that runs longer has lost its worker
+#: a test whose step takes longer has lost its worker
 TEST_GIVEN_UP = timedelta(minutes=10)
 #: seconds from the start of one full batch of claims to the start of the next
 BETWEEN_CLAIMS = 1.0
@@ -247,6 +248,14 @@ def waiting_drafts(labels: list[str]) -> list[UUID]:
 
 
 def _end_lost_tests() -> None:
-    running = ServerDraft.objects.filter(state=DraftState.RUNNING, created_at__lt=timezone.now() - TEST_GIVEN_UP)
-    for uid in running.values_list("uid", flat=True)[:20]:
-        update_draft(uid, state=DraftState.FAILED, detail="The worker running this test is gone. Test again.")
+    given_up = timezone.now() - TEST_GIVEN_UP
+    running = ServerDraft.objects.filter(state=DraftState.RUNNING, created_at__lt=given_up)
+    for uid, steps, expires_at in running.values_list("uid", "steps", "expires_at")[:20]:
+        if _began_step(steps, expires_at) < given_up:
+            update_draft(uid, state=DraftState.FAILED, detail="The worker running this test is gone. Test again.")
+
+
+def _began_step(steps: list[dict[str, Any]], expires_at: datetime) -> datetime:
+    """When the current step of a test began. The test may have waited for a worker until the draft expired."""
+    began = [datetime.fromisoformat(step["since"]) for step in steps if "since" in step]
+    return max(began, default=expires_at)
