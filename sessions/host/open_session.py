@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -50,6 +50,7 @@ from sessions.mcp.core.methods import LIST_CHANGED, TOOLS_CALL
 from sessions.mcp.core.results import Connected
 from sessions.mcp.core.state import State
 from sessions.mcp.core.versions import Era
+from sessions.mcp.transports.registry import StdioSpec
 
 CONCURRENCY = 16
 #: calls of one session that may wait for a slot; more stay in their rows until the next tick
@@ -94,7 +95,9 @@ class OpenSession:
         self.diagnosis = Diagnosis(self.redactor, step="handshake", hints=launch.hints, launched=launched)
         self.spoken = Spoken(log, self.redactor, self.diagnosis)
         self.inbox = Inbox(db, lease, launch, log, self.redactor)
-        self.client = make_client(authorized(launch, db, self.redactor), self._on_event, self.inbox.answers, db=db)
+        launch = authorized(launch, db, self.redactor)
+        self._authorization = None if isinstance(launch.spec, StdioSpec) else launch.spec.authorization
+        self.client = make_client(launch, self._on_event, self.inbox.answers, db=db)
         self.catalog = Catalog(db, lease, self.client, self.redactor)
         self.watching = Watching(db, lease, self.client, self.redactor, log, on_change, launch.unwatched)
         self._orphaned_tasks = OrphanedTasks(db, lease, self.client, self.redactor, self._is_serving)
@@ -166,6 +169,13 @@ class OpenSession:
         self.spoken.close()
         await self.catalog.close()
         await self.watching.close()
+
+    async def settle(self, seconds: float) -> None:
+        """Before the worker ends: wait until no token request of this session is pending."""
+        if self._authorization is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, seconds)):
+                    await self._authorization.settle()
 
     def suspect(self, error: McpError) -> None:
         """A call showed that the session is no longer usable, for example because its credential was refused."""

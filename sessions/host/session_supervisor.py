@@ -152,6 +152,8 @@ class SessionSupervisor:
         finally:
             self.live = None
             await live.close()
+            if self._shared.draining:
+                await live.settle(self._shared.drain_left())
 
     def _call_room(self) -> None:
         self._shared.on_ready(self.lease.session_id)

@@ -32,3 +32,6 @@ class Authorizer(Protocol):
     def trial(self, operation: str, *, interactive: bool = True) -> Trial:
         """`operation`: a method's name. Without `interactive`, the request is never a reason to ask a user to sign
         in."""
+
+    async def settle(self) -> None:
+        """Wait until no token request is pending: a token that was issued and not saved is lost."""

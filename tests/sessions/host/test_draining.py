@@ -1,0 +1,100 @@
+"""What a session still waits for when its worker stops."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from sessions.connections.lifecycle import Lease, Transition
+from sessions.host.launch import Launch
+from sessions.host.logs.writer import LogWriter
+from sessions.host.reconnect_delays import ceilings
+from sessions.host.session_supervisor import SessionSupervisor
+from sessions.host.shared import Shared
+from sessions.host.wire.writer import WireWriter
+from sessions.mcp.core.limits import Limits
+from sessions.mcp.core.results import Timeouts
+from sessions.mcp.transports.registry import HttpSpec
+from tests.sessions.mcp.transports.making import LOCAL
+
+
+class Tokens:
+    """The authorization of a server. Its token request is pending until the token is `saved`."""
+
+    def __init__(self) -> None:
+        self.asked, self.settling, self.saved = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def trial(self, operation: str, *, interactive: bool = True) -> Any:
+        return self
+
+    async def headers(self, verb: str, url: str) -> Mapping[str, str]:
+        self.asked.set()
+        await asyncio.Event().wait()
+        return {}
+
+    async def settle(self) -> None:
+        self.settling.set()
+        await self.saved.wait()
+
+
+class Database:
+    """Makes every change, and reads this launch."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    async def persist(self, fn: Callable[[], Any], events: object = None) -> Transition:
+        return Transition.MADE
+
+    async def write(self, fn: Callable[[], Any], *_: object, **__: object) -> None:
+        """Nothing of it is looked at."""
+
+    async def read(self, job: Callable[[], Any]) -> Launch:
+        return self._launch
+
+    def post(self, fn: Callable[[], Any]) -> None:
+        """The same."""
+
+
+@pytest.fixture
+async def tokens() -> Tokens:
+    return Tokens()
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """Of a server that is never sent a request, because there is no token for it."""
+    async with await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture
+async def supervisor(tokens: Tokens, port: int) -> SessionSupervisor:
+    spec = HttpSpec(f"http://127.0.0.1:{port}/mcp", policy=LOCAL, authorization=tokens)
+    launch = Launch(spec, Limits(), Timeouts(), "legacy", "", float("inf"), ())
+    database: Any = Database(launch)
+    desired: Any = SimpleNamespace(
+        open=True, requested=False, paused=False, restart_requested=0, restart_done=0, refresh_done=0, recording="off"
+    )
+    shared = Shared(LogWriter(database), WireWriter(database), ceilings(), lambda _: None)
+    lease = Lease(1, uuid4(), 1, uuid4(), "Files", "shared", 1, uuid4(), 1)
+    return SessionSupervisor(lease, desired, database, shared)
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+async def test_a_worker_that_stops_waits_for_a_token_request_as_long_as_its_time_allows(
+    supervisor: SessionSupervisor, tokens: Tokens, seconds: float
+) -> None:
+    running = asyncio.create_task(supervisor.run())
+    async with asyncio.timeout(20):
+        await tokens.asked.wait()
+        supervisor._shared.drain(seconds)
+        supervisor.look()
+        if seconds:
+            await tokens.settling.wait()
+            assert not running.done()
+            tokens.saved.set()
+        await running
