@@ -22,9 +22,11 @@ from mcpadmin.agents import WithAgents  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
 from mcpadmin.up import ended_worker, ready  # noqa: E402  # after Django's own start
 from mcpadmin.web.handler import Handler  # noqa: E402  # after Django's own start
+from servers import keyring  # noqa: E402  # after Django's own start
 from sessions.agents.asgi import agents_application  # noqa: E402  # after Django's own start
 from sessions.routing import websocket_urlpatterns  # noqa: E402  # after Django's own start
 
+keyring.keep_renewed()
 import_module(settings.ROOT_URLCONF)  # every page, while `up` may still be preparing the database and the static files
 ready.wait_until_prepared()
 django_application: Any = Handler()  # its middleware lists the static files

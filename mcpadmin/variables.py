@@ -115,7 +115,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_KEYRING_COMMAND",
             "A command that prints that JSON, for a KMS or secret manager: the choice for production. mcpadmin"
-            " runs it again once the result is a minute old.",
+            " uses a result for at most a minute.",
             see="See *Keys* below.",
         ),
     ),

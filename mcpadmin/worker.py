@@ -22,12 +22,14 @@ django.setup()
 # After Django's own start: they need models. All is loaded here, while `up` may still be preparing the database.
 from mcpadmin.beat import BeatStep  # noqa: E402  # after Django's own start
 from mcpadmin.up import ready  # noqa: E402  # after Django's own start
+from servers import keyring  # noqa: E402  # after Django's own start
 from sessions import tasks  # noqa: E402  # after Django's own start
 from sessions.host.boot import HostStep  # noqa: E402  # after Django's own start
 
 __all__ = ["app", "tasks"]
 
 app.steps["worker"] |= {HostStep, BeatStep}
+keyring.keep_renewed()
 collector.settle()
 ready.wait_until_prepared()
 

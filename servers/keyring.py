@@ -22,16 +22,22 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+import structlog
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 
 KEY_BYTES = 32
-#: how long the answer of the operator's command counts; a key that is made current there is in use after that
+#: how long the answer of the operator's command counts: a key that is made current there is in use after that, and one
+#: that is removed there is in use no longer
 COMMAND_SECONDS = 60.0
 #: how long a look at the file counts. Each look gives other threads their turn, and every call that is encrypted would
 #: wait for it several times
 FILE_SECONDS = 0.5
 _COMMAND_TIMEOUT = 15.0
+#: a process that serves runs the command this often, so that a slow answer still comes before the last one is too old
+RENEW_SECONDS = COMMAND_SECONDS - _COMMAND_TIMEOUT - 5.0
+RETRY_SECONDS = 5.0
+log = structlog.get_logger(__name__)
 
 
 class SealError(Exception):
@@ -72,6 +78,26 @@ _seen: tuple[Path, float, object] | None = None
 _guard = threading.Lock()
 
 
+@dataclass(frozen=True)
+class _Fetched:
+    command: str
+    until: float
+    ring: Keyring
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """Why the ring could not be renewed. `until`: the next attempt is over by then."""
+
+    command: str
+    until: float
+    words: str
+
+
+_fetched: _Fetched | None = None
+_failed: _Failed | None = None
+
+
 def source() -> KeySource:
     if settings.KEYRING_COMMAND:
         return KeySource.COMMAND
@@ -82,6 +108,8 @@ def load() -> Keyring:
     """The current key ring: notices a file that another process replaced within FILE_SECONDS, and a changed output of the
     command within COMMAND_SECONDS."""
     global _cached
+    if source() is KeySource.COMMAND:
+        return _of_command(settings.KEYRING_COMMAND)
     known, version = _cached, _version()
     if known is not None and known[0] == version:
         return known[1]
@@ -89,6 +117,59 @@ def load() -> Keyring:
         if _cached is None or _cached[0] != version:
             _cached = (version, parse(_text(), described()))
         return _cached[1]
+
+
+def keep_renewed() -> None:
+    """Call once in a process that serves, at its start. From then on a thread runs the operator's command before the ring
+    is too old, so that nothing else waits for it: that would be a transaction, and on SQLite every other writer."""
+    if source() is KeySource.COMMAND:
+        threading.Thread(target=_renew_always, name="keyring", daemon=True).start()
+
+
+def _renew_always() -> None:
+    while True:
+        time.sleep(_renew())
+
+
+def _renew() -> float:
+    """Returns in how many seconds to do it again."""
+    global _failed
+    command, before = settings.KEYRING_COMMAND, _failed
+    try:
+        with _guard:
+            _fetch(command)
+    except KeyringMissing as problem:
+        if before is None:
+            log.warning("keyring.not_renewed", problem=str(problem))
+        _failed = _Failed(command, time.monotonic() + RETRY_SECONDS + 2 * _COMMAND_TIMEOUT, str(problem))
+        return RETRY_SECONDS
+    _failed = None
+    return RENEW_SECONDS
+
+
+def _of_command(command: str) -> Keyring:
+    if ring := _fresh(command):
+        return ring
+    failed = _failed
+    if failed is not None and failed.command == command and time.monotonic() < failed.until:
+        raise KeyringMissing(failed.words)  # it is being tried again; to wait for that would hold up everything
+    with _guard:
+        return _fresh(command) or _fetch(command)
+
+
+def _fresh(command: str) -> Keyring | None:
+    fetched = _fetched
+    if fetched is None or fetched.command != command or time.monotonic() >= fetched.until:
+        return None
+    return fetched.ring
+
+
+def _fetch(command: str) -> Keyring:
+    global _fetched
+    began = time.monotonic()
+    ring = parse(_printed(command), described())
+    _fetched = _Fetched(command, began + COMMAND_SECONDS, ring)
+    return ring
 
 
 def cipher(key_id: str) -> AESGCM:
@@ -115,12 +196,10 @@ def described() -> str:
 
 
 def _version() -> object:
-    """A value that changes when the key ring may have changed."""
+    """A value that changes when the key ring in the file or the environment may have changed."""
     kind = source()
     if kind is KeySource.ENVIRONMENT:
         return kind, settings.KEYRING
-    if kind is KeySource.COMMAND:
-        return kind, settings.KEYRING_COMMAND, time.monotonic() // COMMAND_SECONDS
     return _version_of_file(settings.KEYRING_FILE)
 
 
@@ -139,10 +218,7 @@ def _version_of_file(path: Path) -> object:
 
 
 def _text() -> str:
-    kind = source()
-    if kind is KeySource.COMMAND:
-        return _printed(settings.KEYRING_COMMAND)
-    return str(settings.KEYRING) if kind is KeySource.ENVIRONMENT else _read(Path(settings.KEYRING_FILE))
+    return str(settings.KEYRING) if source() is KeySource.ENVIRONMENT else _read(Path(settings.KEYRING_FILE))
 
 
 def _read(path: Path) -> str:

@@ -2,11 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +19,7 @@ from django.apps import apps
 from django.db.models import BinaryField
 from django.utils import timezone
 
+from mcpadmin.installation import ROOT
 from servers import crypto, keyring, keyring_file
 from servers.models import Credential, Server, ServerDraft, ServerValue
 from sessions.models import Subscription
@@ -253,6 +257,84 @@ def test_the_ring_may_come_from_a_command(ring: Callable[..., Path], settings: A
     (tmp_path / "ring").write_text(ring_text())
     settings.KEYRING_COMMAND = f"cat {tmp_path / 'ring'}"
     assert crypto.seal(CANARY, **PLACE)[1] == "k9"
+
+
+class Runs:
+    """A command that prints a ring, and how often it ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ring, self._log = folder / "ring", folder / "runs"
+        self._log.touch()
+        self.command = f"sh -c 'echo ran >> {self._log}; cat {self._ring}'"
+
+    def print(self, key_id: str) -> None:
+        self._ring.write_text(ring_text(key_id))
+
+    def fail(self) -> None:
+        self._ring.unlink()
+
+    @property
+    def count(self) -> int:
+        return len(self._log.read_text().split())
+
+
+@pytest.fixture
+def runs(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    monkeypatch.setattr(keyring, "_failed", None)
+    runs = Runs(tmp_path)
+    settings.KEYRING_COMMAND = runs.command
+    runs.print("k1")
+    return runs
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    now = time.monotonic() + seconds
+    monkeypatch.setattr(keyring, "time", SimpleNamespace(monotonic=lambda: now))
+
+
+def test_nothing_waits_for_the_command_while_its_ring_is_renewed(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keyring._renew() == keyring.RENEW_SECONDS
+    runs.print("k2")
+    later(monkeypatch, keyring.RENEW_SECONDS)
+    keyring._renew()
+    later(monkeypatch, keyring.RENEW_SECONDS + keyring.COMMAND_SECONDS - 1)
+    assert (keyring.load().current, runs.count) == ("k2", 2)
+
+
+def test_a_key_that_the_command_gives_no_more_is_used_for_a_minute_at_most(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyring._renew()
+    runs.fail()
+    later(monkeypatch, keyring.RENEW_SECONDS)
+    assert keyring._renew() == keyring.RETRY_SECONDS
+    assert keyring.load().current == "k1"
+    later(monkeypatch, keyring.COMMAND_SECONDS)
+    assert keyring._renew() == keyring.RETRY_SECONDS
+    tried = runs.count
+    with pytest.raises(crypto.KeyringMissing, match="the command ended with 1"):
+        keyring.load()
+    assert runs.count == tried, "what needs the ring does not run the command that just failed"
+    runs.print("k2")
+    keyring._renew()
+    assert keyring.load().current == "k2"
+
+
+def test_a_process_whose_ring_is_not_renewed_runs_the_command_itself(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [keyring.load().current, keyring.load().current, runs.count] == ["k1", "k1", 1]
+    runs.print("k2")
+    later(monkeypatch, keyring.COMMAND_SECONDS)
+    assert (keyring.load().current, runs.count) == ("k2", 2)
+
+
+@pytest.mark.parametrize("module", ["mcpadmin.asgi", "mcpadmin.worker"])
+def test_what_serves_runs_the_command_at_its_start_and_keeps_its_ring_renewed(runs: Runs, module: str) -> None:
+    code = f"import {module}, threading; print('keyring' in [thread.name for thread in threading.enumerate()])"
+    environment = {**os.environ, "MCPADMIN_KEYRING_COMMAND": runs.command}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split()[-1:] == ["True"], done.stderr
 
 
 @pytest.mark.parametrize("command", ["false", "/nowhere/kms", "echo c2VjcmV0", "unbalanced '"])
