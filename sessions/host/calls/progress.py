@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from servers.audit import payload_privacy
+from servers.privacy import redaction
 from sessions import hints
 from sessions.calls import claims, server_tasks
 from sessions.connections.lifecycle import Lease
@@ -65,9 +67,12 @@ class CallProgress:
         self._throttles = (_Throttle(PUSH_SECONDS, self._push, PUSH_BURST), _Throttle(SAVE_SECONDS, self._save))
 
     def __call__(self, progress: float | None, total: float | None, message: str | None) -> None:
-        self._newest = (progress, total, self._redactor.text(message) if message else message)
+        self._newest = (progress, total, self._masked(message) if message else message)
         for throttle in self._throttles:
             throttle.trigger()
+
+    def _masked(self, message: str) -> str:
+        return redaction.detected_in(self._redactor.text(message), payload_privacy.latest())
 
     def numbered(self, request_id: RequestId) -> None:
         """The request got its id; a further round of the call gets another."""
