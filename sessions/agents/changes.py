@@ -7,7 +7,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -64,6 +64,7 @@ class Changes:
         self._announced: set[str] = set()
         self._follows_dirty: set[UUID] = set()
         self._followed: dict[UUID, follows.Followed] = {}
+        self._unfollow: dict[UUID, Callable[[], None]] = {}
         self._fingerprints: dict[str, str] = {}
         self._lists_told = float("-inf")
         self._recheck_at = float("inf")
@@ -85,12 +86,33 @@ class Changes:
         if self._granted:
             self._fingerprints = await self._hub.reader.run(partial(lists.fingerprints, self._entry))
 
+    async def follow(self, rows: Iterable[follows.Followed]) -> None:
+        """Also these, except what a bundle does not offer."""
+        for one in await self._offered([one for one in rows if one.subscription not in self._followed]):
+            self.add(one)
+
     def add(self, followed: follows.Followed) -> None:
-        if followed.subscription in self._followed:
+        subscription = followed.subscription
+        if subscription in self._followed:
             return
-        self._followed[followed.subscription] = followed
-        self._watch(f"subscription.{followed.subscription}", partial(self._on_subscription, followed.subscription))
-        self._follows_dirty.add(followed.subscription)  # it may have changed between its reading and this watch
+        self._followed[subscription] = followed
+        watcher = partial(self._on_subscription, subscription)
+        self._unfollow[subscription] = self._hub.watch(f"subscription.{subscription}", watcher)
+        self._follows_dirty.add(subscription)  # it may have changed between its reading and this watch
+
+    def _keep(self, rows: Iterable[follows.Followed]) -> None:
+        """Follow nothing but these any more."""
+        for subscription in self._followed.keys() - {one.subscription for one in rows}:
+            del self._followed[subscription]
+            self._unfollow.pop(subscription)()
+            self._follows_dirty.discard(subscription)
+            self._told.pop(subscription, None)
+
+    async def _offered(self, rows: Collection[follows.Followed]) -> Collection[follows.Followed]:
+        if not rows or not isinstance(self._entry.place, BundleEndpoint):
+            return rows
+        readable = await self._hub.reader.run(partial(bundles.readable, self._entry, {one.uri for one in rows}))
+        return [one for one in rows if one.uri in readable]
 
     def _watch_servers(self) -> None:
         for topic in set(self._entry.place.topics) - self._watched:
@@ -159,8 +181,9 @@ class Changes:
         self._wake.set()
 
     def _on_subscription(self, subscription: UUID, hint: dict[str, Any] | None) -> None:
-        self._follows_dirty.add(subscription)
-        self._wake.set()
+        if subscription in self._followed:
+            self._follows_dirty.add(subscription)
+            self._wake.set()
 
     # --- the stream ----------------------------------------------------------------------------------------------
     async def run(self, answer: Answer) -> None:
@@ -194,7 +217,7 @@ class Changes:
             follows.renew(self.stream)
 
     async def close(self) -> None:
-        for stop in self._stops:
+        for stop in (*self._stops, *self._unfollow.values()):
             stop()
         if self._stands and not self._replaced and self._entry.session is not None:
             await self._hub.reader.work(partial(follows.stands_no_more, self._entry.session))
@@ -220,21 +243,15 @@ class Changes:
             self._entry = await self._hub.reader.run(partial(self._entry_of, principal))
         except (endpoints.NoEndpoint, endpoints.NoSession):
             return False
-        if self._followed and bundles.readable_differ(before, self._entry.place):
-            await self._drop_hidden()
+        if bundles.readable_differ(before, self._entry.place):
+            self._keep(await self._offered(list(self._followed.values())))
         if self._entry.session is not None:
-            for followed in await self._hub.reader.run(partial(follows.of_session, self._entry.session)):
-                self.add(followed)
+            followed = await self._hub.reader.run(partial(follows.of_session, self._entry.session))
+            self._keep(followed)
+            await self.follow(followed)
         self._watch_servers()
         self._lists_dirty = bool(self._granted)
         return True
-
-    async def _drop_hidden(self) -> None:
-        """What a bundle no longer offers is followed no more."""
-        uris = {one.uri for one in self._followed.values()}
-        readable = await self._hub.reader.run(partial(bundles.readable, self._entry, uris))
-        self._followed = {key: one for key, one in self._followed.items() if one.uri in readable}
-        self._follows_dirty &= self._followed.keys()
 
     def _entry_of(self, principal: Principal) -> Entry:
         key = self._entry.session.key if self._entry.session is not None else ""

@@ -143,8 +143,7 @@ class LegacySessions:
         try:
             changes.take_over(session.uid, stream, post=True)  # each update goes to one stream
             await stream.join()
-            for one in followed:
-                stream.add(one)
+            await stream.follow(followed)
             running = asyncio.create_task(stream.run(answer))
             yield
         finally:

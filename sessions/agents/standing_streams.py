@@ -64,17 +64,15 @@ class StandingStreams:
             )
             changes.take_over(entry.session.uid, stream)
             await self._shared.reader.work(partial(follows.stands, entry.session))
-            followed = await self._shared.reader.run(partial(follows.of_session, entry.session))
-            await self._stand(stream, answer, followed, resumes=entry.session.revision >= "2025-11-25")
+            await self._stand(stream, answer, entry.session)
 
-    async def _stand(self, stream: Changes, answer: Answer, followed: list[follows.Followed], *, resumes: bool) -> None:
-        """`resumes`: the agent's revision knows when to come back."""
+    async def _stand(self, stream: Changes, answer: Answer, session: AgentSession) -> None:
         try:
             await stream.join()
-            for one in followed:
-                stream.add(one)
+            await stream.follow(await self._shared.reader.run(partial(follows.of_session, session)))
             await answer.open()
             await stream.run(answer)
+            resumes = session.revision >= "2025-11-25"  # it knows when to come back
             await answer.end(streams.retry(RETRY_MS) if self._shared.admission.draining and resumes else b"")
         finally:
             await stream.close()
