@@ -5,7 +5,8 @@ listeners with the database. The order is always: join first, then catch up.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, cast
 from uuid import UUID
@@ -63,7 +64,7 @@ class Hub:
         self.sockets.add(socket)  # before the first await, so that a concurrent add counts it
         mine = self._count(user_id)
         if mine <= sockets_per_user():
-            await self._write_place(user_id)
+            await self._share_counts({user_id})
             mine += await self.reader.work(partial(self._socket_counts.elsewhere, user_id, process))
         if mine > sockets_per_user():
             self.remove(socket)
@@ -74,15 +75,17 @@ class Hub:
     def _count(self, user_id: int) -> int:
         return sum(1 for socket in self.sockets if socket.viewer.user_id == user_id)
 
-    async def _write_place(self, user_id: int) -> None:
+    async def _share_counts(self, user_ids: Collection[int]) -> None:
+        """Tell the other web processes how many sockets these users have in this one."""
         async with self._writing_counts:  # otherwise an older number could overtake a newer one
-            process, count = self._listener.channel, self._count(user_id)
-            await self.reader.work(partial(self._socket_counts.write, user_id, process, count))
+            mine = Counter(socket.viewer.user_id for socket in self.sockets)
+            counts = {user_id: mine[user_id] for user_id in user_ids}
+            await self.reader.work(partial(self._socket_counts.write, self._listener.channel, counts))
 
     def remove(self, socket: Socket) -> None:
         if socket in self.sockets:
             self.sockets.discard(socket)
-            self._spawn(self._write_place(socket.viewer.user_id))
+            self._spawn(self._share_counts({socket.viewer.user_id}))
         for name in list(socket.subscriptions):
             self.unsubscribe(socket, name)
 
@@ -235,8 +238,8 @@ class Hub:
             stream.recheck()
         self._recheck_watchers()
         self._retry_catch_ups()
-        for user_id in {socket.viewer.user_id for socket in self.sockets}:
-            await self._write_place(user_id)
+        # Not awaited: a Redis that does not answer delays no check of rights.
+        self._spawn(self._share_counts({socket.viewer.user_id for socket in self.sockets}))
         await self._check_rights(list(self.sockets))
         await self.reader.work(expire_due)
         await self.reader.work(questions.expire_due)

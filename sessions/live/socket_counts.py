@@ -4,6 +4,8 @@ Each process writes its own number for a user under the name of its listener's c
 subscribes to that channel, so its numbers do not count and its pages can reconnect at once.
 """
 
+from collections.abc import Mapping
+
 import structlog
 from django.conf import settings
 from redis import BlockingConnectionPool, Redis
@@ -33,22 +35,34 @@ class SocketCounts:
         )
         self._redis = Redis(connection_pool=pool)
 
-    def write(self, user_id: int, process: str, count: int) -> None:
-        """Store the number of this process's sockets of a user."""
-        key = self._key(user_id)
+    def write(self, process: str, counts: Mapping[int, int]) -> None:
+        """Store the numbers of this process's sockets, by user."""
+        if outage.since is not None:
+            return
+        keys: list[str] = []  # of each command
         try:
             with self._redis.pipeline(transaction=False) as pipe:
-                if count:
-                    pipe.hset(key, process, count)
-                    pipe.expire(key, LIFETIME_SECONDS)
-                else:
-                    pipe.hdel(key, process)
-                pipe.execute()
+                for user_id, count in counts.items():
+                    key = self._key(user_id)
+                    if count:
+                        pipe.hset(key, process, count)
+                        pipe.expire(key, LIFETIME_SECONDS)
+                        keys += [key, key]
+                    else:
+                        pipe.hdel(key, process)
+                        keys.append(key)
+                results = pipe.execute(raise_on_error=False)
         except (RedisError, OSError) as problem:
-            self._failed(problem, key)
+            outage.noticed(problem)
+            return
+        for key, result in zip(keys, results, strict=True):
+            if isinstance(result, RedisError):
+                self._failed(result, key)
 
     def elsewhere(self, user_id: int, process: str) -> int:
         """The number of a user's sockets in other live processes."""
+        if outage.since is not None:
+            return 0
         key = self._key(user_id)
         try:
             counts = self._redis.hgetall(key)

@@ -159,9 +159,9 @@ def test_the_web_has_all_that_it_needs(server: Server, settings: Any, user: str)
     GroupSender().send([("audit", {"hints": []})])
     asyncio.run(hears_itself(server, user))
     counts = SocketCounts()
-    counts.write(1, "mcpadminlistener.none", 2)
+    counts.write("mcpadminlistener.none", {1: 2})
     assert counts.elsewhere(1, "other") == 0  # the process is gone, so its numbers are removed
-    counts.write(1, "other", 0)
+    counts.write("other", {1: 0})
     put(server, user)
     assert server.refused() == []
 
