@@ -1,4 +1,4 @@
-"""The topic of one call: at most three frames in its life, plus progress frames."""
+"""The topic of one call: a frame for each state in its life, one for a late result, plus progress frames."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,6 +28,7 @@ class CallStream(SnapshotStream):
     ) -> None:
         super().__init__(topic, read)
         self._read_progress = read_progress
+        self._over = False
         self._progress: Row | None = None
         self._progress_task: asyncio.Task[None] | None = None
 
@@ -49,11 +50,15 @@ class CallStream(SnapshotStream):
 
     def _knows(self, hint: dict[str, Any]) -> bool:
         seq = hint.get("seq")
-        return self.over or (isinstance(seq, int) and seq <= self.version)
+        return isinstance(seq, int) and seq <= self.version
 
     def _look(self, hint: dict[str, Any]) -> None:
         if not self._knows(hint):
             super().hint(hint)
+
+    def _note(self, frame: Frame) -> None:
+        super()._note(frame)
+        self._over = frame.final
 
     def _later(self, row: Row | None) -> None:
         """Progress is lossy: only the newest in each window is sent."""
@@ -64,14 +69,14 @@ class CallStream(SnapshotStream):
             self._progress_task = asyncio.create_task(self._send_progress())
 
     async def _send_progress(self) -> None:
-        while self._progress is not None and not self.over:
+        while self._progress is not None and not self._over:
             row, self._progress = self._progress, None
             try:
                 frame = await self._read_progress(row, self)
             except Exception:  # lossy by nature: the next progress retries
                 log.exception("live.progress_failed", topic=self.topic.name)
                 frame = None
-            if frame is not None and not self.over:
+            if frame is not None and not self._over:
                 for subscription in self.subscriptions:
                     if subscription.live:
                         subscription.offer(frame)

@@ -206,7 +206,6 @@ class SnapshotStream(Stream):
     def __init__(self, topic: Topic, read: Callable[[set[Dirty], "SnapshotStream"], Awaitable[list[Frame]]]) -> None:
         super().__init__(topic)
         self._read = read
-        self.over = False
         self.by_time = False  # True: the cursor is a time in milliseconds
         self.version = -1  # of the newest frame, if the topic is about one row
 
@@ -217,10 +216,6 @@ class SnapshotStream(Stream):
     def hint(self, hint: dict[str, Any]) -> None:
         rows = hint.get("rows") or [{}]
         self._mark_dirty({(str(hint["kind"]), _subject(row)) for row in rows})
-
-    def recheck(self) -> None:
-        if not self.over:
-            super().recheck()
 
     async def _refresh(self, dirty: set[Dirty]) -> None:
         for frame in await self._read(dirty, self):
@@ -235,14 +230,22 @@ class SnapshotStream(Stream):
     async def catch_up(self, subscription: TopicSubscription) -> None:
         subscription.live = True
         newest = int(time.time() * 1000) if self.by_time else None
-        for frame in await self._read({EVERYTHING}, self):
+        try:
+            frames = await self._read({EVERYTHING}, self)
+        except Exception:
+            subscription.live = False  # so that the slow timer retries
+            raise
+        for frame in frames:  # a noted version is not read again, so every listener must get it, and before newer ones
             self._note(frame)
-            self._offer(frame, but=subscription)  # a noted version is not read again, so every listener must get it
+            self._offer(frame, but=subscription)
             if self._is_own(frame):
                 newest = frame.version
+        seen = dict(subscription.seen)
+        for frame in frames:
             if not self._has(subscription.cursor, frame):
                 await subscription.member.room()
-                subscription.offer(frame)
+                if subscription.seen.get(frame.key) == seen.get(frame.key):  # otherwise a newer one came meanwhile
+                    subscription.offer(frame)
         self._synced(subscription, newest)
 
     def _is_own(self, frame: Frame) -> bool:
@@ -258,7 +261,7 @@ class SnapshotStream(Stream):
         return self._is_own(frame) and 0 < frame.version == cursor
 
     def _note(self, frame: Frame) -> None:
-        self.over, self.version = frame.final, max(self.version, frame.version)
+        self.version = max(self.version, frame.version)
 
 
 _OWN_KEYS = frozenset({"session", "call", "draft"})

@@ -44,13 +44,14 @@ class Row:
     """The row of a call, as the reader finds it. `reads` counts the reads."""
 
     def __init__(self) -> None:
-        self.version, self.reads = 1, 0
+        self.version, self.reads, self.found = 1, 0, asyncio.Queue[None]()
         self.stream = CallStream(TOPIC, self._read, self._no_progress)
 
     async def _read(self, *_: Any) -> list[Frame]:
         self.reads += 1
         text = encode(TOPIC.name, self.version, "call", [])
-        return [Frame(text, None, "call", self.version, final=self.version == 3)]
+        self.found.put_nowait(None)
+        return [Frame(text, None, "call", self.version, final=self.version >= 3)]
 
     async def _no_progress(self, *_: Any) -> None:
         return None
@@ -58,6 +59,12 @@ class Row:
     def moves(self, version: int, rows: list[dict[str, Any]] | None = None) -> None:
         self.version = version
         self.stream.hint({"t": TOPIC.name, "seq": version, "kind": "call", "rows": rows})
+
+    async def is_read(self) -> None:
+        """Once more, and what was found was sent."""
+        async with asyncio.timeout(20):
+            await self.found.get()
+        await asyncio.sleep(0)
 
     def follower(self) -> Listener:
         listener = Listener()
@@ -96,6 +103,26 @@ async def test_a_hint_of_what_is_known_is_not_looked_at() -> None:
     row.moves(1)
     await asyncio.sleep(0.05)
     assert (listener.versions, row.reads) == ([], 0)
+
+
+async def test_a_late_result_reaches_the_open_page_of_a_call_that_ended_before_it() -> None:
+    row = Row()
+    listener = row.follower()
+    for version in (3, 4):  # the outcome is unknown, then its result comes
+        row.moves(version)
+        await row.is_read()
+    assert listener.versions == [3, 4]
+
+
+async def test_a_late_result_whose_hint_was_lost_is_found_by_the_slow_timer() -> None:
+    row = Row()
+    listener = row.follower()
+    row.moves(3)
+    await row.is_read()
+    row.version = 4
+    row.stream.recheck()
+    await row.is_read()
+    assert listener.versions == [3, 4]
 
 
 async def test_what_one_listener_catches_up_with_the_others_get_too() -> None:

@@ -1,6 +1,7 @@
 """A page that joins a topic of rows receives only what it does not show yet, judged by the version of a single row
 or by time."""
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -8,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from django.db import OperationalError
 
 from sessions.live.frames import Frame
 from sessions.live.streams import OVERLAP_MS, Member, SnapshotStream, TopicSubscription
-from sessions.live.topics import parse
+from sessions.live.topics import Topic, parse
 from sessions.live.viewers import Viewer
 
 pytestmark = pytest.mark.asyncio
@@ -32,12 +34,18 @@ class Page:
     viewer: Viewer = field(default_factory=lambda: cast(Viewer, Reader()))
     suspended: bool = False
     has_room: bool = True
+    may_go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    waits: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.may_go_on.set()
 
     def put(self, text: str) -> None:
         self.told.append(text)
 
     async def room(self) -> None:
-        return None
+        self.waits.set()
+        await self.may_go_on.wait()
 
 
 async def joined(topic: str, cursor: int | None, *frames: Frame, by_time: bool = False) -> tuple[list[str], Any]:
@@ -103,3 +111,54 @@ async def test_a_page_that_says_no_cursor_is_told_all() -> None:
     frames = row(ONE, 5, 1), row(OTHER, 6, 2)
     sent, _ = await joined("subscriptions", None, *frames, by_time=True)
     assert len(sent) == 2
+
+
+class Inbox:
+    """A topic with a row that does not change, and a number without a version that does."""
+
+    def __init__(self) -> None:
+        self.open, self.away = 5, False
+        self.topic = cast(Topic, parse("inbox"))
+        self.stream = SnapshotStream(self.topic, self._read)
+        self.stream.window = 0.0
+
+    async def _read(self, *_: Any) -> list[Frame]:
+        if self.away:
+            raise OperationalError
+        return [row(ONE, 1), Frame(f"{self.open} open", None, "count")]
+
+    def joins(self, page: Page) -> TopicSubscription:
+        found = TopicSubscription(cast(Member, page), self.topic, None)
+        self.stream.subscriptions.add(found)
+        return found
+
+    async def changes(self, number: int) -> None:
+        self.open = number
+        self.stream.hint({"kind": "question", "rows": [{"question": ONE}]})
+        await asyncio.wait_for(cast("asyncio.Task[None]", self.stream._pump), 20)
+
+
+async def test_a_page_that_joins_slowly_brings_nothing_old_to_itself_or_others() -> None:
+    inbox, fast, slow = Inbox(), Page(), Page()
+    await inbox.stream.catch_up(inbox.joins(fast))
+    slow.may_go_on.clear()
+    joining = asyncio.create_task(inbox.stream.catch_up(inbox.joins(slow)))
+    await slow.waits.wait()
+    await inbox.changes(6)
+    slow.may_go_on.set()
+    await joining
+    for page in (fast, slow):
+        assert [text for text in page.told if "open" in text][-1] == "6 open"
+
+
+async def test_a_page_whose_first_read_failed_is_not_live_so_the_slow_timer_reads_again() -> None:
+    inbox, page = Inbox(), Page()
+    inbox.away = True
+    joined = inbox.joins(page)
+    with pytest.raises(OperationalError):
+        await inbox.stream.catch_up(joined)
+    assert not joined.live
+    inbox.away = False
+    await inbox.stream.catch_up(joined)
+    assert joined.live
+    assert page.told[:2] == ["01 v1", "5 open"]
