@@ -6,14 +6,15 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
 from django.core.exceptions import ValidationError
-from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from servers import access
 from servers.agents.policies import Policies
 from servers.audit.record import Actor
+from servers.audit.writer import AuditUnavailable
 from sessions.agents.endpoints import Entry
 from sessions.agents.policy.policy_check import may_follow, require_followable
 from sessions.mcp.server.refusals import Refusal, invalid_params
@@ -25,6 +26,7 @@ RENEW_SECONDS: Final = 60.0
 GONE_AFTER: Final = timedelta(minutes=5)
 #: longer than the time between two signs of a GET stream
 STANDS: Final = timedelta(seconds=2.5 * RENEW_SECONDS)
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -130,11 +132,12 @@ def renew(stream: UUID) -> None:
 def end_unfollowed() -> int:
     """End subscriptions that exist only for agents, once no agent follows them. Returns how many."""
     gone = Q(session=None, renewed_at__lt=timezone.now() - GONE_AFTER) | Q(session__ended_at__isnull=False)
-    with transaction.atomic():
-        stale = AgentFollow.objects.filter(gone)
-        made = set(stale.filter(made=True).values_list("subscription_id", flat=True))
-        stale.delete()
-        AgentFollow.objects.filter(subscription_id__in=made).update(made=True)  # those who are left inherit it
-    left = AgentFollow.objects.filter(subscription_id=OuterRef("pk"))
-    rows = Subscription.objects.filter(~Exists(left), pk__in=made, active=True).select_related("server", "identity")
-    return sum(subscribing.end_unfollowed(row) for row in rows)
+    stale, ended = AgentFollow.objects.filter(gone), 0
+    made = Subscription.objects.filter(pk__in=stale.filter(made=True).values("subscription_id"))
+    for row in made.select_related("server", "identity"):
+        try:
+            ended += subscribing.end_unfollowed(row, gone)
+        except AuditUnavailable as problem:  # its rows stay, so the next cleanup ends it
+            log.warning("agents.subscription_not_ended", subscription=str(row.uid), problem=str(problem))
+    stale.filter(made=False).delete()
+    return ended

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from servers import connect_limit, limits, rights
@@ -76,12 +76,11 @@ def unsubscribe(actor: Actor, user: Any, subscription: Subscription) -> bool:
     return writer().submit_and_wait(order, events, DURABLE_SECONDS)[1]
 
 
-def end_unfollowed(subscription: Subscription) -> bool:
-    """End a subscription that only agents had asked for."""
-    order, events = (
-        partial(_unsubscribe, SYSTEM, subscription.pk),
-        partial(_events, SYSTEM, AuditAction.SUBSCRIPTION_END),
-    )
+def end_unfollowed(subscription: Subscription, gone: Q) -> bool:
+    """End a subscription that only agents had asked for, unless one still follows it. `gone`: which rows no longer
+    count; they are deleted."""
+    order = partial(_end_unfollowed, subscription.pk, gone)
+    events = partial(_events, SYSTEM, AuditAction.SUBSCRIPTION_END)
     return writer().submit_and_wait(order, events, DURABLE_SECONDS)[1]
 
 
@@ -154,6 +153,15 @@ def _resumed(row: Subscription) -> Subscription:
 
 def _unsubscribe(actor: Actor, pk: int) -> tuple[Subscription | None, bool]:
     return _end(pk, f"By {actor.name}.")
+
+
+def _end_unfollowed(pk: int, gone: Q) -> tuple[Subscription | None, bool]:
+    rows = AgentFollow.objects.filter(subscription_id=pk)
+    made = rows.filter(gone, made=True).exists()  # otherwise a person has subscribed meanwhile
+    rows.filter(gone).delete()
+    if not made or rows.update(made=True):  # those who are left inherit it
+        return None, False
+    return _unsubscribe(SYSTEM, pk)
 
 
 def _end(pk: int, reason: str) -> tuple[Subscription | None, bool]:

@@ -1,0 +1,122 @@
+"""Subscriptions that only agents asked for end once no agent follows them."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from servers.audit import writer
+from servers.audit.writer import AuditUnavailable, Writer
+from servers.enums import AuditAction
+from servers.models import AuditEvent
+from sessions.agents import follows
+from sessions.models import AgentFollow, McpSession, Subscription
+from sessions.subscriptions import subscribing
+from tests.sessions.host.make import make_session
+from tests.sessions.subscriptions.world import actor
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LONG_AGO, NOW = timezone.now() - 2 * follows.GONE_AFTER, timezone.now() + timedelta(hours=1)
+
+
+@pytest.fixture
+def ada(valkey: Path) -> Iterator[Any]:
+    yield get_user_model().objects.create_superuser("ada", password="x")
+    writer.reset()
+
+
+@pytest.fixture
+def session(ada: Any) -> McpSession:
+    return make_session("notes")
+
+
+def followed(ada: Any, session: McpSession, uri: str = "note://one", **more: Any) -> Subscription:
+    """Made for an agent that left long ago."""
+    row = subscribing.subscribe(actor(ada), ada, session.server, uri, for_agent=True)
+    AgentFollow.objects.create(subscription=row, uri=uri, **{"made": True, "renewed_at": LONG_AGO, **more})
+    return row
+
+
+def active() -> set[str]:
+    return set(Subscription.objects.filter(active=True).values_list("uri", flat=True))
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> None:
+    """The first thing that is to be written."""
+    real, refused = Writer.submit_and_wait, []
+
+    def submit_and_wait(*given: Any, **more: Any) -> Any:
+        if not refused:
+            refused.append(problem)
+            raise problem
+        return real(*given, **more)
+
+    monkeypatch.setattr(Writer, "submit_and_wait", submit_and_wait)
+
+
+def test_what_no_agent_follows_any_more_ends_with_its_audit_event(ada: Any, session: McpSession) -> None:
+    followed(ada, session)
+    assert follows.end_unfollowed() == 1
+    assert active() == set()
+    assert not AgentFollow.objects.exists()
+    (event,) = AuditEvent.objects.filter(action=AuditAction.SUBSCRIPTION_END)
+    assert event.subject == "note://one"
+
+
+def test_one_that_cannot_be_ended_now_stops_no_other_and_ends_the_next_time(
+    ada: Any, session: McpSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed(ada, session, "note://one")
+    followed(ada, session, "note://two")
+    refuse(monkeypatch, AuditUnavailable("The database is away."))
+    assert follows.end_unfollowed() == 1
+    assert len(active()) == 1
+    assert follows.end_unfollowed() == 1
+    assert active() == set()
+
+
+def test_one_ends_although_the_process_was_killed_before_it_was_written(
+    ada: Any, session: McpSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed(ada, session)
+    refuse(monkeypatch, SystemExit())
+    with pytest.raises(SystemExit):
+        follows.end_unfollowed()
+    assert follows.end_unfollowed() == 1
+    assert active() == set()
+
+
+def test_it_stays_while_another_agent_follows_and_ends_with_that_one(ada: Any, session: McpSession) -> None:
+    row = followed(ada, session)
+    other = AgentFollow.objects.create(subscription=row, uri=row.uri, renewed_at=NOW)
+    assert follows.end_unfollowed() == 0
+    assert active() == {row.uri}
+    AgentFollow.objects.filter(pk=other.pk).update(renewed_at=LONG_AGO)
+    assert follows.end_unfollowed() == 1
+    assert active() == set()
+
+
+def test_what_a_person_subscribed_to_as_well_stays(ada: Any, session: McpSession) -> None:
+    row = followed(ada, session)
+    subscribing.subscribe(actor(ada), ada, session.server, row.uri)
+    assert follows.end_unfollowed() == 0
+    assert active() == {row.uri}
+    assert not AgentFollow.objects.exists()
+
+
+def test_what_a_person_subscribes_to_while_it_is_about_to_end_stays(
+    ada: Any, session: McpSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, real = followed(ada, session), subscribing.end_unfollowed
+
+    def end_unfollowed(*given: Any) -> bool:
+        subscribing.subscribe(actor(ada), ada, session.server, row.uri)
+        return real(*given)
+
+    monkeypatch.setattr(subscribing, "end_unfollowed", end_unfollowed)
+    assert follows.end_unfollowed() == 0
+    assert active() == {row.uri}
