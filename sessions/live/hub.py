@@ -98,7 +98,7 @@ class Hub:
     def follow(self, socket: Socket, uid: UUID, version: int) -> bool:
         """Join a call that this socket just placed. It has the row at `version`, and its right was already checked."""
         topic = Topic(TopicKind.CALL, uid)
-        if len(socket.subscriptions) >= TOPICS:
+        if socket not in self.sockets or len(socket.subscriptions) >= TOPICS:  # it may have closed meanwhile
             return False
         stream = cast("CallStream", self._stream(topic))
         socket.subscriptions[topic.name] = subscription = TopicSubscription(socket, topic, version, live=True)

@@ -10,7 +10,6 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
 from servers import limits
-from servers.audit.writer import WriterBusy
 from sessions.calls import placing, visibility
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.live import sources
@@ -85,8 +84,11 @@ async def cancel(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> Non
         if found is None:
             return socket.send(_rejected(ref, _NO_CALL))
         asked = await reader.work(partial(placing.cancel, socket.actor, socket.viewer.user, found))
-    except (AuditUnavailable, PermissionDenied, WriterBusy, _Malformed) as problem:
+    except (AuditUnavailable, PermissionDenied, _Malformed) as problem:
         return socket.send(_rejected(ref, str(problem)))
+    except Exception:  # as for a call
+        log.exception("live.cancel_failed")
+        return socket.send(_rejected(ref, "mcpadmin failed to cancel the call. Try again."))
     socket.send({"op": "cancelling" if asked else "cancelled", "ref": ref, "call": str(uid)})
 
 

@@ -17,7 +17,6 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.utils import timezone
 
-from servers.audit.writer import WriterBusy
 from servers.crypto import SealError
 from sessions.agents.answer import Answer, TooSlow
 from sessions.agents.call_request import FORBIDDEN, CallRequest, call_request_of, unknown_tool
@@ -228,7 +227,7 @@ class Calls:
                 AgentCall.objects.filter(call=call).update(cancelled_at=timezone.now())
                 placing.cancel(exchange.actor, exchange.entry.principal.user, call)
 
-        with suppress(PermissionDenied, placing.AuditUnavailable, WriterBusy):
+        with suppress(PermissionDenied, placing.AuditUnavailable):
             await self._hub.reader.work(work)
 
     # --- watching ------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def heard_of_asked(call: UUID) -> None:
     """The agent is told how a call ended that needed approval: a further one is another call, in each web process. For
     a work thread."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
-    with suppress(WriterBusy, AuditUnavailable):  # then it hears of this one once more
+    with suppress(AuditUnavailable):  # then it hears of this one once more
         writer().submit_and_wait(lambda: rows.update(unheard_at=None))
 
 
