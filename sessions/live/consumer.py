@@ -22,7 +22,7 @@ from servers.schemas.jsontext import JsonProblem
 from sessions.live import limits, socket_calls, sources, tickets, viewers
 from sessions.live.frames import message
 from sessions.live.hub import hub
-from sessions.live.limits import Bucket
+from sessions.live.limits import Bucket, size_of
 from sessions.live.socket import Socket
 from sessions.live.topics import parse
 
@@ -57,12 +57,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self._closing:
             return
-        if text_data is None or len(text_data) > limits.CALL_BYTES:
+        if text_data is None or (size := size_of(text_data)) > limits.CALL_BYTES:
             return self._shut(4009)
         body = await self._decode(text_data)
         if body is None:
             return self._shut(4400)
-        if len(text_data) > limits.TEXT_BYTES and body.get("op") != "call":
+        if size > limits.TEXT_BYTES and body.get("op") != "call":
             return self._shut(4009)
         if body.get("op") != "call" and not self._bucket.take(time.monotonic()):
             return self._shut(4029)

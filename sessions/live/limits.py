@@ -29,6 +29,11 @@ def refusal(code: int) -> str:
     return f"{happened}. {limits.stated(*names)}" if names else ""
 
 
+def size_of(text: str) -> int:
+    """In bytes. Most texts are ASCII, and Python knows that of each without a look at it."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 class Bucket:
     """A token bucket: `rate` per second on average, up to `burst` at once."""
 

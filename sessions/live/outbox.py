@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from sessions.live.limits import BUFFER_BYTES
+from sessions.live.limits import BUFFER_BYTES, size_of
 
 ROOM_BYTES = BUFFER_BYTES // 4
 STUCK_SECONDS = 15.0
@@ -22,7 +22,7 @@ class Outbox:
         too_slow: Callable[[], None],
     ) -> None:
         self._send, self._backlog, self._too_slow = send, backlog, too_slow
-        self._queue: deque[str] = deque()
+        self._queue: deque[tuple[str, int]] = deque()  # with the size in bytes
         self._bytes = 0
         self._open = True
         self._ready, self._room = asyncio.Event(), asyncio.Event()
@@ -36,8 +36,9 @@ class Outbox:
         if self._bytes + self._backlog() > BUFFER_BYTES:
             self._give_up()
             return
-        self._queue.append(text)
-        self._bytes += len(text)
+        size = size_of(text)
+        self._queue.append((text, size))
+        self._bytes += size
         self._ready.set()
         if self._bytes > ROOM_BYTES:
             self._room.clear()
@@ -58,9 +59,9 @@ class Outbox:
                 await self._until_taken()
                 if not self._queue:
                     return
-                text = self._queue.popleft()
+                text, size = self._queue.popleft()
                 await self._send(text)
-                self._bytes -= len(text)
+                self._bytes -= size
                 if self._bytes <= ROOM_BYTES:
                     self._room.set()
 

@@ -21,6 +21,7 @@ from sessions.connections.diagnosis import explain
 from sessions.connections.test_report import draft_context
 from sessions.enums import CallState, LogSource
 from sessions.live.frames import Frame, encode
+from sessions.live.limits import size_of
 from sessions.live.topics import Topic, TopicKind
 from sessions.models import Call, LogLine, McpSession, WireMessage
 from sessions.overview import rows as queries
@@ -28,7 +29,7 @@ from sessions.wire import rows as wire_rows
 
 FEED_ROWS = 200
 FEED_CHARS = 200_000
-HTML_CHARS = 700_000
+HTML_BYTES = 700_000
 Row = dict[str, Any]
 
 
@@ -233,7 +234,7 @@ def card_html(call: Call, may_read: bool) -> str:
     """Bounded by what one socket may buffer: a result whose markup is too large is shown as the start of its text."""
     context = {"call": call, "may_read": may_read}
     html = render_to_string("calls/_card.html", context)
-    return html if len(html) <= HTML_CHARS else render_to_string("calls/_card.html", {**context, "brief": True})
+    return html if size_of(html) <= HTML_BYTES else render_to_string("calls/_card.html", {**context, "brief": True})
 
 
 def draft_frames(uids: list[UUID]) -> dict[UUID, Frame]:
