@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ..core.errors import Fault, McpError, RpcError, TransportError
+from ..core.jsonrpc import METHOD_NOT_FOUND
 from ..core.memory import outdates
 from ..core.results import Timeouts
 from .pump import Pump
@@ -61,14 +62,22 @@ class KeepAlive:
         return True
 
     async def _look(self) -> McpError | None:
-        """None when the server answered, with an error too."""
+        """None when the server answered, with an error too, unless the error may mean that the session is gone."""
         try:
             await self._ping(self._timeouts.keepalive_answer)
         except RpcError as exc:
-            return exc if self._modern and outdates(exc, discover=True) else None
+            gone = outdates(exc, discover=True) if self._modern else self._disowned(exc)
+            return exc if gone else None
         except McpError as exc:
             return exc
         return None
+
+    def _disowned(self, error: RpcError) -> bool:
+        """Whether the server refuses the ping in a wire session, in words that `Requester.repair` does not know. A
+        server without the method ping is alive."""
+        status = error.http_status or 0
+        refused = 400 <= status < 500 and error.code != METHOD_NOT_FOUND
+        return refused and self._pump.transport.has_wire_session
 
     def _verdict(self, error: McpError, misses: int) -> McpError:
         if error.fault is not Fault.TIMEOUT:

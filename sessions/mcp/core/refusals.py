@@ -42,6 +42,15 @@ _REQUIRED: Final = (
 _ASKS_FOR_KEY: Final = re.compile(
     rf"\b(?:{_REQUIRED})\b[^.]{{0,60}}\b(?:{_KEY})|\b(?:{_KEY})\b[^.]{{0,60}}\b(?:{_REQUIRED})\b", re.IGNORECASE
 )
+_NOT_THERE: Final = "not found|not provided|required|missing|invalid|unknown|expired|terminated"
+_UNKNOWN: Final = r"(?:no|missing|invalid|unknown|expired)(?: (?:or|valid|missing|invalid|unknown|expired))*"
+_OF_SESSION: Final = r"(?:(?:mcp[ -])?session[ -]?id(?: header)?|(?:mcp )?session)"
+#: the whole text, because a tool may speak of sessions of its own
+_LOST_SESSION: Final = re.compile(
+    rf"(?:bad request\W+)?(?:{_UNKNOWN} {_OF_SESSION}(?: provided| found)?"
+    rf"|{_OF_SESSION} (?:is |was |has )?(?:{_NOT_THERE})(?: or (?:{_NOT_THERE}))?)(?:: \S+)?\W*",
+    re.IGNORECASE,
+)
 _HEADER: Final = re.compile(r"\b(x-[a-z0-9-]*(?:key|token|auth)[a-z0-9-]*|api-key|authorization)\b", re.IGNORECASE)
 
 
@@ -146,6 +155,11 @@ def recognised(status: int, words: str, *, credential: bool) -> Fault | None:
     if status == 403 and not credential:
         return Fault.ACCESS_REFUSED
     return None
+
+
+def names_lost_session(words: str) -> bool:
+    """Whether the words of a refusal say that the server does not know the session of the request."""
+    return _LOST_SESSION.fullmatch(words) is not None
 
 
 def header_asked_for(text: str) -> str:

@@ -8,7 +8,7 @@ import httpx
 
 from ...core.errors import Fault, HttpError, ProtocolError
 from ...core.limits import Limits
-from ...core.refusals import recognised, with_words
+from ...core.refusals import names_lost_session, recognised, with_words
 from ..authorizing import Refusal
 
 #: Methods that change nothing on the server, so a same-origin 307 or 308 is followed for them.
@@ -89,10 +89,11 @@ def redirect_target(response: httpx.Response, url: httpx.URL, method: str) -> ht
 def status_error(
     response: httpx.Response, words: str = "", *, credential: bool, wire_session: bool = False
 ) -> HttpError:
-    """The error for a status outside 2xx and 3xx whose body is no answer. `words`: the server's own. `credential`:
-    whether the request carried one."""
+    """The error for a status outside 2xx and 3xx whose body is no answer. `words`: the server's own. `credential`,
+    `wire_session`: whether the request carried one."""
     status = response.status_code
-    fault, detail, certain = _meaning(status, wire_session)
+    lost_session = wire_session and (status == 404 or (status == 400 and names_lost_session(words)))
+    fault, detail, certain = _meaning(status, lost_session=lost_session)
     # A server that names its authorization server asks for a token in the standard way, whatever the body says.
     challenged = any("resource_metadata" in challenge for challenge in _challenges(response))
     if fault is not Fault.SESSION_GONE and not (status == 401 and challenged):
@@ -119,14 +120,14 @@ def _challenges(response: httpx.Response) -> tuple[str, ...]:
     return tuple(value[:2000] for value in response.headers.get_list("www-authenticate")[:8])
 
 
-def _meaning(status: int, wire_session: bool) -> tuple[Fault, str, bool]:
+def _meaning(status: int, *, lost_session: bool) -> tuple[Fault, str, bool]:
     """The fault, a sentence, and whether the server certainly did not execute the request."""
     if status == 401:
         return Fault.UNAUTHORIZED, "The server asks for authorization (HTTP 401). Check the credentials.", True
     if status == 403:
         return Fault.FORBIDDEN, "The server forbids this (HTTP 403). Check what the credentials may do.", True
-    if status == 404 and wire_session:
-        return Fault.SESSION_GONE, "The server lost the session (HTTP 404).", True
+    if lost_session:
+        return Fault.SESSION_GONE, f"The server lost the session (HTTP {status}).", True
     if status == 404:
         return Fault.HTTP_STATUS, "Not found (HTTP 404). Check the path of the URL.", False
     if status == 402:

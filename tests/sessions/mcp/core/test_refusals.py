@@ -9,6 +9,7 @@ from sessions.mcp.core.refusals import (
     READ_BYTES,
     SHOWN_BYTES,
     header_asked_for,
+    names_lost_session,
     recognised,
     with_words,
     without_words,
@@ -110,6 +111,46 @@ def test_guards_and_missing_keys_are_recognised_by_their_words(
     status: int, words: str, credential: bool, fault: Fault | None
 ) -> None:
     assert recognised(status, words, credential=credential) is fault
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Bad Request: No valid session ID provided",  # TypeScript SDK, its usual wiring; Python SDK before 1.13
+        "Bad Request: Missing session ID",  # Python SDK
+        "Bad Request: Mcp-Session-Id header is required",  # TypeScript SDK
+        "Missing Mcp-Session-Id header",
+        "Invalid or missing session ID",
+        "Invalid session ID: 3f2a-77",
+        "Session not found",
+        "session not found.",
+        "Session has expired",
+        "Session not found or expired",
+        "Invalid or expired session",
+        "Unknown MCP session",
+    ],
+)
+def test_a_missing_session_is_recognised_by_its_words(words: str) -> None:
+    assert names_lost_session(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "Bad Request",
+        "Session store is down",
+        "session_id is required",
+        "No active session. Call start_session first.",
+        "The browser session was not found",
+        "Session not found: log in with the tool login first",
+        "Could not open the page: Session not found",
+        "Session token not found",
+        "No session of the browser",
+    ],
+)
+def test_what_a_tool_says_about_its_own_sessions_is_not_taken_for_a_missing_session(words: str) -> None:
+    assert not names_lost_session(words)
 
 
 def test_the_header_that_the_words_name_is_found() -> None:

@@ -14,8 +14,23 @@ from .scripted_http import INITIALIZED, Asked, Line, Script, legacy, modern, scr
 pytestmark = pytest.mark.integration
 
 
-def forgetful(calls: list[str]) -> Script:
-    """A server that answers 404 to calls in its first session, until it is initialized again."""
+async def not_found(asked: Asked, line: Line) -> None:
+    await line.json({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -1, "message": "gone"}}, 404)
+
+
+async def bad_request(asked: Asked, line: Line) -> None:
+    """The usual wiring of the TypeScript SDK."""
+    error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+    await line.json({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+
+
+async def bad_request_as_text(asked: Asked, line: Line) -> None:
+    """The Python SDK up to 1.12."""
+    await line.reply(400, b"Bad Request: No valid session ID provided", "text/plain; charset=utf-8")
+
+
+def forgetful(calls: list[str], refuse: Script = not_found) -> Script:
+    """A server that refuses calls in its first session, until it is initialized again."""
     initialized: list[str] = []
 
     async def script(asked: Asked, line: Line) -> None:
@@ -26,7 +41,7 @@ def forgetful(calls: list[str]) -> Script:
             await line.result(asked, INITIALIZED, Mcp_Session_Id=initialized[-1])
         elif asked.method == "tools/call":
             if asked.headers.get("mcp-session-id") == "s1":
-                await line.json({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -1, "message": "gone"}}, 404)
+                await refuse(asked, line)
             else:
                 calls.append(asked.message["params"]["arguments"]["n"])
                 await line.result(asked, OK)
@@ -38,14 +53,15 @@ def forgetful(calls: list[str]) -> Script:
     return script
 
 
-async def test_a_forgotten_session_is_renewed_once_for_many_calls_and_each_is_executed_once() -> None:
+@pytest.mark.parametrize("refuse", [not_found, bad_request, bad_request_as_text])
+async def test_a_forgotten_session_is_renewed_once_for_many_calls_and_each_is_executed_once(refuse: Script) -> None:
     executed: list[str] = []
     attempts: list[tuple[int, str]] = []
 
     async def note(attempt: int, reason: str) -> None:
         attempts.append((attempt, reason))
 
-    async with scripted_http(forgetful(executed)) as peer, connected(http(peer.url)) as made:
+    async with scripted_http(forgetful(executed, refuse)) as peer, connected(http(peer.url)) as made:
         calls = [made.client.call_tool("t", {"n": str(n)}, before_send=note) for n in range(10)]
         results = await asyncio.gather(*calls)
         assert peer.count("initialize") == 2
@@ -54,11 +70,9 @@ async def test_a_forgotten_session_is_renewed_once_for_many_calls_and_each_is_ex
     assert attempts.count((2, "session_gone")) == len(attempts) - 10 > 0
 
 
-async def test_a_second_404_right_after_the_renewal_is_an_error() -> None:
-    async def script(asked: Asked, line: Line) -> None:
-        await line.reply(404, kind="")
-
-    async with scripted_http(legacy(script, session="s")) as peer, connected(http(peer.url)) as made:
+@pytest.mark.parametrize("refuse", [not_found, bad_request, bad_request_as_text])
+async def test_a_second_refusal_right_after_the_renewal_is_an_error(refuse: Script) -> None:
+    async with scripted_http(legacy(refuse, session="s")) as peer, connected(http(peer.url)) as made:
         with pytest.raises(HttpError) as caught:
             await made.client.call_tool("t", {})
         assert (caught.value.fault, caught.value.may_have_run) == (Fault.SESSION_GONE, False)
@@ -66,9 +80,27 @@ async def test_a_second_404_right_after_the_renewal_is_an_error() -> None:
         assert peer.count("initialize") == 2
 
 
-async def test_a_404_without_a_session_is_no_reason_to_try_again() -> None:
-    error, peer = await fail_call(legacy(lambda asked, line: line.reply(404, kind="")))
-    assert (error.fault, peer.count("tools/call")) == (Fault.HTTP_STATUS, 1)
+@pytest.mark.parametrize(
+    ("refuse", "fault"),
+    [
+        (not_found, Fault.RPC_ERROR),
+        (bad_request, Fault.RPC_ERROR),
+        (bad_request_as_text, Fault.HTTP_STATUS),
+    ],
+)
+async def test_a_refusal_without_a_session_is_no_reason_to_try_again(refuse: Script, fault: Fault) -> None:
+    error, peer = await fail_call(legacy(refuse))
+    assert (error.fault, error.may_have_run, peer.count("tools/call")) == (fault, True, 1)
+
+
+async def test_a_400_that_names_no_missing_session_is_an_answer_and_never_a_reason_to_try_again() -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        error = {"code": -32000, "message": "No active session. Call start_session first."}
+        await line.json({"jsonrpc": "2.0", "id": asked.id, "error": error}, 400)
+
+    error, peer = await fail_call(legacy(refuse, session="s"))
+    assert (error.fault, error.may_have_run, peer.count("tools/call")) == (Fault.RPC_ERROR, True, 1)
+    assert peer.count("initialize") == 1
 
 
 async def test_a_broken_stream_with_an_id_is_resumed_by_get_and_never_posted_again() -> None:
