@@ -27,6 +27,8 @@ REJECTED_UNSEEN: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPO
 
 _ID_BITS: Final = 128
 _ID_CHARACTERS: Final = 1024
+#: members of an answer: without any of these and without a method, an object is no message of any kind
+_OF_ANSWERS: Final = frozenset({"id", "result", "error"})
 _MENDED: Final = "A message held half of a surrogate pair; it was read as U+FFFD."
 
 
@@ -107,10 +109,11 @@ def _response(value: dict[str, Any]) -> Response:
 
 
 def decode(data: bytes, limits: Limits) -> list[Message | ProtocolError]:
-    """All messages in `data`. A bad element of a batch becomes a ProtocolError in the list. A bad single message is
-    raised as one. If the text had to be repaired, a ProtocolError follows the messages."""
+    """All messages of a server in `data`. A bad element of a batch becomes a ProtocolError in the list, and so does a
+    bad single message that cannot be an answer; one that may be an answer is raised. If the text had to be repaired,
+    a ProtocolError follows the messages."""
     value, mended = json_text.parse(data, limits)
-    messages: list[Message | ProtocolError] = _batch(value, limits) if isinstance(value, list) else [classify(value)]
+    messages = _batch(value, limits) if isinstance(value, list) else [_single(value)]
     if mended:
         messages.append(ProtocolError(Fault.INVALID_MESSAGE, _MENDED))
     return messages
@@ -124,10 +127,24 @@ def _batch(elements: list[Any], limits: Limits) -> list[Message | ProtocolError]
     return [_classified(element) for element in elements]
 
 
-def _classified(element: Any) -> Message | ProtocolError:
+def _single(value: Any) -> Message | ProtocolError:
+    message = _classified(value)
+    if isinstance(message, ProtocolError) and _may_answer(value):
+        raise message
+    return message
+
+
+def _may_answer(value: Any) -> bool:
+    return isinstance(value, dict) and "method" not in value and not _OF_ANSWERS.isdisjoint(value)
+
+
+def _classified(value: Any) -> Message | ProtocolError:
     try:
-        return classify(element)
+        return classify(value)
     except ProtocolError as exc:
+        if isinstance(value, dict) and "method" in value and value.get("id", "") is None:
+            # Written by a server that has one template for all messages: a notification.
+            return _classified({name: member for name, member in value.items() if name != "id"})
         return exc
 
 

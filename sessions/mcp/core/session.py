@@ -23,6 +23,9 @@ _ID_FIRST: Final = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*[,}]'
 )
 _ID_LAST: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_METHOD_FIRST: Final = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(?:-?\d{1,18}|"[^"\\]{1,64}"|null)\s*,\s*)?"method"\s*:'
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +35,8 @@ class Outgoing:
 
     `headers` mirror a modern request on HTTP. The transport sets `left` just before the first byte may leave.
     A transport with one reply stream per request reads `answered`, and sets `on_answered` to be notified when the
-    answer arrives another way. Before it repeats a request that was refused for lack of a token, a transport awaits
+    answer arrives another way. `unreadable`: what else came in the reply and was no message; the transport names it if
+    no answer comes. Before it repeats a request that was refused for lack of a token, a transport awaits
     `before_repeat`.
     """
 
@@ -42,6 +46,7 @@ class Outgoing:
     headers: dict[str, str] = field(default_factory=dict)
     left: bool = False
     answered: bool = False
+    unreadable: ProtocolError | None = None
     on_answered: Callable[[], None] | None = None
     tag: Any = None
     before_repeat: Callable[[str], Awaitable[None]] | None = None
@@ -205,11 +210,11 @@ class Session:
     # -- in
 
     def receive(self, data: bytes, answering: Outgoing | None = None, status: int | None = None) -> list[Input]:
-        """The inputs that one message (or batch) causes. ProtocolError if it cannot be read.
+        """The inputs that one message (or batch) causes. ProtocolError if it may be an answer and cannot be read.
 
         `status`: an HTTP status other than 2xx. An answer with an unknown id then belongs to `answering`.
         """
-        decoded = jsonrpc.decode(data, self._limits)
+        decoded = self._decoded(data)
         if len(decoded) == 1 and isinstance(decoded[0], Response):
             return self._answer(decoded[0], answering, status)
         inputs: list[Input] = []
@@ -222,11 +227,21 @@ class Session:
                 inputs += self._notified(message)
             else:
                 inputs.append(events.ProtocolViolation(message.detail))
+                if answering is not None:
+                    answering.unreadable = message
         return inputs
+
+    def _decoded(self, data: bytes) -> list[jsonrpc.Message | ProtocolError]:
+        try:
+            return jsonrpc.decode(data, self._limits)
+        except ProtocolError as exc:
+            if _may_answer(data):
+                raise
+            return [exc]
 
     def attribute(self, data: bytes) -> Pending | None:
         """Remove and return the request that an unreadable message seems to answer; None if unclear."""
-        found = _ID_FIRST.match(data) or _ID_LAST.search(data[-256:])
+        found = _named(data)
         if found is None:
             return None
         text = found.group(1)
@@ -314,6 +329,18 @@ class Session:
     def take(self, identity: RequestId | None) -> Pending | None:
         """Remove and return the request in flight with this id: the owner ends it itself."""
         return self._correlation.take(identity)
+
+
+def _may_answer(data: bytes) -> bool:
+    """Whether an unreadable message may be an answer: it has the members of one, or names a request."""
+    if _METHOD_FIRST.match(data) is not None:
+        return False
+    return b'"result"' in data or b'"error"' in data or _named(data) is not None
+
+
+def _named(data: bytes) -> re.Match[bytes] | None:
+    """The id that an unreadable message seems to have."""
+    return _ID_FIRST.match(data) or _ID_LAST.search(data[-256:])
 
 
 def _more_verbose(one: str | None, other: str | None) -> str | None:

@@ -133,7 +133,8 @@ class StreamableHttpTransport(Transport):
         answers.demand_json(response, media, body)
         self._deliver(body, response, outgoing)
         if not outgoing.answered:
-            raise ProtocolError(Fault.NO_ANSWER, "The server answered, but not to this request.")
+            no_answer = ProtocolError(Fault.NO_ANSWER, "The server answered, but not to this request.")
+            raise outgoing.unreadable or no_answer
         return False
 
     async def _refused(self, outgoing: Outgoing, response: httpx.Response, *, with_session: bool) -> None:
@@ -193,6 +194,8 @@ class StreamableHttpTransport(Transport):
             tries = 1 if cursor.moved else tries + 1
             if not cursor.last_id or not self._wire.resumable or tries > _RESUMPTIONS:
                 detail = "The server ended the stream without an answer."
+                if outgoing.unreadable is not None:
+                    detail = f"{detail} {outgoing.unreadable.detail}"
                 raise TransportError(Fault.CONNECTION_LOST, detail, may_have_run=True)
             await asyncio.sleep(min(cursor.retry * 2**failed, _LONGEST_PAUSE))
             try:

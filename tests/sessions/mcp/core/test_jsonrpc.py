@@ -18,6 +18,7 @@ def decode(data: bytes, **limits: int) -> list[object]:
 
 
 def fault_of(data: bytes, **limits: int) -> Fault:
+    """The fault of what may have been an answer."""
     with pytest.raises(ProtocolError) as caught:
         decode(data, **limits)
     return caught.value.fault
@@ -29,6 +30,7 @@ def fault_of(data: bytes, **limits: int) -> Fault:
         (b'{"jsonrpc":"2.0","id":1,"method":"a"}', Request(1, "a", {})),
         (b'{"jsonrpc":"2.0","id":"x","method":"a","params":{"b":1}}', Request("x", "a", {"b": 1})),
         (b'{"jsonrpc":"2.0","method":"a","params":null}', Notification("a", {})),
+        (b'{"jsonrpc":"2.0","id":null,"method":"a"}', Notification("a", {})),
         (b' {"jsonrpc":"2.0","id":0,"result":{},"extra":1}\r', Response(0, {}, None)),
         (
             b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}',
@@ -46,19 +48,10 @@ def test_each_kind_of_message_is_told_by_its_members(data: bytes, message: objec
     [
         b"",
         b"[]",
-        b"null",
-        b"17",
-        b'"text"',
-        b"{}",
         b"not json",
         b"{'a': 1}",
         b'{"jsonrpc":"1.0","id":1,"result":{}}',
         b'{"jsonrpc":"2.0","id":1,"result":[]}',
-        b'{"jsonrpc":"2.0","id":1.5,"method":"a"}',
-        b'{"jsonrpc":"2.0","id":true,"method":"a"}',
-        b'{"jsonrpc":"2.0","id":null,"method":"a"}',
-        b'{"jsonrpc":"2.0","id":1,"method":7}',
-        b'{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}',
         b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}',
         b'{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"m"}}',
         b'{"jsonrpc":"2.0","id":1,"error":{"code":true,"message":"m"}}',
@@ -76,6 +69,28 @@ def test_each_kind_of_message_is_told_by_its_members(data: bytes, message: objec
 )
 def test_what_is_no_message_is_refused_as_invalid(data: bytes) -> None:
     assert fault_of(data) is Fault.INVALID_MESSAGE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"null",
+        b"17",
+        b'"text"',
+        b"{}",
+        b'{"jsonrpc":"2.0"}',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"a"}',
+        b'{"jsonrpc":"2.0","id":true,"method":"a"}',
+        b'{"jsonrpc":"2.0","id":null,"method":7}',
+        b'{"jsonrpc":"2.0","id":1,"method":7}',
+        b'{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}',
+        b'{"jsonrpc":"1.0","method":"a"}',
+    ],
+)
+def test_what_is_no_message_and_cannot_be_an_answer_is_handed_on_as_such(data: bytes) -> None:
+    (problem,) = decode(data)
+    assert isinstance(problem, ProtocolError)
+    assert problem.fault is Fault.INVALID_MESSAGE
 
 
 def test_an_escaped_pair_of_surrogates_and_an_escaped_backslash_are_legal() -> None:

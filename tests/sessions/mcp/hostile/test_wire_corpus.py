@@ -193,7 +193,6 @@ FRAMES = {
     "close with 1012": frames.frame(frames.CLOSE, b"\x03\xf4again"),
     "compressed though not agreed": frames.frame(frames.TEXT, b"\xaa\x56\x02\0", compressed=True),
     "binary": frames.frame(frames.BINARY, GOOD),
-    "empty text": frames.frame(frames.TEXT, b""),
     "HTTP": b"HTTP/1.1 200 OK\r\n\r\n" * 10,
 }
 

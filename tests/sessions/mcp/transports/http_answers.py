@@ -49,3 +49,17 @@ async def reset(asked: Asked, line: Line) -> None:
 async def no_http(asked: Asked, line: Line) -> None:
     await line.raw(b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n")
     line.reset()
+
+
+#: messages that cannot be an answer, whatever they were meant to be
+NO_ANSWERS = [
+    '{"jsonrpc":"2.0","method":"notifications/message","params":["started"]}',
+    '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":NaN,"error":1}}',
+    '{"jsonrpc":"2.0","id":null,"method":"notifications/tools/list_changed","params":[]}',
+    '{"jsonrpc":"2.0","id":7,"method":"ping","params":"x"}',
+    '{"jsonrpc":"2.0","method":7}',
+    '{"jsonrpc":"2.0"}',
+    "{}",
+]
+#: the same in a stream of events, where each event counts as a message
+NO_ANSWERS_OF_A_STREAM = [*NO_ANSWERS, "ping", "[DONE]", "null", "[]"]

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
+from sessions.mcp.core.events import ProtocolViolation
 
-from .http_answers import ERAS, OK, empty, fail_call, html, no_http, reset, rubbish
+from .http_answers import ERAS, NO_ANSWERS_OF_A_STREAM, OK, empty, fail_call, html, no_http, reset, rubbish
 from .making import connected, http, unconnected
 from .scripted_http import Asked, Line, Script, legacy, modern, scripted_http
 
@@ -86,7 +87,7 @@ async def oversized_event(asked: Asked, line: Line) -> None:
 
 async def rubbish_event(asked: Asked, line: Line) -> None:
     await line.stream()
-    await line.event(text='data: {"jsonrpc": nothing}')
+    await line.event(text='data: {"jsonrpc":"2.0","result":nothing}')
 
 
 async def bomb(asked: Asked, line: Line) -> None:
@@ -161,6 +162,44 @@ async def test_a_wrong_answer_fails_the_call_once_as_unknown_and_spares_the_sess
     error, peer = await fail_call(era(answer))
     assert (error.fault, error.may_have_run) == (fault, True)
     assert peer.count("tools/call") == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("data", NO_ANSWERS_OF_A_STREAM)
+async def test_an_event_that_cannot_be_an_answer_is_told_and_the_answer_after_it_is_taken(
+    era: Callable[..., Script], data: str
+) -> None:
+    async def noisy(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event(text=f"data: {data}")
+        await line.event({"jsonrpc": "2.0", "id": asked.id, "result": OK})
+        await line.end()
+
+    async with scripted_http(era(noisy)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert len(made.of(ProtocolViolation)) == 1
+
+
+async def test_a_stream_that_ends_without_an_answer_says_what_could_not_be_read() -> None:
+    async def only_noise(asked: Asked, line: Line) -> None:
+        await line.stream()
+        await line.event(text='data: {"done":true}')
+        await line.end()
+
+    error, _ = await fail_call(legacy(only_noise))
+    assert (error.fault, error.may_have_run) == (Fault.CONNECTION_LOST, True)
+    assert error.detail == (
+        "The server ended the stream without an answer. "
+        'The server sent a message that is not valid JSON-RPC: no "jsonrpc":"2.0".'
+    )
+
+
+async def test_a_body_that_cannot_be_an_answer_is_named() -> None:
+    async def rest(asked: Asked, line: Line) -> None:
+        await line.json({"status": "up"})
+
+    error, _ = await fail_call(legacy(rest))
+    assert error.detail == 'The server sent a message that is not valid JSON-RPC: no "jsonrpc":"2.0".'
 
 
 async def test_a_compressed_answer_within_the_bound_is_read() -> None:

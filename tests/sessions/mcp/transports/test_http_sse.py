@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from sessions.mcp.core.errors import Fault, HttpError, McpError, ProtocolError, TransportError
-from sessions.mcp.core.events import DiagnosticLine
+from sessions.mcp.core.events import DiagnosticLine, ProtocolViolation
 from sessions.mcp.core.state import State
 
+from .http_answers import NO_ANSWERS_OF_A_STREAM
 from .making import SMALL, Made, connected, http, unconnected
 from .scripted_http import Asked, Line, Peer, scripted_http
 from .scripted_sse import ENDPOINT, OK, SseServer, answer_before_the_post_ends
@@ -280,6 +281,18 @@ async def test_an_event_over_the_limit_fails_the_call_by_name() -> None:
 
     async with session(SseServer(on_call=huge)) as (made, _):
         assert (await failed_call(made)).fault is Fault.MESSAGE_LIMIT
+
+
+@pytest.mark.parametrize("data", NO_ANSWERS_OF_A_STREAM)
+async def test_an_event_that_cannot_be_an_answer_is_told_and_harms_no_call(data: str) -> None:
+    async def noisy(server: SseServer, asked: Asked, line: Line) -> None:
+        await server.event("message", data)
+        await answer_before_the_post_ends(server, asked, line)
+
+    async with session(SseServer(on_call=noisy)) as (made, _):
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert len(made.of(ProtocolViolation)) == 1
+        assert await made.client.ping() > 0
 
 
 async def test_a_body_without_end_under_an_accepted_post_does_not_hold_its_answer_for_long() -> None:

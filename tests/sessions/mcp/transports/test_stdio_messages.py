@@ -6,9 +6,18 @@ import json
 import pytest
 
 from sessions.mcp.core.errors import Fault, ProtocolError, TransportError
-from sessions.mcp.core.events import EventsDropped, LateAnswer, LogMessage, ProtocolViolation, RequestRefused
+from sessions.mcp.core.events import (
+    EventsDropped,
+    LateAnswer,
+    ListChanged,
+    LogMessage,
+    ProtocolViolation,
+    RequestRefused,
+)
 from sessions.mcp.core.limits import Limits
+from sessions.mcp.core.state import State
 
+from .http_answers import NO_ANSWERS
 from .making import SMALL, connected, script
 from .stdio_calls import call, text
 
@@ -52,6 +61,35 @@ async def test_an_unreadable_answer_fails_its_call_at_once_and_alone(line: str, 
         assert (caught.value.fault, caught.value.may_have_run) == (fault, True)
         assert made.of(ProtocolViolation)
         assert await call(made, "echo", text="alive") == "alive"
+
+
+@pytest.mark.parametrize("line", NO_ANSWERS)
+async def test_a_message_that_cannot_be_an_answer_is_told_and_harms_no_call(line: str) -> None:
+    async with connected(script("server")) as made:
+        before = len(made.of(ProtocolViolation))
+        other = asyncio.create_task(made.client.call_tool("sleep", {"seconds": 0.1}))
+        assert await call(made, "say", lines=[line]) == "said"
+        assert text(await other) == "slept"
+        assert len(made.of(ProtocolViolation)) == before + ('"jsonrpc"' in line)
+        assert made.client.state is State.READY
+
+
+async def test_a_notification_with_an_id_of_null_is_a_notification() -> None:
+    line = '{"jsonrpc":"2.0","id":null,"method":"notifications/tools/list_changed"}'
+    async with connected(script("server")) as made:
+        assert await call(made, "say", lines=[line]) == "said"
+        assert len(made.of(ListChanged)) == 1
+
+
+async def test_an_unreadable_answer_that_names_no_request_ends_the_session() -> None:
+    """Nobody can tell whose answer it was, and that call would wait in vain."""
+    async with connected(script("server")) as made:
+        with pytest.raises(ProtocolError) as caught:
+            await made.client.call_tool("broken", {"line": '{"jsonrpc":"2.0","id":[ID],"result":{}}'})
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.INVALID_MESSAGE, True)
+        reason = await made.client.closed
+        assert reason is not None
+        assert reason.fault is Fault.INVALID_MESSAGE
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

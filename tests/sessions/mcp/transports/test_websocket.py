@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from websockets.asyncio.server import ServerConnection
 
 from sessions.mcp.core.errors import Fault, HttpError, McpError, NotReady, TransportError
-from sessions.mcp.core.events import DiagnosticLine
+from sessions.mcp.core.events import DiagnosticLine, ProtocolViolation
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.core.state import State
 from sessions.mcp.transports import dialing
@@ -29,6 +29,7 @@ from sessions.mcp.transports.registry import WebSocketSpec, open_transport
 from sessions.mcp.transports.websocket import WebSocketTransport, handshake
 from sessions.mcp.transports.websocket.handshake import http_twin, websocket_url
 
+from .http_answers import NO_ANSWERS_OF_A_STREAM
 from .making import LOCAL, SMALL, Made, connected, unconnected
 from .scripted_websocket import OK, OnMessage, WsPeer, as_usual, scripted_websocket
 
@@ -188,9 +189,22 @@ async def test_a_connection_that_breaks_without_a_close_is_lost() -> None:
     assert (error.fault, error.may_have_run) == (Fault.CONNECTION_LOST, True)
 
 
-async def test_a_text_frame_that_is_no_json_ends_the_session_as_nobody_can_tell_whose_answer_it_was() -> None:
+async def test_a_text_frame_that_cannot_be_an_answer_is_told_and_harms_no_call() -> None:
+    async def noisy(connection: ServerConnection, message: dict[str, Any]) -> bool:
+        if message.get("method") == "tools/call":
+            for frame in frames:
+                await connection.send(frame)
+        return False
+
+    frames = [*NO_ANSWERS_OF_A_STREAM, ""]
+    async with session(noisy) as (made, _):
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert len(made.of(ProtocolViolation)) == len(frames)
+
+
+async def test_an_answer_that_is_no_json_ends_the_session_as_nobody_can_tell_whose_it_was() -> None:
     async def rubbish(connection: ServerConnection, message: dict[str, Any]) -> None:
-        await connection.send('{"jsonrpc": nothing}')
+        await connection.send('{"jsonrpc": "2.0", "result": nothing}')
 
     error, _ = await failed_call(at_call(rubbish))
     assert error.fault is Fault.INVALID_MESSAGE

@@ -1,5 +1,5 @@
-"""A small legacy server for tests. Tools: echo, env, pid, exit, sleep, oversized, broken, progress, late, noise,
-chatter (endless stderr), chattered (bytes of stderr so far).
+"""A small legacy server for tests. Tools: echo, env, pid, exit, sleep, oversized, broken, say (lines before the answer),
+progress, chatter (endless stderr), chattered (bytes of stderr so far).
 
 Standard library only, because each test starts it.
 """
@@ -71,6 +71,10 @@ def call(identity, params):
         raw(b'{"result":{"text":"' + b"x" * arguments["bytes"] + b'"},"id":%d,"jsonrpc":"2.0"}' % identity)
     elif name == "broken":
         raw(arguments["line"].replace("ID", str(identity)).encode("latin-1"))
+    elif name == "say":
+        for line in arguments["lines"]:
+            raw(line.encode())
+        answer(identity, "said")
     elif name == "cancelled":
         answer(identity, json.dumps(CANCELLED))
     elif name == "ask":
