@@ -36,7 +36,7 @@ class Receiver(Protocol):
         """A message that could not be read completely; `head` is its beginning."""
 
     def line(self, stream: str, text: str) -> None:
-        """A diagnostic line: `stderr`, or `stdout` for text that is no message."""
+        """A diagnostic line: `stderr`, or `stdout` for text that is no message; otherwise a remark of the transport."""
 
     def feed(self, lost: str, *, retried: bool = True) -> None:
         """Reports on a separate stream for messages that belong to no request. Empty `lost`: the stream is open.

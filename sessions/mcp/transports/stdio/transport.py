@@ -4,8 +4,11 @@ Source: 2025-11-25 *Transports / stdio*. The loop's own pipe callbacks handle th
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
+from typing import Final
 
+from ...core import json_text
 from ...core.errors import Fault, LaunchError, McpError, NotReady, ProtocolError, TransportError
 from ...core.limits import Limits
 from ...core.session import Outgoing
@@ -20,6 +23,9 @@ from .tiers import confines
 
 #: different refusals shown in one run
 _REFUSALS = 50
+_MESSAGE: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*"|(\[))')
+_LINE_OF_MESSAGE: Final = re.compile(rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*,?\s*')
+_SEVERAL_LINES: Final = "The server writes one message over several lines. Each message must be one line of JSON."
 
 
 class StdioTransport(Transport):
@@ -48,6 +54,7 @@ class StdioTransport(Transport):
         self._stderr = Lines(limits.line_chars * 4)
         self._tail = TailBuffer(limits.stderr_bytes)
         self._noise = 0
+        self._several_lines = False
         self._spoken = False
         self._over = False
 
@@ -144,23 +151,39 @@ class StdioTransport(Transport):
 
     def _line(self, line: bytes) -> None:
         assert self._receiver is not None  # noqa: S101  set before the child starts
-        # This alone separates a message from a stray print: a printed dict also begins with "{".
-        if b'"jsonrpc"' in line:
+        if self._is_message(line):
             self._spoken = True
             self._recorder.received(line)
             self._receiver.message(line)
         elif line.strip():
             self._print(line)
 
+    def _is_message(self, line: bytes) -> bool:
+        """Servers also print JSON of their own, and lines of a log that quote a message."""
+        start = _MESSAGE.match(line) if b'"jsonrpc"' in line else None
+        return start is not None and (start.group(1) is None or self._is_json(line))
+
+    def _is_json(self, line: bytes) -> bool:
+        """A line of a log may begin like a batch: with a level or a time in brackets."""
+        try:
+            json_text.parse(line, self._limits)
+        except ProtocolError as exc:
+            return exc.fault is not Fault.INVALID_MESSAGE
+        return True
+
     def _print(self, line: bytes) -> None:
         assert self._receiver is not None  # noqa: S101  set before the child starts
         self._receiver.line("stdout", self._text(line))
+        if not self._several_lines and _LINE_OF_MESSAGE.fullmatch(line):
+            self._several_lines = True
+            self._receiver.line("stdio", _SEVERAL_LINES)
         self._noise += 1
         if not self._spoken and self._noise >= self._limits.noise_lines:
+            why = _SEVERAL_LINES if self._several_lines else "Its logs belong on stderr."
             self._lose(
                 TransportError(
                     Fault.STDOUT_NOISE,
-                    f"The server prints to stdout: {self._noise} lines and not one message. Its logs belong on stderr.",
+                    f"The server prints to stdout: {self._noise} lines and not one message. {why}",
                     may_have_run=True,
                     stderr_tail=self.stderr_tail,
                 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessions.mcp.core.errors import Fault, LaunchError, NotReady, ProtocolError, TransportError
-from sessions.mcp.core.events import DiagnosticLine
+from sessions.mcp.core.events import DiagnosticLine, ProtocolViolation
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.state import State
 from sessions.mcp.transports.registry import StdioSpec
@@ -86,6 +86,31 @@ async def test_a_server_that_prints_to_stdout_is_given_up_with_that_reason() -> 
         await client.connect()
     assert caught.value.fault is Fault.STDOUT_NOISE
     assert DiagnosticLine("stdout", "log line 0") in events
+
+
+async def test_a_server_that_writes_its_messages_over_several_lines_is_given_up_with_that_reason() -> None:
+    events: list[object] = []
+    client = unconnected(script("first_words", "indented"), events)  # type: ignore[arg-type]  # a wider list is fine
+    with pytest.raises(TransportError) as caught:
+        await client.connect()
+    assert caught.value.fault is Fault.STDOUT_NOISE
+    assert "writes one message over several lines" in caught.value.detail
+    told = [event for event in events if isinstance(event, DiagnosticLine) and event.stream == "stdio"]
+    assert [event.text for event in told] == [
+        "The server writes one message over several lines. Each message must be one line of JSON."
+    ]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_that_prints_the_messages_it_gets_is_used_and_its_lines_are_shown(era: str) -> None:
+    async with connected(script("server", era, "logs-messages")) as made:
+        assert made.connected.era == era
+        assert await call(made, "echo", text="x") == "x"
+        shown = [event.text for event in made.of(DiagnosticLine)]
+    for start in ("<-- {", "[2026-11-28 12:00:00] {", "[INFO] answering {", "{time: 12"):
+        assert any(line.startswith(start) and "tools/call" in line for line in shown), start
+    assert '{"event": "start", "pid": 7}' in shown
+    assert made.of(ProtocolViolation) == []
 
 
 async def test_a_server_dead_after_the_probe_is_started_afresh_and_used() -> None:

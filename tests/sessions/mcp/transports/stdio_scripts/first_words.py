@@ -1,5 +1,6 @@
 """Servers that fail before they answer anything; the first argument selects how."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,11 @@ if way == "exit":
 if way == "noise":
     for number in range(200):
         print(f"log line {number}", flush=True)
+    time.sleep(600)
+if way == "indented":
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}
+    for _ in range(20):
+        print(json.dumps(answer, indent=2), flush=True)
     time.sleep(600)
 if way == "silent":
     time.sleep(600)

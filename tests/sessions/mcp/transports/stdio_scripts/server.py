@@ -129,5 +129,18 @@ def handle(message):
         send({"id": identity, "error": {"code": -32601, "message": "Method not found"}})
 
 
+def log(line):
+    """Print what arrived, as servers do whose authors are looking for a mistake."""
+    text = line.decode().rstrip()
+    raw(b'{"event": "start", "pid": 7}')
+    raw(f"<-- {text}".encode())
+    raw(f"[2026-11-28 12:00:00] {text}".encode())
+    raw(f"[INFO] answering {text} with {{'result': {{}}}}, \"result\": true".encode())
+    raw(f'{{time: 12, in: {text}, "result": null}}'.encode())
+    raw(json.dumps(json.loads(text), indent=2).encode())
+
+
 for line in sys.stdin.buffer:
+    if "logs-messages" in sys.argv:
+        log(line)
     handle(json.loads(line))
