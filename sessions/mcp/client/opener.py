@@ -8,9 +8,11 @@ from typing import Any
 
 from ..core import methods, opening
 from ..core.capabilities import Implementation
-from ..core.errors import Fault, McpError, TransportError
+from ..core.errors import Fault, HttpError, McpError, TransportError
+from ..core.events import ProtocolViolation
 from ..core.memory import Remembered, contradicts
 from ..core.negotiation import ProbeOutcome
+from ..core.refusals import with_words
 from ..core.results import Timeouts
 from ..core.session import Session
 from ..core.state import State, Trigger
@@ -136,8 +138,19 @@ class Opener:
         else:
             self._session.settle(action.revision)
             self._pump.transport.negotiated(action.revision)
-            await self._pump.notify(methods.INITIALIZED)
+            await self._notify_initialized()
         return None
+
+    async def _notify_initialized(self) -> None:
+        """Some servers answer this as if it were a request, although `initialize` had just succeeded."""
+        try:
+            await self._pump.notify(methods.INITIALIZED)
+        except HttpError as exc:
+            tolerable = exc.status in (400, 404) or exc.status >= 500
+            if exc.fault not in (Fault.HTTP_STATUS, Fault.SESSION_GONE) or not tolerable:
+                raise
+            detail = f"The server answered {methods.INITIALIZED}, which has no answer, with HTTP {exc.status}."
+            self._pump.emit(ProtocolViolation(with_words(detail, exc.words)))
 
     async def _change(self, kind: str) -> McpError | None:
         self._kind = kind

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sessions.mcp.core.errors import Fault, HttpError, IncompatibleVersion, McpError
+from sessions.mcp.core.events import ProtocolViolation
 from sessions.mcp.core.results import Timeouts
 
 from .http_answers import OK, empty, html, no_http, reset, rubbish
@@ -123,3 +124,37 @@ async def test_the_session_id_of_a_refused_probe_is_never_used() -> None:
         assert {one.headers.get("mcp-protocol-version") for one in peer.asked[2:]} == {"2025-11-25"}
         assert "good-id" not in repr(made.connected)
     assert peer.methods()[-1] == "DELETE"
+
+
+def answering_initialized(status: int, body: bytes = b"") -> Script:
+    """A correct legacy server, except that it answers `notifications/initialized` with this."""
+    inner = legacy(lambda asked, line: line.result(asked, OK), session="s")
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "notifications/initialized":
+            await line.reply(status, body)
+        else:
+            await inner(asked, line)
+
+    return script
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 501, 503])
+async def test_an_error_in_answer_to_initialized_is_told_and_the_session_is_used(status: int) -> None:
+    body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
+    async with scripted_http(answering_initialized(status, body)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert peer.count("initialize") == 1
+        (violation,) = made.of(ProtocolViolation)
+    assert violation.detail == (
+        f"The server answered notifications/initialized, which has no answer, with HTTP {status}. "
+        'The server says: "Method not found"'
+    )
+
+
+@pytest.mark.parametrize(("status", "fault"), [(401, Fault.UNAUTHORIZED), (429, Fault.RATE_LIMITED)])
+async def test_a_refusal_of_initialized_that_concerns_rights_or_load_ends_the_opening(
+    status: int, fault: Fault
+) -> None:
+    error, _ = await open_error(answering_initialized(status))
+    assert error.fault is fault
