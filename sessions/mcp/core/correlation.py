@@ -88,6 +88,14 @@ class Correlation:
         del self._pending[pending.id]
         return pending
 
+    def echoed(self, identity: RequestId | None) -> int | None:
+        """The id of ours that this string repeats: some servers write each id as a string. None for any other."""
+        if type(identity) is not str or not (identity.isascii() and identity.isdigit() and len(identity) < 20):
+            return None
+        number = int(identity)
+        ours = str(number) == identity and (number in self._pending or number in self._tombstones)
+        return number if ours else None
+
     def find(self, identity: RequestId) -> Pending | None:
         pending = self._pending.get(identity)
         return pending if pending is not None and type(pending.id) is type(identity) else None

@@ -23,6 +23,7 @@ _ID_FIRST: Final = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*[,}]'
 )
 _ID_LAST: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_STRING_ID: Final = "The server wrote the id of our request, which is a number, as a string."
 _METHOD_FIRST: Final = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(?:-?\d{1,18}|"[^"\\]{1,64}"|null)\s*,\s*)?"method"\s*:'
 )
@@ -245,10 +246,15 @@ class Session:
         if found is None:
             return None
         text = found.group(1)
-        return self._correlation.take(text[1:-1].decode("utf-8", "replace") if text[:1] == b'"' else int(text))
+        quoted = text[:1] == b'"'
+        identity = self._correlation.echoed(text[1:-1].decode("utf-8", "replace")) if quoted else int(text)
+        return self._correlation.take(identity)
 
     def _answer(self, message: Response, answering: Outgoing | None, status: int | None) -> list[Input]:
         pending = self._correlation.take(message.id)
+        if pending is None and (echoed := self._correlation.echoed(message.id)) is not None:
+            message.id = echoed
+            return [*self._answer(message, answering, status), events.ProtocolViolation(_STRING_ID)]
         if pending is None and status is not None and answering is not None:
             pending = self._correlation.take(answering.id)
         if pending is None:

@@ -165,7 +165,7 @@ def unknown_requests(ask: Ask) -> Iterator[Said]:
 
 @on_call
 def foreign_ids(ask: Ask) -> Iterator[Said]:
-    for identity in (ask.id + 1_000, -ask.id, str(ask.id), 0, "", 10**30, None):
+    for identity in (ask.id + 1_000, -ask.id, f"0{ask.id}", 0, "", 10**30, None):
         yield text_result(identity, "wrong")
     yield ask.right()
 
@@ -178,7 +178,7 @@ def answers_twice(ask: Ask) -> Iterator[Said]:
 
 @on_call
 def only_foreign_ids(ask: Ask) -> Iterator[Said]:
-    yield b"[" + text_result(ask.id + 1_000, "wrong") + b"," + text_result(str(ask.id), "wrong") + b"]"
+    yield b"[" + text_result(ask.id + 1_000, "wrong") + b"," + text_result(f"0{ask.id}", "wrong") + b"]"
 
 
 @on_call

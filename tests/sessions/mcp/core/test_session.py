@@ -57,6 +57,36 @@ def test_an_answer_to_a_request_that_was_given_up_is_late_and_keeps_its_tag() ->
     assert event == events.LateAnswer(pending.id, "tools/call", {"content": []}, None, "call-1")
 
 
+def test_our_id_as_a_string_is_ours_and_told() -> None:
+    machine = session()
+    pending, _ = machine.request("tools/call", {"name": "x"})
+    answered, event = machine.receive(wire(id=str(pending.id), result={"a": 1}))
+    assert isinstance(answered, Answered)
+    assert (answered.pending, answered.result) == (pending, {"a": 1})
+    assert isinstance(event, events.ProtocolViolation)
+    assert machine.in_flight == 0
+
+
+def test_a_late_answer_with_our_id_as_a_string_is_late_as_well() -> None:
+    machine = session()
+    pending, _ = machine.request("tools/call", {"name": "x"}, tag="call-1")
+    machine.give_up(pending, late_answer=True)
+    late, event = machine.receive(wire(id=str(pending.id), result={"content": []}))
+    assert late == events.LateAnswer(pending.id, "tools/call", {"content": []}, None, "call-1")
+    assert isinstance(event, events.ProtocolViolation)
+
+
+@pytest.mark.parametrize("identity", ["01", " 1", "1 ", "+1", "1.0", "٣", "2", "", "9" * 1_000])
+def test_any_other_string_is_not_our_id(identity: str) -> None:
+    machine = session()
+    machine.request("tools/call", {"name": "x"})
+    machine.request("tools/call", {"name": "x"})
+    machine.receive(wire(id=2, result={}))
+    (event,) = machine.receive(wire(id=identity, result={}))
+    assert isinstance(event, events.ProtocolViolation)
+    assert machine.in_flight == 1
+
+
 def test_an_error_on_a_refused_http_request_belongs_to_it_whatever_id_the_server_wrote() -> None:
     machine = session()
     pending, outgoing = machine.request("server/discover")

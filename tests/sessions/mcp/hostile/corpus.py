@@ -127,8 +127,24 @@ def _answer(members: bytes, identity: bytes = b"ID") -> bytes:
 
 
 def _ids() -> Iterator[Case]:
-    """Ids are matched with their type. A message with an invalid id is not a message."""
-    foreign = (b"OTHER", b"0", b"-1", b'"ID"', b'""', b'"\\u0031"', b"null", b'"' + b"x" * 1024 + b'"', b"1" * 38)
+    """An id is matched exactly, except that a server may write our number as a string. A message with an invalid id is
+    not a message."""
+    yield Case("our id as a string", _answer(b'"result":{}', b'"ID"'), R)
+    yield Case("an unreadable answer to our id as a string", _answer(b'"result":NaN', b'"ID"'), F)
+    foreign = (
+        b"OTHER",
+        b"0",
+        b"-1",
+        b'"0ID"',
+        b'" ID"',
+        b'"+ID"',
+        b'"ID.0"',
+        b'"OTHER"',
+        b'""',
+        b"null",
+        b'"' + b"x" * 1024 + b'"',
+        b"1" * 38,
+    )
     for identity in foreign:
         yield Case(f"foreign id {identity[:12]!r}", _answer(b'"result":{}', identity), P)
     no_ids = (b"true", b"1.0", b"1e0", b"[1]", b"{}", b'{"id":1}', b"9" * 60, b'"' + b"x" * 2000 + b'"', b"0.5")

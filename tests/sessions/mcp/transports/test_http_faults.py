@@ -102,10 +102,6 @@ async def foreign_id(asked: Asked, line: Line) -> None:
     await line.json({"jsonrpc": "2.0", "id": "somebody-else", "result": {}})
 
 
-async def string_id(asked: Asked, line: Line) -> None:
-    await line.json({"jsonrpc": "2.0", "id": str(asked.id), "result": {}})
-
-
 async def cut(asked: Asked, line: Line) -> None:
     await line.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
     line.reset()
@@ -146,7 +142,6 @@ async def big_headers(asked: Asked, line: Line) -> None:
         (bomb, Fault.MESSAGE_LIMIT),
         (brotli, Fault.NOT_MCP),
         (foreign_id, Fault.NO_ANSWER),
-        (string_id, Fault.NO_ANSWER),
         (reset, Fault.CONNECTION_LOST),
         (cut, Fault.CONNECTION_LOST),
         (stream_end, Fault.CONNECTION_LOST),
@@ -178,6 +173,24 @@ async def test_an_event_that_cannot_be_an_answer_is_told_and_the_answer_after_it
     async with scripted_http(era(noisy)) as peer, connected(http(peer.url)) as made:
         assert (await made.client.call_tool("t", {})).raw == OK
         assert len(made.of(ProtocolViolation)) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_answer_with_our_id_as_a_string_is_taken_and_told(era: Callable[..., Script], streamed: bool) -> None:
+    async def string_id(asked: Asked, line: Line) -> None:
+        answer = {"jsonrpc": "2.0", "id": str(asked.id), "result": OK}
+        if not streamed:
+            await line.json(answer)
+            return
+        await line.stream()
+        await line.event(answer)
+        await line.end()
+
+    async with scripted_http(era(string_id)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        (violation,) = made.of(ProtocolViolation)
+    assert violation.detail == "The server wrote the id of our request, which is a number, as a string."
 
 
 async def test_a_stream_that_ends_without_an_answer_says_what_could_not_be_read() -> None:
