@@ -10,6 +10,7 @@ from . import json_text
 from .errors import Fault, InvalidRequest, ProtocolError
 from .json_text import invalid
 from .limits import Limits
+from .refusals import in_one_line, with_words
 
 RequestId = int | str
 
@@ -104,8 +105,19 @@ def _response(value: dict[str, Any]) -> Response:
     if "result" in value and value["result"] is not None:
         raise invalid("both result and error")
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
-        raise invalid("the error is no object with code and message")
+        error = _odd_error(error)
     return Response(identity, None, error)
+
+
+def _odd_error(error: Any) -> dict[str, Any]:
+    """An error whose code is -32000.0 is fine; ProtocolError with the server's words for any other of a wrong shape."""
+    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
+    if isinstance(code, float) and code.is_integer() and isinstance(message, str):
+        return {**error, "code": int(code)}
+    said = [str(value).strip() for value in (code, message) if type(value) in (str, int, float)]
+    problem = invalid("the error is no object with code and message")
+    problem.detail = with_words(problem.detail, in_one_line(": ".join(filter(None, said))))
+    raise problem
 
 
 def decode(data: bytes, limits: Limits) -> list[Message | ProtocolError]:

@@ -65,6 +65,11 @@ def words_in(body: bytes, media: str) -> str:
         text = _text_of_page(text)
     elif text.lstrip()[:1] in ("{", "[", '"', "n"):
         text = _sentence(text)
+    return in_one_line(text)
+
+
+def in_one_line(text: str) -> str:
+    """Within SHOWN_BYTES."""
     return _cut(" ".join(text.split()))
 
 

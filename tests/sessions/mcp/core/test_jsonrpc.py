@@ -93,6 +93,48 @@ def test_what_is_no_message_and_cannot_be_an_answer_is_handed_on_as_such(data: b
     assert problem.fault is Fault.INVALID_MESSAGE
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ('{"code":"E_QUOTA","message":"quota of the\\n month is used up"}', "E_QUOTA: quota of the month is used up"),
+        ('{"code":null,"message":"no licence"}', "no licence"),
+        ('{"code":-32000.5,"message":"no licence"}', "-32000.5: no licence"),
+        ('{"code":7}', "7"),
+        ('{"code":7,"message":["a"]}', "7"),
+        ('"out of memory"', "out of memory"),
+        ("7", "7"),
+    ],
+)
+def test_an_error_of_the_wrong_shape_is_refused_with_what_it_says(error: str, words: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode(f'{{"jsonrpc":"2.0","id":1,"error":{error}}}'.encode())
+    assert caught.value.fault is Fault.INVALID_MESSAGE
+    assert caught.value.detail == (
+        "The server sent a message that is not valid JSON-RPC: the error is no object with code and message. "
+        f'The server says: "{words}"'
+    )
+
+
+@pytest.mark.parametrize("error", ["{}", "[]", "true", '{"code":true,"message":null}', '{"code":"","message":" "}'])
+def test_an_error_of_the_wrong_shape_that_says_nothing_quotes_nothing(error: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode(f'{{"jsonrpc":"2.0","id":1,"error":{error}}}'.encode())
+    assert caught.value.detail.endswith("the error is no object with code and message.")
+
+
+def test_the_words_of_an_error_of_the_wrong_shape_are_bounded() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode(b'{"jsonrpc":"2.0","id":1,"error":{"code":"E","message":"' + b"word " * 10_000 + b'"}}')
+    assert len(caught.value.detail) < 2_500
+
+
+def test_a_code_that_is_an_integer_with_a_fraction_of_zero_is_an_integer() -> None:
+    (message,) = decode(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000.0,"message":"m","data":{"a":1}}}')
+    assert isinstance(message, Response)
+    assert message.error == {"code": -32000, "message": "m", "data": {"a": 1}}
+    assert type(message.error["code"]) is int
+
+
 def test_an_escaped_pair_of_surrogates_and_an_escaped_backslash_are_legal() -> None:
     (message,) = decode(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud83d\\ude00","b":"\\\\ud800"}}')
     assert isinstance(message, Response)

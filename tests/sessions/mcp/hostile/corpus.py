@@ -172,9 +172,9 @@ def _shapes() -> Iterator[Case]:
 
 
 def _errors() -> Iterator[Case]:
-    for code in (b"-32700", b"0", b"1", b"-32000", b"9" * 30):
+    for code in (b"-32700", b"0", b"1", b"-32000", b"9" * 30, b"1.0", b"-32e3", b"1e308"):
         yield Case(f"code {code[:8]!r}", _answer(b'"error":{"code":%b,"message":""}' % code), E)
-    for code in (b'"1"', b"1.0", b"true", b"null", b"[]"):
+    for code in (b'"1"', b"1.5", b"true", b"null", b"[]"):
         yield Case(f"no code {code!r}", _answer(b'"error":{"code":%b,"message":"m"}' % code), F)
     for error in (b"1", b'"text"', b"[]", b"{}", b"true", b'{"code":1}', b'{"message":"m"}', b'{"code":1,"message":1}'):
         yield Case(f"the error is {error!r}", _answer(b'"error":%b' % error), F)
