@@ -195,10 +195,14 @@ def socket_factory(policy: OutboundPolicy) -> Callable[[Any], socket.socket]:
     return open_socket
 
 
-class _Connector(aiohttp.TCPConnector):
+class Connector(aiohttp.TCPConnector):
     """Connects through the policy's proxy. aiohttp's own proxy support would pass the name to the proxy."""
 
     policy = OutboundPolicy()
+
+    def stop_reusing(self) -> None:
+        """From now on each request gets a connection of its own."""
+        self._force_close = True
 
     async def _wrap_create_connection(
         self, *args: Any, addr_infos: list[Any], req: Any, timeout: Any, **more: Any
@@ -220,10 +224,10 @@ class _Connector(aiohttp.TCPConnector):
         return await super()._wrap_create_connection(*args, addr_infos=addr_infos, req=req, timeout=timeout, **more)
 
 
-def connector(policy: OutboundPolicy, tls: Any, *, timeout: float, connections: int) -> aiohttp.TCPConnector:
+def connector(policy: OutboundPolicy, tls: Any, *, timeout: float, connections: int) -> Connector:
     """A connection pool behind the guard. It drops idle connections before common servers do (5 s), because a request
     on a closing connection has an unknown outcome."""
-    made = _Connector(
+    made = Connector(
         resolver=GuardedResolver(policy, timeout),
         socket_factory=socket_factory(policy),
         ssl=tls,

@@ -8,11 +8,10 @@ import functools
 import ssl
 
 import aiohttp
-import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from ..core.limits import Limits
-from .egress import OutboundPolicy, connector
+from .egress import Connector, OutboundPolicy, connector
 
 
 @functools.cache
@@ -21,8 +20,15 @@ def shared_tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeout: float) -> httpx.AsyncBaseTransport:
-    """To change the engine, change this function's last line. Any engine must take its sockets from egress.py."""
+class Engine(AiohttpTransport):
+    def stop_reusing(self) -> None:
+        """From now on each request gets a connection of its own."""
+        if isinstance(self.client, aiohttp.ClientSession) and isinstance(self.client.connector, Connector):
+            self.client.connector.stop_reusing()
+
+
+def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeout: float) -> Engine:
+    """To change the engine, change the base of Engine. Any engine must take its sockets from egress.py."""
 
     def session() -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -36,4 +42,4 @@ def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeo
             max_headers=limits.header_count,
         )
 
-    return AiohttpTransport(verify=tls, client=session)
+    return Engine(verify=tls, client=session)

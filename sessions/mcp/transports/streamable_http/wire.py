@@ -11,6 +11,7 @@ import httpx
 from httpx_sse import ServerSentEvent
 
 from ...core.errors import AuthorizationError, Fault, HttpError, InvalidRequest, McpError, ProtocolError, TransportError
+from ...core.methods import REPEATABLE
 from ...core.refusals import READ_BYTES, with_words, words_in
 from ...core.session import Outgoing
 from ...core.versions import Era, Revision
@@ -37,6 +38,8 @@ _SHORTEST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 3_600_000
 #: seconds to read the body of a refusal, which only provides words
 _WORDS_SECONDS: Final = 2.0
+#: answers until the habits of a server show: those to its opening and its lists
+_BEGINNING: Final = 8
 #: key in a response's extensions: whether its request carried a credential
 _CREDENTIAL: Final = "credential"
 #: key in a response's extensions: its Exchange
@@ -74,6 +77,8 @@ class Wire:
         self._credential, self._sent = endpoint.credential, endpoint.sent
         self._engine = engine(endpoint.policy, endpoint.limits, endpoint.tls_in_use, timeout=endpoint.connect_timeout)
         self.recorder = endpoint.recorder
+        #: how many answers came; each may have left a connection that the server has ended since
+        self._answers = 0
         self._extensions = {"timeout": {"connect": endpoint.connect_timeout}}
 
     @property
@@ -172,8 +177,15 @@ class Wire:
         return found
 
     async def _request(
-        self, verb: str, headers: Mapping[str, str], outgoing: Outgoing | None = None, *, token: bool = False
+        self,
+        verb: str,
+        headers: Mapping[str, str],
+        outgoing: Outgoing | None = None,
+        *,
+        token: bool = False,
+        again: bool = False,
     ) -> httpx.Response:
+        """`again`: on a second connection, because the server ended the first while the request was on its way."""
         body, exchange = None, self.recorder.exchange(verb, str(self.url), headers)
         if outgoing is not None:
             body = outgoing.data
@@ -188,11 +200,14 @@ class Wire:
             exchange.failed(exc.fault, exc.detail)
             if exc.may_have_run:
                 self._sent(token)
-            raise
+            if outgoing is None or again or not self._ended_before(exc, outgoing):
+                raise
+            return await self._request(verb, headers, outgoing, token=token, again=True)
         except asyncio.CancelledError:
             exchange.failed("cancelled", "Given up before the server answered.")
             raise
         self._sent(token)
+        self._answers += 1
         response.extensions[_EXCHANGE] = exchange
         try:
             answers.check_headers(response, self.limits)
@@ -202,6 +217,15 @@ class Wire:
             raise
         exchange.answered(response.status_code, response.headers.raw)
         return response
+
+    def _ended_before(self, error: McpError, outgoing: Outgoing) -> bool:
+        """Whether a request that may be repeated probably met a connection that the server had ended without a word. A
+        server that does so from the beginning gets a connection for each request, so that no call can meet one."""
+        if not self._answers or error.fault is not Fault.CONNECTION_LOST or outgoing.method not in REPEATABLE:
+            return False
+        if self._answers < _BEGINNING:
+            self._engine.stop_reusing()
+        return True
 
     async def body(self, response: httpx.Response) -> bytes:
         """The whole body; ProtocolError as soon as it exceeds the limit of a message."""

@@ -18,6 +18,8 @@ class Asked:
     path: str
     headers: dict[str, str]
     message: Any
+    #: of the requests on its connection
+    number: int = 1
 
     @property
     def method(self) -> str:
@@ -108,8 +110,11 @@ async def scripted_http(script: Script, host: str = "127.0.0.1", port: int = 0, 
         assert task is not None
         handlers.add(task)
         peer.connections += 1
+        number = 0
         try:
             while (asked := await _read(reader)) is not None:
+                number += 1
+                asked.number = number
                 peer.asked.append(asked)
                 await script(asked, Line(reader, writer, peer))
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):

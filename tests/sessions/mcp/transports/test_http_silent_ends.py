@@ -1,0 +1,92 @@
+"""A server that ends a connection without saying so, while the next request is already on its way there."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from sessions.mcp.core.errors import Fault, McpError
+
+from .http_answers import ERAS, OK, fail_call, reset
+from .making import connected, http, unconnected
+from .scripted_http import Asked, Line, Script, legacy, scripted_http
+
+pytestmark = pytest.mark.integration
+
+
+def ending_connections(inner: Script) -> Script:
+    """Each connection carries one answer; a further request on it finds the connection ended."""
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.number > 1:
+            raise ConnectionError("the script hangs up")
+        await inner(asked, line)
+
+    return script
+
+
+async def answer(asked: Asked, line: Line) -> None:
+    await line.result(asked, OK)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_that_ends_each_connection_after_its_answer_is_opened_and_each_call_is_sent_once(
+    era: Callable[..., Script],
+) -> None:
+    script = ending_connections(era(answer))
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.list_tools()).truncated is False
+        for number in range(3):
+            assert (await made.client.call_tool("t", {"n": number})).raw == OK
+        assert await made.client.ping() > 0
+        assert peer.count("tools/call") == 3
+
+
+async def test_requests_at_once_are_each_repeated() -> None:
+    inner = legacy(answer)
+    ended = asyncio.Event()
+
+    async def script(asked: Asked, line: Line) -> None:
+        if ended.is_set() and asked.number > 1 and asked.method == "tools/list":
+            raise ConnectionError("the script hangs up")
+        await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        await asyncio.gather(*(made.client.ping() for _ in range(5)))
+        ended.set()
+        lists = await asyncio.gather(*(made.client.list_tools() for _ in range(5)))
+        assert [[tool["name"] for tool in found.items] for found in lists] == [["t"]] * 5
+        assert peer.count("tools/list") > 5
+
+
+async def test_a_call_whose_connection_ended_is_never_sent_again() -> None:
+    async def end(asked: Asked, line: Line) -> None:
+        raise ConnectionError("the script hangs up")
+
+    error, peer = await fail_call(legacy(end))
+    assert (error.fault, error.may_have_run) == (Fault.CONNECTION_LOST, True)
+    assert peer.count("tools/call") == 1
+
+
+async def test_the_first_connection_that_ends_without_an_answer_is_an_error_at_once() -> None:
+    """Nothing suggests that the server had ended it before it read the request."""
+    async with scripted_http(reset) as peer:
+        with pytest.raises(McpError) as caught:
+            await unconnected(http(peer.url)).connect()
+        assert caught.value.fault is Fault.CONNECTION_LOST
+        assert peer.methods() == ["server/discover"]
+
+
+async def test_a_server_that_ends_the_second_connection_too_is_not_asked_a_third_time() -> None:
+    inner = legacy(answer)
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "tools/list":
+            raise ConnectionError("the script hangs up")
+        await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        with pytest.raises(McpError) as caught:
+            await made.client.list_tools()
+        assert caught.value.fault is Fault.CONNECTION_LOST
+        assert peer.count("tools/list") == 2
