@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessions.mcp.core.capabilities import declares
+from sessions.mcp.core.offered import misdeclared
 from sessions.mcp.core.tasks import declares_extension
 from sessions.mcp.core.versions import REVISIONS, Era, Revision
 from sessions.models import McpSession
@@ -45,7 +46,11 @@ def why(session: McpSession | None, capability: str) -> str:
     """Why a list of the server is empty, if the capability was not declared; otherwise ""."""
     if session is None or not session.revision or declares(session.server_capabilities, capability):
         return ""
-    return f"The server did not declare {capability}."
+    return _undeclared(session.server_capabilities, capability)
+
+
+def _undeclared(declared: Mapping[str, Any], capability: str) -> str:
+    return f"The server {misdeclared(declared, capability) or f'did not declare {capability}'}."
 
 
 def tab_reasons(session: McpSession | None, counts: Mapping[str, int]) -> dict[str, str]:
@@ -81,7 +86,8 @@ def _of_server(declared: dict[str, Any], revision: Revision) -> list[Missing]:
             continue
         if capability == "completions" and not revision.completions_declared:
             continue  # completion may be requested without it
-        found.append(Missing(feature, f"The server did not declare {f'{capability}.{part}' if part else capability}."))
+        reason = f"The server did not declare {capability}.{part}." if part else _undeclared(declared, capability)
+        found.append(Missing(feature, reason))
     if task := _tasks(declared, revision):
         found.append(Missing("Tasks", task))
     return found

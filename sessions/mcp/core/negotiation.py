@@ -100,9 +100,18 @@ def _rpc_error(error: RpcError, asked: str) -> EraDecision:
 def _lacking(error: RpcError) -> RpcError:
     """We declare everything this client may use, so a person has to allow what the server requires."""
     required = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
-    names = ", ".join(str(name)[:40] for name in list(required)[:10]) if isinstance(required, dict) else ""
+    names = ", ".join(_required(required)[:10]) if isinstance(required, dict) else ""
     error.detail = f"The server requires a capability that it is not offered: {names or error.message}."
     return error
+
+
+def _required(capabilities: dict[str, Any]) -> list[str]:
+    """The capabilities by name; where features of one are required, these."""
+    return [
+        f"{str(name)[:40]}.{str(feature)[:40]}" if feature else str(name)[:40]
+        for name, features in capabilities.items()
+        for feature in (features if isinstance(features, dict) and features else ("",))
+    ]
 
 
 def _unsupported(error: RpcError, asked: str) -> EraDecision:
@@ -119,10 +128,23 @@ def _unsupported(error: RpcError, asked: str) -> EraDecision:
 
 def named_legacy(refusal: ProbeOutcome, *, besides: str = "") -> str | None:
     """Our best legacy revision that a refusal names, except `besides` (the one that was refused), or None."""
-    if not isinstance(refusal, RpcError) or refusal.code not in (jsonrpc.UNSUPPORTED_VERSION, jsonrpc.INVALID_PARAMS):
+    return versions.best_mutual(_named(refusal), tuple(name for name in versions.LEGACY if name != besides))
+
+
+def nothing_in_common(refusal: McpError) -> IncompatibleVersion | None:
+    """The error for a refused `initialize` that names revisions, but none of ours. None for any other refusal."""
+    offered = _named(refusal)
+    if not offered or versions.best_mutual(offered, (*versions.MODERN, *versions.LEGACY)):
         return None
+    return _incompatible(offered)
+
+
+def _named(refusal: ProbeOutcome) -> list[Any]:
+    """The revisions that a refusal names."""
+    if not isinstance(refusal, RpcError) or refusal.code not in (jsonrpc.UNSUPPORTED_VERSION, jsonrpc.INVALID_PARAMS):
+        return []
     offered = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-    return versions.best_mutual(offered, tuple(name for name in versions.LEGACY if name != besides))
+    return offered if isinstance(offered, list) else []
 
 
 def _http(error: HttpError) -> EraDecision:
@@ -133,7 +155,8 @@ def _http(error: HttpError) -> EraDecision:
 def _incompatible(offered: list[Any]) -> IncompatibleVersion:
     names = tuple(str(name)[:32] for name in offered[:10])
     ours = ", ".join((*versions.MODERN, *versions.LEGACY))
-    return IncompatibleVersion(f"The server speaks {', '.join(names) or 'no revision'}; we speak {ours}.", names)
+    theirs = f"speaks {', '.join(names)}" if names else "names no revision"
+    return IncompatibleVersion(f"The server {theirs}; we speak {ours}.", names)
 
 
 def legacy_revision(result: dict[str, Any]) -> str:
@@ -141,4 +164,4 @@ def legacy_revision(result: dict[str, Any]) -> str:
     name = result.get("protocolVersion")
     if isinstance(name, str) and name in versions.LEGACY:
         return name
-    raise _incompatible([name])
+    raise _incompatible([name] if isinstance(name, str) else [])

@@ -6,6 +6,7 @@ Source: 2025-11-25 *Lifecycle / Capability negotiation*; 2026-07-28 *Server / Di
 from collections.abc import Mapping
 from typing import Any, Final
 
+from . import json_text
 from .capabilities import declares
 from .errors import Fault, InvalidRequest
 from .versions import Revision
@@ -35,14 +36,23 @@ def demand(declared: Mapping[str, Any], revision: Revision | None, capability: s
 
 def refusal(declared: Mapping[str, Any], capability: str, feature: str = "") -> InvalidRequest:
     what = WORDS.get((capability, feature)) or " ".join(filter(None, (capability, feature)))
-    return InvalidRequest(f"The server does not offer {what} ({_named(declared)}).", Fault.NOT_OFFERED)
+    why = misdeclared(declared, capability) or _named(declared)
+    return InvalidRequest(f"The server does not offer {what} (it {why}).", Fault.NOT_OFFERED)
+
+
+def misdeclared(declared: Mapping[str, Any], capability: str) -> str:
+    """What the server declared instead of an object; empty if it declared an object or nothing."""
+    if capability not in declared or declares(declared, capability):
+        return ""
+    value = json_text.encode(declared[capability])[:80]
+    return f"declared {capability} as {value}, not as an object, so it counts as undeclared"
 
 
 def _named(declared: Mapping[str, Any]) -> str:
     """The declared capabilities by name, each with the features that are on."""
     names = sorted(name for name in declared if declares(declared, name))
     shown = [_with_features(name, declared[name]) for name in names[:20]]
-    return f"it declared: {', '.join(shown)}" if shown else "it declared nothing"
+    return f"declared: {', '.join(shown)}" if shown else "declared nothing"
 
 
 def _with_features(name: str, value: Mapping[str, Any]) -> str:

@@ -10,7 +10,17 @@ from typing import Any, Literal
 from . import jsonrpc, versions
 from .capabilities import META, Implementation, in_force
 from .errors import HttpError, IncompatibleVersion, McpError, ProtocolError, RpcError
-from .negotiation import Fatal, Legacy, Modern, ProbeAgain, ProbeOutcome, legacy_revision, named_legacy, probe_verdict
+from .negotiation import (
+    Fatal,
+    Legacy,
+    Modern,
+    ProbeAgain,
+    ProbeOutcome,
+    legacy_revision,
+    named_legacy,
+    nothing_in_common,
+    probe_verdict,
+)
 from .versions import REVISIONS, Era, Revision
 
 EraSetting = Literal["auto", "legacy", "modern"]
@@ -244,7 +254,7 @@ def _legacy(info: Implementation, capabilities: Mapping[str, Any], because: str,
     if isinstance(outcome, RpcError) and (named := named_legacy(outcome, besides=versions.PREFERRED_LEGACY)):
         outcome = yield Initialize(_parameters(info, capabilities, named))
     if isinstance(outcome, McpError):
-        raise outcome
+        raise nothing_in_common(outcome) or outcome
     assert isinstance(outcome, dict)  # noqa: S101  the driver always sends the outcome of an initialize
     return (yield from _greeted(outcome, capabilities, because, certain))
 

@@ -19,6 +19,7 @@ _UTF8: Final = codecs.getincrementaldecoder("utf-8")
 _BOM: Final = b"\xef\xbb\xbf"
 #: comments and blank lines at the start of a line; the last comment may continue in the next chunk
 _COMMENTS: Final = re.compile(rb"(?:[\r\n]+|:[^\r\n]*(?:[\r\n]|\Z))++")
+_JSON: Final = "The body of the answer is JSON, but its content type is text/event-stream instead of application/json."
 _REST_OF_LINE: Final = re.compile(rb"[^\r\n]*")
 
 
@@ -83,6 +84,8 @@ class _Metered:
         if self._first:
             # The standard ignores one byte order mark at the start; httpx-sse would read it as part of a field name.
             chunk, self._first = chunk.removeprefix(_BOM), False
+            if chunk[:64].lstrip()[:1] in (b"{", b"["):  # no field of an event begins like this
+                raise ProtocolError(Fault.INVALID_MESSAGE, _JSON)
         self._count(chunk)
         return self._decoder.decode(chunk)
 

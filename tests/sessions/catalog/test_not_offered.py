@@ -95,3 +95,12 @@ def test_what_a_server_cannot_ask_is_said_with_the_switch_that_decides(feature: 
     off, on = session(EVERYTHING, {}, **{switch: False}), session(EVERYTHING, {}, **{switch: True})
     assert reasons(off)[feature] == "Turned off under Settings, so it is not declared."
     assert "declared on the next connection" in reasons(on)[feature]
+
+
+def test_a_capability_that_is_declared_as_no_object_is_named_as_such() -> None:
+    declared = session({"tools": True, "prompts": [], "resources": {}})
+    words = "The server declared tools as true, not as an object, so it counts as undeclared."
+    assert why(declared, "tools") == words
+    assert {one.feature: one.reason for one in missing(declared)}["Tools"] == words
+    assert why(declared, "prompts").startswith("The server declared prompts as [], not")
+    assert why(declared, "resources") == ""

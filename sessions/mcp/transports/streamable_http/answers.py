@@ -1,6 +1,7 @@
 """Interprets an HTTP answer before its body is read as a message: statuses, redirects, headers. Nothing here waits."""
 
 import email.utils
+import re
 import time
 from typing import Final
 
@@ -14,6 +15,8 @@ from ..authorizing import Refusal
 #: Methods that change nothing on the server, so a same-origin 307 or 308 is followed for them.
 REDIRECTABLE: Final = frozenset({"server/discover", "initialize"})
 MAX_REDIRECTS: Final = 3
+#: the beginning of an event stream
+_EVENT: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
 #: sentence for each fault; the status is filled in
 _REFUSED: Final = {
     Fault.ACCESS_REFUSED: "The server refused the request, which carried no credential (HTTP {}).",
@@ -41,15 +44,27 @@ def is_json(media: str) -> bool:
 
 
 def demand_json(response: httpx.Response, media: str, body: bytes) -> None:
-    """ProtocolError unless the body may be a message. A missing content type is accepted."""
+    """ProtocolError unless the body may be a message. A missing content type is accepted, a wrong one is named."""
     if not body.strip():
         raise ProtocolError(Fault.NO_ANSWER, f"The server answered HTTP {response.status_code} without any content.")
-    if not is_json(media) and (media or body.lstrip()[:1] not in (b"{", b"[")):
+    if is_json(media):
+        if _EVENT.match(body):
+            raise mislabelled("an event stream", media, "text/event-stream")
+        return
+    bracketed = body.lstrip()[:1] in (b"{", b"[")
+    if media and bracketed and b'"jsonrpc"' in body:
+        raise mislabelled("an MCP message", media, "application/json")
+    if media or not bracketed:
         raise ProtocolError(
             Fault.NOT_MCP,
             f"The server answered with {media[:80] or 'unknown content'} instead of an MCP message. "
             "Check that the URL is that of the MCP endpoint.",
         )
+
+
+def mislabelled(what: str, media: str, instead: str) -> ProtocolError:
+    detail = f"The body of the answer is {what}, but its content type is {media[:80]} instead of {instead}."
+    return ProtocolError(Fault.INVALID_MESSAGE, detail)
 
 
 def not_resumed(response: httpx.Response) -> HttpError:
@@ -68,6 +83,12 @@ def same_origin(one: httpx.URL, other: httpx.URL) -> bool:
 def redirect_target(response: httpx.Response, url: httpx.URL, method: str) -> httpx.URL:
     """Where a request may be repeated, or HttpError (redirected). A call is never repeated."""
     location = response.headers.get("location", "")
+    if not location.strip():
+        detail = (
+            f"The server redirects (HTTP {response.status_code}) and names no address: the header Location is missing."
+        )
+        may_have_run = method not in REDIRECTABLE
+        raise HttpError(Fault.REDIRECTED, detail, status=response.status_code, may_have_run=may_have_run)
     try:
         target = url.join(location)
     except httpx.InvalidURL:

@@ -26,9 +26,9 @@ OPERATIONS: dict[str, tuple[Callable[[Client], Awaitable[Any]], str]] = {
 }
 
 
-def bare(era: str) -> Callable[[Asked, Line], Awaitable[None]]:
+def bare(era: str, **more: Any) -> Callable[[Asked, Line], Awaitable[None]]:
     """A server that declares only an experimental capability, but would answer every request."""
-    declared = {"experimental": {"x": {}}}
+    declared = {"experimental": {"x": {}}, **more}
 
     async def script(asked: Asked, line: Line) -> None:
         if asked.verb != "POST":
@@ -61,6 +61,16 @@ async def test_it_is_refused_here_in_words_and_not_a_byte_is_sent(method: str, e
         assert not refused.value.may_have_run
         assert "declare" in refused.value.detail
         assert [one.method for one in peer.asked[before:] if one.verb == "POST"] == []
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_capability_that_is_declared_as_no_object_is_named_in_the_refusal(era: str) -> None:
+    async with scripted_http(bare(era, tools=True)) as peer, connected(http(peer.url)) as made:
+        with pytest.raises(InvalidRequest) as refused:
+            await made.client.call_tool("t", {})
+    assert refused.value.detail == (
+        "The server does not offer tools (it declared tools as true, not as an object, so it counts as undeclared)."
+    )
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -219,6 +219,32 @@ def test_the_setting_modern_refuses_a_legacy_answer_in_words() -> None:
 def test_an_initialize_result_of_no_revision_of_ours_is_incompatible(version: Any) -> None:
     _, error = run([RpcError(-32601, "?"), {**INITIALIZED, "protocolVersion": version}])
     assert isinstance(error, IncompatibleVersion)
+    named = f"speaks {version}" if isinstance(version, str) else "names no revision"
+    assert error.detail.startswith(f"The server {named}; we speak 2026-07-28, 2025-11-25")
+    assert error.supported == ((version,) if isinstance(version, str) else ())
+
+
+@pytest.mark.parametrize("status", [None, 400])
+@pytest.mark.parametrize("code", [-32022, -32602])
+def test_a_refused_initialize_that_names_no_revision_of_ours_is_incompatible(code: int, status: int | None) -> None:
+    refusal = RpcError(
+        code, "Unsupported", {"supported": ["2024-10-07"], "requested": "2025-11-25"}, http_status=status
+    )
+    asked, error = run([RpcError(-32601, "?"), refusal], fallback=SSE)
+    assert kinds(asked) == [Probe, Initialize]
+    assert isinstance(error, IncompatibleVersion)
+    assert error.permanent
+    assert error.supported == ("2024-10-07",)
+    assert error.detail.startswith("The server speaks 2024-10-07; we speak 2026-07-28, 2025-11-25")
+
+
+@pytest.mark.parametrize(
+    "data", [None, {}, {"supported": []}, {"supported": "2024-10-07"}, {"supported": ["2025-11-25"]}]
+)
+def test_a_refused_initialize_that_proves_no_difference_stays_the_servers_error(data: Any) -> None:
+    refusal = RpcError(-32602, "Invalid params", data)
+    _, error = run([RpcError(-32601, "?"), refusal])
+    assert error is refusal
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
@@ -263,6 +289,13 @@ def test_what_the_server_requires_and_is_not_offered_is_named() -> None:
     _, error = run([lacking])
     assert isinstance(error, RpcError)
     assert "sampling, roots" in error.detail
+
+
+def test_a_feature_that_the_server_requires_and_is_not_offered_is_named() -> None:
+    required = {"sampling": {"context": {}}, "elicitation": {"form": {}, "url": {}}, "roots": {}, "x": 1}
+    _, error = run([RpcError(-32021, "nope", {"requiredCapabilities": required}, http_status=400)])
+    assert isinstance(error, RpcError)
+    assert "sampling.context, elicitation.form, elicitation.url, roots, x." in error.detail
 
 
 # -- changing the transport

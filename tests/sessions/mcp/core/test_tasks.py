@@ -212,7 +212,6 @@ DECLARED = {"tools": {"listChanged": True}, "resources": {"subscribe": False, "x
         ("resources", "subscribe", "does not offer subscriptions to resources"),
         ("logging", "", "does not offer its log"),
         ("completions", "", "does not offer completion of arguments"),
-        ("odd", "", "does not offer odd"),
         ("new", "thing", "does not offer new thing"),
     ],
 )
@@ -223,6 +222,12 @@ def test_a_refusal_says_what_is_missing_and_what_is_there(capability: str, featu
     assert refused.value.permanent
     assert not refused.value.may_have_run
     assert "(it declared: resources with x, tools with listChanged)" in refused.value.detail
+
+
+def test_a_refusal_names_a_capability_that_was_declared_as_no_object() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        demand(DECLARED, REVISIONS["2025-11-25"], "odd")
+    assert "(it declared odd as 7, not as an object, so it counts as undeclared)" in refused.value.detail
 
 
 def test_what_was_declared_is_not_refused() -> None:

@@ -215,6 +215,42 @@ async def test_a_body_that_cannot_be_an_answer_is_named() -> None:
     assert error.detail == 'The server sent a message that is not valid JSON-RPC: no "jsonrpc":"2.0".'
 
 
+async def streamed_as_json(asked: Asked, line: Line) -> None:
+    message = json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": OK})
+    await line.reply(200, f"event: message\ndata: {message}\n\n".encode(), "application/json")
+
+
+async def json_as_stream(asked: Asked, line: Line) -> None:
+    await line.reply(200, json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": OK}).encode(), "text/event-stream")
+
+
+def as_media(media: str) -> Script:
+    async def answer(asked: Asked, line: Line) -> None:
+        await line.reply(200, json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": OK}).encode(), media)
+
+    return answer
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (streamed_as_json, "an event stream, but its content type is application/json"),
+        (json_as_stream, "JSON, but its content type is text/event-stream"),
+        (as_media("text/plain; charset=utf-8"), "an MCP message, but its content type is text/plain"),
+        (as_media("application/json-rpc"), "an MCP message, but its content type is application/json-rpc"),
+        (as_media("application/octet-stream"), "an MCP message, but its content type is application/octet-stream"),
+    ],
+)
+async def test_a_body_that_is_not_what_its_content_type_says_is_named(
+    era: Callable[..., Script], answer: Script, words: str
+) -> None:
+    error, peer = await fail_call(era(answer))
+    assert (error.fault, error.may_have_run) == (Fault.INVALID_MESSAGE, True)
+    assert error.detail.startswith(f"The body of the answer is {words}")
+    assert peer.count("tools/call") == 1
+
+
 async def test_a_compressed_answer_within_the_bound_is_read() -> None:
     async def squeezed(asked: Asked, line: Line) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": OK}).encode()

@@ -89,6 +89,13 @@ async def test_a_circle_of_redirects_ends() -> None:
     assert len(peer.asked) == 4
 
 
+async def test_a_redirect_that_names_no_address_is_told_as_such() -> None:
+    error, peer = await open_error(lambda asked, line: line.reply(307, kind=""))
+    assert error.fault is Fault.REDIRECTED
+    assert error.detail == "The server redirects (HTTP 307) and names no address: the header Location is missing."
+    assert len(peer.asked) == 1
+
+
 async def test_a_server_that_never_answers_the_probe_is_a_timeout_not_a_legacy_server() -> None:
     error, peer = await open_error(lambda asked, line: line.hang(), timeouts=Timeouts(probe=0.2))
     assert error.fault is Fault.TIMEOUT
