@@ -8,9 +8,9 @@ from typing import Any
 
 from ..core import jsonrpc, methods
 from ..core import tasks as protocol
-from ..core.errors import Fault, HttpError, LocalError, McpError, RpcError, TransportError
+from ..core.errors import Fault, HttpError, LocalError, McpError, RemoteError, RpcError, TransportError
 from ..core.events import Event, OtherNotification, StateChanged
-from ..core.tasks import Ended, Fetch, Finished, TaskOptions, TaskState
+from ..core.tasks import Ended, Fetch, Finished, Status, TaskOptions, TaskState
 from ..core.versions import Era
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class TaskRun:
         self._pause_for = 0.0
         self._wake = asyncio.Event()
         self._hint: asyncio.TimerHandle | None = None
-        self._fetching: asyncio.Task[dict[str, Any]] | None = None
+        self._fetching: asyncio.Task[dict[str, Any] | RpcError] | None = None
         self._answering: set[asyncio.Task[None]] = set()
         #: keys of requests for input already handled: each is answered once in the life of a task
         self._taken: set[str] = set()
@@ -48,8 +48,8 @@ class TaskRun:
                 if state is not None and (result := await self._stepped(state)) is not None:
                     return result
                 await self._pause()
-                if (result := self._harvested()) is not None:
-                    return await self._last_look(result)
+                if (fetched := self._harvested()) is not None:
+                    return self._outcome(await self._last_look(), fetched)
                 state = await self._look()
         finally:
             await self._stop_helpers()
@@ -78,7 +78,7 @@ class TaskRun:
             raise step.error
         if isinstance(step, Fetch):
             if state.over:
-                return protocol.fetched(state, await self._fetched())
+                return self._outcome(state, await self._fetched())
             self._begin_fetching()
         else:
             for key, request in step.inputs.items():
@@ -108,31 +108,39 @@ class TaskRun:
             raise protocol.lost(self._task_id, "it answered with another task")
         return state
 
-    async def _last_look(self, result: dict[str, Any]) -> dict[str, Any]:
-        """The result came while the task still asked for input: report its end, if the server still knows the task."""
+    async def _last_look(self) -> TaskState | None:
+        """The outcome came while the task still asked for input: report its end, if the server still knows the task."""
         try:
             state = await self._look()
         except McpError:
-            return result
+            return None
         if state is None or not state.over:
-            return result
+            return None
         self._emit(state)
-        return protocol.fetched(state, result)
+        return state
 
     def _missed(self, error: McpError) -> None:
         if isinstance(error, RpcError):
             if error.code == jsonrpc.INVALID_PARAMS:
                 raise protocol.lost(self._task_id, error.message) from error
             if error.code in (jsonrpc.METHOD_NOT_FOUND, jsonrpc.MISSING_CAPABILITY):
-                raise error
+                raise self._unfollowed(methods.TASKS_GET, error) from error
         if isinstance(error, LocalError) or error.permanent:
             raise error
         self._misses += 1
         pause = protocol.pause_after_miss(self._misses, self._poll)
         if pause is None:
+            if isinstance(error, RpcError):
+                raise self._unfollowed(methods.TASKS_GET, error) from error
             raise error
         retry_after = error.retry_after if isinstance(error, HttpError) else None
         self._pause_for = min(max(retry_after or 0.0, pause), protocol.POLL_MOST)
+
+    def _unfollowed(self, method: str, error: RpcError) -> RemoteError:
+        """An error of a request about the task says nothing about the call, which may still succeed."""
+        words = f"The server answered {method} with {error.code}: {error.message[:200]}"
+        words = f"The task {self._task_id[:60]!r} cannot be followed. {words}"
+        return RemoteError(Fault.TASK_LOST, words, may_have_run=True)
 
     async def _pause(self) -> None:
         """Wait until the next poll is due, or an event makes one worthwhile."""
@@ -158,11 +166,15 @@ class TaskRun:
             self._fetching = asyncio.create_task(self._fetch(), name="mcp task result")
             self._fetching.add_done_callback(lambda _: self._wake.set())
 
-    async def _fetch(self) -> dict[str, Any]:
-        return await self._request(methods.TASKS_RESULT, {"taskId": self._task_id}, None)
+    async def _fetch(self) -> dict[str, Any] | RpcError:
+        """An error is an answer too: that of the task, if it failed."""
+        try:
+            return await self._request(methods.TASKS_RESULT, {"taskId": self._task_id}, None)
+        except RpcError as error:
+            return error
 
-    async def _fetched(self) -> dict[str, Any]:
-        """The result of a task that is over: it comes at once, and fetching it twice does no harm."""
+    async def _fetched(self) -> dict[str, Any] | RpcError:
+        """The outcome of a task that is over: it comes at once, and fetching it twice does no harm."""
         try:
             return await self._fetch_once()
         except (TransportError, HttpError) as exc:
@@ -171,7 +183,15 @@ class TaskRun:
             self._fetching = None
         return await self._fetch_once()
 
-    async def _fetch_once(self) -> dict[str, Any]:
+    def _outcome(self, state: TaskState | None, fetched: dict[str, Any] | RpcError) -> dict[str, Any]:
+        """`state`: in which the task ended, None if unknown. `tasks/result` answers for a failed task with its error."""
+        if not isinstance(fetched, RpcError):
+            return fetched if state is None else protocol.fetched(state, fetched)
+        if state is not None and state.status is Status.FAILED:
+            raise fetched
+        raise self._unfollowed(methods.TASKS_RESULT, fetched) from fetched
+
+    async def _fetch_once(self) -> dict[str, Any] | RpcError:
         self._begin_fetching()
         assert self._fetching is not None  # noqa: S101  just begun
         try:
@@ -181,8 +201,8 @@ class TaskRun:
             words = f"The server did not hand over the result of a finished task in time ({self._seconds:g} s)."
             raise TransportError(Fault.TIMEOUT, words, may_have_run=True) from None
 
-    def _harvested(self) -> dict[str, Any] | None:
-        """The outcome of the helper tasks: a result, or the error that ends the wait."""
+    def _harvested(self) -> dict[str, Any] | RpcError | None:
+        """The outcome of the helper tasks: what `tasks/result` answered, or the error that ends the wait."""
         for task in [task for task in self._answering if task.done()]:
             self._answering.discard(task)
             task.result()
@@ -216,7 +236,7 @@ class TaskRun:
                 return
             except RpcError as exc:
                 if exc.code != jsonrpc.INVALID_PARAMS:
-                    raise
+                    raise self._unfollowed(methods.TASKS_UPDATE, exc) from exc
                 return  # no longer wanted, or the task is over: the next poll shows which
             except McpError as exc:
                 if last or isinstance(exc, LocalError) or exc.permanent:

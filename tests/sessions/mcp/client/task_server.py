@@ -26,6 +26,7 @@ STATES = {
     "forgotten": ["forgotten"],
     "stumbles": ["busy", "working", "busy", "busy", "completed"],
     "falls": ["busy"],
+    "mute": ["mute"],
     "dies": ["working", "exit"],
     "cut": ["completed"],
     "odd": ["meditating"],
@@ -111,6 +112,8 @@ class TaskServer:
             return {"error": {"code": -32602, "message": "gone"}}
         if status == "busy":
             return {"error": {"code": -32603, "message": "busy"}}
+        if status == "mute":
+            return {"error": {"code": -32601, "message": "no such method"}}
         if status == "other":
             return {"result": self._state("another", "working")}
         if status == "input_required" and task.get("answers"):

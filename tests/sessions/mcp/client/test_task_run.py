@@ -94,6 +94,8 @@ def test_the_wait_ends_whatever_the_server_says(era: Era, looks: list[Any], othe
         try:
             async with asyncio.timeout(20):
                 assert await run(server, told, answered).result(None) == RESULT
+        except RpcError:  # the task's own error, and never that of a request about it
+            assert told[-1].status is Status.FAILED
         except McpError:
             pass  # the other way to end
         assert len(asyncio.all_tasks()) == left_over
@@ -107,6 +109,27 @@ def test_the_wait_ends_whatever_the_server_says(era: Era, looks: list[Any], othe
         assert server.asked[methods.TASKS_RESULT] == 0
     else:
         assert server.asked[methods.TASKS_UPDATE] == 0
+
+
+@pytest.mark.parametrize(
+    ("era", "look", "asked"),
+    [
+        (Era.LEGACY, (Status.COMPLETED, {}), methods.TASKS_RESULT),
+        (Era.LEGACY, (Status.INPUT_REQUIRED, {}), methods.TASKS_RESULT),
+        (Era.MODERN, (Status.INPUT_REQUIRED, {"a": {}}), methods.TASKS_UPDATE),
+    ],
+)
+async def test_an_error_of_a_request_about_a_task_is_no_outcome_of_the_call(era: Era, look: Any, asked: str) -> None:
+    looks = [look, *[(Status.WORKING, {})] * 9]
+    with pytest.raises(McpError, match=f"answered {asked} with -32603: busy") as ended:
+        await run(Server(era, looks, ["busy"] * 3), [], Counter()).result(None)
+    assert (ended.value.fault, ended.value.may_have_run) == (Fault.TASK_LOST, True)
+
+
+async def test_the_error_of_a_failed_task_is_the_outcome_also_where_the_task_asked_for_input_before() -> None:
+    looks: list[Any] = [(Status.INPUT_REQUIRED, {}), (Status.FAILED, {})]
+    with pytest.raises(RpcError, match="busy"):
+        await run(Server(Era.LEGACY, looks, ["busy"]), [], Counter()).result(None)
 
 
 async def test_a_change_of_the_sessions_state_makes_us_look_at_once() -> None:

@@ -89,10 +89,15 @@ async def test_looks_that_fail_are_repeated_and_the_task_goes_on(place: Setting)
     assert text(await place.made.client.call_tool("stumbles", {})) == "done"
 
 
-async def test_looks_that_always_fail_end_the_wait_with_their_error(place: Setting) -> None:
-    with pytest.raises(RpcError, match="busy"):
-        await place.made.client.call_tool("falls", {})
-    assert len(await place.seen("tasks/get")) == 4
+@pytest.mark.parametrize(
+    ("name", "words", "looks"), [("falls", "-32603: busy", 4), ("mute", "-32601: no such method", 1)]
+)
+async def test_a_task_that_cannot_be_followed_may_have_run(place: Setting, name: str, words: str, looks: int) -> None:
+    """An error of `tasks/get` says nothing about the call."""
+    with pytest.raises(McpError, match=words) as lost:
+        await place.made.client.call_tool(name, {})
+    assert (lost.value.fault, lost.value.may_have_run) == (Fault.TASK_LOST, True)
+    assert len(await place.seen("tasks/get")) == looks
 
 
 # -- the server's questions
