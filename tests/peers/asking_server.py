@@ -1,7 +1,7 @@
 """A stdio peer on the official Python SDK 2.x that asks a person in every way the protocol allows, in both eras.
 
 Tools: `pizza` (a form with each kind of field), `visit` (a URL), `unlock` (refused with -32042 until the person has
-visited a URL; legacy only). Runs in the environment of the peer sdk2, so it imports nothing of ours.
+visited a URL, for each `key` once; legacy only). Runs in the environment of the peer sdk2, so it imports nothing of ours.
 """
 
 import os
@@ -69,10 +69,10 @@ async def visit(ctx: Context) -> InputRequiredResult | str:
 
 
 @server.tool()
-async def unlock(ctx: Context) -> str:
+async def unlock(ctx: Context, key: str = "") -> str:
     """Refuses until an address was visited; the second time it goes through."""
-    if "unlock" not in _visited:
-        _visited.add("unlock")
+    if key not in _visited:
+        _visited.add(key)
         raise UrlElicitationRequiredError(
             [ElicitRequestURLParams(message="Unlock it first.", url=ADDRESS, elicitation_id="unlock-1")]
         )

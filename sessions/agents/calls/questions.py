@@ -59,8 +59,6 @@ def open_of(exchange: Exchange, call_pk: int) -> list[Relayed]:
 
 
 def _answers(answerable: Mapping[str, Any], row: Question) -> bool:
-    if row.origin == "error":  # the server asks again once a person has visited the page
-        return False
     if row.kind == QuestionKind.SAMPLING:
         return declares(answerable, "sampling")
     return ("url" if row.kind == QuestionKind.URL else "form") in elicitation_modes(answerable)

@@ -40,8 +40,12 @@ def answered(launch: Launch) -> tuple[str, ...]:
 
 def covered(asked: InputRequest, agent: CallingAgent) -> bool:
     """Whether an agent that made the call answers this, or people may. What a session declared was declared for all of
-    them."""
-    return agent.asks_people or rules.refusal(asked.method, asked.params, agent.capabilities) is None
+    them. A legacy agent whose token asks no people gets the error that names a URL: its client knows it."""
+    if agent.asks_people:
+        return True
+    if asked.origin == "error" and agent.on_behalf.capabilities is None:
+        return False
+    return rules.refusal(asked.method, asked.params, agent.capabilities) is None
 
 
 async def refuse(asked: InputRequest) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ class Collecting:
         when one is refused. Ends with the connection.
         """
         for question in questions.values():
-            self._demand_offered(question)
+            self._demand_offered(question, origin)
         turn = asyncio.Lock()
         return dict(
             zip(
@@ -62,12 +62,12 @@ class Collecting:
 
     # -- one question
 
-    def _demand_offered(self, question: Question) -> None:
+    def _demand_offered(self, question: Question, origin: Origin) -> None:
         self._demand_covered(question, self._session.declared)
         if not self._answers.admit():
             per_minute = self._limits.server_requests_per_minute
             words = f"The server asked more than {per_minute} questions in a minute."
-            raise ProtocolError(Fault.SERVER_REQUEST_LIMIT, words)
+            raise ProtocolError(Fault.SERVER_REQUEST_LIMIT, words, may_have_run=_may_have_run(origin))
 
     def _demand_covered(self, question: Question, declared: Mapping[str, Any]) -> None:
         refusal = rules.refusal(question.method, question.params, declared)
@@ -99,7 +99,7 @@ class Collecting:
     async def _one(self, asked: InputRequest, turn: asyncio.Lock) -> dict[str, Any]:
         try:
             if self._over is not None:
-                raise self._over.again(may_have_run=True)
+                raise self._over.again(may_have_run=_may_have_run(asked.origin))
             if asked.method == rules.ELICIT:
                 async with turn, self._room:
                     return await self._answered(asked)
@@ -107,7 +107,7 @@ class Collecting:
                 return await self._answered(asked)
         except asyncio.CancelledError:
             if self._over is not None:
-                raise self._over.again(may_have_run=True) from None
+                raise self._over.again(may_have_run=_may_have_run(asked.origin)) from None
             raise
 
     async def _answered(self, asked: InputRequest) -> dict[str, Any]:
@@ -115,21 +115,23 @@ class Collecting:
             return await self._answers.put(asked)
         except Refused as exc:
             self._pump.emit(RequestRefused(asked.method, exc.code))
+            if asked.origin == "error":
+                raise
             words = f"The server asked for {asked.method}, and it was refused: {exc.message}"
             raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=True) from exc
         except Exception as exc:  # a bug in an answer ends only the call that needed it
             log.exception("%s could not be answered", asked.method)
             words = f"The server asked for {asked.method}, and answering it failed here."
-            raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=True) from exc
+            raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=_may_have_run(asked.origin)) from exc
 
     # -- URLs to visit before a call can go on
 
     async def visit(self, visits: Sequence[Visit], tag: Any) -> None:
         """One after the other, until each is over: by its answer, or by the server's notification.
-        LocalError (input_refused) when one was declined."""
+        LocalError (input_refused) when one was declined; Refused when nobody is there to visit it."""
         for visit in visits:
             question = Question(rules.ELICIT, visit.params)
-            self._demand_offered(question)
+            self._demand_offered(question, "error")
             await self._visit(self._asked(visit.elicitation_id, question, "error", tag))
 
     async def _visit(self, asked: InputRequest) -> None:
@@ -139,9 +141,11 @@ class Collecting:
         answered = self._begin(self._one(asked, asyncio.Lock()))
         try:
             await asyncio.wait((notified, answered), return_when=asyncio.FIRST_COMPLETED)
-            if not over.is_set() and (await answered)["action"] != "accept":
-                words = "The call needs a page to be visited, and that was declined."
-                raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=True)
+            action = "accept" if over.is_set() else (await answered)["action"]
+            if action != "accept":
+                why = "that was declined" if action == "decline" else "nobody visited it"
+                words = f"The call needs a page to be visited, and {why}."
+                raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=False)
         finally:
             del self._visited[over]
             notified.cancel()
@@ -153,3 +157,8 @@ class Collecting:
             for over, identity in self._visited.items():
                 if identity == event.params.get("elicitationId"):
                     over.set()
+
+
+def _may_have_run(origin: Origin) -> bool:
+    """With the error that names a URL the server says that it did not execute the request."""
+    return origin != "error"

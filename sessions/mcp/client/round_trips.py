@@ -4,16 +4,17 @@ Source: 2026-07-28 *Multi Round-Trip Requests*; 2025-11-25 *Elicitation / URL El
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from ..core.errors import Fault, HttpError, LocalError, McpError, RpcError
+from ..core.input_requests import Refused
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
-from ..core.rounds import InputRequired, ResultKind, Rounds, visits
+from ..core.rounds import InputRequired, ResultKind, Rounds, Visit, visits
 from .collecting import Collecting
 from .pump import RequestSpec
 from .requester import Requester
@@ -36,7 +37,7 @@ class Performed:
 @dataclass(slots=True)
 class _Attempts:
     """The attempts of one call. `repaired` applies to one round, `visited` to the whole call; `begun`: the server asked
-    back, so it has done something already, whatever comes next."""
+    back with a result, so it has done something already, whatever comes next."""
 
     before_send: BeforeSend | None
     attempt: int = 0
@@ -89,7 +90,7 @@ class RoundTrips:
             if kind != "input_required":
                 return Performed(identity, result, kind, attempts.attempt, rounds.taken if rounds else 0, ends)
             rounds = rounds or Rounds(self._limits)
-            async with _within(ends):
+            async with _within(ends, may_have_run=True):
                 added = await self._round(rounds.take(result), spec.tag)
             # From the original parameters: nothing of an earlier round may be included.
             spec_of_round = replace(spec, params=(spec.params or {}) | added, mirrored=spec_of_round.mirrored)
@@ -124,10 +125,8 @@ class RoundTrips:
         if isinstance(error, RpcError) and revision is not None and not attempts.visited:
             requested = visits(error, revision, self._session.declared, self._limits)
             if requested:
-                attempts.visited = attempts.begun = True
-                async with _within(ends):
-                    await self._collecting.visit(requested, spec.tag)
-                return "url_elicitation"
+                attempts.visited = True
+                return await self._visited(requested, spec.tag, ends)
         if attempts.repaired:
             return ""
         attempts.repaired = True
@@ -135,6 +134,15 @@ class RoundTrips:
         if reason == "header_mismatch":
             await self._relearn(spec)
         return reason
+
+    async def _visited(self, requested: Sequence[Visit], tag: Any, ends: float) -> str:
+        """Empty where nobody is there to visit the URLs: the caller gets the error, which names them."""
+        try:
+            async with _within(ends, may_have_run=False):
+                await self._collecting.visit(requested, tag)
+        except Refused:
+            return ""
+        return "url_elicitation"
 
 
 def _left(ends: float, attempts: _Attempts) -> float:
@@ -146,10 +154,10 @@ def _left(ends: float, attempts: _Attempts) -> float:
 
 
 @asynccontextmanager
-async def _within(ends: float) -> AsyncIterator[None]:
+async def _within(ends: float, *, may_have_run: bool) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout_at(ends):
             yield
     except TimeoutError as exc:
         words = "The total time of the call ended while the server waited for input."
-        raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=True) from exc
+        raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=may_have_run) from exc

@@ -146,6 +146,79 @@ def test_an_answer_of_another_session_settles_nothing(product: Product, token: s
         assert "cancel" in eventually(lambda: heard[1:])[0]["result"]["content"][0]["text"]
 
 
+# --- a page to be visited before the call (-32042) ----------------------------------------------------------------------
+URL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+PAGE = "https://pizza.example.com/pay?order=7"
+
+
+@pytest.fixture(scope="module")
+def alone(product: Product) -> str:
+    """A token whose requests wait for no people."""
+    return product.token("list", "read", "call")
+
+
+def unlock(key: str) -> dict[str, Any]:
+    return {"name": "unlock", "arguments": {"key": key}}
+
+
+@pytest.mark.parametrize(("version", "declared"), [("2025-06-18", {}), ("2025-11-25", FORM), ("2025-11-25", URL)])
+def test_a_legacy_agent_gets_the_error_that_names_the_page_and_calls_again_after_the_visit(
+    product: Product, alone: str, version: str, declared: dict[str, Any]
+) -> None:
+    agent = product.agent(alone, "asking-legacy")
+    agent.initialize(version, **declared)
+    key = f"{version} {declared}"
+    error = agent.ask("tools/call", unlock(key))["error"]
+    assert (error["code"], error["data"]["elicitations"][0]["url"]) == (-32042, PAGE)
+    assert not open_questions(product)
+    assert agent.ask("tools/call", unlock(key))["result"]["content"][0]["text"] == "unlocked"
+
+
+def test_a_modern_agent_without_url_mode_gets_the_error_that_names_the_page(product: Product, alone: str) -> None:
+    agent = product.agent(alone, "asking-legacy")
+    meta = {META + "clientCapabilities": FORM}
+    error = agent.ask_modern("tools/call", unlock("no url mode"), **meta).json()["error"]
+    assert (error["code"], error["data"]["elicitations"][0]["url"]) == (-32042, PAGE)
+
+
+def test_a_modern_agent_with_url_mode_is_asked_to_visit_the_page_and_its_retry_continues_the_call(
+    product: Product, alone: str
+) -> None:
+    agent, meta, call = product.agent(alone, "asking-legacy"), {META + "clientCapabilities": URL}, unlock("modern")
+    before = len(product.calls(target="unlock"))
+    first = agent.ask_modern("tools/call", call, **meta).json()["result"]
+    ((key, asked),) = first["inputRequests"].items()
+    assert (asked["method"], asked["params"]["mode"], asked["params"]["url"]) == ("elicitation/create", "url", PAGE)
+    retry = {"requestState": first["requestState"], "inputResponses": {key: {"action": "accept"}}}
+    last = agent.ask_modern("tools/call", call | retry, **meta).json()["result"]
+    assert (last["resultType"], last["content"][0]["text"]) == ("complete", "unlocked")
+    assert len(product.calls(target="unlock")) == before + 1
+
+
+def test_an_agent_that_declines_the_visit_hears_that_the_tool_did_not_run(product: Product, alone: str) -> None:
+    agent, meta, call = product.agent(alone, "asking-legacy"), {META + "clientCapabilities": URL}, unlock("declined")
+    first = agent.ask_modern("tools/call", call, **meta).json()["result"]
+    (key,) = first["inputRequests"]
+    retry = {"requestState": first["requestState"], "inputResponses": {key: {"action": "decline"}}}
+    last = agent.ask_modern("tools/call", call | retry, **meta).json()["result"]
+    assert last["isError"]
+    assert "did not run" in last["content"][0]["text"]
+    assert last["_meta"]["mcpadmin/mayHaveRun"] is False
+
+
+def test_a_visit_that_people_may_make_too_is_asked_of_a_legacy_agent_on_its_stream(
+    product: Product, token: str
+) -> None:
+    agent = product.agent(token, "asking-legacy")
+    agent.initialize(**URL)
+    with standing(agent, agent.body("tools/call", unlock("inbox"))) as heard:
+        asked = eventually(lambda: heard)[0]
+        assert (asked["method"], asked["params"]["url"]) == ("elicitation/create", PAGE)
+        assert len(open_questions(product)) == 1
+        agent.post({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
+        assert eventually(lambda: heard[1:])[0]["result"]["content"][0]["text"] == "unlocked"
+
+
 # --- resources that agents follow ---------------------------------------------------------------------------------------
 def test_updates_of_one_upstream_subscription_reach_agents_of_both_eras(product: Product) -> None:
     token = product.token()

@@ -368,14 +368,37 @@ async def test_a_call_goes_on_when_the_server_says_that_its_page_was_visited() -
         assert await required(made, VISIT) == "done"
 
 
-async def test_a_declined_visit_ends_the_call() -> None:
-    async def decline(asked: Question) -> dict[str, Any]:
-        return {"action": "decline"}
+@pytest.mark.parametrize(("action", "words"), [("decline", "was declined"), ("cancel", "nobody visited it")])
+async def test_a_visit_that_does_not_happen_ends_a_call_that_did_not_run(action: str, words: str) -> None:
+    async def answer(asked: Question) -> dict[str, Any]:
+        return {"action": action}
 
-    async with connected(asking(), capabilities=None, answers={ELICIT: decline}) as made:
-        with pytest.raises(LocalError) as caught:
+    async with connected(asking(), capabilities=None, answers={ELICIT: answer}) as made:
+        with pytest.raises(LocalError, match=words) as caught:
             await required(made, VISIT)
-        assert (caught.value.fault, caught.value.may_have_run) == (Fault.INPUT_REFUSED, True)
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.INPUT_REFUSED, False)
+
+
+async def test_a_call_whose_answerer_breaks_or_whose_time_ends_during_a_visit_did_not_run() -> None:
+    async def breaks(asked: Question) -> dict[str, Any]:
+        raise RuntimeError("a bug of the owner")
+
+    async def never(asked: Question) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    for answer, fault in ((breaks, Fault.INPUT_REFUSED), (never, Fault.TOTAL_DEADLINE)):
+        async with connected(asking(), capabilities=None, answers={ELICIT: answer}) as made:
+            with pytest.raises(LocalError) as caught:
+                await required(made, VISIT, total_timeout=0.4)
+            assert (caught.value.fault, caught.value.may_have_run) == (fault, False)
+
+
+async def test_the_error_stays_an_error_where_nobody_is_there_to_visit() -> None:
+    async with connected(asking(), capabilities=None, answers={ELICIT: refuse}) as made:
+        with pytest.raises(RpcError) as caught:
+            await required(made, VISIT)
+        assert (caught.value.code, caught.value.data) == (-32042, {"elicitations": [VISIT]})
 
 
 @pytest.mark.parametrize(
