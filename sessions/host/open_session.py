@@ -330,7 +330,7 @@ class OpenSession:
     async def _keep_late(self, call: claims.PendingCall, event: LateAnswer) -> None:
         masks = outcomes.ResultMasks.of(call, self.lease, self.redactor)
         if event.result is not None:
-            outcome = outcomes.of_result(event.result, masks, tool=call.method == TOOLS_CALL)
+            outcome = outcomes.of_result(event.result, masks, modern=self.modern, tool=call.method == TOOLS_CALL)
         else:
             outcome = outcomes.of_error_object(event.error or {}, masks)
         await self._db.persist(partial(claims.late, call, self.lease, outcome), list)

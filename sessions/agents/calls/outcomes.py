@@ -71,6 +71,8 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
         value = rewriting.result(value, exchange.method, exchange.via.outward)
     if value.get("resultType") == "input_required" and exchange.era is Era.MODERN:
         return input_required(exchange, call_request_of(exchange), found.call.uid, value.get("inputRequests"))
+    if not isinstance(value.get("isError", False), bool):
+        value["isError"] = CallState(found.call.state) is CallState.TOOL_ERROR
     result = answers.translated(value, exchange.method, exchange.era)
     return jsonrpc.result(exchange.id, result)
 

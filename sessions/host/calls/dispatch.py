@@ -170,9 +170,9 @@ class CallRun:
             return outcomes.cancelled(self._words, unsure)
         finally:
             request.progress.close()
-        asks = raw.get("resultType") == "input_required"
+        asks = outcomes.requires_input(raw, modern=live.modern)
         conformity = outcomes.UNCHECKED if asks else await sender.check(call, raw)
-        return outcomes.of_result(raw, masks, conformity, tool=call.method == TOOLS_CALL)
+        return outcomes.of_result(raw, masks, conformity, modern=live.modern, tool=call.method == TOOLS_CALL)
 
     async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:
         self._sending = asyncio.create_task(sender.send(request))

@@ -118,7 +118,7 @@ class OrphanedTasks:
                 return outcomes.of_error(error, masks)
             log.info("host.task_not_followed", call=str(call.uid), fault=str(error.fault))
             return None
-        return outcomes.of_result(result.raw, masks)
+        return outcomes.of_result(result.raw, masks, modern=False)  # the result of a task requires no input
 
     def _seen(self, orphan: Orphan, state: TaskState) -> None:
         self._db.post(partial(server_tasks.seen, orphan.call, self._lease, state))

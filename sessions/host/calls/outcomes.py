@@ -54,17 +54,26 @@ class Conformity:
 UNCHECKED = Conformity()
 
 
+def requires_input(raw: dict[str, Any], *, modern: bool) -> bool:
+    """A legacy server has no such results: what it writes there is a member like any other."""
+    return modern and raw.get("resultType") == "input_required"
+
+
 def of_result(
-    raw: dict[str, Any], masks: ResultMasks, conformity: Conformity = UNCHECKED, *, tool: bool = True
+    raw: dict[str, Any], masks: ResultMasks, conformity: Conformity = UNCHECKED, *, modern: bool, tool: bool = True
 ) -> CallOutcome:
-    """Only a tool result can declare itself an error."""
-    required = None
-    if raw.get("resultType") == "input_required":
+    """`modern`: the era of the server. Only a tool result can declare itself an error."""
+    required, words = None, conformity.words
+    if requires_input(raw, modern=modern):
         required = Required(raw.get("requestState"))
         raw = {name: value for name, value in raw.items() if name != "requestState"}
-    state = CallState.TOOL_ERROR if tool and raw.get("isError") is True else CallState.SUCCEEDED
+    else:
+        if not modern and "resultType" in raw:
+            raw = {name: value for name, value in raw.items() if name != "resultType"}
+        if tool:
+            words = "\n".join(filter(None, (_misshapen(raw), words)))
+    state = CallState.TOOL_ERROR if tool and _declares_error(raw) else CallState.SUCCEEDED
     text, count = masks.json_text(raw)
-    words = conformity.words
     if words and count and not words.startswith(NOT_CHECKED):  # they quote the result
         words = "Details are left out: values in the result are masked."
     return CallOutcome(
@@ -75,6 +84,24 @@ def of_result(
         redacted=count,
         required=required,
     )
+
+
+def _declares_error(raw: dict[str, Any]) -> bool:
+    """Some servers write another value than `true`, which clients of MCP SDKs read as true."""
+    flag = raw.get("isError")
+    return flag == 1 or (isinstance(flag, str) and flag.lower() == "true")
+
+
+def _misshapen(raw: dict[str, Any]) -> str:
+    """How it breaks the shape that every tool result has."""
+    content, words = raw.get("content"), []
+    if not isinstance(content, list):
+        words.append("The result has no list “content”.")
+    elif not all(isinstance(entry, dict) for entry in content):
+        words.append("An entry of “content” is no object.")
+    if not isinstance(raw.get("isError", False), bool):
+        words.append("“isError” is no boolean.")
+    return "\n".join(words)
 
 
 def of_error(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) -> CallOutcome:

@@ -20,6 +20,8 @@ def translated(result: Mapping[str, Any], method: str, era: Era) -> dict[str, An
     """A result of an upstream of any era, as the agent's era writes it. Nothing else of it changes."""
     body = dict(result)
     _drop_protocol_meta(body)
+    if method == methods.TOOLS_CALL:
+        _keep_content_a_list_of_blocks(body)
     if era is Era.LEGACY:
         for name in ("resultType", *_CACHED):
             body.pop(name, None)
@@ -41,6 +43,21 @@ def _drop_protocol_meta(body: dict[str, Any]) -> None:
         body["_meta"] = kept
     else:
         del body["_meta"]
+
+
+def _keep_content_a_list_of_blocks(body: dict[str, Any]) -> None:
+    """Clients refuse the whole result otherwise. Any other value stays readable as text."""
+    content = body.get("content")
+    if content is None:
+        structure = body.get("structuredContent")
+        body["content"] = [] if structure is None else [_text_block(structure)]
+    elif not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
+        entries = content if isinstance(content, list) else [content]
+        body["content"] = [entry if isinstance(entry, dict) else _text_block(entry) for entry in entries]
+
+
+def _text_block(value: Any) -> dict[str, Any]:
+    return {"type": "text", "text": value if isinstance(value, str) else json_text.encode(value)}
 
 
 def _keep_structure_an_object(body: dict[str, Any]) -> None:

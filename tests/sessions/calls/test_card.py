@@ -318,6 +318,13 @@ def test_the_card_says_whether_the_result_is_valid_and_where_it_is_not(call: Cal
     assert "alid<" not in html(over(call, CallState.SUCCEEDED, result, schema_valid=None, schema_violation=""))
 
 
+def test_a_result_that_is_none_of_a_tool_is_not_blamed_on_its_output_schema(call: Call) -> None:
+    words = "The result has no list “content”."
+    page = html(over(call, CallState.SUCCEEDED, {}, schema_valid=None, schema_violation=words))
+    assert "The result violates the protocol" in page
+    assert "output schema" not in page
+
+
 def test_a_large_structured_result_is_loaded_page_by_page_and_each_row_once(call: Call, admin_client: Any) -> None:
     rows = [{"id": number, "a/b": [number]} for number in range(2_500)]
     over(call, CallState.SUCCEEDED, {"content": [], "structuredContent": {"rows~": rows}})

@@ -59,7 +59,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
 def call(request_id: Any, name: str, arguments: dict[str, Any], token: Any) -> None:
     effect(f"{name} {arguments.get('text', '')}".strip())
     if name == "echo":
-        result = text(arguments.get("text", ""))
+        result = arguments.get("result", text(arguments.get("text", "")))  # a result is given back as it is
     elif name == "fail":
         result = text("it did not work", isError=True)
     elif name == "rpc":

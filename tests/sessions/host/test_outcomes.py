@@ -1,11 +1,13 @@
 """Which final state each answer or fault gives a call."""
 
 import json
+from typing import Any
 
 import pytest
 
 from servers.enums import RedactedPart
 from servers.privacy.redaction import Subject
+from sessions.calls.claims import Required
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
 from sessions.host.calls.outcomes import Conformity, ResultMasks, arguments_of, of_error, of_result
@@ -75,8 +77,39 @@ def test_a_call_that_never_left_says_nothing_of_having_run() -> None:
 
 
 def test_what_the_tool_calls_an_error_is_a_tool_error_with_its_result() -> None:
-    outcome = of_result({"isError": True, "content": []}, NOTHING)
+    outcome = of_result({"isError": True, "content": []}, NOTHING, modern=False)
     assert (outcome.state, json.loads(outcome.result or "")) == (CallState.TOOL_ERROR, {"isError": True, "content": []})
+
+
+def test_a_result_requires_input_only_where_the_era_has_such_results() -> None:
+    raw = {"resultType": "input_required", "requestState": "s", "inputRequests": {}, "content": []}
+    modern = of_result(raw, NOTHING, modern=True)
+    assert (modern.required, modern.schema_violation) == (Required("s"), "")
+    assert json.loads(modern.result or "") == {"resultType": "input_required", "inputRequests": {}, "content": []}
+    legacy = of_result(raw, NOTHING, modern=False)
+    assert legacy.required is None
+    assert json.loads(legacy.result or "") == {"requestState": "s", "inputRequests": {}, "content": []}
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({}, "The result has no list “content”."),
+        ({"content": None}, "The result has no list “content”."),
+        ({"content": "text", "isError": "false"}, "The result has no list “content”.\n“isError” is no boolean."),
+        ({"content": [{"type": "text"}, "text"]}, "An entry of “content” is no object."),
+    ],
+)
+def test_what_is_no_result_of_a_tool_is_kept_and_noted(raw: dict[str, Any], words: str) -> None:
+    outcome = of_result(raw, NOTHING, modern=False)
+    assert (outcome.state, outcome.schema_violation) == (CallState.SUCCEEDED, words)
+    assert json.loads(outcome.result or "") == raw
+    assert of_result(raw, NOTHING, modern=False, tool=False).schema_violation == ""
+
+
+@pytest.mark.parametrize("flag", [True, "true", "True", 1])
+def test_an_error_flag_counts_as_the_clients_of_servers_read_it(flag: Any) -> None:
+    assert of_result({"content": [], "isError": flag}, NOTHING, modern=False).state is CallState.TOOL_ERROR
 
 
 def test_an_error_code_beyond_the_column_is_left_out_and_the_rest_kept() -> None:
@@ -92,7 +125,10 @@ def test_words_about_a_result_with_masked_values_do_not_quote_them() -> None:
     masks = ResultMasks(Redactor(), Subject(RedactedPart.RESULT))
     token = "ghp_" + "a1B2" * 9
     outcome = of_result(
-        {"content": [{"type": "text", "text": token}]}, masks, Conformity(f"'{token}' is not a number", valid=False)
+        {"content": [{"type": "text", "text": token}]},
+        masks,
+        Conformity(f"'{token}' is not a number", valid=False),
+        modern=False,
     )
     assert token not in outcome.schema_violation + (outcome.result or "")
     assert outcome.redacted == 1

@@ -36,6 +36,24 @@ def test_structure_that_legacy_cannot_express_stays_readable(content, told):
     assert answers.translated(result, "tools/call", Era.LEGACY) == {"content": told}
 
 
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize(
+    ("result", "content"),
+    [
+        ({}, []),
+        ({"content": None}, []),
+        ({"structuredContent": {"a": 1}}, [{"type": "text", "text": '{"a":1}'}]),
+        ({"content": "plain"}, [{"type": "text", "text": "plain"}]),
+        ({"content": {"type": "text", "text": "one"}}, [{"type": "text", "text": "one"}]),
+        ({"content": ["a", 1, {"type": "text", "text": "b"}]}, ["a", "1", "b"]),
+    ],
+)
+def test_a_tools_result_reaches_agents_with_a_list_of_blocks(era, result, content):
+    blocks = [one if isinstance(one, dict) else {"type": "text", "text": one} for one in content]
+    assert answers.translated(result, "tools/call", era)["content"] == blocks
+    assert "content" not in answers.translated({}, "prompts/get", era)
+
+
 def test_a_page_passes_definitions_on_as_they_are():
     odd = '{"name":"a","inputSchema":{"$anchor":"x", "if":{} }}'
     assert odd in answers.page("tools/list", [odd], "c", Era.LEGACY, 0)
