@@ -21,13 +21,14 @@ from sessions.agents.exchange import Exchange, identified, legacy_exchange
 from sessions.agents.policy.policy_check import policy_owner_of
 from sessions.agents.requests import Requests, identity, instructions
 from sessions.agents.shared import Shared
+from sessions.inbox.answering import Unfit
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.jsonrpc import Notification, Request, Response
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, legacy, posted
 from sessions.mcp.server.legacy import Opening
 from sessions.mcp.server.posted import Posted
-from sessions.mcp.server.refusals import Refusal, invalid_request
+from sessions.mcp.server.refusals import Refusal, invalid_params, invalid_request
 from sessions.models import AgentSession
 
 #: requests of one batch that run at the same time; each counts as one in flight
@@ -59,12 +60,12 @@ class LegacySessions:
         exchanges = [
             legacy_exchange(entry, session, connection, one) if isinstance(one, Request) else one for one in messages
         ]
+        asked = [one for one in exchanges if isinstance(one, Exchange | Refusal)]
         for one in exchanges:
             if isinstance(one, Notification):
                 await self._notified(entry, connection, one)
             elif isinstance(one, Response):
-                await self._answered(entry, session, connection, one)
-        asked = [one for one in exchanges if isinstance(one, Exchange | Refusal)]
+                asked += await self._answered(entry, session, connection, one)
         if not asked:
             return await answer.empty(202)
         if found.batch:
@@ -167,11 +168,18 @@ class LegacySessions:
             request = Request(identity, methods.TOOLS_CALL, {})
             await self._shared.calls.cancel(legacy_exchange(entry, entry.session, connection, request), uid)
 
-    async def _answered(self, entry: Entry, session: AgentSession, connection: Connection, response: Response) -> None:
-        """To a question that this or another web process relayed."""
+    async def _answered(
+        self, entry: Entry, session: AgentSession, connection: Connection, response: Response
+    ) -> list[Refusal]:
+        """To a question that this or another web process relayed. What is to be said of the answer: nothing if it fits."""
         exchange = legacy_exchange(entry, session, connection, Request(0, "", {}))
-        with suppress(PermissionDenied):
+        try:
             await self._shared.reader.work(partial(questions.answered, exchange, response))
+        except Unfit as problem:
+            return [invalid_params(problem.message, {"errors": problem.errors}, 400)]
+        except PermissionDenied:
+            pass  # recorded where it was refused
+        return []
 
     async def delete(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):

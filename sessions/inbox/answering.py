@@ -30,7 +30,7 @@ from sessions.calls.arguments import Given
 from sessions.enums import QuestionState
 from sessions.inbox.answer_check import Action, Unfit, prefilled, read_answer, requested_schema
 from sessions.inbox.more_time import longer
-from sessions.inbox.questions import ended, notify, question_event
+from sessions.inbox.questions import end, ended, notify, question_event
 from sessions.inbox.reads import is_theirs, params_of
 from sessions.models import Question
 
@@ -40,6 +40,7 @@ __all__ = [
     "Given",
     "Unfit",
     "answer",
+    "dismiss",
     "extend",
     "params_of",
     "prefilled",
@@ -115,6 +116,20 @@ def answer(actor: Actor, user: Any, question: Question, action: Action, given: G
     return writer().submit_and_wait(write, events, DURABLE_SECONDS) is not None
 
 
+def dismiss(actor: Actor, user: Any, question: Question, why: str) -> bool:
+    """End the question without a decision: the program that was to answer for `user` sent what is no answer. False if it
+    had already ended."""
+    _require(actor, user, question)
+
+    def change() -> list[Event]:
+        events = end(question.uid, QuestionState.CANCELLED, why)
+        if events:
+            _wake(question)
+        return events
+
+    return bool(writer().submit_and_wait(change, list, DURABLE_SECONDS))
+
+
 def _require(actor: Actor, user: Any, question: Question) -> None:
     rights.require(user, actor, "answer_question", question.server, subject=question.method)
     if not is_theirs(user, question):
@@ -143,9 +158,7 @@ def _write(
     mine = Question.objects.filter(pk=question.pk)
     if not ended(mine.filter(expires_at__gt=timezone.now()), state, answered_by=actor.name[:150], **_owned(actor)):
         return None
-    if question.worker_uid is not None:
-        wake = partial(hints.wake_worker, question.worker_uid, "answer", question.uid, question.epoch)
-        transaction.on_commit(wake, robust=True)
+    _wake(question)
     if answer is None:
         return {}
     stored = payloads.insert(answer[0])
@@ -154,6 +167,12 @@ def _write(
         payloads.insert_unredacted(answer[1])
     mine.update(answer=stored)
     return {"answer": stored.digest}
+
+
+def _wake(question: Question) -> None:
+    if question.worker_uid is not None:
+        wake = partial(hints.wake_worker, question.worker_uid, "answer", question.uid, question.epoch)
+        transaction.on_commit(wake, robust=True)
 
 
 def _answered(actor: Actor, question: Question, action: Action, digests: dict[str, str] | None) -> list[Event]:

@@ -15,11 +15,12 @@ from sessions.models import Call, Question
 
 @dataclass(frozen=True)
 class Settled:
-    """A question that has ended: its state, and what a person answered."""
+    """A question that has ended: its state, and what a person answered. `detail`: why, if no person ended it."""
 
     uid: UUID
     state: QuestionState
     content: dict[str, Any] | None = field(repr=False)
+    detail: str = ""
 
 
 def params_of(question: Question) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def is_theirs(user: Any, question: Question) -> bool:
 def settled(uids: Iterable[UUID]) -> list[Settled]:
     """Those of these questions that have ended."""
     over = Question.objects.filter(uid__in=list(uids)).exclude(state=QuestionState.OPEN).select_related("answer")
-    return [Settled(row.uid, QuestionState(row.state), _answer_to_send(row)) for row in over]
+    return [Settled(row.uid, QuestionState(row.state), _answer_to_send(row), row.detail) for row in over]
 
 
 def _answer_to_send(question: Question) -> dict[str, Any] | None:

@@ -78,7 +78,8 @@ def request(relayed: Relayed) -> bytes:
 
 
 def answered(exchange: Exchange, response: Response) -> None:
-    """The agent's response, which may have come to another web process. What is no answer of ours is ignored."""
+    """The agent's response, which may have come to another web process. What is no answer of ours is ignored. Raises Unfit
+    for one that the server cannot get: the server hears that, since the agent does not answer twice."""
     if not isinstance(response.id, str) or not response.id.startswith(_ID) or exchange.session is None:
         return
     with suppress(ValueError):
@@ -87,8 +88,10 @@ def answered(exchange: Exchange, response: Response) -> None:
         if row is not None:
             try:
                 _settle(exchange, row, response.result)
-            except Unfit:
-                _settle(exchange, row, None)
+            except Unfit as problem:
+                why = f"The agent's answer was not valid. {problem.message}"
+                answering.dismiss(exchange.actor, exchange.entry.principal.user, row, why)
+                raise
 
 
 # --- modern ------------------------------------------------------------------------------------------------------------

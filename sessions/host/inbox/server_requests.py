@@ -137,6 +137,8 @@ def answer_params(asked: InputRequest, settled: Settled | None) -> Mapping[str, 
         return _unanswered(asked.method)
     if asked.method == rules.ELICIT:
         return {"action": action} if settled.content is None else {"action": action, "content": settled.content}
+    if action != "accept" and settled.detail:
+        raise Refused(jsonrpc.INTERNAL_ERROR, settled.detail)
     if action != "accept":
         raise Refused(rules.USER_REJECTED, "Declined by a person.")
     return settled.content or {}

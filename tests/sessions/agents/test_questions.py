@@ -134,6 +134,29 @@ def test_an_agent_answers_for_a_model_only_with_the_scope(product: Product, toke
         assert "m says: four" in eventually(lambda: heard)[0]["result"]["content"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("slug", "tool", "wrong", "heard_upstream"),
+    [
+        ("legacy", "ask_model", {"text": "four"}, "answer was not valid"),
+        ("asking-legacy", "pizza", {"action": "accept", "content": {"count": "many"}}, "cancel"),
+        ("asking-legacy", "pizza", {"content": {}}, "cancel"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused_and_is_no_decision_of_a_person(
+    product: Product, token: str, slug: str, tool: str, wrong: Any, heard_upstream: str
+) -> None:
+    agent = product.agent(token, slug)
+    agent.initialize(sampling={}, **FORM)
+    with standing(agent, agent.body("tools/call", {"name": tool, "arguments": {}})) as heard:
+        asked = eventually(lambda: heard)[0]
+        refused = agent.post({"jsonrpc": "2.0", "id": asked["id"], "result": wrong})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32602)
+        assert heard_upstream in str(eventually(lambda: heard[1:])[0])
+    question = product.stack.rows("SELECT * FROM mcp_sessions_question ORDER BY id DESC LIMIT 1")[0]
+    assert (question["state"], question["answered_by"]) == ("cancelled", "")
+    assert question["detail"].startswith("The agent's answer was not valid.")
+
+
 def test_an_answer_of_another_session_settles_nothing(product: Product, token: str) -> None:
     agent, other = product.agent(token, "asking-legacy"), product.agent(token, "asking-legacy")
     agent.initialize(**FORM)

@@ -102,6 +102,15 @@ def test_a_sample_without_an_answer_is_refused_as_a_person_would(state: str) -> 
     assert caught.value.code == -1
 
 
+def test_a_server_is_told_why_a_sample_has_no_answer_if_no_person_declined_it() -> None:
+    words = "The agent's answer was not valid."
+    over = Settled(uuid.uuid4(), QuestionState.CANCELLED, None, words)
+    with pytest.raises(Refused, match=words) as caught:
+        answer_params(asked(SAMPLE, SAMPLING), over)
+    assert caught.value.code == -32603
+    assert answer_params(asked(), over) == {"action": "cancel"}
+
+
 def test_an_erased_answer_is_none() -> None:
     assert answer_params(asked(), settled("accepted", None)) == {"action": "cancel"}
 

@@ -220,6 +220,24 @@ def test_an_answer_that_does_not_fit_leaves_the_question_open(lease: Lease, grac
     assert again(question).state == "open"
 
 
+def test_an_answer_of_a_program_that_does_not_fit_ends_the_question_and_is_no_decision_of_a_person(
+    lease: Lease, pending: PendingCall, grace: Any
+) -> None:
+    question, words = again(asked(lease, pending)), "The agent's answer was not valid. 1 invalid field."
+    bob = person("bob")
+    with pytest.raises(access.Denied):
+        answering.dismiss(Actor.of_user(bob), bob, question, words)
+    assert answering.dismiss(Actor.of_user(grace), grace, question, words)
+    assert not answering.dismiss(Actor.of_user(grace), grace, question, words)
+    closed = again(question)
+    assert (closed.state, closed.answered_by, closed.detail) == ("cancelled", "", words)
+    assert reads.settled([closed.uid])[0].detail == words
+    assert waiting(pending)[0] == 0
+    assert not AuditEvent.objects.filter(action=AuditAction.QUESTION_ANSWER).exists()
+    event = AuditEvent.objects.get(action=AuditAction.QUESTION_END)
+    assert json.loads(event.body)["details"]["detail"] == words
+
+
 def test_without_the_right_nothing_is_answered_and_the_denial_is_recorded(lease: Lease) -> None:
     question, bob = again(asked(lease)), person("bob")
     for act in (answering.take, lambda *who: answering.answer(*who, "decline")):
