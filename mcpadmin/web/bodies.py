@@ -37,9 +37,13 @@ _LARGER = {
 }
 
 
+def is_of_agents(path: str) -> bool:
+    return path.startswith(PREFIX)
+
+
 def limit_of(path: str) -> str:
     """The name of the limit for a signed-in user."""
-    if path.startswith(PREFIX):
+    if is_of_agents(path):
         return AGENT
     if path.startswith(API_PREFIX):
         return ARGUMENTS

@@ -1,14 +1,24 @@
 """Answers that the server itself gives: to requests that never reach Django."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
+from typing import Final, Literal
 
 from django.template.loader import render_to_string
 
 from mcpadmin.headers import security_headers
 from servers import limits
+
+#: a page for a person; text for a script, which would put a page in the place of what the person sees; for an agent
+Form = Literal["page", "text", "json-rpc"]
+_KINDS: Final[dict[Form, str]] = {
+    "page": "text/html; charset=utf-8",
+    "text": "text/plain; charset=utf-8",
+    "json-rpc": "application/json",
+}
 
 
 @dataclass(frozen=True)
@@ -24,22 +34,33 @@ class Refusal:
     def page(self) -> bytes:
         return _page(int(self.status), self.title, self.text)
 
-    def answer(self, *, as_text: bool = False) -> tuple[list[tuple[bytes, bytes]], bytes]:
-        """Headers and body. `as_text`: for a script, which would put a page in the place of what the person sees."""
-        body = f"{self.title}. {self.text}\n".encode() if as_text else self.page
-        kind = "text/plain" if as_text else "text/html"
+    @property
+    def error(self) -> bytes:
+        """As JSON-RPC. The id is unknown: nothing of the body was read."""
+        code = -32603 if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR else -32600
+        error = {"code": code, "message": f"{self.title}. {self.text}"}
+        return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+
+    def _body(self, form: Form) -> bytes:
+        if form == "json-rpc":
+            return self.error
+        return f"{self.title}. {self.text}\n".encode() if form == "text" else self.page
+
+    def answer(self, form: Form = "page") -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Headers and body."""
+        body = self._body(form)
         headers = security_headers() | {
-            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Type": _KINDS[form],
             "Content-Length": str(len(body)),
             "Cache-Control": "no-store",
             "Connection": "close",
         }
-        headers |= {"HX-Reswap": "none"} if as_text else {}
+        headers |= {"HX-Reswap": "none"} if form == "text" else {}
         return [(name.encode(), value.encode()) for name, value in (headers | dict(self.headers)).items()], body
 
-    def response(self, *, as_text: bool = False) -> bytes:
+    def response(self, form: Form = "page") -> bytes:
         """The whole HTTP/1.1 response."""
-        headers, body = self.answer(as_text=as_text)
+        headers, body = self.answer(form)
         head = f"HTTP/1.1 {int(self.status)} {self.status.phrase}\r\n".encode()
         return head + b"".join(name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n" + body
 

@@ -12,7 +12,7 @@ from twisted.web.http import HTTPChannel
 
 from mcpadmin.web import bodies, pages
 from mcpadmin.web.connections import Connections, counted_address
-from mcpadmin.web.pages import Refusal
+from mcpadmin.web.pages import Form, Refusal
 from servers import limits
 
 logger = logging.getLogger(__name__)
@@ -220,7 +220,7 @@ class Channel(HTTPChannel):
             return
         if found.exception() is not None:
             logger.warning("the sign-in of a large request could not be checked", exc_info=found.exception())
-            return self._refuse(pages.not_checked(), as_text=request.is_from_script)
+            return self._refuse(pages.not_checked(), self._form(request))
         if not found.result() and self.length is not None:
             return self._refuse_body(request, known=False)
         if found.result():
@@ -264,16 +264,22 @@ class Channel(HTTPChannel):
 
     def _refuse_body(self, request: Request, *, known: bool) -> None:
         """`known`: the sender is signed in. A script whose sign-in has expired is asked to sign in and send again."""
-        script = request.is_from_script
+        form = self._form(request)
         fits = self.length is not None and self.length <= limits.number(self._needed)
-        if not known and script and fits:
-            return self._refuse(pages.sign_in_first(), as_text=True)
+        if not known and form == "text" and fits:
+            return self._refuse(pages.sign_in_first(), form)
         if known:
-            return self._refuse(pages.too_large(request.limit), as_text=script)
-        advice = "If this was a form, sign in and send it again." if fits or self.length is None else ""
-        self._refuse(pages.too_large(bodies.ANONYMOUS, advice), as_text=script)
+            return self._refuse(pages.too_large(request.limit), form)
+        retry = "Send a valid token." if form == "json-rpc" else "If this was a form, sign in and send it again."
+        self._refuse(pages.too_large(bodies.ANONYMOUS, retry if fits or self.length is None else ""), form)
 
-    def _refuse(self, refusal: Refusal, *, as_text: bool = False, linger: bool = True) -> None:
+    def _form(self, request: Request) -> Form:
+        """Who reads a refusal."""
+        if bodies.is_of_agents(self._asked_path):
+            return "json-rpc"
+        return "text" if request.is_from_script else "page"
+
+    def _refuse(self, refusal: Refusal, form: Form = "page", *, linger: bool = True) -> None:
         """Answer, then close: at once, or after reading on for a while so that the answer arrives."""
         if self._refused:
             return
@@ -282,7 +288,7 @@ class Channel(HTTPChannel):
         self.setTimeout(None)
         self.clearLineBuffer()
         self._producer.unregisterProducer()
-        self._wire.write(refusal.response(as_text=as_text))
+        self._wire.write(refusal.response(form))
         if not linger:
             return self.loseConnection()
         self._wire.loseWriteConnection()

@@ -1,7 +1,7 @@
 """Every answer carries the security headers: pages, health probes, errors, and what the server answers below Django."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -101,9 +101,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(int(refusal.status)))
-@pytest.mark.parametrize("as_text", [False, True])
-def test_what_the_server_answers_below_django_carries_them(refusal: pages.Refusal, as_text: bool) -> None:
-    found, body = refusal.answer(as_text=as_text)
+@pytest.mark.parametrize("form", get_args(pages.Form))
+def test_what_the_server_answers_below_django_carries_them(refusal: pages.Refusal, form: pages.Form) -> None:
+    found, body = refusal.answer(form)
     headers = {name.decode(): value.decode() for name, value in found}
     assert NAMES - headers.keys() == set()
     assert headers["Content-Length"] == str(len(body))

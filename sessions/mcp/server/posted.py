@@ -51,7 +51,10 @@ def parse(body: bytes, limits: Limits) -> Posted:
     except ProtocolError as problem:
         raise _unreadable(problem) from problem
     if mended:
-        raise invalid_request("The message holds half of a surrogate pair.").of(id_of(value))
+        identity = id_of(value)
+        if isinstance(identity, str) and "\ufffd" in identity:  # perhaps what was replaced: not the sender's id
+            identity = None
+        raise invalid_request("The message holds half of a surrogate pair.").of(identity)
     if isinstance(value, list):
         if not value:
             raise invalid_request("The batch is empty.")
@@ -61,9 +64,15 @@ def parse(body: bytes, limits: Limits) -> Posted:
 
 def _unreadable(problem: ProtocolError) -> Refusal:
     if problem.fault is Fault.INVALID_MESSAGE:
-        return Refusal(400, jsonrpc.PARSE_ERROR, "The body is not valid JSON.")
+        return Refusal(400, jsonrpc.PARSE_ERROR, f"The body cannot be read as JSON: {_reason(problem)}")
     status = 413 if problem.fault is Fault.MESSAGE_LIMIT else 400
     return invalid_request(problem.detail, status)
+
+
+def _reason(problem: ProtocolError) -> str:
+    """Without the beginning, which speaks of a server's message."""
+    reason = problem.detail.partition(": ")[2]
+    return "an integer has more digits than can be read." if "set_int_max_str_digits" in reason else reason
 
 
 def id_of(value: Any) -> RequestId | None:
@@ -76,7 +85,7 @@ def message_of(value: Any) -> Message:
     try:
         return jsonrpc.classify(value)
     except ProtocolError as problem:
-        words = "This is no JSON-RPC 2.0 message: it needs jsonrpc, and a method with params as an object."
+        words = f"This is no JSON-RPC 2.0 message: {_reason(problem)}"
         raise invalid_request(words).of(id_of(value)) from problem
 
 

@@ -128,6 +128,19 @@ def test_a_forged_session_has_the_limit_of_a_stranger(site: Site) -> None:
     assert f"{ANONYMOUS} If this was a form, sign in and send it again." in answer.text
 
 
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer mca_x"}], ids=["nothing", "unknown token"])
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_an_agent_reads_a_refusal_as_an_error_of_its_protocol(
+    site: Site, headers: dict[str, str], chunked: bool
+) -> None:
+    content = (b"a" * 65_536 for _ in range(4)) if chunked else b"a" * 200_000
+    answer = httpx.post(f"{site.origin}/mcp/demo", headers=headers, content=content)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/json")
+    words = f"Request too large. The request was discarded. {ANONYMOUS} Send a valid token."
+    error = {"code": -32600, "message": words}
+    assert answer.json() == {"jsonrpc": "2.0", "id": None, "error": error}
+
+
 def test_a_page_whose_sign_in_expired_is_asked_to_sign_in_and_send_again(site: Site) -> None:
     """As with a small form: what the user typed stays in the page."""
     script = {"HX-Request": "true", "Cookie": "mcpadmin_session=" + "a" * 32}

@@ -454,7 +454,9 @@ def test_large_arguments_pass_with_a_token_and_too_large_ones_do_not(agent: Agen
     assert told["content"][0]["text"] == text
     big = agent.body("tools/call", {"name": "echo", "arguments": {"text": "x" * 5_000_000}})
     with contextlib.suppress(httpx.TransportError):
-        assert agent.post(big).status_code == 413
+        refused = agent.post(big)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (413, -32600)
+        assert "4 MiB" in refused.json()["error"]["message"]
     with contextlib.suppress(httpx.TransportError):
         assert agent.post(agent.body("ping", {"x": text}), Authorization="Bearer mca_x").status_code in (401, 413)
 

@@ -47,6 +47,43 @@ def test_unreadable_bodies_are_refused_before_anything_else(body, status, code, 
     assert (refused.value.status, refused.value.code, refused.value.id) == (status, code, identity)
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"a":1,"a":2}', "an object names one key twice"),
+        (b'{"a":1e400}', "a number is too large"),
+        (b'{"a":' + b"9" * 900 + b"}", None),
+        (b'{"a":' + b"9" * 6_000 + b"}", "an integer has more digits than can be read"),
+        (b'{"a":NaN}', "NaN is no JSON"),
+        (b'{"a":"\xff"}', "not UTF-8 at byte 6"),
+        (b"{'a':1}", "Expecting property name"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused_with_the_reason(body, reason):
+    if reason is None:
+        assert posted.parse(body, LIMITS).values
+        return
+    with pytest.raises(Refusal) as refused:
+        posted.parse(body, Limits())
+    assert refused.value.code == -32700
+    assert refused.value.message.startswith(f"The body cannot be read as JSON: {reason}")
+    assert "server" not in refused.value.message
+
+
+@pytest.mark.parametrize("identity", [None, 1.5, 1.0, True, "x" * 1025, 10**60])
+def test_a_request_with_an_id_that_is_none_is_told_so(identity):
+    with pytest.raises(Refusal) as refused:
+        posted.message_of({"jsonrpc": "2.0", "id": identity, "method": "ping"})
+    words = "This is no JSON-RPC 2.0 message: the id of a request is neither a string nor an integer, or too long."
+    assert (refused.value.message, refused.value.code, refused.value.id) == (words, -32600, None)
+
+
+def test_an_id_that_is_half_of_a_surrogate_pair_is_not_echoed_as_another_one():
+    with pytest.raises(Refusal) as refused:
+        posted.parse(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', LIMITS)
+    assert (refused.value.code, refused.value.id) == (-32600, None)
+
+
 def test_an_invalid_message_is_refused_with_its_id_as_soon_as_that_can_be_read():
     with pytest.raises(Refusal) as refused:
         posted.message_of({"id": 0, "method": "tools/list"})
