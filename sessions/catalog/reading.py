@@ -7,12 +7,13 @@ from typing import Any
 
 from django.utils.dateparse import parse_datetime
 
+from servers import limits
 from servers.audit.record import SYSTEM, Event
 from servers.definitions.versions import Counts
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind
 from servers.models import Server
 from sessions.connections import lifecycle
-from sessions.connections.diagnosis import Explanation, explain
+from sessions.connections.diagnosis import LIMITS_OF, Explanation, explain
 from sessions.connections.lifecycle import Lease, held, storable
 from sessions.mcp.core.errors import Fault
 from sessions.models import McpSession
@@ -67,12 +68,16 @@ def note(
     notes = {kind: one for kind, one in notes.items() if kind in read or kind.value in before}
     times = [one.at for one in notes.values() if not one.problem]
     warnings = [warning for one in notes.values() for warning in one.warnings]
-    warnings += [
-        f"The {PLURALS[kind]} could not be listed: {one.problem}" for kind, one in notes.items() if one.problem
-    ]
+    warnings += [_unlisted(kind, one) for kind, one in notes.items() if one.problem]
     cuts = {kind.value: list(one.cut) for kind, one in notes.items() if one.cut}
     more = {"catalog_counts": counts, "catalog_stale_at": stale_at} | ({"catalog_read_at": max(times)} if times else {})
     return lifecycle.catalog_read(lease, request_number, warnings, cuts, **more)
+
+
+def _unlisted(kind: DefinitionKind, note: Note) -> str:
+    words = f"The {PLURALS[kind]} could not be listed: {note.problem}"
+    exceeded = LIMITS_OF.get(note.fault)
+    return f"{words} {limits.stated(*exceeded)}" if exceeded else words
 
 
 def was_read(counts: Mapping[str, Any], kind: DefinitionKind) -> bool:

@@ -13,6 +13,7 @@ from servers.models import Definition, Server
 from sessions.catalog import history
 from sessions.catalog import reading as catalog_reading
 from sessions.catalog.reading import Note
+from sessions.mcp.core.errors import Fault
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_hold, make_session
@@ -231,6 +232,16 @@ def test_a_reading_that_failed_keeps_the_one_before_and_tells_why(client: Client
     assert session.catalog_warnings[0].startswith("The tools could not be listed")
     noted(lease, NOW)
     assert "could not be read" not in strip(client)
+
+
+def test_the_warning_about_a_list_over_a_limit_names_the_limit_and_who_may_change_it(session: McpSession) -> None:
+    noted(make_hold(session), NOW, problem="A message is nested deeper than 64 levels.", fault=Fault.DEPTH_LIMIT)
+    session.refresh_from_db()
+    (warning,) = session.catalog_warnings
+    assert warning.startswith(
+        "The tools could not be listed: A message is nested deeper than 64 levels. Limit: 64 levels"
+    )
+    assert "Change it for this server under Settings, Limits" in warning
 
 
 def test_a_warning_stands_on_the_tab_of_the_list_that_it_is_about(client: Client, session: McpSession) -> None:
