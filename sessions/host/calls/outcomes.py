@@ -98,9 +98,9 @@ def _misshapen(raw: dict[str, Any]) -> str:
     if not isinstance(content, list):
         words.append("The result has no list “content”.")
     elif not all(isinstance(entry, dict) for entry in content):
-        words.append("An entry of “content” is no object.")
+        words.append("An entry of “content” is not an object.")
     if not isinstance(raw.get("isError", False), bool):
-        words.append("“isError” is no boolean.")
+        words.append("“isError” is not a boolean.")
     return "\n".join(words)
 
 

@@ -85,7 +85,7 @@ def message_of(value: Any) -> Message:
     try:
         return jsonrpc.classify(value)
     except ProtocolError as problem:
-        words = f"This is no JSON-RPC 2.0 message: {_reason(problem)}"
+        words = f"This is not a JSON-RPC 2.0 message: {_reason(problem)}"
         raise invalid_request(words).of(id_of(value)) from problem
 
 

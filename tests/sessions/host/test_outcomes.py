@@ -96,8 +96,8 @@ def test_a_result_requires_input_only_where_the_era_has_such_results() -> None:
     [
         ({}, "The result has no list “content”."),
         ({"content": None}, "The result has no list “content”."),
-        ({"content": "text", "isError": "false"}, "The result has no list “content”.\n“isError” is no boolean."),
-        ({"content": [{"type": "text"}, "text"]}, "An entry of “content” is no object."),
+        ({"content": "text", "isError": "false"}, "The result has no list “content”.\n“isError” is not a boolean."),
+        ({"content": [{"type": "text"}, "text"]}, "An entry of “content” is not an object."),
     ],
 )
 def test_what_is_no_result_of_a_tool_is_kept_and_noted(raw: dict[str, Any], words: str) -> None:
