@@ -75,7 +75,7 @@ _LEVELS = ("debug", "info", "notice")
 METHODS = {"tool": TOOLS_CALL, "resource": RESOURCES_READ, "prompt": PROMPTS_GET, "completion": COMPLETE}
 KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 CHOICES["outcome"] = {name: words for name, (words, _) in OUTCOMES.items()}
-CHOICES["way"] = {way.value: str(way.label) for way in Way}
+CHOICES["way"] = {way.value: str(way.label) for way in Way if way != Way.SCHEDULE}  # no row has it
 CHOICES["status"] = {**dict(CallState.choices), **dict(AuditOutcome.choices)}
 CHOICES["kind"] = {
     **{kind: kind.capitalize() for kind in METHODS},

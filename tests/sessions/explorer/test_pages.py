@@ -328,4 +328,5 @@ def test_fields_and_values_are_completed(ada: Client, session: McpSession) -> No
 
     assert "server:" in offered("last:1h ser")
     assert offered("outcome:err") == ["error"]
+    assert offered("way:") == ["page", "agent", "command", "task"]
     assert offered("server:git") == ["github"] or offered("server:git") == ["Github"]
