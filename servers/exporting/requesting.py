@@ -7,7 +7,7 @@ from django.db import transaction
 from servers import access, limits, rights
 from servers.audit.acts import audited
 from servers.audit.record import SYSTEM, Actor, Event
-from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobKind, JobState
+from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobKind
 from servers.exporting import files, selection
 from servers.jobs import requesting
 from servers.models import BackgroundJob, Export, ExportSchedule
@@ -116,12 +116,6 @@ def delete(user: access.User, actor: Actor, uid: Any) -> bool:
         export.delete()
         transaction.on_commit(lambda: files.remove(export))
     return True
-
-
-def is_over(export: Export) -> bool:
-    """Whether its job can change nothing any more."""
-    job = export.job
-    return job is None or job.state in (JobState.SUCCEEDED, JobState.FAILED)
 
 
 def _require(user: access.User, actor: Actor, *, payloads: bool) -> None:

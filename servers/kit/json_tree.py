@@ -103,10 +103,6 @@ class Tree:
         )
 
 
-def render_json_tree(value: Any) -> str:
-    return Tree().render(value)
-
-
 def value_at(value: Any, pointer: str) -> Any:
     """Raises LookupError if there is nothing."""
     for segment in segments(pointer):

@@ -28,8 +28,8 @@ from servers.kit.json_table import table_of
 from servers.kit.json_tree import NODES, Tree
 from servers.kit.markdown import looks_like_markdown, render_markdown
 from servers.kit.styles import BUNDLE, STYLES
-from servers.kit.visible import has_hidden, visible_html, visible_text
-from servers.kit.words import Look, byte_words, duration_words, elapsed_words, session_look, shortened
+from servers.kit.visible import visible_html, visible_text
+from servers.kit.words import byte_words, duration_words, elapsed_words, shortened
 from servers.models import Server
 
 register = template.Library()
@@ -152,11 +152,6 @@ def bytes_tag(count: int | None) -> str:
     return "—" if count is None else byte_words(int(count))
 
 
-@register.inclusion_tag("shell/_pill_state.html")
-def state_pill(state: str, condition: str = "none") -> dict[str, Look]:
-    return {"look": session_look(str(state), str(condition))}
-
-
 @register.simple_tag
 def transport_name(server: Server, mcp_session: Any = None) -> str:
     """The transport as lists show it: the one that was found, where the registration leaves it open."""
@@ -230,11 +225,6 @@ def short_uri(uri: str, most: int = 80) -> SafeString:
     return format_html(
         '<span title="{}"><span aria-hidden="true">{}</span><span class="vh">{}</span></span>', whole, short, whole
     )
-
-
-@register.filter
-def hides_text(value: Any) -> bool:
-    return has_hidden(str(value))
 
 
 @register.inclusion_tag("shell/_nav_item.html", takes_context=True)

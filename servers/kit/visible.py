@@ -28,10 +28,6 @@ def visible_text(text: str) -> str:
     return _replace(text, lambda run: f"[{_codes(run)}]", str)
 
 
-def has_hidden(text: str) -> bool:
-    return any(not _is_glue(text, match) for match in HIDDEN.finditer(text))
-
-
 def _replace(text: str, mark: Callable[[str], str], plain: Callable[[str], str]) -> str:
     parts, end = [], 0
     for match in HIDDEN.finditer(text):

@@ -9,7 +9,6 @@ MAX_SUBSCHEMAS = 1_000
 MAX_SUBSCHEMA_DEPTH = 32
 MAX_SCHEMA_DEPTH = 200
 MAX_SCHEMA_BYTES = 1 << 20
-MAX_VALUE_BYTES = 8 << 20
 
 
 def too_large(schema: Schema, value: Json) -> str:

@@ -180,10 +180,6 @@ def check(schema: Schema, value: Json) -> Validity:
     return shared().check(schema, value)
 
 
-async def acheck(schema: Schema, value: Json) -> Validity:
-    return await shared().acheck(schema, value)
-
-
 def _forget_after_fork() -> None:
     """A forked worker inherits neither the thread nor the right to read the parent's child."""
     global _shared, _lock

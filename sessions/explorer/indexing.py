@@ -14,7 +14,6 @@ from operator import or_
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Min, Q, QuerySet
 from django.utils import timezone
 
@@ -99,13 +98,6 @@ def write(batch: Batch) -> bool:
     read = [document.key for document in batch.calls]
     calls_erased(list(Call.objects.filter(_ERASED, pk__in=read).order_by().values_list("pk", flat=True)))
     return True
-
-
-def catch_up() -> None:
-    """In the caller's connection, until nothing is left, also while workers write batches."""
-    while (batch := next_batch()) is not None:
-        with transaction.atomic():
-            write(batch)
 
 
 def reach(seq: int, on_batch: Callable[[], None]) -> None:

@@ -50,7 +50,6 @@ __all__ = [
     "call_placed",
     "call_progress",
     "draft_changed",
-    "dropped",
     "flush",
     "jobs_changed",
     "later",
@@ -96,11 +95,6 @@ def start() -> None:
 def flush(seconds: float = 1.0) -> bool:
     """Wait for the hints and wake-ups put so far; False when that took longer."""
     return _publisher.flush(seconds)
-
-
-def dropped() -> int:
-    """Hints that this process gave up: the queue was full, or Redis did not take them in time."""
-    return _publisher.dropped
 
 
 def later(job: Callable[[], object]) -> None:

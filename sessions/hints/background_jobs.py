@@ -13,7 +13,6 @@ log = structlog.get_logger(__name__)
 
 class BackgroundJobs:
     def __init__(self) -> None:
-        self.dropped = 0
         self._jobs: deque[Callable[[], object]] = deque()
         self._ready = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -22,7 +21,6 @@ class BackgroundJobs:
         with self._ready:
             if len(self._jobs) >= QUEUE_LIMIT:
                 self._jobs.popleft()
-                self.dropped += 1
             self._jobs.append(job)
             self._ready.notify()
         self.start()

@@ -39,10 +39,6 @@ class Outage:
         with self._lock:
             self._watchers.append(changed)
 
-    def forget(self, changed: Callable[[], None]) -> None:
-        with self._lock:
-            self._watchers.remove(changed)
-
     def noticed(self, problem: BaseException | str) -> None:
         """Something failed that looks as if Redis were away. From any thread; never blocks."""
         with self._lock:

@@ -1,7 +1,7 @@
 """Carries hints and wake-ups to the channel layer.
 
 No caller may wait for Redis, so a thread of its own serves a bounded queue: a hint that cannot be sent in time is
-dropped and counted, since every page reads the rows again anyway.
+dropped, since every page reads the rows again anyway.
 
 Most hints come from commit hooks, in the audit writer's thread. It sends them itself right after the batch: a hand-over
 to another thread costs more than a message to Redis. When Redis does not answer within INLINE_SECONDS, the publisher's
@@ -113,7 +113,6 @@ class Publisher:
         with self._changed:
             if len(queue) >= QUEUE_LIMIT:
                 queue.popleft()
-                self.dropped += 1
             if queue is self._patient and not queue:
                 self._patient_until = time.monotonic() + COMPANY_SECONDS
             queue.append(item)

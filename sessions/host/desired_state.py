@@ -31,7 +31,6 @@ class DesiredState:
     epoch: int
     requested: bool  # desired, and its server may be opened
     open: bool  # desired, not paused, and this worker carries the label
-    closed_by_request: bool
     paused: bool
     elsewhere: bool  # the server requires a label that this worker does not carry
     restart_requested: int
@@ -83,7 +82,6 @@ def _desired(row: dict[str, Any], server: tuple[Any, ...], labels: list[str]) ->
         session_uid=uid,
         requested=requested,
         open=requested and not row["paused"] and not elsewhere,
-        closed_by_request=desired == Desired.CLOSED,
         elsewhere=elsewhere,
         roots=_roots(roots),
         recording=recording,

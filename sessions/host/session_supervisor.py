@@ -310,7 +310,7 @@ class SessionSupervisor:
         except DatabaseAway:
             return False
         if closed:
-            self.desired = replace(self.desired, requested=False, open=False, closed_by_request=True, idle=True)
+            self.desired = replace(self.desired, requested=False, open=False, idle=True)
         return closed
 
     async def _give_back(self) -> None:

@@ -27,7 +27,6 @@ from sessions.subscriptions.comparison import VersionDifference, compare
 from sessions.views.visible_calls import visible_call
 
 OFFERED = 20
-SHOWN_CHARS = 100_000
 
 
 @dataclass(frozen=True)

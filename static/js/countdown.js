@@ -5,13 +5,13 @@ import { announce } from './dom.js';
 const SAID_AT = [300, 60, 30, 10];
 const last = new WeakMap();
 
-export function clockWords(seconds) {
+function clockWords(seconds) {
   const [minutes, rest] = [Math.floor(seconds / 60), String(seconds % 60).padStart(2, '0')];
   const hours = Math.floor(minutes / 60);
   return hours ? `${hours}:${String(minutes % 60).padStart(2, '0')}:${rest}` : `${minutes}:${rest}`;
 }
 
-export function leftWords(seconds) {
+function leftWords(seconds) {
   return seconds <= 0 ? 'time is up' : clockWords(seconds);
 }
 

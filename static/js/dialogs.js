@@ -1,4 +1,4 @@
-/* Dialogs, the phone's navigation drawer, shown passwords, words typed to confirm. */
+/* Dialogs, the phone's navigation drawer, shown passwords. */
 
 function openDrawer() {
   const drawer = document.getElementById('drawer');
@@ -32,18 +32,8 @@ function outside(event, dialog) {
   return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
 }
 
-function guardConfirmation(input) {
-  const buttons = input.form?.querySelectorAll('[type=submit]') ?? [];
-  const check = () => {
-    for (const button of buttons) button.disabled = input.value.trim() !== input.dataset.confirmWord;
-  };
-  input.addEventListener('input', check);
-  check();
-}
-
 export function startDialogs() {
   document.addEventListener('click', onClick);
-  for (const input of document.querySelectorAll('[data-confirm-word]')) guardConfirmation(input);
   document.querySelector('[data-focus-first]')?.focus();
   matchMedia('(min-width: 1101px)').addEventListener('change', () => document.getElementById('drawer')?.close());
 }

@@ -25,12 +25,13 @@ from mcpadmin import collector  # noqa: E402  # after the set-up
 from mcpadmin.web.handler import call_with_room  # noqa: E402  # after the set-up
 from servers.audit.record import SYSTEM, Event, record  # noqa: E402  # after the set-up
 from servers.enums import AuditAction, AuditOutcome  # noqa: E402  # after the set-up
-from sessions.explorer import indexing, language, search  # noqa: E402  # after the set-up
+from sessions.explorer import language, search  # noqa: E402  # after the set-up
 from sessions.explorer import statistics as explorer_statistics  # noqa: E402  # after the set-up
 from sessions.models import Call  # noqa: E402  # after the set-up
 from sessions.statistics import counting, reading  # noqa: E402  # after the set-up
 from tests.benchmarks import audit_rows  # noqa: E402  # after the set-up
 from tests.benchmarks.load import percentile  # noqa: E402  # after the set-up
+from tests.sessions.explorer.rows import catch_up  # noqa: E402  # after the set-up
 from tests.tools.url_routes import written_routes  # noqa: E402  # after the set-up
 
 Case = Callable[[int], float]  # runs with the values of a round; returns the size in bytes
@@ -210,7 +211,7 @@ class _nothing:
 
 def index_cost() -> float:
     """Milliseconds of CPU in this process that the index costs a call: of copies of the newest calls."""
-    indexing.catch_up()
+    catch_up()
     calls = list(Call.objects.order_by("-pk")[:INDEXED])
     for call in calls:
         call.pk, call.uid = None, uuid4()
@@ -220,7 +221,7 @@ def index_cost() -> float:
             for action in (AuditAction.CALL_REQUEST, AuditAction.CALL_SEND, AuditAction.CALL_FINISH):
                 record(Event(action, AuditOutcome.OK, SYSTEM, call_uid=call.uid))
     began = time.process_time()
-    indexing.catch_up()
+    catch_up()
     return (time.process_time() - began) * 1_000 / len(calls)
 
 

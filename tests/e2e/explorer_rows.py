@@ -16,8 +16,8 @@ from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind,
 from servers.models import Identity, Payload, Server
 from sessions.calls.claims import _AUDITED as AUDITED
 from sessions.enums import CallState
-from sessions.explorer import indexing
 from sessions.models import Call, LogLine, McpSession, WireMessage
+from tests.sessions.explorer.rows import catch_up
 
 chance = random.Random(14)
 now = timezone.now()
@@ -77,6 +77,6 @@ for number, (direction, kind) in enumerate((("sent", "request"), ("received", "e
 actor = Actor.of_user(people[0], "192.0.2.7", "request-1")
 with transaction.atomic():
     record_at(*((now, Event(AuditAction.SERVER_CHANGE, AuditOutcome.OK, actor, ServerRef.of(place[0]), subject=place[0].name, details=dict(changes=dict(name=dict(before="x", after=place[0].name))))) for place in servers))
-indexing.catch_up()
+catch_up()
 print(sought.uid)
 """

@@ -106,14 +106,6 @@ def test_the_phone_opens_its_navigation_as_a_drawer_and_escape_closes_it(open_pa
     page.wait_for_url("**/explorer/")
 
 
-def test_a_word_must_be_typed_before_the_destructive_button_works(open_page: Opener) -> None:
-    page = _page(open_page)
-    button = page.get_by_role("button", name="Delete server")
-    expect(button).to_be_disabled()
-    page.locator("#confirm-typed").fill("orders-api")
-    expect(button).to_be_enabled()
-
-
 def test_copying_says_so(open_page: Opener) -> None:
     page = _page(open_page)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -11,6 +11,7 @@ from django.template import engines
 from django.urls import include, path
 from django.views.decorators.http import require_POST
 
+from servers.kit.words import session_look
 from tests.kit import hostile_markup
 
 PAGES = settings.BASE_DIR / "tests" / "kit" / "pages"
@@ -68,7 +69,11 @@ PILLS = [
 
 def sample(request: HttpRequest, name: str) -> HttpResponse:
     template = engines["django"].from_string((PAGES / f"{name}.html").read_text())
-    context: dict[str, Any] = {"tree": TREE, "pills": PILLS, "hostile": "<img src=x onerror=alert(1)>\u200b"}
+    context: dict[str, Any] = {
+        "tree": TREE,
+        "pills": [session_look(*pill) for pill in PILLS],
+        "hostile": "<img src=x onerror=alert(1)>\u200b",
+    }
     context |= {"markdown": MARKDOWN, "orders": ORDERS} | (hostile_markup.context() if name == "hostile" else {})
     return HttpResponse(template.render(context, request))
 

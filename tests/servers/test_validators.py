@@ -3,7 +3,7 @@ from django.core.exceptions import ValidationError
 
 from servers import validators
 from servers.enums import TransportKind
-from servers.registration.forms import suggest, suggest_transport
+from servers.registration.forms import suggest
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_secrets_of_a_url_are_masked(url: str, masked: str) -> None:
     ],
 )
 def test_the_transport_is_suggested_from_what_was_typed(text: str, transport: str) -> None:
-    kind, reason = suggest_transport(text)
-    assert kind == TransportKind(transport)
-    assert reason
+    suggestion = suggest(text)
+    assert suggestion.transport == TransportKind(transport)
+    assert suggestion.reason
 
 
 def test_a_suggestion_completes_a_bare_host_and_splits_a_command_line() -> None:

@@ -27,11 +27,11 @@ from servers.enums import (
 )
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule, RedactionRule, Sink
 from sessions.enums import CallState, WireDirection, WireKind
-from sessions.explorer import indexing
 from sessions.live import inbox_frames, sign_in_frames, subscription_frames
 from sessions.models import Call, LogLine, McpSession, Question
 from tests.servers.audit.proof.log import new_key
 from tests.servers.conftest import admin  # noqa: F401  a fixture
+from tests.sessions.explorer.rows import catch_up
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.subscriptions.rows import make_subscription
 from tests.sessions.wire.rows import add_message
@@ -121,7 +121,7 @@ def _call(session: McpSession, user: Any) -> Call:
                 for action in (AuditAction.CALL_FINISH, AuditAction.SERVER_CHANGE)
             ]
         )  # fmt: skip
-    indexing.catch_up()
+    catch_up()
     return call
 
 

@@ -11,7 +11,6 @@ from servers.enums import AgentScope
 
 #: of RFC 9728, section 3.1: inserted before the path of the resource
 RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"
-SERVER_PATH: Final = "/.well-known/oauth-authorization-server"
 SCOPES: Final = [scope.value for scope in AgentScope]
 #: what a client gets that names no scope
 DEFAULT_SCOPES: Final = [

@@ -34,7 +34,8 @@ def transport_of(url: str) -> TransportKind:
 
 
 def suggest(text: str) -> Suggestion:
-    """Raises ValidationError when a command line's quotes do not match."""
+    """A URL or a bare host means HTTP or WebSocket, anything else is a command line. Raises ValidationError when a command
+    line's quotes do not match."""
     text = text.strip()
     if _URL.match(text):
         return Suggestion(transport_of(text), url=text)
@@ -43,9 +44,3 @@ def suggest(text: str) -> Suggestion:
         return Suggestion(TransportKind.AUTO_HTTP, url=f"{scheme}://{text}")
     command, arguments = split_command_line(text)
     return Suggestion(TransportKind.STDIO, command=command, arguments=arguments)
-
-
-def suggest_transport(text: str) -> tuple[TransportKind, str]:
-    """(transport, why): a URL or a bare host means HTTP or WebSocket, anything else is a command line."""
-    suggestion = suggest(text)
-    return suggestion.transport, suggestion.reason

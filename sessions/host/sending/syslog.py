@@ -22,7 +22,6 @@ from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.engine import shared_tls
 
 SECONDS: Final = 20.0
-PORT: Final = 6514
 _PIECE: Final = 64 * 1024
 _LOST: Final = "The receiver closed the connection before it had read everything"
 

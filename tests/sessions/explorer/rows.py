@@ -11,8 +11,15 @@ from servers.audit import payloads
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef, record
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from sessions.enums import CallState
-from sessions.explorer import language, search
+from sessions.explorer import indexing, language, search
 from sessions.models import Call, McpSession
+
+
+def catch_up() -> None:
+    """Index everything, in the caller's connection, also while workers write batches."""
+    while (batch := indexing.next_batch()) is not None:
+        with transaction.atomic():
+            indexing.write(batch)
 
 
 @transaction.atomic

@@ -8,10 +8,9 @@ from django.contrib.auth import get_user_model
 
 from servers.enums import AuditAction
 from servers.exporting.selection import QueryNotUnderstood, events_of
-from sessions.explorer import indexing
 from sessions.models import Call
 from tests.servers.conftest import person
-from tests.sessions.explorer.rows import ended_call, event
+from tests.sessions.explorer.rows import catch_up, ended_call, event
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db
@@ -44,14 +43,14 @@ def test_free_text_exports_what_the_index_finds(admin: Any) -> None:
     session = make_session()
     acme = ended_call(session, "pay", arguments={"customer": "acme"})
     ended_call(session, "pay", arguments={"customer": "other"})
-    indexing.catch_up()
+    catch_up()
     assert found(admin, "acme") == {acme.uid}
     assert found(admin, "in:calls -acme") == set(Call.objects.exclude(pk=acme.pk).values_list("uid", flat=True))
 
 
 def test_without_the_right_to_read_payloads_the_words_in_them_select_nothing(admin: Any) -> None:
     ended_call(make_session(), "pay", arguments={"customer": "acme"})
-    indexing.catch_up()
+    catch_up()
     auditor = person("vera", "view_server", "view_auditevent")
     assert found(auditor, "acme") == set()
     assert found(auditor, "tool:pay") != set()

@@ -21,7 +21,7 @@ from sessions.explorer import indexing
 from sessions.models import McpSession, SavedView
 from sessions.statistics import counting
 from tests.servers.conftest import person
-from tests.sessions.explorer.rows import ended_call, event
+from tests.sessions.explorer.rows import catch_up, ended_call, event
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -142,7 +142,7 @@ def test_a_search_by_words_says_what_is_not_indexed_yet(
     assert words in markup(ada, "in:calls -acme", path="/explorer/rows/")
     for without_index in ("in:calls tool:pay", "in:logs acme"):
         assert "Still indexing" not in markup(ada, without_index)
-    indexing.catch_up()
+    catch_up()
     page = markup(ada, "in:calls acme")
     assert "Still indexing" not in page
     assert len(sels(page)) == 1

@@ -16,11 +16,11 @@ from servers.enums import AuditAction, IdentityKind
 from servers.models import Identity
 from sessions.connections import commands
 from sessions.enums import CallState
-from sessions.explorer import indexing, search
+from sessions.explorer import search
 from sessions.mcp.core.methods import COMPLETE, RESOURCES_READ
 from sessions.models import Call, LogLine
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
-from tests.sessions.explorer.rows import ended_call, event, found, query
+from tests.sessions.explorer.rows import catch_up, ended_call, event, found, query
 from tests.sessions.host.make import make_session
 
 Check = Callable[[], None]
@@ -181,7 +181,7 @@ def what_is_done_as_a_person_is_seen_by_that_person_and_who_may_see_all() -> Non
     LogLine.objects.create(
         server=session.server, identity=own, seq=1, at=timezone.now(), source="stderr", text="private"
     )
-    indexing.catch_up()
+    catch_up()
     for text in ("", "server:files", "user:ann", "whoami", "outcome:ok", "private in:logs"):
         assert search.page(ann, query(text)).rows, text
         assert not search.page(bob, query(text)).rows, text
@@ -303,7 +303,7 @@ def plan_of(sql: str) -> str:
 @pytest.mark.django_db
 def test_a_page_of_any_query_takes_at_most_thirty_statements() -> None:
     admin = a_mixture()
-    indexing.catch_up()
+    catch_up()
     text = "server:git* user:ann way:page outcome:ok,error duration:<10s -size:>1mb last:1d create_issue -absent"
     for one in (text, f"in:events {text}", "", "-server:github -user:ann"):
         with CaptureQueriesContext(connection) as captured:

@@ -20,7 +20,7 @@ from sessions.explorer import fulltext, indexing
 from sessions.explorer.language import Value
 from sessions.models import Call
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
-from tests.sessions.explorer.rows import ended_call, event, found
+from tests.sessions.explorer.rows import catch_up, ended_call, event, found
 from tests.sessions.host.make import make_session
 
 Check = Callable[[], None]
@@ -42,7 +42,7 @@ def words_of_arguments_results_and_errors_are_found_and_missing_ones_are_not() -
     ended_call(session, "create_issue", arguments={"title": "Größe der Ampel\nacme"})
     ended_call(session, "list_issues", result={"content": [{"type": "text", "text": "ord_41F9 is paid"}]})
     ended_call(session, "broken", state=CallState.RPC_ERROR, error_message="Quota of ACME exceeded")
-    indexing.catch_up()
+    catch_up()
     assert found(admin, "acme") == ["broken", "create_issue"]
     assert found(admin, "große") == found(admin, "Größe") == found(admin, "AMPEL") == ["create_issue"]
     assert found(admin, '"ord_41f9 is"') == found(admin, "paid") == ["list_issues"]
@@ -59,7 +59,7 @@ def only_who_may_read_payloads_and_the_caller_find_by_arguments() -> None:
     session, admin = make_session(), reader()
     ann, bob = person("ann", "view_server"), person("bob", "view_server")
     ended_call(session, "pay", user=ann, arguments={"iban": "DE0012"})
-    indexing.catch_up()
+    catch_up()
     assert found(admin, "de0012") == found(ann, "de0012") == ["pay"]
     assert found(bob, "de0012") == []
     assert found(bob, "pay") == found(bob, "ann") == ["pay"]
@@ -69,7 +69,7 @@ def only_who_may_read_payloads_and_the_caller_find_by_arguments() -> None:
 def an_erased_payload_leaves_index_and_preview() -> None:
     session, admin = make_session(), reader()
     call = ended_call(session, "pay", arguments={"iban": "DE0012"}, result={"receipt": "R77"})
-    indexing.catch_up()
+    catch_up()
     assert Call.objects.get().preview == '{"iban": "DE0012"}'
     with transaction.atomic():
         payloads.erase(Payload.objects.get(pk=call.arguments_id))
@@ -86,7 +86,7 @@ def words_of_a_compressed_content_are_found_and_those_of_an_encrypted_one_are_no
     payload_privacy.forget()
     encrypted = ended_call(session, "hidden", arguments={"word": "acme"}, error_message="paid twice")
     assert encrypted.arguments.sealed is not None
-    indexing.catch_up()
+    catch_up()
     assert found(admin, "acme in:calls") == ["large"]
     assert found(admin, "paid in:calls") == ["hidden", "large"]
     assert found(admin, "hidden in:calls") == ["hidden"]
@@ -97,7 +97,7 @@ def events_are_found_by_their_words() -> None:
     admin = reader()
     event(AuditAction.SIGN_IN, "ann", Actor(None, "ann", "192.0.2.77"))
     event(AuditAction.SERVER_CHANGE, "Orders", details={"changes": {"url": {"after": "https://acme.example/mcp"}}})
-    indexing.catch_up()
+    catch_up()
     assert found(admin, "192.0.2.77") == ["ann"]
     assert found(admin, '"signed in" ann') == ["ann"]
     assert found(admin, "acme.example") == ["Orders"]
@@ -109,7 +109,7 @@ def a_word_is_found_newest_first_whether_it_is_common_or_not() -> None:
     session, admin = make_session(), reader()
     for number in range(15):
         ended_call(session, f"tool{number}", arguments={"word": "acme" if number != 4 else "rare"})
-    indexing.catch_up()
+    catch_up()
     everything = [f"tool{number}" for number in reversed(range(15)) if number != 4]
     assert found(admin, "acme") == everything
     assert found(admin, "rare") == ["tool4"]
@@ -127,7 +127,7 @@ def words_of_a_call_go_with_the_call_also_while_an_older_one_stays() -> None:
     session = make_session()
     ended_call(session, "older")
     gone = ended_call(session, "pay", arguments={"word": "acme"})
-    indexing.catch_up()
+    catch_up()
     before = documents()
     with transaction.atomic():
         rows_removed.send(sender=Call, ids=[gone.pk])
@@ -199,11 +199,11 @@ def test_catching_up_goes_on_when_a_worker_was_faster(monkeypatch: pytest.Monkey
     session = make_session()
     ended_call(session, "first")
     read_before = indexing.next_batch()
-    indexing.catch_up()
+    catch_up()
     ended_call(session, "second")
     batches = chain([read_before], iter(indexing.next_batch, None))
     monkeypatch.setattr(indexing, "next_batch", lambda: next(batches, None))
-    indexing.catch_up()
+    catch_up()
     assert documents() == 2
 
 
@@ -215,7 +215,7 @@ def test_rows_that_are_deleted_leave_the_index(database: str, request: pytest.Fi
     session, admin = make_session(), reader()
     for number in range(3):
         ended_call(session, f"tool{number}", arguments={"word": "acme"})
-    indexing.catch_up()
+    catch_up()
     first = Call.objects.order_by("pk")[0]
     first.delete()
     assert documents() == 3

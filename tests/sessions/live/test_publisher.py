@@ -59,7 +59,7 @@ def test_rings_go_together_by_worker_and_in_order_and_before_hints() -> None:
     assert [body["wakes"] for _, body in sent[:2]] == [bodies, bodies[:1]]
 
 
-def test_of_more_rings_than_may_wait_the_newest_are_kept_and_the_others_counted(
+def test_of_more_rings_than_may_wait_the_newest_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sessions.hints.publisher.QUEUE_LIMIT", 2)
@@ -70,7 +70,6 @@ def test_of_more_rings_than_may_wait_the_newest_are_kept_and_the_others_counted(
     rings, _ = publisher._take()
 
     assert [wake["id"] for _, wake in rings] == [str(UUID(int=3)), str(UUID(int=4))]
-    assert publisher.dropped == 3
 
 
 def test_a_hint_that_nobody_waits_for_goes_along_with_one_that_somebody_does() -> None:
@@ -137,7 +136,6 @@ def test_after_hints_were_lost_everybody_is_asked_to_look_as_soon_as_redis_is_ba
     publisher = Publisher()
     publisher.put(hint("call.1"))
     assert publisher.flush(5)
-    assert publisher.dropped == 1
     process = start(socket)
     try:
         with Redis(unix_socket_path=str(socket), protocol=2) as redis, redis.pubsub() as pubsub:
@@ -223,7 +221,6 @@ def test_while_redis_is_away_the_publishers_own_thread_takes_over_and_gives_back
     publisher.put(hint("call.1"))
     assert publisher.send_inline() is None
     assert publisher.flush(5)
-    assert publisher.dropped == 1
     process = start(socket)
     try:
         with Redis(unix_socket_path=str(socket), protocol=2) as redis, redis.pubsub() as pubsub:
