@@ -146,7 +146,7 @@ def _limits() -> Iterator[CheckMessage]:
 def _replaced() -> Iterator[CheckMessage]:
     if settings.WIRE_DAYS is not None:
         yield Warning(
-            "MCPADMIN_WIRE_DAYS has no effect any more: the upgrade took its value over as a limit of the Storage page.",
+            "MCPADMIN_WIRE_DAYS no longer has an effect: the upgrade copied its value to a limit on the Storage page.",
             hint="Unset it. Change the limit on Storage, Protocol messages.",
             id="mcpadmin.W004",
         )
@@ -156,7 +156,7 @@ def _outbound_proxy() -> Iterator[CheckMessage]:
     proxy = _split(settings.OUTBOUND_PROXY)
     if settings.OUTBOUND_PROXY and (proxy.scheme != "http" or not proxy.hostname or proxy.path not in ("", "/")):
         yield Error(  # without its value, which may hold a password
-            "MCPADMIN_OUTBOUND_PROXY is no address of an HTTP proxy.",
+            "MCPADMIN_OUTBOUND_PROXY is not the address of an HTTP proxy.",
             hint="Write it as http://host:port or http://user:password@host:port",
             id="mcpadmin.E014",
         )

@@ -73,7 +73,7 @@ class Options:
             raise StartProblem(f"{given.workers} workers cannot be run", "Give --workers a number from 1 to 64.")
         if wrong := [label for label in given.label or [] if not LABEL.fullmatch(label)]:
             raise StartProblem(
-                f"{wrong[0]!r} is no label", "Give --label letters, digits, dots, hyphens and underscores."
+                f"{wrong[0]!r} is not a valid label", "Give --label letters, digits, dots, hyphens and underscores."
             )
         return cls(
             host=given.host.strip("[]"),

@@ -180,7 +180,8 @@ def _why_not_listening(problem: OSError, host: str, port: int) -> StartProblem:
             )
         case errno.EADDRNOTAVAIL:
             return StartProblem(
-                f"{host} is no address of this machine", "Give --host 127.0.0.1, 0.0.0.0 or an address of this machine."
+                f"{host} is not an address of this machine",
+                "Give --host 127.0.0.1, 0.0.0.0 or an address of this machine.",
             )
         case _:
             return StartProblem(

@@ -148,7 +148,7 @@ def _wanted(user: Any, value: dict[str, Any]) -> Wanted:
 def _overrides(value: dict[str, Any]) -> dict[str, Override]:
     found = value.get("overrides", {})
     if not isinstance(found, dict):
-        raise ValidationError("overrides must be an object: tool, and what is said of it.")
+        raise ValidationError("overrides must be an object of tool names and their overrides.")
     known = {tool: overrides.stored(found, tool) for tool in found}
     if wrong := [tool for tool, one in known.items() if one.value() != found[tool]]:
         raise ValidationError(

@@ -114,7 +114,7 @@ def command_refusal(arguments: Iterable[str], working_directory: str, filled: Ma
             shape = _shape(before, argument, name)
             if shape is None:
                 return (
-                    f"Argument {number} refers to {name}, which a credential fills. Such a value may stand only after a long "
+                    f"Argument {number} refers to {name}, which a credential fills. Such a value is allowed only after a long "
                     "option for a secret, such as --token or --header, so that it cannot become part of the command. A person "
                     "with the right “register commands that run on the workers” can change the argument or enter the value "
                     "in the server's Settings."
@@ -123,7 +123,7 @@ def command_refusal(arguments: Iterable[str], working_directory: str, filled: Ma
             if not shape.fullmatch(value.reveal() if isinstance(value, Secret) else value):
                 return (
                     f"Argument {number} refers to {name}, and the credential's value has characters that could be read as code: "
-                    "only letters, digits and . _ ~ + / = : @ % , - may stand there, and no - first. Replace the value, or have "
+                    "only letters, digits and . _ ~ + / = : @ % , - are allowed there, and no - at the beginning. Replace the value, or have "
                     "the server read the variable itself."
                 )
         before = argument

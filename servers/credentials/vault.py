@@ -81,7 +81,7 @@ def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credent
     """For the user's own identity at this server, which it creates. No one else ever uses it."""
     rights.require(user, actor, identities.RIGHT, server)
     if parts.kind.by_reference:
-        raise ValidationError("What a reference stands for is for the shared identity only.", code="kind")
+        raise ValidationError("References are for the shared identity only.", code="kind")
     _check(actor, user, server.name, parts, server)
     _require_transport(server, parts.kind)
     _require_variable(actor, server, parts)

@@ -131,7 +131,7 @@ def _deliver(export: Export, upload: Upload, progress: JobProgress) -> str:
     path, name = files.path_of(export), files.name_of(export)
     if schedule.target == ExportTarget.DIRECTORY:
         if schedule.directory not in settings.EXPORT_DIRECTORIES:
-            raise NotDelivered(f"{schedule.directory} is not in MCPADMIN_EXPORT_DIRECTORIES any more.")
+            raise NotDelivered(f"{schedule.directory} is no longer in MCPADMIN_EXPORT_DIRECTORIES.")
         return str(files.put_into(Path(schedule.directory), name, path))
     pool = ThreadPoolExecutor(1, thread_name_prefix="export-upload")
     try:

@@ -25,7 +25,7 @@ _URLS = {
     ),
 }
 _STARTS = [("now", "With the next event"), ("beginning", "With the oldest event in the log")]
-_SHAPES = [("array", "JSON array"), ("lines", "NDJSON, one object a line")]
+_SHAPES = [("array", "JSON array"), ("lines", "NDJSON, one object per line")]
 
 
 class _WriteOnlyText(forms.Textarea):

@@ -37,10 +37,10 @@ _LABELS = {
     "name": "The name",
 }
 _HINTS = {
-    "readOnlyHint": ("It is marked read-only now.", "It is not marked read-only any more."),
-    "destructiveHint": ("It is marked destructive now.", "It is not marked destructive any more."),
-    "idempotentHint": ("It is marked idempotent now.", "It is not marked idempotent any more."),
-    "openWorldHint": ("It is marked open world now.", "It is not marked open world any more."),
+    "readOnlyHint": ("It is marked read-only now.", "It is no longer marked read-only."),
+    "destructiveHint": ("It is marked destructive now.", "It is no longer marked destructive."),
+    "idempotentHint": ("It is marked idempotent now.", "It is no longer marked idempotent."),
+    "openWorldHint": ("It is marked open world now.", "It is no longer marked open world."),
 }
 
 
@@ -113,7 +113,7 @@ def _label(key: str) -> str:
 def _of_schema(key: str, one: Any, other: Any, budget: Budget) -> Iterator[Sentence]:
     noun, whole, harm = _SCHEMAS[key]
     if key == "outputSchema" and (one is None or other is None):
-        yield ("The output has a schema now.", False) if one is None else ("The output has no schema any more.", True)
+        yield ("The output has a schema now.", False) if one is None else ("The output no longer has a schema.", True)
         return
     for finding in differences(True if one is None else one, True if other is None else other, budget):
         yield _sentence(finding, noun, whole), finding.effect in (harm, Effect.OTHER)
@@ -147,7 +147,7 @@ def _of_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[
     for name in sorted(one.keys() & other.keys()):
         before, after = (side[name].get("required") is True for side in (one, other))
         if before is not after:
-            yield f"Argument “{_word(name)}” is {'required now' if after else 'not required any more'}.", after
+            yield f"Argument “{_word(name)}” is {'required now' if after else 'no longer required'}.", after
 
 
 def _of_template(one: Any, other: Any) -> Iterator[Sentence]:

@@ -110,10 +110,10 @@ def value_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Finding
     if one is None and other is not None:
         yield Finding(f"takes only {_some(list(other))} now", Effect.LESS)
     elif one is not None and other is None:
-        yield Finding(f"is not limited to {_some(list(one))} any more", Effect.MORE)
+        yield Finding(f"is no longer limited to {_some(list(one))}", Effect.MORE)
     elif one is not None and other is not None:
         if lost := [text for text in one if text not in other]:
-            yield Finding(f"does not take {_some(lost)} any more", Effect.LESS)
+            yield Finding(f"no longer takes {_some(lost)}", Effect.LESS)
         if gained := [text for text in other if text not in one]:
             yield Finding(f"takes {_some(gained)} too", Effect.MORE)
 
@@ -142,7 +142,7 @@ def bound_changes(before: Flat, after: Flat) -> Iterator[Finding]:
         words = f"has a {'least' if lower else 'greatest'} {noun} of {_bound(other)} instead of {_bound(one)}"
         yield Finding(words, _tighter(one, other, lower=lower))
     if before.get("uniqueItems") is not True and after.get("uniqueItems") is True:
-        yield Finding("takes no item twice any more", Effect.LESS)
+        yield Finding("no longer takes the same item twice", Effect.LESS)
     elif before.get("uniqueItems") is True and after.get("uniqueItems") is not True:
         yield Finding("takes the same item twice", Effect.MORE)
 

@@ -52,7 +52,7 @@ class _Comparison:
         for flat in lost:
             like = next((new for new in other if _alike(flat, new)), None)
             if like is None:
-                yield Finding(f"does not take {_kind(flat)} any more", Effect.LESS)
+                yield Finding(f"no longer takes {_kind(flat)}", Effect.LESS)
             else:
                 yield from self._pair(flat, like, level)
                 gained = [new for new in gained if new is not like]
@@ -111,7 +111,7 @@ class _Comparison:
         for name in sorted((needs - needed) - (other.keys() - one.keys())):
             yield Finding("is required now", Effect.LESS, _name(name))
         for name in sorted((needed - needs) - (one.keys() - other.keys())):
-            yield Finding("is not required any more", Effect.MORE, _name(name))
+            yield Finding("is no longer required", Effect.MORE, _name(name))
         yield from self._further(before, after, level)
         yield from self._patterns(before, after, level)
 
@@ -121,7 +121,7 @@ class _Comparison:
         if one is False and other is False:
             return
         if other is False:
-            yield Finding("takes no names any more that it does not list", Effect.LESS)
+            yield Finding("no longer takes names that it does not list", Effect.LESS)
         elif one is False:
             yield Finding("takes names that it does not list", Effect.SAME)
         else:

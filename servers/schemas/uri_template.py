@@ -107,7 +107,7 @@ def _variable(spec: str, operator: str, expression: str) -> Variable:
     if explode:
         name = name[:-1]
     if not _NAME.fullmatch(name):
-        raise BrokenTemplate(f"{{{expression[:60]}}} names no variable where {name[:60]!r} stands.")
+        raise BrokenTemplate(f"{{{expression[:60]}}} needs the name of a variable instead of {name[:60]!r}.")
     if colon and not _PREFIX.fullmatch(length):
-        raise BrokenTemplate(f"{{{expression[:60]}}} cuts {name[:60]} to {length[:20]!r}, which is no length.")
+        raise BrokenTemplate(f"{{{expression[:60]}}} cuts {name[:60]} to {length[:20]!r}, which is not a length.")
     return Variable(name, operator, explode, int(length) if colon else None)

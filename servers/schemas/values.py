@@ -55,7 +55,7 @@ def clean(draft: Draft) -> Json:
     if isinstance(draft, Branch):
         return clean(draft.value)
     if isinstance(draft, Unread | _Marker):
-        raise Unsendable("the form holds text that is no value yet")
+        raise Unsendable("the form holds text that is not a value yet")
     if isinstance(draft, list):
         return [clean(item) for item in draft]
     if isinstance(draft, dict):

@@ -124,5 +124,5 @@ def delete_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
 def _rule(uid: UUID) -> RedactionRule:
     row = RedactionRule.objects.select_related("server").filter(uid=uid).first()
     if row is None:
-        raise Http404("This rule does not exist any more.")
+        raise Http404("This rule no longer exists.")
     return row

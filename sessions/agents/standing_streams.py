@@ -83,7 +83,7 @@ class StandingStreams:
         """The rest of a lost stream: its response, which the call's row has. Progress is not repeated."""
         found = await self._shared.reader.run(partial(idempotency.call_of_event, session.pk, last))
         if found is None:
-            raise invalid_request("This event is not one of this session.")
+            raise invalid_request("This event does not belong to this session.")
         call, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
         exchange = await self._shared.reader.run(partial(bundles.at_server, exchange, call.server_id, call.target))
         uid = call.uid

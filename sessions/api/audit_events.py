@@ -33,7 +33,7 @@ def _page(caller: Caller, cursor: str, limit: int) -> AuditEventPage:
     rights.require(caller.user, caller.actor, "view_auditevent")
     after = whole_number(cursor) if cursor else 0
     if after is None:
-        raise Problem(422, "invalid-cursor", "This cursor is not one of this list. Begin again without it.")
+        raise Problem(422, "invalid-cursor", "This cursor does not belong to this list. Start again without it.")
     rows = AuditEvent.objects.filter(seq__gt=after)
     if caller.principal.server_ids is not None or caller.only:
         rows = rows.filter(server_uid__in=list(caller.servers().values_list("uid", flat=True)))

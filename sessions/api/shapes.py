@@ -23,9 +23,9 @@ class ServerOut(Schema):
     slug: str = Field(description="Short name: the server in all other paths, and of its MCP endpoint.")
     name: str
     kind: Literal["server", "bundle"]
-    description: str = Field(description="Empty of a bundle.")
+    description: str = Field(description="Empty for a bundle.")
     enabled: bool
-    state: str | None = Field(description="Of its session, as this token's person uses it; null of a bundle.")
+    state: str | None = Field(description="Of its session, as this token's person uses it; null for a bundle.")
     mcp_url: str = Field(description="Address of its MCP endpoint.")
 
 
@@ -36,7 +36,7 @@ class ServerPage(Schema):
 
 # --- calls -------------------------------------------------------------------------------------------------------------
 class CallIn(Strict):
-    tool: str = Field(min_length=1, max_length=2_000, description="As the server names it; of a bundle, its own name.")
+    tool: str = Field(min_length=1, max_length=2_000, description="As the server names it; for a bundle, its own name.")
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -62,7 +62,7 @@ class CallRow(Schema):
     identity: str
     state: str
     outcome: str = Field(
-        description="As the query language has it: ok, error, cancelled, unknown, not_sent, denied, running."
+        description="As in the query language: ok, error, cancelled, unknown, not_sent, denied, running."
     )
     requested_at: datetime
     duration_ms: int | None
@@ -172,7 +172,7 @@ class AuditEventOut(Schema):
 
 class AuditEventPage(Schema):
     items: list[AuditEventOut]
-    next: str = Field(description="Give it as `cursor`: also on the last page, to go on when there are new events.")
+    next: str = Field(description="Give it as `cursor`: also on the last page, to continue when there are new events.")
     more: bool
 
 

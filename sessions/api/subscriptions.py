@@ -159,7 +159,7 @@ def _number(cursor: str) -> int | None:
     if cursor and (number := whole_number(cursor)) is not None:
         return number
     if cursor:
-        raise Problem(422, "invalid-cursor", "This cursor is not one of this list. Begin again without it.")
+        raise Problem(422, "invalid-cursor", "This cursor does not belong to this list. Start again without it.")
     return None
 
 

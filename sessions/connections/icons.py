@@ -95,7 +95,7 @@ def inline(src: str) -> Fetched | None:
     try:
         return Fetched(base64.b64decode(found[1], validate=True))
     except (binascii.Error, ValueError):
-        return Fetched(problem="Its data is no base64.")
+        return Fetched(problem="Its data is not base64.")
 
 
 def store(lease: Lease, found: dict[str, Fetched]) -> None:

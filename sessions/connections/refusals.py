@@ -57,7 +57,7 @@ def _refusal(text: str) -> Refusal | None:
             return Refusal(f"Connect to {match['host']}", why)
         return Refusal(f"Connect to {match['host']}", why, "network_hosts", match["host"])
     if match := _NAME.fullmatch(text):
-        why = "It is none of the listed hosts."
+        why = "It is not one of the listed hosts."
         return Refusal(f"Look up {match['name']}", why, "network_hosts", match["name"])
     if match := _FILE.fullmatch(text):
         if _is_ours(Path(match["path"])):

@@ -252,7 +252,7 @@ def _explained(text: str, problem: "UnexpectedInput") -> QueryError:
         return QueryError(f"Write a value after {field[1]}:, without a blank: {example}", field.start(), place)
     if place >= len(text):
         return QueryError("The query ends too early. Write a field or text after “-”.", max(0, place - 1), place)
-    return QueryError("This cannot be read here. Separate conditions by blanks.", place, place + 1)
+    return QueryError("This cannot be read here. Separate conditions with spaces.", place, place + 1)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def _ago(term: Term, milliseconds: float, now: datetime) -> datetime:
     try:
         return now - timedelta(milliseconds=milliseconds)
     except OverflowError as problem:
-        raise _problem(term, "This lies before all time.") from problem
+        raise _problem(term, "This time is too far in the past.") from problem
 
 
 def _moment(term: Term, value: Value, now: datetime, *, end_of_day: bool) -> datetime:

@@ -182,7 +182,7 @@ def _structure(old: str, new: str, budgets: _Budgets) -> JsonDifference | None:
 
 def _loaded(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
-        raise ValueError("no object and no array")
+        raise ValueError("neither an object nor an array")
     return json.loads(text)
 
 

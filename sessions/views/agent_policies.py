@@ -136,7 +136,7 @@ def remove_token_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
     mine = AgentRule.objects.filter(policy__token__in=tokens.seen_by(request.user), uid=uid)
     rule = mine.select_related("policy__token").first()
     if rule is None or rule.policy.token is None:
-        raise Http404("This rule does not exist any more.")
+        raise Http404("This rule no longer exists.")
     return _removed(request, rule.policy.token, rule)
 
 
@@ -204,7 +204,7 @@ def _added(request: HttpRequest, of: Owner, form: RuleForm) -> bool:
     except ValidationError as problem:
         form.add_error("pattern", problem)
         return False
-    messages.success(request, "Rule added. It holds from now on.")
+    messages.success(request, "Rule added. It applies from now on.")
     return True
 
 

@@ -20,8 +20,8 @@ from sessions.models import Approval
 _APPROVED = {
     Decision.DONE: "Approved. The call is on its way.",
     Decision.LATE: "This request was closed before your answer arrived. Nothing was approved.",
-    Decision.CHANGED: "What you saw is not what the call is any more. Look at it again.",
-    Decision.VOID: "The call cannot be sent any more. Nothing was approved.",
+    Decision.CHANGED: "The call has changed since you opened it. Check it again.",
+    Decision.VOID: "The call can no longer be sent. Nothing was approved.",
 }
 
 

@@ -85,7 +85,7 @@ def _of_person(request: WebRequest, slug: str, uid: UUID) -> ServerAuthorization
     own = row is not None and row.identity.user_id == request.user.pk
     server = access.server_for(request.user, slug, "call_tool") if own else _server(request, slug)
     if row is None or row.identity.server_id != server.pk:
-        raise Http404("You have no such sign-in in this browser. Start again.")
+        raise Http404("This sign-in was not started in this browser. Start again.")
     return row
 
 

@@ -222,7 +222,7 @@ def _say(request: WebRequest, action: Action, result: Result) -> None:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         messages.error(request, f"Refused for {', '.join(names[:_NAMED])}{more}: {reason}")
     if result.left:
-        messages.warning(request, f"{_servers(result.left)} not reached in time. Run the action again to go on.")
+        messages.warning(request, f"{_servers(result.left)} not reached in time. Run the action again to continue.")
 
 
 def _servers(count: int) -> str:

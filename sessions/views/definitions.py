@@ -52,7 +52,7 @@ def approve(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     if approving.approve(Actor.of(request), request.user, server, definition, request.POST.get("digest", "")):
         messages.success(request, "Approved. Agents can call it from now on.")
     else:
-        messages.info(request, "There is nothing to approve any more, or it changed again. Look at the newest version.")
+        messages.info(request, "There is nothing left to approve, or it changed again. Check the newest version.")
     address = reverse("servers:definition", args=[slug, kind])
     return redirect(f"{address}?{urlencode({'key': definition.key})}")
 

@@ -76,7 +76,7 @@ def override(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
         except ValidationError as problem:
             form.add_error(None, problem.messages)
         else:
-            messages.success(request, "Saved. Connected agents are told that the list changed.")
+            messages.success(request, "Saved. Connected agents are notified that the list changed.")
             return redirect("agents:model", slug)
     context = {
         "nav": "bundles",

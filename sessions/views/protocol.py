@@ -114,7 +114,7 @@ def message(request: WebRequest, slug: str, seq: int) -> HttpResponse:
     server = access.server_for(request.user, slug)
     found = reading.of_server(server).select_related("identity").filter(seq=seq).first()
     if found is None:
-        raise Http404("This message is not recorded any more.")
+        raise Http404("This message is no longer stored.")
     details, readable = reading.details(found), reading.may_read(request.user, found)
     if readable:
         _record_reading(Actor.of(request), details)

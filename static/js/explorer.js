@@ -33,7 +33,7 @@ async function fetched(address, type = 'text/html') {
 function complain(title, problem, address) {
   if (problem instanceof SignedOut) return location.assign(address);
   const { status } = problem;
-  if (status === 404) return toast({ tone: 'bad', title, text: 'It is no longer stored. Reload the page for the present rows.' });
+  if (status === 404) return toast({ tone: 'bad', title, text: 'It is no longer stored. Reload the page for the current rows.' });
   return toast({ tone: 'bad', title, text: status ? `mcpadmin answered ${status}. Nothing else changed. Try again.` : reasonOf(problem) });
 }
 

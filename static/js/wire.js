@@ -19,7 +19,7 @@ async function load(details, page) {
   place.textContent = 'Loading…';
   try {
     const response = await whileBusy(place, send(`${page.dataset.wireBase}${details.closest('li').dataset.seq}/`, { headers: { 'HX-Request': 'true' } }));
-    if (response.status === 404) throw new Error('This message is not recorded any more.');
+    if (response.status === 404) throw new Error('This message is no longer stored.');
     if (!response.ok) throw new Error(`The message could not be loaded (${response.status}). Close and open it to try again.`);
     await htmx.swap({ target: place, swap: 'innerHTML', text: await response.text() });
     place.dataset.loaded = 'yes';

@@ -32,7 +32,7 @@ def test_without_the_option_a_label_of_the_environment_is_kept(monkeypatch: pyte
 
 @pytest.mark.parametrize("label", ["", "two words", "a,b", "x" * 61, "é"])
 def test_what_is_no_label_is_refused(label: str) -> None:
-    with pytest.raises(StartProblem, match="is no label"):
+    with pytest.raises(StartProblem, match="is not a valid label"):
         options(label)
 
 

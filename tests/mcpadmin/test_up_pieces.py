@@ -62,7 +62,7 @@ def test_a_busy_port_names_another() -> None:
 
 
 def test_a_host_that_is_not_ours_is_explained() -> None:
-    with pytest.raises(StartProblem, match=r"192\.0\.2\.1 is no address of this machine"):
+    with pytest.raises(StartProblem, match=r"192\.0\.2\.1 is not an address of this machine"):
         preflight.listen("192.0.2.1", 0)
 
 

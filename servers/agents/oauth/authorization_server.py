@@ -250,7 +250,7 @@ def _words(error: OAuth2Error) -> str:
     if isinstance(error, InvalidClientIdError):
         return "This client is not known here, or an administrator blocked it."
     if isinstance(error, MismatchingRedirectURIError):
-        return "The client wants the answer at an address that it did not register."
+        return "The client did not register this redirect URI."
     return error.description or "The request is not valid."
 
 

@@ -55,6 +55,6 @@ def _parsed(text: str) -> SigningKey:
         path = settings.CHECKPOINT_KEY_FILE
         raise KeyMissing(f"The checkpoint key {path} is damaged ({type(exc).__name__}).") from None
     if not name or "+" in name or any(map(str.isspace, name)):
-        raise KeyMissing(f"The checkpoint key {settings.CHECKPOINT_KEY_FILE} is damaged: its name is no origin.")
+        raise KeyMissing(f"The checkpoint key {settings.CHECKPOINT_KEY_FILE} is damaged: its name is not an origin.")
     public = PublicKey(name, private.public_key().public_bytes_raw())
     return SigningKey(public, private, (public, *retired))

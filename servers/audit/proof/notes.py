@@ -95,7 +95,7 @@ def opened(note: str, trusted: Iterable[PublicKey]) -> Statement:
         kind, digest = StatementKind(more.pop("kind")), b64decode(lines[1], validate=True).hex()
         return Statement(kind, int(lines[0]), digest, at, more, note, key)
     except (ValueError, KeyError, IndexError) as exc:
-        raise NoteInvalid("The signed text is no statement about an audit log.") from exc
+        raise NoteInvalid("The signed text is not a statement about an audit log.") from exc
 
 
 def _signer(text: str, signatures: str, trusted: Iterable[PublicKey]) -> PublicKey:

@@ -11,12 +11,12 @@ from servers.registration.exporting import Form, exported
 
 class Command(BaseCommand):
     help = (
-        "Write servers as the configuration file of an MCP client, to standard output. It holds no secret: each stands "
-        "as a reference, and import_servers asks for its value."
+        "Write servers as the configuration file of an MCP client, to standard output. It holds no secret: each is a "
+        "placeholder, and import_servers asks for its value."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("slug", nargs="*", help="short names of servers; all that are not archived when absent")
+        parser.add_argument("slug", nargs="*", help="short names of servers; if omitted, all that are not archived")
         parser.add_argument("--user", required=True, help="username of an account that may see the servers")
         parser.add_argument("--form", choices=[form.value for form in Form], default=Form.MCP_SERVERS.value)
         parser.add_argument(

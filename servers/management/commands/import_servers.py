@@ -34,7 +34,7 @@ class Command(BaseCommand):
             help="what to do with a server whose name is taken",
         )
         parser.add_argument("--value", action="append", default=[], metavar="KEY=VARIABLE")
-        parser.add_argument("--dry-run", action="store_true", help="say what would happen, and do nothing")
+        parser.add_argument("--dry-run", action="store_true", help="show what would happen and change nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = get_user_model()._default_manager.filter(username=options["user"], is_active=True).first()

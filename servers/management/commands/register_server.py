@@ -31,13 +31,13 @@ from servers.variables import variable
 class Command(BaseCommand):
     help = (
         "Register a server as a user, who needs the rights that the page asks for. A secret is read from an environment "
-        "variable, so that it stands in no process list: --secret-header Authorization=MY_TOKEN."
+        "variable, so that no process list shows it: --secret-header Authorization=MY_TOKEN."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", required=True, help="username of the account that registers")
         parser.add_argument("--name", required=True)
-        parser.add_argument("--slug", default="", help="short name in addresses; made from the name when absent")
+        parser.add_argument("--slug", default="", help="short name used in URLs; generated from the name if omitted")
         parser.add_argument("--description", default="")
         parser.add_argument("--environment", choices=Environment.values, default=Environment.DEVELOPMENT)
         parser.add_argument("--tag", action="append", default=[], metavar="TAG")
@@ -46,7 +46,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--transport",
             choices=[kind.value for kind in TransportKind if kind != TransportKind.STDIO],
-            help="which one the URL speaks; when absent, WebSocket for ws:// and wss://, else found out",
+            help="transport of the URL; if omitted, WebSocket for ws:// and wss://, otherwise detected",
         )
         parser.add_argument("--era", choices=EraChoice.values, default=EraChoice.AUTO)
         parser.add_argument(
@@ -58,25 +58,23 @@ class Command(BaseCommand):
             "--no-elicitation", action="store_true", help="the server may not request input from a person"
         )
         parser.add_argument(
-            "--recording", choices=Recording.values, default=Recording.FULL, help="what is kept of the protocol"
+            "--recording", choices=Recording.values, default=Recording.FULL, help="what is recorded of the protocol"
         )
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument(
-            "--signs-in-as", choices=SignsInAs.values, default=SignsInAs.SHARED, help="whose identity calls go under"
+            "--signs-in-as", choices=SignsInAs.values, default=SignsInAs.SHARED, help="whose identity calls use"
         )
         parser.add_argument(
             "--credential", action="append", default=[], metavar="NAME", help="name of a stored credential to use"
         )
         parser.add_argument("--working-directory", default="")
         parser.add_argument("--read", action="append", default=[], metavar="PATH", help="that the command may read")
-        parser.add_argument("--write", action="append", default=[], metavar="PATH", help="that it may change too")
+        parser.add_argument("--write", action="append", default=[], metavar="PATH", help="that it may also change")
         parser.add_argument(
             "--network", choices=NetworkAccess.values, default=NetworkAccess.PUBLIC, help="that the command may reach"
         )
-        parser.add_argument(
-            "--host", action="append", default=[], metavar="HOST[:PORT]", help="that it may reach besides"
-        )
+        parser.add_argument("--host", action="append", default=[], metavar="HOST[:PORT]", help="that it may also reach")
         parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-env", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument(
@@ -163,7 +161,7 @@ def _plain(kind: ValueKind, given: list[str], better: str) -> list[ValueInput]:
     values = [ValueInput(kind, name, False, value) for name, value in map(_pair, given)]
     for value in values:
         if looks_secret(value.name):
-            sys.stderr.write(f"{value.name} looks like a secret and is stored in clear. {better} seals it.\n")
+            sys.stderr.write(f"{value.name} looks like a secret and is stored in plain text. {better} encrypts it.\n")
     return values
 
 

@@ -24,7 +24,9 @@ from servers.registration.drafts import purge_drafts
 
 
 class Command(BaseCommand):
-    help = "Seal every credential under a new key of the ring. Online; go on after an interruption by running it again."
+    help = (
+        "Encrypt every secret with a new key of the key ring, online. After an interruption, run it again to continue."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         chosen = parser.add_mutually_exclusive_group()
@@ -33,8 +35,8 @@ class Command(BaseCommand):
             action="store_true",
             help="only add the next key to the file: copy it to every machine, then run this again without it",
         )
-        chosen.add_argument("--retire", action="store_true", help="then remove the keys that no row needs any more")
-        chosen.add_argument("--check", action="store_true", help="only say how many rows stand under which old key")
+        chosen.add_argument("--retire", action="store_true", help="then remove the keys that no row needs")
+        chosen.add_argument("--check", action="store_true", help="only report how many rows need which old key")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -61,7 +63,7 @@ class Command(BaseCommand):
             self._report(rest)
             words = "\n".join(progress.broken[:20])
             raise CommandError(f"Not every value could be renewed. Keep the old keys.\n{words}")
-        self.stdout.write(f"Every value stands under {keyring.load().current}; {progress.renewed} were renewed.")
+        self.stdout.write(f"Every value is encrypted with {keyring.load().current}; {progress.renewed} were renewed.")
         self._retire(really=retire)
 
     def _begin(self, *, retire: bool) -> None:
@@ -85,7 +87,7 @@ class Command(BaseCommand):
             if keyring.source() is KeySource.FILE
             else "remove them where the ring is kept"
         )
-        self.stdout.write(f"No row needs {', '.join(old)} any more: {how}. Older backups of the database need them.")
+        self.stdout.write(f"No row needs {', '.join(old)} now: {how}. Older backups of the database need them.")
 
     def _old(self) -> list[str]:
         loaded = keyring.load()

@@ -7,7 +7,7 @@ from servers.audit.verify import verify
 
 
 class Command(BaseCommand):
-    help = "Verify the audit log: the hash chain, signed checkpoints, payloads and rows of calls. Exit status 1 when something does not fit. With --start or --end only the chain is checked."
+    help = "Verify the audit log: the hash chain, signed checkpoints, payloads and rows of calls. Exit status 1 if the verification fails. With --start or --end only the chain is checked."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--start", type=int, default=1, help="first event, 1 by default")
@@ -23,7 +23,7 @@ class Command(BaseCommand):
                 self.stderr.write(self.style.WARNING(verdict.warning))
             return
         where = (
-            "The log does not hold"
+            "The verification failed"
             if verdict.first_bad_seq is None
             else f"The log is broken at event {verdict.first_bad_seq}"
         )

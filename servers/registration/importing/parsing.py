@@ -65,7 +65,7 @@ def _plain_json(given: str) -> list[JsonPart] | None:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _by_child(given: str) -> list[JsonPart]:

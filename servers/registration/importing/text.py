@@ -243,7 +243,7 @@ def pairs_of(items: Iterable[tuple[str, Any]]) -> Pairs:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 # --- TOML --------------------------------------------------------------------------------------------------------------

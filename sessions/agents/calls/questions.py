@@ -138,7 +138,7 @@ def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation | N
     call = _call_of(exchange, asked, params.get("requestState"))
     agent_call = AgentCall.objects.filter(call__uid=call).first()
     if agent_call is None:
-        raise invalid_params("The call of this requestState is gone. Call again without it.")
+        raise invalid_params("The call of this requestState no longer exists. Call again without it.")
     later: UUID | None = AgentCall.objects.filter(continues=agent_call.pk).values_list("call__uid", flat=True).first()
     if later is not None:
         return later

@@ -209,7 +209,7 @@ class Admission:
 def too_many(exceeded: Exceeded) -> Refusal:
     """HTTP status, header and body say when to come back: many agents lose the header."""
     data = {"reason": exceeded.name, "retryAfterMs": ceil(exceeded.retry_seconds * 1000)}
-    alone = " Redis is away, so each web process counts alone." if exceeded.alone else ""
+    alone = " Redis is unreachable, so each web process counts on its own." if exceeded.alone else ""
     return Refusal(
         429,
         QUOTA,

@@ -58,7 +58,7 @@ async def run(db: Database, server_uid: UUID) -> None:
         redactor = Redactor(launch.secrets)
         package, spec = launch.package, launch.spec
         if package is None or not isinstance(spec, StdioSpec) or package.command.requested != pin.requested:
-            problem = "The command of this server was changed, so this package is not its package any more."
+            problem = "The command of this server was changed, so it no longer runs this package."
         elif what == checks.CHECK:
             needed = await db.read(partial(checks.dependency_changed, server_id))
             result = await _compared_with_registry(package, spec, pin, dependency_changed=needed)

@@ -15,7 +15,7 @@ def read(path: Path) -> str:
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
-            raise OSError(f"{path.name} is no plain file, or too large")
+            raise OSError(f"{path.name} is not a plain file, or is too large")
         return file.read(MOST_BYTES).decode("utf-8", "replace")
 
 

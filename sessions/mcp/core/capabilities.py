@@ -44,7 +44,7 @@ def own_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     for name in meta:
         if name == "progressToken" or name.startswith(META):
-            raise InvalidRequest(f"The entry {name[:80]} of _meta is the protocol's own.")
+            raise InvalidRequest(f"The entry {name[:80]} of _meta is reserved by the protocol.")
     return dict(meta)
 
 

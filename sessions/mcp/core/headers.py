@@ -116,7 +116,7 @@ def _elsewhere(value: Any) -> Iterator[Mirrored]:
     """Reject annotations where none is allowed. Yields nothing. The message's depth limit bounds the recursion."""
     if isinstance(value, dict):
         if ANNOTATION in value:
-            raise BadAnnotation("x-mcp-header stands where no plain property is")
+            raise BadAnnotation("x-mcp-header is allowed on plain properties only")
         for key, child in value.items():
             if key not in _DATA:
                 yield from _elsewhere(child)
@@ -128,7 +128,7 @@ def _elsewhere(value: Any) -> Iterator[Mirrored]:
 def _checked(schema: dict[str, Any], path: tuple[str, ...], *, reachable: bool) -> Mirrored:
     name, kind = schema[ANNOTATION], schema.get("type")
     if not reachable:
-        raise BadAnnotation("x-mcp-header stands where no plain property is")
+        raise BadAnnotation("x-mcp-header is allowed on plain properties only")
     if not isinstance(name, str) or not _TOKEN.match(name):
         raise BadAnnotation("x-mcp-header is not a valid header name")
     if kind not in _MIRRORED_TYPES:

@@ -84,7 +84,7 @@ def _call(value: dict[str, Any]) -> Request | Notification:
     if params is None:
         params = {}
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise invalid("method is no string or params no object")
+        raise invalid("method is not a string or params is not an object")
     if "id" not in value:
         return Notification(method, params)
     if not is_id(value["id"]):
@@ -100,7 +100,7 @@ def _response(value: dict[str, Any]) -> Response:
     if error is None:
         result = value.get("result")
         if not isinstance(result, dict):
-            raise invalid("the result is no object")
+            raise invalid("the result is not an object")
         return Response(identity, result, None)
     if "result" in value and value["result"] is not None:
         raise invalid("both result and error")
@@ -115,7 +115,7 @@ def _odd_error(error: Any) -> dict[str, Any]:
     if isinstance(code, float) and code.is_integer() and isinstance(message, str):
         return {**error, "code": int(code)}
     said = [str(value).strip() for value in (code, message) if type(value) in (str, int, float)]
-    problem = invalid("the error is no object with code and message")
+    problem = invalid("the error is not an object with code and message")
     problem.detail = with_words(problem.detail, in_one_line(": ".join(filter(None, said))))
     raise problem
 

@@ -46,7 +46,7 @@ def requestable(desired: Filter, server: Mapping[str, Any], *, tasks: bool) -> t
         refused |= dict.fromkeys(resources, refusal(server, "resources", "subscribe").detail)
         resources = frozenset()
     if not tasks or not declares_extension(server):
-        refused |= dict.fromkeys(followed, "The server does not offer to tell about tasks.")
+        refused |= dict.fromkeys(followed, "The server does not offer notifications about tasks.")
         followed = frozenset()
     lists = frozenset(kind for kind in desired.lists if declares(server, methods.LISTS[kind][3], "listChanged"))
     for kind in desired.lists - lists:
@@ -166,7 +166,7 @@ class Listens:
         waiting = [key for key, listen in self._open.items() if not listen.acknowledged]
         key: RequestId | None = identity if identity is not None else waiting[0] if len(waiting) == 1 else None
         if key is None or key not in waiting:
-            return ProtocolViolation("The server acknowledged a subscription that does not wait for it.")
+            return ProtocolViolation("The server acknowledged a subscription that is not waiting for it.")
         listen = self._open[key]
         listen.acknowledged = True
         return Following(granted(listen.requested, subset, listen.refused), key)

@@ -56,7 +56,7 @@ def probe_verdict(outcome: ProbeOutcome, *, asked: str, exchange: bool) -> EraDe
     if isinstance(outcome, HttpError):
         return _http(outcome)
     if isinstance(outcome, ProtocolError):
-        return Legacy(f"the probe was answered with no MCP message ({outcome.fault})")
+        return Legacy(f"the probe was not answered with an MCP message ({outcome.fault})")
     if isinstance(outcome, TransportError) and not exchange:
         return _gone(outcome)
     return Fatal(outcome)

@@ -65,7 +65,7 @@ class Pages:
         if cursor is None:
             self.done = True
         elif not isinstance(cursor, str):
-            self._cut("The next cursor is no string.")
+            self._cut("The next cursor is not a string.")
         elif cursor == "" and cursor in self._seen:
             self.done = True
             self._warn("The server repeats a cursor.")  # many servers end a list with an empty cursor

@@ -102,7 +102,7 @@ class Rounds:
         if state is None:
             return None
         if not isinstance(state, str):
-            raise _invalid("its state is no string")
+            raise _invalid("its state is not a string")
         if len(state.encode()) > self._limits.request_state_bytes:
             limit = self._limits.request_state_bytes
             raise _limit(Fault.ROUND_LIMIT, f"The state of a request for input is over the limit of {limit} bytes.")
@@ -112,7 +112,7 @@ class Rounds:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise _invalid("what it asks for is no object")
+            raise _invalid("what it asks for is not an object")
         limit = self._limits.open_server_requests
         if len(value) > limit:
             raise _limit(Fault.SERVER_REQUEST_LIMIT, f"The server asked more than {limit} questions at once.")

@@ -149,7 +149,7 @@ def announces(result: Mapping[str, Any], *, asked_for: bool) -> bool:
 def state_of(fields: Any, era: Era) -> TaskState:
     """ProtocolError (invalid_result) if `fields` is not a task."""
     if not isinstance(fields, dict):
-        raise _invalid("is no object")
+        raise _invalid("is not an object")
     identity = fields.get("taskId")
     if not isinstance(identity, str) or not 0 < len(identity) <= _ID_CHARS:
         raise _invalid(f"has no usable taskId (a text of 1 to {_ID_CHARS} characters)")

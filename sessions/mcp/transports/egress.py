@@ -84,7 +84,7 @@ def refusal_reason(address: str, port: int, policy: OutboundPolicy) -> str | Non
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        return "it is no plain IP address"
+        return "it is not a plain IP address"
     if isinstance(parsed, IPv6) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
     if _within(parsed, METADATA):

@@ -198,7 +198,7 @@ def endpoint(stream: httpx.URL, reference: str) -> httpx.URL:
         with translated():
             target = parsed_url(str(stream.join(reference.strip())))
     except InvalidRequest as exc:
-        detail = "The server named an endpoint that is no http or https URL."
+        detail = "The server named an endpoint that is not an http or https URL."
         raise ProtocolError(Fault.ENDPOINT_REFUSED, detail, may_have_run=False) from exc
     if not answers.same_origin(stream, target):
         shown = str(target.copy_with(path="/", query=None))[:300]

@@ -114,7 +114,7 @@ class Proxy:
                 "The outbound proxy refuses the username and password in MCPADMIN_OUTBOUND_PROXY (HTTP 407)."
             )
         if not 200 <= int(status[1]) < 300:
-            words = "The outbound proxy makes no tunnel to this server"
+            words = "The outbound proxy refused a tunnel to this server"
             raise ProxyError(f"{words} (HTTP {status[1].decode()}). It must allow CONNECT to its address and port.")
         if not head.endswith(_END):
-            raise ProxyError("The outbound proxy sent something that nobody asked for.")
+            raise ProxyError("The outbound proxy sent unexpected data.")

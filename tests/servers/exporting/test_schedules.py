@@ -71,7 +71,7 @@ def test_what_a_failed_export_missed_is_in_the_next(schedule: ExportSchedule, fo
     happen()
     allowed, settings.EXPORT_DIRECTORIES = settings.EXPORT_DIRECTORIES, []
     (export,) = due_now()
-    assert export.detail == f"{folder} is not in MCPADMIN_EXPORT_DIRECTORIES any more."
+    assert export.detail == f"{folder} is no longer in MCPADMIN_EXPORT_DIRECTORIES."
     settings.EXPORT_DIRECTORIES = allowed
     folder.rename(folder.with_name("moved"))
     (export,) = due_now()

@@ -119,7 +119,7 @@ def test_a_property_that_is_called_like_a_word_is_none() -> None:
 
 def test_hints_are_words_and_are_told() -> None:
     after = check_compatibility(tool(annotations={"readOnlyHint": True}), tool(annotations={"destructiveHint": True}))
-    assert after == Compatibility("words", ["It is not marked read-only any more.", "It is marked destructive now."])
+    assert after == Compatibility("words", ["It is no longer marked read-only.", "It is marked destructive now."])
 
 
 def test_reasons_name_the_place_and_a_breaking_change_only_what_breaks_it() -> None:
@@ -131,7 +131,7 @@ def test_reasons_name_the_place_and_a_breaking_change_only_what_breaks_it() -> N
 
 def test_the_whole_of_the_input_is_named_where_no_property_is() -> None:
     found = of_input(taking({"a": TEXT}), taking({"a": TEXT}, additionalProperties=False))
-    assert found.reasons == ["The input takes no names any more that it does not list."]
+    assert found.reasons == ["The input no longer takes names that it does not list."]
 
 
 def test_local_references_are_followed_and_their_spelling_does_not_matter() -> None:
@@ -248,7 +248,7 @@ def test_an_output_schema_may_come_and_must_not_go() -> None:
         "compatible", ["The output has a schema now."]
     )
     assert check_compatibility(tool(output=taking({})), tool()) == Compatibility(
-        "breaking", ["The output has no schema any more."]
+        "breaking", ["The output no longer has a schema."]
     )
 
 

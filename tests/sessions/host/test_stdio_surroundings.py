@@ -66,7 +66,7 @@ def test_hosts_of_the_operator_are_reachable_by_every_server_and_a_wrong_one_is_
     assert confinement is not None
     assert list(map(str, confinement.hosts)) == ["mirror.corp.example:8080"]
     settings.STDIO_HOSTS = ["http://mirror"]
-    with pytest.raises(LaunchProblem, match="MCPADMIN_STDIO_HOSTS cannot be used: '//mirror' is no port"):
+    with pytest.raises(LaunchProblem, match="MCPADMIN_STDIO_HOSTS cannot be used: '//mirror' is not a port"):
         spec_of(slug="second")
 
 

@@ -65,7 +65,7 @@ class Host:
         if text.startswith("["):
             name, end, rest = text[1:].partition("]")
             if not end:
-                raise ValueError(f"{text!r} is no address.")
+                raise ValueError(f"{text!r} is not an address.")
             port = _port(rest[1:]) if rest.startswith(":") else None
             if rest and port is None:
                 raise ValueError(f"{text!r} names no port.")
@@ -90,7 +90,7 @@ class Host:
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
-        raise ValueError(f"{text!r} is no port.")
+        raise ValueError(f"{text!r} is not a port.")
     return int(text)
 
 
@@ -134,7 +134,7 @@ class Reach:
     def may_ask_for(self, name: str) -> bool:
         if self.network is Network.PUBLIC or any(host.matches(name) for host in self._hosts):
             return True
-        self._on_refused(f"refused to look up {name}: it is none of the listed hosts")
+        self._on_refused(f"refused to look up {name}: it is not one of the listed hosts")
         return False
 
     def learn(self, name: str, addresses: Iterable[str]) -> None:
@@ -151,7 +151,7 @@ class Reach:
         """The reason why this address may not be reached; None if it may."""
         address = _address(text.partition("%")[0])
         if address is None:
-            return "it is no plain IP address"
+            return "it is not a plain IP address"
         if any(host.name == str(address) and host.port in (None, port) for host in self._hosts):
             return None
         learned = self._learned.get(address, set())
@@ -159,7 +159,7 @@ class Reach:
             return None
         if self.network is Network.PUBLIC:
             return refusal_reason(str(address), port, OutboundPolicy()) or _own_address(str(address))
-        return "this server has no network" if self.network is Network.NONE else "it is none of the listed hosts"
+        return "this server has no network" if self.network is Network.NONE else "it is not one of the listed hosts"
 
 
 class Gate:

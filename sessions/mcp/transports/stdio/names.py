@@ -32,7 +32,7 @@ class Asks(Protocol):
 def check(name: str) -> None:
     """ValueError unless it is a host name, or `*.` and one."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no host name.")
+        raise ValueError(f"{name!r} is not a host name.")
 
 
 def servers() -> tuple[str, ...]:

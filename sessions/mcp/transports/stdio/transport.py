@@ -197,7 +197,7 @@ class StdioTransport(Transport):
             detail = f"The server sent a message over the limit of {most} bytes."
             self._receiver.broken(ProtocolError(Fault.MESSAGE_LIMIT, detail), head)
         else:
-            self._receiver.broken(self._line_error(f"a line of more than {most} bytes that is no message"), head)
+            self._receiver.broken(self._line_error(f"a line of more than {most} bytes that is not a message"), head)
 
     def _line_error(self, what: str) -> ProtocolError:
         return ProtocolError(Fault.LINE_LIMIT, f"The server printed {what}. Its logs belong on stderr.")

@@ -390,9 +390,9 @@ def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
     reach.learn("example.org", ["10.9.9.9"])
     assert reach.refusal("10.1.2.3", 443) is None
     assert reach.refusal("::ffff:10.1.2.3", 443) is None
-    assert reach.refusal("10.1.2.3", 80) == "it is none of the listed hosts"
-    assert reach.refusal("10.9.9.9", 443) == "it is none of the listed hosts"
-    assert reach.refusal("169.254.169.254", 443) == "it is none of the listed hosts"
+    assert reach.refusal("10.1.2.3", 80) == "it is not one of the listed hosts"
+    assert reach.refusal("10.9.9.9", 443) == "it is not one of the listed hosts"
+    assert reach.refusal("169.254.169.254", 443) == "it is not one of the listed hosts"
 
 
 def test_an_address_of_this_machine_is_known_from_an_address_elsewhere() -> None:

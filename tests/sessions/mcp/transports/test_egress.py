@@ -111,7 +111,7 @@ VERDICTS = {
     "::127.0.0.1": "it is not a public internet address",
     "224.0.0.1": "it is not a public internet address",
     "168.63.129.16": "it is a cloud metadata service",
-    "0x7f.1": "it is no plain IP address",
+    "0x7f.1": "it is not a plain IP address",
     "100.63.255.254": None,
     "2606:4700::1111": None,
 }
