@@ -50,9 +50,11 @@ export class Connection extends EventTarget {
     return true;
   }
 
+  /* The delays begin anew, so that who waits does not wait for the longest one. */
   retryNow() {
     if (this.state === 'live' || this.state === 'signed-out') return;
     clearTimeout(this.#timer);
+    this.#attempt = 0;
     this.#connect();
   }
 

@@ -3,10 +3,15 @@ document.addEventListener('formdata', (event) => {
   for (const field of event.target.querySelectorAll('[data-sf-live]')) event.formData.set(field.name, '1');
 });
 
-document.addEventListener('input', (event) => {
-  const box = event.target.closest('[data-sf-optional]')?.querySelector('[data-sf-send]');
-  if (box && !event.target.matches('[data-sf-send], [data-sf-pick]')) box.checked = true;
-});
+/* While capturing: who keeps the input of this form listens to the same event and must find the box ticked. */
+document.addEventListener(
+  'input',
+  (event) => {
+    const box = event.target.closest('[data-sf-optional]')?.querySelector('[data-sf-send]');
+    if (box && !event.target.matches('[data-sf-send], [data-sf-pick]')) box.checked = true;
+  },
+  { capture: true },
+);
 
 document.addEventListener('change', (event) => {
   if (event.target.matches('[data-sf-pick]')) event.target.form.requestSubmit(event.target.nextElementSibling);

@@ -41,6 +41,7 @@ async function connected(form) {
   const cancelled = new AbortController();
   const button = cancelButton(form, () => cancelled.abort());
   let until = Date.now() + WAIT_MS;
+  live.connection?.retryNow(); // once: each failed attempt is a change of the state, too
   try {
     while (live.state !== 'live') {
       if (Date.now() >= until) throw new NotSent(`No live connection to mcpadmin for ${WAIT_MS / 1000} s. Nothing was sent and your input is kept. Check that mcpadmin is running and this device is online, then run it again.`);
@@ -50,7 +51,6 @@ async function connected(form) {
         until = Date.now() + WAIT_MS;
       }
       say(form, 'Connecting…');
-      live.connection?.retryNow();
       if (live.state !== 'live') await changed(until, cancelled.signal);
     }
   } catch (problem) {

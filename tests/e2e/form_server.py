@@ -19,6 +19,7 @@ ORDER = {
             ]
         },
         "password": TEXT | {"format": "password"},
+        "note": {"type": "integer"},
         "login": {"type": "object", "writeOnly": True, "properties": {"pin": TEXT}, "required": ["pin"]},
     },
     "required": ["title", "tags", "when", "password", "login"],

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -251,6 +252,30 @@ def test_a_connection_that_does_not_come_ends_the_wait_with_its_reason(stack: St
     assert calls_with(stack, words) == 0
 
 
+def test_a_run_without_a_connection_asks_for_one_once_and_then_keeps_to_the_pace_of_the_connection(
+    stack: Stack, ada: Walk, forms: str
+) -> None:
+    ada.complaints.allow("503")
+    tickets: list[Route] = []
+
+    def refuse(route: Route) -> None:
+        tickets.append(route)
+        route.fulfill(status=503)
+
+    ada.page.clock.install()
+    ada.page.route(TICKETS, refuse)
+    ada.open(f"/servers/{forms}/tools/?tool=shout")
+    ada.fill_argument("text", new_words())
+    expect(pill(ada)).to_have_attribute("data-state", "reconnecting")
+    ada.page.clock.pause_at(datetime.now() + timedelta(hours=1))  # no more attempts by the connection itself
+    ada.until(lambda: bool(tickets))
+    before = len(tickets)
+    ada.run_tool()
+    expect(ada.page.locator("[data-run-state]")).to_have_text("Connecting…")
+    ada.page.evaluate("(async () => { for (let i = 0; i < 20; i += 1) await fetch('/accounts/session/'); })()")
+    assert len(tickets) <= before + 1
+
+
 def test_a_run_before_the_scripts_have_loaded_waits_for_them(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     release = block(ada.page, "**/js/tools*.js")
@@ -311,6 +336,14 @@ def test_what_is_typed_is_there_again_after_another_tool_another_tab_back_and_re
     page.reload()
     expect(page.locator("[name='arg:/title']")).to_have_value("")
     expect(restored(page)).to_have_count(0)
+
+
+def test_what_is_typed_into_an_optional_field_is_there_again_after_one_key(ada: Walk, forms: str) -> None:
+    ada.open_tool(forms, "order")
+    ada.fill_argument("note", "7")
+    ada.page.reload()
+    expect(restored(ada.page)).to_be_visible()
+    expect(ada.page.locator("[name='arg:/note']")).to_have_value("7")
 
 
 def test_a_form_that_was_sent_empty_has_no_earlier_input_to_restore(ada: Walk, forms: str) -> None:
