@@ -51,6 +51,7 @@ _RELATED: dict[str, Columns[Any]] = {
     "session": Columns(McpSession, "session", ("id", "owner_id", "revision")),
     "result": Columns(Payload, "result"),
     "late_result": Columns(Payload, "late_result"),
+    "agent": Columns(AgentCall, "agent", ("id", "token_name", "program")),
 }
 _SHOWN = """
 SELECT {columns}, CASE WHEN one.personal THEN EXISTS ({personal}) ELSE EXISTS ({shared}) END FROM {Call} one
@@ -58,6 +59,7 @@ LEFT JOIN {Server} server ON server.id = one.server_id
 LEFT JOIN {McpSession} session ON session.id = one.session_id
 LEFT JOIN {Payload} result ON result.id = one.result_id
 LEFT JOIN {Payload} late_result ON late_result.id = one.late_result_id
+LEFT JOIN {AgentCall} agent ON agent.call_id = one.id
 WHERE one.uid IN ({{marks}})
 """.format(
     columns=", ".join(part.sql for part in (_SHOWN_CALL, *_RELATED.values())),
@@ -79,7 +81,7 @@ def _shown(row: Sequence[Any]) -> Call:
     call = cast("Call", _SHOWN_CALL.read(row[: _SHOWN_CALL.count]))  # the other tables are joined to it
     start = _SHOWN_CALL.count
     for name, columns in _RELATED.items():
-        setattr(call, name, columns.read(row[start : start + columns.count]))
+        Call._meta.get_field(name).set_cached_value(call, columns.read(row[start : start + columns.count]))
         start += columns.count
     call.has_lines = bool(row[start])
     return call

@@ -123,7 +123,7 @@ def tool_entry(definition: Definition) -> ToolEntry:
 def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
     """Calls of the same identity."""
     calls = server.calls.filter(method=TOOLS_CALL, target=tool, **server.identity_filter)
-    return list(calls.select_related("server", "arguments", "result", "late_result")[:count])
+    return list(calls.select_related("server", "arguments", "result", "late_result", "agent")[:count])
 
 
 #: for the filter of a history; completions, which a form requests by itself, are shown only on request
@@ -131,7 +131,7 @@ HISTORY_METHODS = [("", "All except completions"), *((method, method) for method
 
 
 def history(user: access.User, server: Server, before: int | None, method: str = "") -> RowsPage[Call]:
-    calls = server.calls.filter(visibility.seen_by(user)).select_related("user")
+    calls = server.calls.filter(visibility.seen_by(user)).select_related("user", "agent")
     if method in OPERATIONS:
         calls = calls.filter(method=method)
     elif method != "all":

@@ -27,7 +27,7 @@ def visible_call(request: WebRequest, uid: UUID) -> Call:
 
 def visible_calls(user: access.User) -> QuerySet[Call]:
     rows = visibility.visible(user)
-    return rows.select_related("server", "session__owner", "arguments", "result", "late_result")
+    return rows.select_related("server", "session__owner", "arguments", "result", "late_result", "agent", "approval")
 
 
 def scripted(request: WebRequest) -> bool:
