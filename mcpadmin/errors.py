@@ -1,5 +1,5 @@
-"""Pages of requests that fail before or below their view: too large for Django, or a key ring that does not open what is
-stored."""
+"""Pages of requests that fail before or below their view: too large for Django, of a method that the address does not take,
+or a key ring that does not open what is stored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,8 @@ from typing import Any
 import structlog
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.defaults import bad_request as other
 
@@ -50,3 +51,29 @@ class KeyRingMiddleware:
         log.error("key_ring.cannot_open", path=request.path, problem=str(exception))
         context = {"status": 503, "title": "Cannot decrypt this page's content", "text": str(exception)}
         return render(request, "mcpadmin/refused.html", context, status=503)
+
+
+class FormsOnly:
+    """A person who opens an address that only takes forms reads so. Programs get the status alone."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        if isinstance(response, HttpResponseNotAllowed) and not response.content and _opened(request):
+            return _explained(request, response)
+        return response
+
+
+def _explained(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:
+    context = {"status": 405, "title": "Not a page", "text": "This address only accepts a form. Nothing was changed."}
+    page = render(request, "mcpadmin/refused.html", context, status=405)
+    page.headers["Allow"] = response.headers["Allow"]
+    return page
+
+
+def _opened(request: HttpRequest) -> bool:
+    """In a browser, by a person: scripts and agents name other types, or none."""
+    scripted = "HX-Request" in request.headers or "X-Requested-With" in request.headers
+    return "text/html" in request.headers.get("Accept", "") and not scripted
