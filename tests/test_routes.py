@@ -339,7 +339,7 @@ HIDDEN = {"servers:test_progress", "servers:expand", "calls:values"}
 # name.
 MISSING = {
     *(("explorer:row", "get"), ("explorer:delete_view", "post"), ("servers:approve_definition", "post")),
-    *(("agents:policy", "get"), ("agents:revoke", "post"), ("agents:add_rule", "post")),
+    *(("agents:policy", "get"), ("agents:revoke", "get"), ("agents:revoke", "post"), ("agents:add_rule", "post")),
     *(("agents:change_policy", "post"), ("agents:remove_rule", "post")),
     *(("agents:bundle", "get"), ("agents:export_bundle", "post"), ("agents:bundle_policy", "get")),
     *((f"agents:{name}", "post") for name in ("change_bundle_policy", "add_bundle_rule", "remove_bundle_rule")),

@@ -27,6 +27,7 @@ from servers.audit.record import Actor
 from servers.enums import LinkPurpose
 from servers.models import AccountLink, AgentToken, Identity, Server, ServiceAccount
 from servers.numbers import whole_number
+from servers.sent_again import NOTICE, sent_again
 
 
 def _user(request: HttpRequest, user_id: int) -> Any:
@@ -81,6 +82,8 @@ def invite(request: HttpRequest) -> HttpResponse:
     access.require(request.user, MANAGE)
     form = InviteForm(Authority.of(request.user), request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
+        if sent_again(request):
+            return _not_again(request, "users:list")
         data = form.cleaned_data
         invitation = Invitation(
             data["name"].strip(), data["email"], data["superuser"], list(data["groups"]), tuple(data["own"])
@@ -97,8 +100,11 @@ def invite(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def reissue(request: HttpRequest, uid: Any) -> HttpResponse:
+    link = _invitation(request, uid)
+    if sent_again(request):
+        return _not_again(request, "users:list")
     try:
-        issued = links.reissue(Actor.of(request), request.user, _invitation(request, uid))
+        issued = links.reissue(Actor.of(request), request.user, link)
     except Refused as refused:
         return _back(request, refused, "users:list")
     return _issued(request, issued)
@@ -126,11 +132,18 @@ def _invitation(request: HttpRequest, uid: Any) -> AccountLink:
 @require_POST
 def reset(request: HttpRequest, user_id: int) -> HttpResponse:
     user = _user(request, user_id)
+    if sent_again(request):
+        return _not_again(request, "users:detail", user.pk)
     try:
         issued = links.issue_password_link(Actor.of(request), request.user, user)
     except Refused as refused:
         return _back(request, refused, "users:detail", user.pk)
     return _issued(request, issued)
+
+
+def _not_again(request: HttpRequest, where: str, *args: Any) -> HttpResponse:
+    messages.info(request, NOTICE)
+    return redirect(where, *args)
 
 
 def _issued(request: HttpRequest, issued: IssuedLink) -> HttpResponse:

@@ -9,20 +9,25 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from servers import access
 from servers.accounts import service_accounts
 from servers.accounts.authority import Refused
 from servers.agents import tokens
+from servers.agents.configurations import configurations
 from servers.agents.forms import TokenForm
 from servers.audit.record import Actor
 from servers.models import AgentToken, Server
+from servers.sent_again import NOTICE, sent_again
 from sessions.agents import overview
 from sessions.catalog import approving
+from sessions.enums import SessionState
+from sessions.models import McpSession
 
 
 @require_safe
@@ -54,6 +59,9 @@ def issue(request: HttpRequest) -> HttpResponse:
         initial["servers"] = [request.GET["server"]]
     form = TokenForm(request.user, request.POST if posted else None, accounts, initial=initial)
     if posted and form.is_valid():
+        if sent_again(request):
+            messages.info(request, NOTICE)
+            return redirect("agents:list")
         actor, account = Actor.of(request), form.chosen_account()
         try:
             if account is None:
@@ -71,26 +79,33 @@ def issue(request: HttpRequest) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, issued: tokens.Issued) -> HttpResponse:
+    """The configurations are for one server that the token reaches, if there is one for a server that is ready."""
     token = issued.token
-    chosen = access.visible_servers(request.user).filter(archived_at=None, enabled=True).order_by("name")
-    server: Server | None = (chosen if token.every_server else token.servers.order_by("name")).first()
+    chosen = access.visible_servers(request.user).filter(archived_at=None, enabled=True)
+    sessions = McpSession.objects.filter(identity__in=access.identities_of(request.user), state=SessionState.READY)
+    reached = chosen if token.every_server else chosen.filter(pk__in=token.servers.values("pk"))
+    ready = Exists(sessions.filter(server=OuterRef("pk")))
+    server: Server | None = reached.annotate(ready=ready).order_by("-ready", "name").first()
     slug = server.slug if server is not None else "SERVER"
     context = {
         "nav": "agents",
         "token": token,
         "text": issued.text,
         "slug": slug,
-        "url": f"{settings.PUBLIC_URL}/mcp/{slug}",
+        "configurations": configurations(slug, f"{settings.PUBLIC_URL}/mcp/{slug}", issued.text),
         "plain": settings.PUBLIC_URL.startswith("http:"),
     }
     return render(request, "agents/token.html", context)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """GET asks for confirmation; POST revokes."""
     token: AgentToken | None = tokens.seen_by(request.user).filter(uid=uid).first()
     if token is None:
         raise Http404("This token does not exist.")
-    if tokens.revoke(Actor.of(request), request.user, token):
+    if request.method != "POST" and token.state == "active":
+        return render(request, "agents/revoke.html", {"nav": "agents", "token": token})
+    if request.method == "POST" and tokens.revoke(Actor.of(request), request.user, token):
         messages.success(request, f"{token.name} is revoked. Agents that use it are refused from now on.")
     return redirect("agents:list")

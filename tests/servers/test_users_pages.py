@@ -124,6 +124,24 @@ def test_an_administrator_invites_renews_and_revokes(root: Client) -> None:
     assert wanted <= set(AuditEvent.objects.filter(actor_name="root").values_list("action", flat=True))
 
 
+def test_reloading_a_page_that_shows_a_link_creates_no_other_link(root: Client) -> None:
+    first = {"name": "Nina", "csrfmiddlewaretoken": "1" * 64}
+    link = link_in(root.post("/users/invite/", first))
+    assert "shown only once" in text_of(root.post("/users/invite/", first, follow=True))
+    row = AccountLink.objects.get()
+    renewed = {"csrfmiddlewaretoken": "2" * 64}
+    second = link_in(root.post(f"/users/invitations/{row.uid}/renew/", renewed))
+    assert "shown only once" in text_of(root.post(f"/users/invitations/{row.uid}/renew/", renewed, follow=True))
+    assert Client().get(f"/link/{link}").status_code == 404
+    assert Client().get(f"/link/{second}").status_code == 200
+
+    nina = person("nina")
+    asked = {"csrfmiddlewaretoken": "3" * 64}
+    third = link_in(root.post(f"/users/{nina.pk}/password-link/", asked))
+    assert "shown only once" in text_of(root.post(f"/users/{nina.pk}/password-link/", asked, follow=True))
+    assert Client().get(f"/link/{third}").status_code == 200
+
+
 def test_a_used_invitation_is_no_longer_in_the_list(root: Client) -> None:
     token = link_in(root.post("/users/invite/", {"name": "Nina"}))
     password = "purple monkey dishwasher"

@@ -1,0 +1,114 @@
+"""The page of a new token: shown once and created once, with what each client needs; revoking asks first."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from servers.models import AgentToken, OAuthClient
+from sessions.enums import SessionState
+from sessions.models import McpSession
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db
+FORM = {"name": "Laptop", "days": "7", "scopes": ["mcp:list", "mcp:call"]}
+
+
+@pytest.fixture
+def client() -> Client:
+    ann = person("ann", "view_server", "call_tool")
+    made = Client()
+    made.force_login(ann)
+    return made
+
+
+def sent(number: str = "1") -> dict[str, str]:
+    """The part of a form that is another in each page."""
+    return {"csrfmiddlewaretoken": number * 64}
+
+
+def configuration(page: Any, key: str) -> Any:
+    return json.loads(next(one.text for one in page.context["configurations"] if one.key == key))
+
+
+# --- created once ------------------------------------------------------------------------------------------------------
+def test_reloading_the_page_that_shows_a_token_creates_no_other_token(client: Client) -> None:
+    posted = FORM | {"servers": [str(make_session().server.uid)]} | sent()
+    assert client.post("/agents/tokens/new/", posted).context["text"]
+    again = client.post("/agents/tokens/new/", posted, follow=True)
+    assert again.redirect_chain[0][0] == "/agents/"
+    assert "shown only once" in again.content.decode()
+    assert AgentToken.objects.count() == 1
+    client.post("/agents/tokens/new/", posted | sent("2"))
+    assert AgentToken.objects.count() == 2
+
+
+def test_a_form_that_was_refused_may_be_sent_again(client: Client) -> None:
+    posted = FORM | {"servers": [str(make_session().server.uid)]} | sent()
+    assert client.post("/agents/tokens/new/", posted | {"days": "x"}).status_code == 422
+    assert client.post("/agents/tokens/new/", posted).context["text"]
+
+
+def test_reloading_the_configurations_of_an_endpoint_creates_no_other_token(client: Client) -> None:
+    address = f"/agents/use/{make_session().server.slug}/"
+    assert client.post(address, {"name": "Laptop", "days": "7"} | sent()).context["text"]
+    again = client.post(address, {"name": "Laptop", "days": "7"} | sent(), follow=True)
+    assert again.redirect_chain[0][0] == address
+    assert AgentToken.objects.count() == 1
+
+
+def test_reloading_the_page_that_shows_a_clients_secret_adds_no_other_client(admin_client: Client) -> None:
+    posted = {"name": "Web", "redirect_uris": "https://example.com/back", "confidential": "on"} | sent()
+    first = admin_client.post("/oauth/clients/add/", posted)
+    assert first.context["secret"]
+    admin_client.post("/oauth/clients/add/", posted)
+    assert OAuthClient.objects.count() == 1
+
+
+def test_the_secret_is_not_kept_in_the_session(client: Client) -> None:
+    posted = FORM | {"servers": [str(make_session().server.uid)]} | sent()
+    text = client.post("/agents/tokens/new/", posted).context["text"]
+    kept = json.dumps(dict(client.session.items()))
+    assert text not in kept
+    assert sent()["csrfmiddlewaretoken"] not in kept
+
+
+# --- configurations ----------------------------------------------------------------------------------------------------
+def test_each_client_gets_the_shape_that_it_reads(client: Client) -> None:
+    server = make_session("files").server
+    page = client.post("/agents/tokens/new/", FORM | {"servers": [str(server.uid)]})
+    text = page.context["text"]
+    header = {"Authorization": f"Bearer {text}"}
+    assert configuration(page, "vscode")["servers"][server.slug]["headers"] == header
+    assert configuration(page, "windsurf")["mcpServers"][server.slug]["serverUrl"].endswith(f"/mcp/{server.slug}")
+    assert configuration(page, "cursor")["mcpServers"][server.slug]["headers"] == header
+    assert "VS Code" in page.content.decode()
+
+
+def test_the_configurations_are_for_a_ready_server_if_there_is_one(client: Client) -> None:
+    first, ready = make_session("aaa"), make_session("zzz")
+    McpSession.objects.filter(pk=first.pk).update(state=SessionState.DISCONNECTED)
+    McpSession.objects.filter(pk=ready.pk).update(state=SessionState.READY)
+    posted = FORM | {"servers": [str(first.server.uid), str(ready.server.uid)]}
+    page = client.post("/agents/tokens/new/", posted)
+    assert list(configuration(page, "cursor")["mcpServers"]) == [ready.server.slug]
+
+
+# --- revoking ----------------------------------------------------------------------------------------------------------
+def test_revoking_asks_first_and_shows_which_token_it_is(client: Client) -> None:
+    client.post("/agents/tokens/new/", FORM | {"servers": [str(make_session().server.uid)]})
+    token = AgentToken.objects.get()
+    address = f"/agents/tokens/{token.uid}/revoke/"
+    assert f'href="{address}"' in client.get("/agents/").content.decode()
+    page = client.get(address).content.decode()
+    assert "Revoke Laptop?" in page
+    assert token.shown in page
+    assert "Never used" in page
+    token.refresh_from_db()
+    assert token.revoked_at is None
+    client.post(address)
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+    assert client.get(address).status_code == 302, "nothing is left to revoke"
