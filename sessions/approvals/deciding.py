@@ -44,6 +44,11 @@ def may_decide(user: Any, approval: Approval) -> bool:
     return not why_not(user, approval)
 
 
+def may_refuse(user: Any, approval: Approval) -> bool:
+    """Whose agent asks may always say no to it."""
+    return approval.call.user_id == user.pk or may_decide(user, approval)
+
+
 def why_not(user: Any, approval: Approval) -> str:
     """Why this person may not decide, as a sentence; empty if they may."""
     call = approval.call
@@ -84,7 +89,8 @@ def approve(actor: Actor, user: Any, approval: Approval, binding: str) -> Decisi
 
 def refuse(actor: Actor, user: Any, approval: Approval, words: str) -> Decision:
     """The agent is told, with these words."""
-    _require(actor, user, approval)
+    if not may_refuse(user, approval):
+        _require(actor, user, approval)
     said = words.strip()[:WORDS]
     detail = f"{actor.name} refused it{f': {said}' if said else '.'}"
 

@@ -22,11 +22,12 @@ ARGUMENT_CHARS: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class ApprovalCard:
-    """One request for one reader. `why_not`: why this reader may not decide. `arguments` is empty if they may not read
-    them, or they were erased."""
+    """One request for one reader. `why_not`: why this reader may not decide. `own`: their own agent asks. `arguments` is
+    empty if they may not read them, or they were erased."""
 
     approval: Approval
     why_not: str
+    own: bool
     readable: bool
     arguments: str
     masked: bool
@@ -39,6 +40,10 @@ class ApprovalCard:
     @property
     def may_decide(self) -> bool:
         return self.open and not self.why_not
+
+    @property
+    def may_refuse(self) -> bool:
+        return self.open and (self.own or not self.why_not)
 
 
 def seen(user: Any) -> QuerySet[Approval]:
@@ -72,7 +77,13 @@ def card_of(user: Any, approval: Approval) -> ApprovalCard:
     readable = readable or (approval.state == ApprovalState.OPEN and not why_not)
     text = payloads.read(call.arguments) if readable else None
     return ApprovalCard(
-        approval, why_not, readable, _pretty(text or ""), bool(call.arguments.redacted), validity.binding(approval)
+        approval,
+        why_not,
+        call.user_id == user.pk,
+        readable,
+        _pretty(text or ""),
+        bool(call.arguments.redacted),
+        validity.binding(approval),
     )
 
 

@@ -36,12 +36,13 @@ class Tab(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """`cut`: `raw` is only the beginning."""
+    """`cut`: `raw` is only the beginning. `empty`: the server returned a result with nothing in it."""
 
     size: int
     raw: str
     cut: bool
     view: View = field(default_factory=lambda: View("Content", []))
+    empty: bool = False
 
     @cached_property
     def only_text(self) -> str | None:
@@ -190,10 +191,11 @@ def _result(call: Call, payload: Payload, brief: bool) -> Result:
         return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS)
     view = view_of(call.method, call.target, value)
     view = lighter(view) if brief else view
+    empty = not view.blocks and not view.has_structured
     if brief or payload.size > PARSED_BYTES:
-        return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS, view)
+        return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS, view, empty)
     pretty = json.dumps(value, indent=2, ensure_ascii=False)
-    return Result(size=payload.size, raw=pretty[:RAW_CHARS], cut=len(pretty) > RAW_CHARS, view=view)
+    return Result(payload.size, pretty[:RAW_CHARS], len(pretty) > RAW_CHARS, view, empty)
 
 
 def _parsed(text: str) -> Any:

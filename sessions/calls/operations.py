@@ -24,6 +24,7 @@ class Words:
 
     `unsure` ends a failure without an answer, `refused` one where the server only refused. `cancelled` says what a
     cancellation leaves open. `remedy` says what to do while the outcome is unknown.
+    `empty`: of a result with nothing in it.
     """
 
     noun: str
@@ -34,6 +35,7 @@ class Words:
     refused: str = "The server rejected the request."
     cancelled: str = "so the server may have continued."
     remedy: str = "This request does not change anything on the server, so it is safe to repeat."
+    empty: str = "The server returned no content."
 
 
 _TOOL_WORDS = Words(
@@ -45,6 +47,7 @@ _TOOL_WORDS = Words(
     refused="The server rejected the request; there is no result from the tool.",
     cancelled="so the tool may have run partially.",
     remedy="Check on the server whether it ran. Run it again only if it did not, or if running it twice does no harm.",
+    empty="The tool returned no content.",
 )
 
 

@@ -81,7 +81,7 @@ def _shown(row: Sequence[Any]) -> Call:
     call = cast("Call", _SHOWN_CALL.read(row[: _SHOWN_CALL.count]))  # the other tables are joined to it
     start = _SHOWN_CALL.count
     for name, columns in _RELATED.items():
-        Call._meta.get_field(name).set_cached_value(call, columns.read(row[start : start + columns.count]))
+        call._state.fields_cache[name] = columns.read(row[start : start + columns.count])  # as select_related does
         start += columns.count
     call.has_lines = bool(row[start])
     return call

@@ -42,7 +42,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.PROCESS_EXITED: (
         "The process ended",
-        "Check its stderr output below. Common causes are a missing argument, module or credential.",
+        "Check its stderr output. Common causes are a missing argument, module or credential.",
     ),
     Fault.PACKAGE_CHANGED: (
         "Refused: the package changed",

@@ -57,7 +57,8 @@ def approve(request: HttpRequest, uid: UUID) -> HttpResponse:
 @require_POST
 def refuse(request: HttpRequest, uid: UUID) -> HttpResponse:
     approval = _approval(request, uid)
-    access.require(request.user, "answer_question", approval.call.server)
+    if not deciding.may_refuse(request.user, approval):
+        access.require(request.user, "answer_question", approval.call.server)
     try:
         done = deciding.refuse(Actor.of(request), request.user, approval, request.POST.get("reason", ""))
     except AuditUnavailable as problem:

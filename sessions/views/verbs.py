@@ -1,11 +1,13 @@
 """One-click actions on a server or its session. Confirmation pages say what happens to the session, calls and data."""
 
 from collections.abc import Callable
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from servers import access
@@ -178,9 +180,12 @@ def _confirmed(
     request: WebRequest, slug: str, verb: str, right: str, act: Callable[[Server], object], said: str
 ) -> HttpResponse:
     """GET asks for confirmation and shows what depends on the server; POST acts. Deleting requires the server's
-    name."""
+    name. `?tool=` is the tool to go back to."""
     server = access.server_for(request.user, slug, right)
     title, effect = _WORDS[verb]
+    back = reverse("servers:tools", args=[server.slug])
+    if tool := request.GET.get("tool", ""):
+        back += "?" + urlencode({"tool": tool})
     wrong_name = verb == "delete" and request.method == "POST" and request.POST.get("name", "").strip() != server.name
     if request.method != "POST" or wrong_name:
         context = {
@@ -189,13 +194,14 @@ def _confirmed(
             "verb": verb,
             "title": title,
             "effect": effect,
+            "back": back,
             "wrong_name": wrong_name,
             "dependents": rows.dependents(request.user, server),
         }
         return render(request, "servers/confirm.html", context, status=422 if wrong_name else 200)
     act(server)
     messages.success(request, said.format(name=server.name))
-    return _back(server) if verb in ("disable", "legacy") else redirect("servers:list")
+    return redirect(back) if verb in ("disable", "legacy") else redirect("servers:list")
 
 
 @require_http_methods(["GET", "POST"])

@@ -163,3 +163,36 @@ def test_the_connection_timeline_stands_on_connection_info(visitor: Client) -> N
     page = visitor.get("/servers/orders/info/").content.decode()
     assert page.index("Requested by carl.") < page.rindex("Requested by carl.")
     assert page.index(">Pause<") < page.index("Connect</span>")
+
+
+def test_who_reconnects_as_legacy_comes_back_to_the_tool() -> None:
+    make_session("demo")
+    visitor = signed_in("lea", "view_server", "change_server", "manage_stdio")
+    address, tool = "/servers/demo/legacy/?tool=a%2Fb%26c", "/servers/demo/tools/?tool=a%2Fb%26c"
+    assert f'href="{tool}"' in visitor.get(address).content.decode(), "Cancel"
+    answer = visitor.post(address)
+    assert (answer.status_code, answer.headers.get("Location")) == (302, tool), answer.content
+
+
+def test_an_era_that_is_set_is_not_called_detected(visitor: Client) -> None:
+    session = make_session("demo")
+    McpSession.objects.filter(pk=session.pk).update(era="legacy", revision="2025-11-25")
+    Server.objects.filter(pk=session.server_id).update(era="legacy")
+    page = visitor.get("/servers/demo/info/").content.decode()
+    assert "Set under Settings. Not detected." in page
+    assert "detected again" not in page
+    Server.objects.filter(pk=session.server_id).update(era="auto")
+    assert "Not detected" not in visitor.get("/servers/demo/info/").content.decode()
+
+
+def test_a_process_that_ended_leads_to_its_logs_where_nothing_of_it_is_shown(visitor: Client) -> None:
+    session = make_session("demo")
+    fields = {"fault": "process_exited", "state": "disconnected", "desired": "open", "fault_detail": "exit code 1"}
+    McpSession.objects.filter(pk=session.pk).update(**fields, stderr_tail="")
+    page = visitor.get("/servers/demo/tools/").content.decode()
+    assert "below" not in page.partition("The process ended")[2].partition("</div>")[0]
+    assert 'See its <a href="/servers/demo/logs/">logs</a>' in page
+    McpSession.objects.filter(pk=session.pk).update(stderr_tail="no such module")
+    page = visitor.get("/servers/demo/tools/").content.decode()
+    assert "no such module" in page
+    assert "See its <a" not in page

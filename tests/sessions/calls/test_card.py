@@ -338,3 +338,9 @@ def test_a_large_structured_result_is_loaded_page_by_page_and_each_row_once(call
     assert sorted(set(map(int, seen))) == list(range(2_500))
     for query in ("at=/rows~0/x&from=0", "at=/none&from=0", "at=/rows~0&from=-1", "at=/rows~0/0/id&from=0"):
         assert admin_client.get(f"/calls/{call.uid}/part/?{query}").status_code == 404
+
+
+def test_a_result_with_nothing_in_it_says_so(call: Call) -> None:
+    assert "The tool returned no content." in html(over(call, CallState.SUCCEEDED, {"content": []}))
+    text = {"content": [{"type": "text", "text": "something"}]}
+    assert "returned no content" not in html(over(call, CallState.SUCCEEDED, text))

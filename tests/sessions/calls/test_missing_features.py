@@ -44,7 +44,7 @@ def failed(call: Call, text: str) -> Call:
 def test_a_tool_that_misses_what_the_modern_era_took_away_offers_the_legacy_one(modern: Call, text: str) -> None:
     shown = html(failed(modern, text))
     assert BUTTON in shown
-    assert 'href="/servers/demo/legacy/"' in shown
+    assert 'href="/servers/demo/legacy/?tool=' in shown
     assert "data-needs-change-server" in shown
 
 

@@ -1,0 +1,69 @@
+"""Who asked may always take it back; a person whom the policy keeps from approving reads what to do about it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from servers.enums import Way
+from sessions.approvals import deciding
+from sessions.enums import CallState
+from sessions.models import AgentCall, Approval, Call
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = pytest.mark.django_db
+
+
+def destructive_request(owner: Any) -> Approval:
+    """By the owner's own agent: the default policy wants another person to approve it."""
+    call, now = make_call(make_session("files")), timezone.now()
+    Call.objects.filter(pk=call.pk).update(way=Way.AGENT, user=owner, user_name=owner.username, state=CallState.HELD)
+    AgentCall.objects.create(call=call, token_name="Laptop", same="0")
+    times = {"created_at": now, "expires_at": now + timedelta(minutes=5)}
+    return Approval.objects.create(call_id=call.pk, same="0", why="It is destructive.", destructive=True, **times)
+
+
+def page_of(user: Any, approval: Approval) -> str:
+    client = Client()
+    client.force_login(user)
+    return client.get(f"/inbox/approvals/{approval.uid}/").content.decode()
+
+
+def test_the_owner_who_may_not_approve_may_refuse() -> None:
+    root = person("root", is_superuser=True)
+    approval = destructive_request(root)
+    page = page_of(root, approval)
+    assert "another person must decide" in page
+    assert "Approve this call" not in page
+    assert f"/inbox/approvals/{approval.uid}/refuse/" in page
+
+
+def test_the_page_leads_to_the_policy_and_to_inviting_a_person() -> None:
+    root = person("root", is_superuser=True)
+    page = page_of(root, destructive_request(root))
+    assert "/servers/files/agents/" in page
+    assert "Token owners can approve" in page
+    assert "/users/invite/" in page
+
+
+def test_who_may_not_manage_users_is_not_led_to_inviting() -> None:
+    ann = person("ann", "view_server", "call_tool", "answer_question")
+    page = page_of(ann, destructive_request(ann))
+    assert "/users/invite/" not in page
+
+
+def test_another_person_may_do_both() -> None:
+    approval = destructive_request(person("ann", "view_server", "call_tool"))
+    page = page_of(person("root", is_superuser=True), approval)
+    assert "Approve this call" in page
+    assert "/refuse/" in page
+
+
+def test_only_the_owner_may_refuse_what_they_may_not_approve() -> None:
+    owner, other = person("ann", "view_server"), person("bob", "view_server")
+    approval = destructive_request(owner)
+    assert deciding.may_refuse(owner, approval)
+    assert not deciding.may_refuse(other, approval)
