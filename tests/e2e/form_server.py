@@ -19,7 +19,7 @@ ORDER = {
             ]
         },
         "password": TEXT | {"format": "password"},
-        "note": {"type": "integer"},
+        "notes_for_the_person_who_packs_this_order_in_the_warehouse": {"type": "integer"},
         "login": {"type": "object", "writeOnly": True, "properties": {"pin": TEXT}, "required": ["pin"]},
     },
     "required": ["title", "tags", "when", "password", "login"],

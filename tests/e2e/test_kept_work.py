@@ -18,6 +18,7 @@ from tests.tools.stack import ADMIN, Stack
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 FORMS = str(Path(__file__).with_name("form_server.py"))
 TICKETS = "**/live/ticket/"
+NOTE = "notes_for_the_person_who_packs_this_order_in_the_warehouse"
 
 
 @pytest.fixture
@@ -340,10 +341,10 @@ def test_what_is_typed_is_there_again_after_another_tool_another_tab_back_and_re
 
 def test_what_is_typed_into_an_optional_field_is_there_again_after_one_key(ada: Walk, forms: str) -> None:
     ada.open_tool(forms, "order")
-    ada.fill_argument("note", "7")
+    ada.fill_argument(NOTE, "7")
     ada.page.reload()
     expect(restored(ada.page)).to_be_visible()
-    expect(ada.page.locator("[name='arg:/note']")).to_have_value("7")
+    expect(ada.page.locator(f"[name='arg:/{NOTE}']")).to_have_value("7")
 
 
 def test_a_form_that_was_sent_empty_has_no_earlier_input_to_restore(ada: Walk, forms: str) -> None:

@@ -191,8 +191,8 @@ def test_a_process_that_ended_leads_to_its_logs_where_nothing_of_it_is_shown(vis
     McpSession.objects.filter(pk=session.pk).update(**fields, stderr_tail="")
     page = visitor.get("/servers/demo/tools/").content.decode()
     assert "below" not in page.partition("The process ended")[2].partition("</div>")[0]
-    assert 'See its <a href="/servers/demo/logs/">logs</a>' in page
+    assert '<a href="/servers/demo/logs/">See its logs</a>' in page
     McpSession.objects.filter(pk=session.pk).update(stderr_tail="no such module")
     page = visitor.get("/servers/demo/tools/").content.decode()
     assert "no such module" in page
-    assert "See its <a" not in page
+    assert "See its logs" not in page
