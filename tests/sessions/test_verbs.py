@@ -176,10 +176,12 @@ def test_who_reconnects_as_legacy_comes_back_to_the_tool() -> None:
 
 def test_an_era_that_is_set_is_not_called_detected(visitor: Client) -> None:
     session = make_session("demo")
-    McpSession.objects.filter(pk=session.pk).update(era="legacy", revision="2025-11-25")
+    found = {"era": "legacy", "revision": "2025-11-25", "decided_by": "its protocol era setting"}
+    McpSession.objects.filter(pk=session.pk).update(**found, decided_at=timezone.now())
     Server.objects.filter(pk=session.server_id).update(era="legacy")
     page = visitor.get("/servers/demo/info/").content.decode()
     assert "Set under Settings. Not detected." in page
+    assert "Detected by" not in page
     assert "detected again" not in page
     Server.objects.filter(pk=session.server_id).update(era="auto")
     assert "Not detected" not in visitor.get("/servers/demo/info/").content.decode()
