@@ -110,7 +110,7 @@ def test_an_error_of_the_wrong_shape_is_refused_with_what_it_says(error: str, wo
         decode(f'{{"jsonrpc":"2.0","id":1,"error":{error}}}'.encode())
     assert caught.value.fault is Fault.INVALID_MESSAGE
     assert caught.value.detail == (
-        "The server sent a message that is not valid JSON-RPC: the error is no object with code and message. "
+        "The server sent a message that is not valid JSON-RPC: the error is not an object with code and message. "
         f'The server says: "{words}"'
     )
 
@@ -119,7 +119,7 @@ def test_an_error_of_the_wrong_shape_is_refused_with_what_it_says(error: str, wo
 def test_an_error_of_the_wrong_shape_that_says_nothing_quotes_nothing(error: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(f'{{"jsonrpc":"2.0","id":1,"error":{error}}}'.encode())
-    assert caught.value.detail.endswith("the error is no object with code and message.")
+    assert caught.value.detail.endswith("the error is not an object with code and message.")
 
 
 def test_the_words_of_an_error_of_the_wrong_shape_are_bounded() -> None:
