@@ -52,14 +52,15 @@ class Unindexed:
 class ResultPage:
     """Newest first. `older` and `newer` are cursors, empty where nothing more is. `newest` is for `newer_count`.
 
-    `searched_to`: the search of this page ended at its limit of work and found nothing older down to this time; `older`
-    continues it. `hidden`: streams that this person may not see. `unindexed`: of a search by free text, what it missed.
+    `ascending`: the search of this page went from older to newer rows. `searched_to`: it ended at its limit of work and
+    found nothing more up to this time; `older`, or `newer` of an ascending one, continues it. `hidden`: streams that this person may not see. `unindexed`: of a search by free text, what it missed.
     """
 
     rows: list[Row]
     older: str
     newer: str
     newest: str
+    ascending: bool = False
     searched_to: datetime | None = None
     hidden: list[str] = field(default_factory=list)
     unindexed: Unindexed | None = None

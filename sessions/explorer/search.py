@@ -45,6 +45,10 @@ _PREFERRED = ("call", "session", "tool", "server", "duration", "size", "user", "
 FACETS = {"outcome": "Outcome", "server": "Server", "tool": "Tool", "user": "User", "way": "Source", "kind": "Kind"}
 
 
+#: of a row on a page: its time in the order of its stream, the stream, the key
+Place = tuple[datetime, str, int]
+
+
 # --- cursors ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Boundary:
@@ -71,7 +75,8 @@ class Boundary:
 # --- one stream ------------------------------------------------------------------------------------------------------
 @dataclass
 class Selection:
-    """What a query selects of one stream. `base` has all that every arm needs; `low` is included, `high` is not."""
+    """What a query selects of one stream. `base` has all that every arm needs; `low` is included, `high` is not. Of a
+    query that only says which words a row must not have, `excluded` finds the rows that have them."""
 
     stream: Stream
     base: QuerySet[Any]
@@ -80,6 +85,7 @@ class Selection:
     low: int | None = None
     high: int | None = None
     checked: bool = field(default=False)  # whether rows of an arm are still compared with something
+    excluded: tuple[Match, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -95,22 +101,26 @@ class Selection:
         """At most `count` rows, and the key at which the search ended before the range did (None: it did not)."""
         if self.empty:
             return [], None
-        end = self._end(ascending=ascending)
-        found = self
-        if end is not None:
-            found = self.within(high=end) if ascending else self.within(low=end)
-        parts = [
-            self.base.filter(arm.rest, found._range(), found._index(arm, ascending=ascending)) for arm in self.arms
-        ]
+        part = self._reach(ascending=ascending)
+        end = None if part is self else part.high if ascending else part.low
+        rest = part._without(fulltext.FOUND)
+        parts = [rest.filter(arm.rest, part._range(), part._index(arm, ascending=ascending)) for arm in self.arms]
         rows = first_rows(parts, columns, count, ascending=ascending)
         return rows, end if len(rows) < count else None
 
     def every(self) -> QuerySet[Any]:
         """All rows, in no order and without a limit of work: to look up single ones. Of a selection without arms."""
+        rest = self._without(EVERY).filter(self._range())
         if self.match is None:
-            return self.base.filter(self._range())
-        keys = self.match.keys(self.stream.name, self.low, self.high, EVERY)
-        return self.base.filter(self._range(), pk__in=keys)
+            return rest
+        return rest.filter(pk__in=self.match.keys(self.stream.name, self.low, self.high, EVERY))
+
+    def _without(self, most: int) -> QuerySet[Any]:
+        """At most so many rows are left out for each word."""
+        rows = self.base
+        for match in self.excluded:
+            rows = rows.exclude(pk__in=match.keys(self.stream.name, self.low, self.high, most))
+        return rows
 
     def _range(self) -> Q:
         bounds = {"pk__gte": self.low, "pk__lt": self.high}
@@ -122,13 +132,28 @@ class Selection:
         keys = self.match.keys(self.stream.name, self.low, self.high, fulltext.FOUND, ascending=ascending)
         return arm.index & Q(pk__in=keys)
 
+    def _reach(self, *, ascending: bool) -> "Selection":
+        """The part of it that one read looks at: with no more rows of the index, and no more that it leaves out for a
+        word, than one read can take."""
+        part = self._up_to(self._end(ascending=ascending), ascending=ascending)
+        for match in part.excluded:
+            part = part._up_to(part._passed(match, ascending=ascending), ascending=ascending)
+        return part
+
+    def _up_to(self, end: int | None, *, ascending: bool) -> "Selection":
+        if end is None:
+            return self
+        return self.within(high=end) if ascending else self.within(low=end)
+
+    def _passed(self, match: Match, *, ascending: bool) -> int | None:
+        """Where FOUND rows with these words are passed."""
+        last = fulltext.FOUND - 1
+        return key_at(match.keys(self.stream.name, self.low, self.high, 1, last, ascending=ascending))
+
     def _end(self, *, ascending: bool) -> int | None:
         """Where CANDIDATES rows of the index are passed."""
         if self.match is not None:
-            if not self.checked:
-                return None
-            last = fulltext.FOUND - 1
-            return key_at(self.match.keys(self.stream.name, self.low, self.high, 1, last, ascending=ascending))
+            return self._passed(self.match, ascending=ascending) if self.checked else None
         if not self.checked or (self.low is not None and self.high is not None and self.high - self.low <= CANDIDATES):
             return None
         table = self.stream.model._default_manager.filter(self._range(), self.stream.index)
@@ -162,9 +187,11 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
         return selection
     if not all(fulltext.searchable(value) for value in match.texts):
         return replace(selection, low=0, high=0)
+    match = replace(match, without=[value for value in match.without if fulltext.searchable(value)])
     if match.texts:
         return replace(selection, match=match.probed(stream.name))
-    return replace(selection, base=_without(selection, match), checked=True)
+    excluded = (replace(match, texts=[value], without=(), tags=()).probed(stream.name) for value in match.without)
+    return replace(selection, excluded=tuple(excluded), checked=True)
 
 
 def _none_of(found: Q) -> Case:
@@ -180,16 +207,6 @@ def _driver(user: access.User, stream: Stream, terms: list[Term]) -> tuple[Term 
             if arms is not None and len(arms) <= ARMS:
                 return term, arms
     return None, [Arm(Q())]
-
-
-def _without(selection: Selection, match: Match) -> QuerySet[Any]:
-    """Words that a row must not have, and none that it must."""
-    rows = selection.base
-    for value in match.without:
-        found = replace(match, texts=[value], without=(), tags=())
-        keys = found.keys(selection.stream.name, selection.low, selection.high, CANDIDATES)
-        rows = rows.exclude(pk__in=keys)
-    return rows
 
 
 def _in_time(selection: Selection, query: Query) -> Selection:
@@ -219,61 +236,67 @@ def page(user: access.User, query: Query, cursor: str = "", limit: int = PAGE_SI
     by_words = bool(query.of(FREE_TEXT)) and any(one.name in fulltext.STREAMS for one in streams.chosen(user, query))
     unindexed = indexing.unindexed() if by_words else None  # before the rows: then it never says too little
     selected, hidden = _selected(user, query)
-    found = (_newer_page if boundary.newer else _older_page)(user, selected, boundary, limit, hidden)
-    return replace(found, unindexed=unindexed)
-
-
-def _older_page(
-    user: access.User, selected: list[Selection], boundary: Boundary, limit: int, hidden: list[str]
-) -> ResultPage:
-    found: list[tuple[Any, str, int]] = []
-    newest: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    for selection in selected:
-        name = selection.stream.name
-        rows, end = selection.within(high=boundary.keys.get(name)).read(limit + 1, selection.stream.at)
-        newest[name] = rows[0][0] + 1 if rows else 0
-        found += [(_moment(at), name, key) for key, at in rows]
-        if end is not None:
-            ends[name] = end
-    found.sort(reverse=True)
-    searched_to = max((_time_of(streams.STREAMS[name], key) for name, key in ends.items()), default=None)
-    if searched_to is not None:
-        found = [place for place in found if place[0] >= searched_to]
-    shown = found[:limit]
-    below = boundary.keys | {name: key for _, name, key in shown}
-    more = len(found) > limit or searched_to is not None
-    if len(found) > limit:
-        searched_to = None
-    elif searched_to is not None:
-        below |= {name: min(key, below.get(name, key)) for name, key in ends.items()}
+    part = _next(selected, boundary, limit)
+    before, behind = Boundary(part.before), Boundary(part.behind)
+    older, newer = (before, behind) if boundary.newer else (behind, before)
     return ResultPage(
-        _rows(user, shown),
-        older=Boundary(below).text() if more else "",
-        newer=Boundary(boundary.keys, newer=True).text() if boundary.keys else "",
-        newest=Boundary(newest).text(),
-        searched_to=searched_to,
+        _rows(user, part.shown[::-1] if boundary.newer else part.shown),
+        older=older.text() if boundary.newer or part.more else "",
+        newer=replace(newer, newer=True).text() if (part.more if boundary.newer else boundary.keys) else "",
+        newest=newer.text(),
+        ascending=boundary.newer,
+        searched_to=part.searched_to,
         hidden=hidden,
+        unindexed=unindexed,
     )
 
 
-def _newer_page(
-    user: access.User, selected: list[Selection], boundary: Boundary, limit: int, hidden: list[str]
-) -> ResultPage:
-    found: list[tuple[Any, str, int]] = []
+@dataclass(frozen=True)
+class _Part:
+    """The rows of a page in the direction of its boundary; `before` and `behind` are the boundaries around them."""
+
+    shown: list[Place]
+    before: dict[str, int]
+    behind: dict[str, int]
+    more: bool
+    searched_to: datetime | None
+
+
+def _next(selected: list[Selection], boundary: Boundary, limit: int) -> _Part:
+    """The next rows from the boundary on.
+
+    A stream is in the order of its keys. Its times rise with them, but of two rows that are written at once the first
+    may have the later time. So no row is placed before one that precedes it in its stream: what a page leaves out of a
+    stream lies behind all that it shows.
+    """
+    ascending = boundary.newer
+    farther, nearest = (max, min) if ascending else (min, max)
+    found: list[Place] = []
+    before = dict(boundary.keys)
+    ends: dict[str, tuple[datetime, int]] = {}
     for selection in selected:
-        low = boundary.keys.get(selection.stream.name, 0)
-        rows, _ = selection.within(low=low).read(limit + 1, selection.stream.at, ascending=True)
-        found += [(_moment(at), selection.stream.name, key) for key, at in rows]
-    found.sort()
-    shown = found[:limit]
-    above = boundary.keys | {name: key + 1 for _, name, key in shown}
-    newer = Boundary(above, newer=True).text() if len(found) > limit else ""
-    older, newest = Boundary(boundary.keys).text(), Boundary(above).text()
-    return ResultPage(_rows(user, shown[::-1]), older, newer, newest, hidden=hidden)
+        stream = selection.stream
+        bound = before.get(stream.name)
+        range_ = selection.within(low=bound or 0) if ascending else selection.within(high=bound)
+        rows, end = range_.read(limit + 1, stream.at, ascending=ascending)
+        before.setdefault(stream.name, 0 if ascending or not rows else rows[0][0] + 1)
+        times = list(accumulate((_moment(at) for _, at in rows), farther))
+        found += [(at, stream.name, key) for at, (key, _) in zip(times, rows, strict=True)]
+        if end is not None:
+            ends[stream.name] = farther([*times[-1:], _time_of(stream, end)]), end
+    found.sort(reverse=not ascending)
+    searched_to = nearest((at for at, _ in ends.values()), default=None)
+    reached = [place for place in found if searched_to is None or farther(place[0], searched_to) == searched_to]
+    shown = reached[:limit]
+    behind = before | {name: key + 1 if ascending else key for _, name, key in shown}
+    if len(reached) > limit:
+        return _Part(shown, before, behind, more=True, searched_to=None)
+    left = {name for _, name, _ in found[len(shown) :]}
+    behind |= {name: end for name, (_, end) in ends.items() if name not in left}
+    return _Part(shown, before, behind, more=bool(ends), searched_to=searched_to)
 
 
-def _rows(user: access.User, places: list[tuple[Any, str, int]]) -> list[Row]:
+def _rows(user: access.User, places: list[Place]) -> list[Row]:
     """In the order of `places`."""
     keys: dict[str, list[int]] = {}
     for _, name, key in places:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from servers.audit import writer as writing
 from servers.enums import AuditAction
 from sessions.enums import CallState
-from sessions.explorer import indexing
+from sessions.explorer import indexing, search
 from sessions.models import McpSession, SavedView
 from sessions.statistics import counting
 from tests.servers.conftest import person
@@ -99,6 +99,21 @@ def test_pages_follow_each_other_by_links(ada: Client, session: McpSession) -> N
     assert sorted(sels(first) + sels(second)) == sorted(f"calls.{call.pk}" for call in calls)
     assert "data-followable" in first
     assert "data-followable" not in second
+
+
+def test_a_page_says_in_which_direction_its_search_stopped_and_goes_on(
+    ada: Client, session: McpSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [ended_call(session, f"tool{number}") for number in range(12)]
+    monkeypatch.setattr(search, "CANDIDATES", 5)
+    older = markup(ada, "in:calls tool:*none*", cursor=f"o.calls-{calls[9].pk}")
+    assert "Nothing matches back to" in older
+    assert "Search older rows" in older
+    newer = markup(ada, "in:calls tool:*none*", cursor=f"n.calls-{calls[2].pk}")
+    assert "Nothing matches up to" in newer
+    assert "Search newer rows" in newer
+    assert "Search older rows" not in newer
+    assert "No more rows" in markup(ada, "in:calls tool:*none*", cursor=f"n.calls-{calls[9].pk}")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,14 @@ def pages(user: Any, text: str, limit: int, cursor: str = "") -> list[search.Res
     return read
 
 
+def newer_pages(user: Any, text: str, limit: int, cursor: str) -> list[search.ResultPage]:
+    """The newest first, as they stand above each other."""
+    read = [search.page(user, query(text), cursor, limit)]
+    while read[0].newer:
+        read.insert(0, search.page(user, query(text), read[0].newer, limit))
+    return read
+
+
 def targets(read: list[search.ResultPage]) -> list[str]:
     return [row.target for page in read for row in page.rows]
 
@@ -65,6 +73,36 @@ def pages_of_all_streams_follow_each_other_without_gap_or_repeat() -> None:
     assert [row.target for row in back.rows] == expected[-len(read[-1].rows) - 4 : -len(read[-1].rows)]
     assert search.page(admin, query(""), read[1].newer, 4).rows == read[0].rows
     assert not read[0].newer
+
+
+@check
+def calls_whose_times_and_keys_disagree_stand_on_one_page_each() -> None:
+    """Two calls at once: the one that was placed first may be stored last."""
+    session, admin, now = make_session(), root(), timezone.now()
+    for number in range(8):
+        ended_call(session, f"tool{number}")
+    order = (0, 2, 1, 3, 6, 5, 4, 7)
+    for place, call in zip(order, Call.objects.order_by("pk"), strict=True):
+        Call.objects.filter(pk=call.pk).update(created_at=now + timedelta(milliseconds=10 * place))
+    expected = [f"tool{number}" for number in reversed(range(8))]
+    for limit in (1, 2, 3, 5):
+        read = pages(admin, "in:calls", limit)
+        assert targets(read) == expected, limit
+        back = newer_pages(admin, "in:calls", limit, search.Boundary({"calls": 0}, newer=True).text())
+        assert targets(back) == expected, limit
+
+
+@check
+def newer_rows_follow_a_page_that_had_none_of_their_stream() -> None:
+    session, admin = make_session(), root()
+    event(AuditAction.SIGN_IN, "long ago")
+    for number in range(6):
+        ended_call(session, f"tool{number}")
+    second = pages(admin, "in:calls,events", 2)[1]
+    assert [row.target for row in search.page(admin, query("in:calls,events"), second.newer, 2).rows] == [
+        "tool5",
+        "tool4",
+    ]
 
 
 @check
@@ -245,6 +283,45 @@ def test_a_partial_search_of_one_stream_holds_back_older_rows_of_another(monkeyp
         ended_call(session, "the needle" if number == 3 else f"tool{number}")
     read = pages(admin, "tool:*needle*", 5)
     assert targets(read) == ["the needle", "a needle before"]
+
+
+@pytest.mark.django_db
+def test_no_row_is_lost_where_the_searches_of_two_streams_end_at_different_times(monkeypatch: Any) -> None:
+    monkeypatch.setattr(search, "CANDIDATES", 4)
+    session, admin = make_session(), root()
+    for number in range(3):
+        event(AuditAction.SIGN_IN, f"needle {number}")
+        ended_call(session, f"a needle {number}")
+    for number in range(6):
+        ended_call(session, f"tool{number}")
+    event(AuditAction.SIGN_IN, "someone")
+    expected = [text for number in (2, 1, 0) for text in (f"a needle {number}", f"needle {number}")]
+    assert targets(pages(admin, "in:calls,events tool:*needle*", 5)) == expected
+
+
+@pytest.mark.django_db
+def test_rows_whose_times_and_keys_disagree_are_found_where_a_search_ends(monkeypatch: Any) -> None:
+    monkeypatch.setattr(search, "CANDIDATES", 5)
+    session, admin, now = make_session(), root(), timezone.now()
+    for number in range(12):
+        ended_call(session, f"needle{number}" if number in (2, 7) else f"tool{number}")
+    for place, call in enumerate(Call.objects.order_by("pk")):
+        at = now + timedelta(milliseconds=10 * place - (50 if place in (2, 7) else 0))
+        Call.objects.filter(pk=call.pk).update(created_at=at)
+    assert targets(pages(admin, "in:calls tool:*needle*", 5)) == ["needle7", "needle2"]
+
+
+@pytest.mark.django_db
+def test_newer_pages_go_on_where_a_search_ends_at_its_limit_of_work(monkeypatch: Any) -> None:
+    monkeypatch.setattr(search, "CANDIDATES", 10)
+    session, admin = make_session(), root()
+    for number in range(35):
+        ended_call(session, f"needle{number}" if number in (2, 30, 34) else f"tool{number}")
+    text = "in:calls tool:*needle*"
+    first = Call.objects.get(target="tool3")
+    read = newer_pages(admin, text, 5, search.Boundary({"calls": first.pk}, newer=True).text())
+    assert targets(read) == ["needle34", "needle30"]
+    assert read[0].newest == f"o.calls-{Call.objects.latest('pk').pk + 1}"
 
 
 @pytest.mark.django_db

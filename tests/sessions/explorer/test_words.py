@@ -13,14 +13,15 @@ from servers.audit import payload_privacy, payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
 from servers.enums import AuditAction
+from servers.exporting.selection import events_of
 from servers.models import Payload, PrivacySettings
 from servers.signals import rows_removed
 from sessions.enums import CallState
-from sessions.explorer import fulltext, indexing
+from sessions.explorer import fulltext, indexing, search
 from sessions.explorer.language import Value
 from sessions.models import Call
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
-from tests.sessions.explorer.rows import catch_up, ended_call, event, found
+from tests.sessions.explorer.rows import catch_up, ended_call, event, found, query
 from tests.sessions.host.make import make_session
 
 Check = Callable[[], None]
@@ -51,7 +52,30 @@ def words_of_arguments_results_and_errors_are_found_and_missing_ones_are_not() -
     assert found(admin, "acme -quota in:calls") == ["create_issue"]
     assert found(admin, "acme outcome:error") == ["broken"]
     assert found(admin, "nowhere") == found(admin, '"--"') == []
+    assert found(admin, 'in:calls -"--"') == found(admin, "in:calls")
+    assert found(admin, 'acme -"--"') == found(admin, "acme")
     assert found(admin, "issue in:calls") == ["create_issue"]
+
+
+@check
+def a_word_that_must_not_be_there_is_on_no_page_and_in_no_export() -> None:
+    session, admin = make_session(), reader()
+    for number in range(12):
+        ended_call(session, f"tool{number}", arguments={"text": "acme" if number not in (1, 6) else "other"})
+    indexing.catch_up()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "CANDIDATES", 4)
+        patch.setattr(fulltext, "FOUND", 3)
+        for text, expected in (
+            ("-acme", ["tool6", "tool1"]),
+            ("-acme -other", []),
+            ("server:files -acme", ["tool6", "tool1"]),
+        ):
+            read = [search.page(admin, query(f"in:calls {text}"))]
+            while read[-1].older:
+                read.append(search.page(admin, query(f"in:calls {text}"), read[-1].older))
+            assert [row.target for page in read for row in page.rows] == expected
+            assert {one.subject for one in events_of(admin, f"in:calls {text}")} == set(expected)
 
 
 @check
