@@ -80,6 +80,17 @@ class SearchParameters:
         """The text without its range."""
         return self.query.without(*_RANGE_FIELDS) if self.query else self.text
 
+    @property
+    def exported(self) -> str:
+        """The text for an export, which is not read in this zone: every range but `last:` in absolute times."""
+        query = self.query
+        if query is None:
+            return self.text
+        parts = [f"last:{query.last}"] if query.last else [f"since:{_iso(query.since)}"] if query.since else []
+        if query.until:
+            parts.append(f"until:{_iso(query.until)}")
+        return " ".join([*parts, self.ranged]).strip()
+
     def between(self, since: datetime, until: datetime) -> str:
         return f"since:{_iso(since)} until:{_iso(until)} {self.ranged}".strip()
 

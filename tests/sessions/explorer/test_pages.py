@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -16,9 +16,10 @@ from django.utils import timezone
 
 from servers.audit import writer as writing
 from servers.enums import AuditAction
+from servers.exporting.selection import events_of
 from sessions.enums import CallState
 from sessions.explorer import indexing, search
-from sessions.models import McpSession, SavedView
+from sessions.models import Call, McpSession, SavedView
 from sessions.statistics import counting
 from tests.servers.conftest import person
 from tests.sessions.explorer.rows import catch_up, ended_call, event
@@ -136,6 +137,24 @@ def test_a_time_without_zone_is_read_in_the_zone_of_the_address(ada: Client, ses
     assert sels(markup(ada, berlin, tz="Europe/Berlin")) == [f"calls.{call.pk}"]
     assert sels(markup(ada, berlin, tz="UTC")) == []
     assert sels(markup(ada, berlin, tz="No/Such_Zone")) == []
+
+
+@pytest.mark.parametrize(
+    "times", ["since:{day} until:{day}", "since:{day}T00:00", "last:7d until:{day}T23:59", "since:7d", "last:7d", ""]
+)
+def test_the_export_of_a_query_selects_what_its_page_shows(ada: Client, session: McpSession, times: str) -> None:
+    noon = timezone.now().replace(hour=12, minute=0) - timedelta(days=2)
+    for hours in (-18, -6, 0, 6, 18):
+        ended_call(session, f"tool{hours}", ago=timezone.now() - noon - timedelta(hours=hours))
+    text = times.format(day=f"{noon:%Y-%m-%d}")
+    for zone in ("Asia/Tokyo", "America/Los_Angeles", "UTC"):
+        page = markup(ada, f"{text} in:calls", tz=zone)
+        link = re.search(r'href="/exports/add/\?query=([^"]*)"', page)
+        assert link
+        exported = events_of(get_user_model().objects.get(username="ada"), unquote(unescape(link[1])))
+        shown = [Call.objects.get(pk=sel.removeprefix("calls.")).uid for sel in sels(page)]
+        assert shown
+        assert {one.call_uid for one in exported} == set(shown), (text, zone)
 
 
 def test_an_empty_range_offers_longer_ones(ada: Client) -> None:
