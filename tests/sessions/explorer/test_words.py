@@ -62,7 +62,7 @@ def a_word_that_must_not_be_there_is_on_no_page_and_in_no_export() -> None:
     session, admin = make_session(), reader()
     for number in range(12):
         ended_call(session, f"tool{number}", arguments={"text": "acme" if number not in (1, 6) else "other"})
-    indexing.catch_up()
+    catch_up()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "CANDIDATES", 4)
         patch.setattr(fulltext, "FOUND", 3)
