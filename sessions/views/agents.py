@@ -79,13 +79,13 @@ def issue(request: HttpRequest) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, issued: tokens.Issued) -> HttpResponse:
-    """The configurations are for one server that the token reaches, if there is one for a server that is ready."""
+    """The configurations are for one server that the token reaches, if possible for one that is ready."""
     token = issued.token
-    chosen = access.visible_servers(request.user).filter(archived_at=None, enabled=True)
+    chosen = access.visible_servers(request.user).filter(archived_at=None)
     sessions = McpSession.objects.filter(identity__in=access.identities_of(request.user), state=SessionState.READY)
     reached = chosen if token.every_server else chosen.filter(pk__in=token.servers.values("pk"))
     ready = Exists(sessions.filter(server=OuterRef("pk")))
-    server: Server | None = reached.annotate(ready=ready).order_by("-ready", "name").first()
+    server: Server | None = reached.annotate(ready=ready).order_by("-ready", "-enabled", "name").first()
     slug = server.slug if server is not None else "SERVER"
     context = {
         "nav": "agents",
