@@ -240,7 +240,7 @@ def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(product: Stack) 
     os.kill(product.worker_pids()[0], signal.SIGSTOP)
     product.send_signal(signal.SIGTERM)
     assert product.process.wait(GONE_SECONDS) == 0
-    assert re.search(r"worker killed after [6-9]\.\d s", product.output)
+    assert re.search(r"worker killed because it did not end within [6-9]\.\d s", product.output)
     assert survivors(family) == []
 
 
