@@ -8,7 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessions.mcp.core.backoff import Backoff
@@ -100,13 +100,15 @@ def test_events_are_the_same_however_the_bytes_arrive(places: list[int]) -> None
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=10))
-def test_any_bytes_give_events_or_the_limit(chunks: list[bytes]) -> None:
+@example([b"["])
+def test_any_bytes_give_events_a_limit_or_the_word_that_they_are_json(chunks: list[bytes]) -> None:
     fault = None
     try:
         decoded(chunks, 100)
     except ProtocolError as error:
         fault = error.fault
-    assert fault in (None, Fault.MESSAGE_LIMIT, Fault.STREAM_LIMIT)
+    is_json = b"".join(chunks[:1]).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    assert fault in ((Fault.INVALID_MESSAGE,) if is_json else (None, Fault.MESSAGE_LIMIT, Fault.STREAM_LIMIT))
 
 
 @pytest.mark.parametrize("chunk", [b"x" * 40, b"data: " + b"x" * 30 + b"\n", b"id: 1\n", b"data\r"])
