@@ -1,6 +1,5 @@
 """Answers that the server itself gives: to requests that never reach Django."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,6 +10,7 @@ from django.template.loader import render_to_string
 
 from mcpadmin.headers import security_headers
 from servers import limits
+from sessions.mcp.core import jsonrpc
 
 #: a page for a person; text for a script, which would put a page in the place of what the person sees; for an agent
 Form = Literal["page", "text", "json-rpc"]
@@ -37,9 +37,8 @@ class Refusal:
     @property
     def error(self) -> bytes:
         """As JSON-RPC. The id is unknown: nothing of the body was read."""
-        code = -32603 if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR else -32600
-        error = {"code": code, "message": f"{self.title}. {self.text}"}
-        return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        code = jsonrpc.INTERNAL_ERROR if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR else jsonrpc.INVALID_REQUEST
+        return jsonrpc.error(None, code, f"{self.title}. {self.text}")
 
     def _body(self, form: Form) -> bytes:
         if form == "json-rpc":

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, for a search in its text."""
+"""JSON text of a server, prepared for a search."""
 
 import json
 import re

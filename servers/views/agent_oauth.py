@@ -31,7 +31,7 @@ from servers.enums import DocumentState
 from servers.models import OAuthClient
 from servers.requests import WebRequest
 from servers.schemas import jsontext
-from servers.sent_again import NOTICE, sent_again
+from servers.single_use_forms import ALREADY_USED, use_form
 
 _MAY_NOT_CALL = "You don't have permission to call tools, so no client can act as you. Ask an administrator for access."
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
@@ -245,8 +245,8 @@ def add(request: WebRequest) -> HttpResponse:
     form = ClientForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         given: dict[str, Any] = form.cleaned_data
-        if sent_again(request):
-            messages.info(request, NOTICE)
+        if not use_form(request):
+            messages.info(request, ALREADY_USED)
             return redirect("oauth:clients")
         try:
             client, secret = clients.add(

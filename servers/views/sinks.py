@@ -19,7 +19,7 @@ from servers.forwarding import board, sinks
 from servers.forwarding.forms import RewindForm, SinkForm
 from servers.models import Sink
 from servers.secret import Secret
-from servers.sent_again import NOTICE, sent_again
+from servers.single_use_forms import ALREADY_USED, use_form
 
 
 def _sink(request: HttpRequest, uid: UUID) -> Sink:
@@ -77,8 +77,8 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
 @require_POST
 def renew_signing(request: HttpRequest, uid: UUID) -> HttpResponse:
     sink = _sink(request, uid)
-    if sent_again(request):
-        messages.info(request, NOTICE)
+    if not use_form(request):
+        messages.info(request, ALREADY_USED)
         return redirect("exports:sink", uid)
     return _shown(request, sink, signing=sinks.renew_signing(request.user, Actor.of(request), sink))
 

@@ -27,7 +27,7 @@ from servers.audit.record import Actor
 from servers.enums import LinkPurpose
 from servers.models import AccountLink, AgentToken, Identity, Server, ServiceAccount
 from servers.numbers import whole_number
-from servers.sent_again import NOTICE, sent_again
+from servers.single_use_forms import ALREADY_USED, use_form
 
 
 def _user(request: HttpRequest, user_id: int) -> Any:
@@ -82,7 +82,7 @@ def invite(request: HttpRequest) -> HttpResponse:
     access.require(request.user, MANAGE)
     form = InviteForm(Authority.of(request.user), request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        if sent_again(request):
+        if not use_form(request):
             return _not_again(request, "users:list")
         data = form.cleaned_data
         invitation = Invitation(
@@ -101,7 +101,7 @@ def invite(request: HttpRequest) -> HttpResponse:
 @require_POST
 def reissue(request: HttpRequest, uid: Any) -> HttpResponse:
     link = _invitation(request, uid)
-    if sent_again(request):
+    if not use_form(request):
         return _not_again(request, "users:list")
     try:
         issued = links.reissue(Actor.of(request), request.user, link)
@@ -132,7 +132,7 @@ def _invitation(request: HttpRequest, uid: Any) -> AccountLink:
 @require_POST
 def reset(request: HttpRequest, user_id: int) -> HttpResponse:
     user = _user(request, user_id)
-    if sent_again(request):
+    if not use_form(request):
         return _not_again(request, "users:detail", user.pk)
     try:
         issued = links.issue_password_link(Actor.of(request), request.user, user)
@@ -142,7 +142,7 @@ def reset(request: HttpRequest, user_id: int) -> HttpResponse:
 
 
 def _not_again(request: HttpRequest, where: str, *args: Any) -> HttpResponse:
-    messages.info(request, NOTICE)
+    messages.info(request, ALREADY_USED)
     return redirect(where, *args)
 
 

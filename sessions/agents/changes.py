@@ -101,7 +101,7 @@ class Changes:
         self._follows_dirty.add(subscription)  # it may have changed between its reading and this watch
 
     def _keep(self, rows: Iterable[follows.Followed]) -> None:
-        """Follow nothing but these any more."""
+        """Follow only these from now on."""
         for subscription in self._followed.keys() - {one.subscription for one in rows}:
             del self._followed[subscription]
             self._unfollow.pop(subscription)()

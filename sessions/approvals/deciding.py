@@ -45,7 +45,7 @@ def may_decide(user: Any, approval: Approval) -> bool:
 
 
 def may_refuse(user: Any, approval: Approval) -> bool:
-    """Whose agent asks may always say no to it."""
+    """The owner of the agent may always refuse its call."""
     return approval.call.user_id == user.pk or may_decide(user, approval)
 
 

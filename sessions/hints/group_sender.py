@@ -31,22 +31,22 @@ class GroupSender:
         self._connection = pool.make_connection()
         self._layer = get_channel_layer()
 
-    def send(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-        """Sends all that can be written and returns the others, or raises RedisError or OSError; some may have been
+    def send(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> bool:
+        """Sends all that can be written; returns whether these were all. Raises RedisError or OSError; some may have been
         received even then."""
         commands: list[tuple[Any, ...]] = []
-        unwritable = []
+        all_written = True
         for group, message in messages:
             try:
                 commands.append(("PUBLISH", group_channel(group), self._layer.serialize(message)))
-            except (TypeError, ValueError, OverflowError):  # a bug of whoever made it; the others are fine
+            except (TypeError, ValueError, OverflowError):  # a bug where it was made; the others are fine
                 log.exception("hints.not_written", group=group)
-                unwritable.append(message)
+                all_written = False
         try:
             self._publish(commands)
         except Disconnected:  # the first command after a Redis restart finds a dead connection
             self._publish(commands)
-        return unwritable
+        return all_written
 
     def _publish(self, commands: list[tuple[Any, ...]]) -> None:
         connection = self._connection

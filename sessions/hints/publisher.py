@@ -80,13 +80,8 @@ def messages(wakes: list[Wake], hints: list[Hint]) -> Iterator[tuple[str, Messag
         yield GROUP, {"type": "hints", "hints": some}
 
 
-def _number_of(unwritable: list[Message]) -> int:
-    return sum(len(message.get("wakes", ())) + len(message.get("hints", ())) for message in unwritable)
-
-
 class Publisher:
     def __init__(self) -> None:
-        self.dropped = 0
         self._wakes: deque[Wake] = deque()
         self._urgent: deque[Hint] = deque()
         self._patient: deque[Hint] = deque()
@@ -132,8 +127,8 @@ class Publisher:
             wakes, hints = self._take() if self._reachable else ([], [])
             self._sending += 1
         try:
-            if wakes or hints:
-                self._lost(_number_of(self._inline.wire.send(messages(wakes, hints))))
+            if (wakes or hints) and not self._inline.wire.send(messages(wakes, hints)):
+                self._some_are_lost()
         except (RedisError, OSError):
             with self._changed:
                 self._reachable = False
@@ -141,7 +136,7 @@ class Publisher:
                 self._urgent.extendleft(reversed(hints))
         except Exception:  # a bug of ours must not end the thread
             log.exception("hints.not_sent")
-            self._lost(len(wakes) + len(hints))
+            self._some_are_lost()
         with self._changed:
             self._sending -= 1
             left = bool(self._wakes or self._urgent or self._patient)
@@ -154,14 +149,12 @@ class Publisher:
             self.start()
         return None
 
-    def _lost(self, number: int) -> None:
-        """Count them, and have the publisher's thread say so to everyone."""
-        if number:
-            with self._changed:
-                self.dropped += number
-                self._loss_notices_due = LOSS_NOTICES
-                self._changed.notify()
-            self.start()
+    def _some_are_lost(self) -> None:
+        """The publisher's thread tells all pages to compare what they show."""
+        with self._changed:
+            self._loss_notices_due = LOSS_NOTICES
+            self._changed.notify()
+        self.start()
 
     def start(self) -> None:
         with self._changed:
@@ -213,15 +206,16 @@ class Publisher:
 
     def _send(self, wire: GroupSender, wakes: list[Wake], hints: list[Hint]) -> None:
         try:
-            self._lost(_number_of(wire.send(messages(wakes, hints))))
+            if not wire.send(messages(wakes, hints)):
+                self._some_are_lost()
             self._reachable = True
         except (RedisError, OSError) as problem:
             self._reachable = False
-            self._lost(len(wakes) + len(hints))
+            self._some_are_lost()
             outage.noticed(problem)
         except Exception:  # a bug of ours must not end the thread
             log.exception("hints.not_sent")
-            self._lost(len(wakes) + len(hints))
+            self._some_are_lost()
         finally:
             with self._changed:
                 self._sending -= 1

@@ -39,7 +39,7 @@ def may_read_answer(user: Any, question: Question) -> bool:
 
 
 def answered_by(user_id: int | None, name: str, question: Question) -> bool:
-    """Whoever answers becomes the owner. The name alone proves nothing: a new account can have that of a deleted one."""
+    """The person who answers becomes the owner. The name alone proves nothing: a new account can have that of a deleted one."""
     return user_id is not None and question.owner_id == user_id and question.answered_by == name
 
 

@@ -232,8 +232,8 @@ class SnapshotStream(Stream):
         newest = int(time.time() * 1000) if self.by_time else None
         try:
             frames = await self._read({EVERYTHING}, self)
-        except Exception:
-            subscription.live = False  # so that the slow timer retries
+        except Exception:  # whatever it was, the slow timer retries
+            subscription.live = False
             raise
         for frame in frames:  # a noted version is not read again, so every listener must get it, and before newer ones
             self._note(frame)

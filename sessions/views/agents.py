@@ -23,7 +23,7 @@ from servers.agents.configurations import configurations
 from servers.agents.forms import TokenForm
 from servers.audit.record import Actor
 from servers.models import AgentToken, Server
-from servers.sent_again import NOTICE, sent_again
+from servers.single_use_forms import ALREADY_USED, use_form
 from sessions.agents import overview
 from sessions.catalog import approving
 from sessions.enums import SessionState
@@ -59,8 +59,8 @@ def issue(request: HttpRequest) -> HttpResponse:
         initial["servers"] = [request.GET["server"]]
     form = TokenForm(request.user, request.POST if posted else None, accounts, initial=initial)
     if posted and form.is_valid():
-        if sent_again(request):
-            messages.info(request, NOTICE)
+        if not use_form(request):
+            messages.info(request, ALREADY_USED)
             return redirect("agents:list")
         actor, account = Actor.of(request), form.chosen_account()
         try:

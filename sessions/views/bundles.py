@@ -26,7 +26,7 @@ from servers.bundles.forms import BundleForm, ImportForm
 from servers.definitions import model_tokens
 from servers.enums import AuditAction, BundleListing
 from servers.models import AuditEvent, Bundle, BundleMember, Server
-from servers.sent_again import NOTICE, sent_again
+from servers.single_use_forms import ALREADY_USED, use_form
 from sessions.agents.catalog import bundle_contents
 from sessions.agents.catalog.bundle_contents import Contents
 
@@ -299,8 +299,8 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
     )
     text = ""
     if request.method == "POST" and form.is_valid():
-        if sent_again(request):
-            messages.info(request, NOTICE)
+        if not use_form(request):
+            messages.info(request, ALREADY_USED)
             return redirect("agents:use", slug)
         try:
             issued = tokens.issue(Actor.of(request), request.user, form.wanted(servers))

@@ -14,7 +14,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.models import Server
 from servers.requests import WebRequest
-from servers.sent_again import NOTICE, sent_again
+from servers.single_use_forms import ALREADY_USED, use_form
 from sessions.catalog import not_offered
 from sessions.models import Subscription
 from sessions.overview import server_page
@@ -122,8 +122,8 @@ def settings(request: WebRequest, uid: UUID) -> HttpResponse:
     secret = ""
     sent: SettingsForm | None = {"reading": reading, "webhook": webhook}.get(section)
     if sent is not None and sent.is_valid():
-        if section == "webhook" and sent_again(request):
-            messages.info(request, NOTICE)
+        if section == "webhook" and not use_form(request):
+            messages.info(request, ALREADY_USED)
             return _see_other(subscription, "settings")
         changed = _change(request, subscription, sent)
         if changed is not None and changed.secret is None:

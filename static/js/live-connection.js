@@ -50,7 +50,7 @@ export class Connection extends EventTarget {
     return true;
   }
 
-  /* The delays begin anew, so that who waits does not wait for the longest one. */
+  /* Also resets the backoff: a person who waits should not sit out the longest delay. */
   retryNow() {
     if (this.state === 'live' || this.state === 'signed-out') return;
     clearTimeout(this.#timer);

@@ -3,7 +3,7 @@ document.addEventListener('formdata', (event) => {
   for (const field of event.target.querySelectorAll('[data-sf-live]')) event.formData.set(field.name, '1');
 });
 
-/* While capturing: who keeps the input of this form listens to the same event and must find the box ticked. */
+/* While capturing: drafts.js listens to the same event and must find the box ticked. */
 document.addEventListener(
   'input',
   (event) => {

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 pytestmark = pytest.mark.django_db
-PAGE = {"HTTP_ACCEPT": "text/html,application/xhtml+xml,*/*;q=0.8"}
+PAGE: dict[str, Any] = {"HTTP_ACCEPT": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def ada(admin_client: Client) -> Client:
 
 
 def test_a_person_reads_that_nothing_was_changed(ada: Client) -> None:
-    answer = ada.get("/servers/test/", **PAGE)  # type: ignore[arg-type]
+    answer = ada.get("/servers/test/", **PAGE)
     assert (answer.status_code, answer["Allow"]) == (405, "POST")
     page = answer.content.decode()
     assert "This address only accepts a form. Nothing was changed." in page
@@ -37,5 +37,5 @@ def test_a_program_gets_the_status_alone(ada: Client, header: dict[str, Any]) ->
 
 
 def test_the_api_keeps_its_own_answer(ada: Client) -> None:
-    answer = ada.delete("/api/v1/servers", **PAGE)  # type: ignore[arg-type]
+    answer = ada.delete("/api/v1/servers", **PAGE)
     assert b"<html" not in answer.content

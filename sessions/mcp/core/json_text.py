@@ -108,7 +108,9 @@ def _value(data: bytes, max_depth: int) -> Any:
     except UnicodeDecodeError as exc:
         raise invalid(f"not UTF-8 at byte {exc.start}") from exc
     except ValueError as exc:
-        raise invalid(str(exc)) from exc
+        # Python's own words for an integer are advice to its programmer. A hook for integers would double the time of parsing.
+        too_long = "set_int_max_str_digits" in str(exc)
+        raise invalid("an integer has more digits than can be read" if too_long else str(exc)) from exc
 
 
 def check_values(data: bytes, max_values: int) -> None:

@@ -211,5 +211,5 @@ def result(identity: RequestId, value: dict[str, Any]) -> bytes:
     return encode({"jsonrpc": "2.0", "id": identity, "result": value})
 
 
-def error(identity: RequestId, code: int, message: str) -> bytes:
+def error(identity: RequestId | None, code: int, message: str) -> bytes:
     return encode({"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": message}})

@@ -71,8 +71,7 @@ def _unreadable(problem: ProtocolError) -> Refusal:
 
 def _reason(problem: ProtocolError) -> str:
     """Without the beginning, which speaks of a server's message."""
-    reason = problem.detail.partition(": ")[2]
-    return "an integer has more digits than can be read." if "set_int_max_str_digits" in reason else reason
+    return problem.detail.partition(": ")[2]
 
 
 def id_of(value: Any) -> RequestId | None:

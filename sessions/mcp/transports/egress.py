@@ -202,7 +202,7 @@ class Connector(aiohttp.TCPConnector):
 
     def stop_reusing(self) -> None:
         """From now on each request gets a connection of its own."""
-        self._force_close = True
+        self._force_close = True  # what aiohttp's constructor sets; it has no method for it
 
     async def _wrap_create_connection(
         self, *args: Any, addr_infos: list[Any], req: Any, timeout: Any, **more: Any

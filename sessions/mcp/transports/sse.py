@@ -31,15 +31,17 @@ async def events(
 
     ProtocolError: message_limit once `sse_event_bytes` arrived since the last event, without comments (a cap below the
     size of a chunk would refuse chunks of many small events). stream_limit once `stream_bytes` arrived since the last
-    message. `crowded`: see fairness.Share.
+    message. invalid_message if the whole stream was JSON. `crowded`: see fairness.Share.
     """
-    metered = _Metered(chunks, limits, crowded)
+    metered, any_came = _Metered(chunks, limits, crowded), False
     async with aclosing(chunks), aclosing(EventSource(_Reply(metered)).aiter_sse()) as source:
         async for event in source:
-            metered.event_bytes = 0
+            metered.event_bytes, any_came = 0, True
             if event.data and event.event == "message":
                 metered.idle_bytes = 0
             yield event
+    if metered.begins_like_json and not any_came:
+        raise ProtocolError(Fault.INVALID_MESSAGE, _JSON)
 
 
 class _Reply(httpx.Response):
@@ -62,6 +64,7 @@ class _Metered:
         self.event_bytes = 0
         #: since the last message; the check subtracts the bytes of the event in progress
         self.idle_bytes = 0
+        self.begins_like_json = False
         self._chunks = chunks
         self._limits = limits
         self._share = Share(asyncio.get_running_loop().time, crowded)
@@ -84,8 +87,7 @@ class _Metered:
         if self._first:
             # The standard ignores one byte order mark at the start; httpx-sse would read it as part of a field name.
             chunk, self._first = chunk.removeprefix(_BOM), False
-            if chunk[:64].lstrip()[:1] in (b"{", b"["):  # no field of an event begins like this
-                raise ProtocolError(Fault.INVALID_MESSAGE, _JSON)
+            self.begins_like_json = chunk[:64].lstrip()[:1] in (b"{", b"[")
         self._count(chunk)
         return self._decoder.decode(chunk)
 

@@ -1,39 +1,20 @@
 """On PostgreSQL a session changes its owner before a call is claimed or after the claim is committed, never in between."""
 
-import threading
-
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import transaction
 from django.db.models import F
 
 from sessions.calls import claims
 from sessions.enums import CallState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
+from tests.sessions.calls.contender import meanwhile
 from tests.sessions.host.make import make_call, make_hold, make_session
-
-LONGEST_WAIT_MS = 200
 
 
 def taken_over() -> bool:
     """Whether another process can take the session, without a long wait for its row."""
-    found = []
-
-    def attempt() -> None:
-        try:
-            with transaction.atomic():
-                connection.cursor().execute(f"SET LOCAL lock_timeout = {LONGEST_WAIT_MS}")
-                McpSession.objects.update(epoch=F("epoch") + 1)
-            found.append(True)
-        except OperationalError:
-            found.append(False)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join()
-    return found[0]
+    return bool(meanwhile(lambda: McpSession.objects.update(epoch=F("epoch") + 1)))
 
 
 @pytest.mark.usefixtures("on_postgres")

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from servers.audit import writer
@@ -21,10 +21,10 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import Desired
 from sessions.models import Call, McpSession
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
+from tests.sessions.calls.contender import meanwhile
 from tests.sessions.host.harness import eventually
 from tests.sessions.host.make import make_hold, make_session
 
-LONGEST_WAIT_MS = 200
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
 
 
@@ -80,22 +80,7 @@ def test_on_postgresql_a_call_waits_for_a_close_that_is_under_way_and_opens_the_
 
 def closed(lease: Lease) -> bool | None:
     """None if it had to wait."""
-    found: list[bool | None] = []
-
-    def attempt() -> None:
-        try:
-            with transaction.atomic():
-                connection.cursor().execute(f"SET LOCAL lock_timeout = {LONGEST_WAIT_MS}")
-                found.append(lifecycle.close_when_idle(lease))
-        except OperationalError:
-            found.append(None)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join()
-    return found[0]
+    return meanwhile(partial(lifecycle.close_when_idle, lease))
 
 
 @pytest.mark.usefixtures("on_postgres")

@@ -44,7 +44,7 @@ async def pump(wire: Wire) -> Pump:
     session = Session(Implementation("test", "1", "Test"), {}, limits)
     session.settle(REVISIONS["2025-11-25"])
     pump = Pump(session, limits, lambda event: None, lambda error: None)
-    pump.attach(wire)  # type: ignore[arg-type]
+    pump.attach(wire)  # type: ignore[arg-type]  # the part of a transport that the pump uses
     return pump
 
 

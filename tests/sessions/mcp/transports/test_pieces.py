@@ -108,7 +108,7 @@ def test_any_bytes_give_events_a_limit_or_the_word_that_they_are_json(chunks: li
     except ProtocolError as error:
         fault = error.fault
     is_json = b"".join(chunks[:1]).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
-    assert fault in ((Fault.INVALID_MESSAGE,) if is_json else (None, Fault.MESSAGE_LIMIT, Fault.STREAM_LIMIT))
+    assert fault in (None, Fault.MESSAGE_LIMIT, Fault.STREAM_LIMIT, *([Fault.INVALID_MESSAGE] if is_json else []))
 
 
 @pytest.mark.parametrize("chunk", [b"x" * 40, b"data: " + b"x" * 30 + b"\n", b"id: 1\n", b"data\r"])
