@@ -10,7 +10,7 @@ value    a word, or text in double quotes (\\" and \\\\ inside); `*` at its ends
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 TEXT_CHARS = 2_000
 TERMS = 40
 FREE_TEXT = ""
+#: of a range
+EARLIEST, LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+#: milliseconds and bytes that a database compares exactly
+LARGEST = 2**53
 Comparison = Literal["", "<", "<=", ">", ">="]
 
 _GRAMMAR = r"""
@@ -153,7 +157,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Query:
-    """`since` is included, `until` is not. `streams` is empty for all. `terms` are all but the range and `in:`.
+    """`since` is included, `until` is not, both in UTC. `streams` is empty for all. `terms` are all but the range and `in:`.
     `last`: the length of a relative range ("15m"), which stays relative in `text_form`."""
 
     since: datetime | None = None
@@ -291,7 +295,10 @@ def _number(term: Term, value: Value, kind: Kind) -> Value:
     relative = term.field == "last"
     if found is None or not value.exact or bool(value.comparison) == relative:
         raise _problem(term, f"Write {term.field}: as in {FIELDS[term.field].example}")
-    return replace(value, number=float(found[1]) * units[found[2] or "b"])
+    number = float(found[1]) * units[found[2] or "b"]
+    if number > LARGEST:
+        raise _problem(term, f"This is too large. Write {term.field}: as in {FIELDS[term.field].example}")
+    return replace(value, number=number)
 
 
 def _problem(term: Term, message: str) -> QueryError:
@@ -345,9 +352,24 @@ def _streams(placed: tuple[Term, ...]) -> frozenset[str]:
 
 def _ago(term: Term, milliseconds: float, now: datetime) -> datetime:
     try:
-        return now - timedelta(milliseconds=milliseconds)
+        return _in_utc(term, now.astimezone(UTC) - timedelta(milliseconds=milliseconds))
     except OverflowError as problem:
-        raise _problem(term, "This time is too far in the past.") from problem
+        raise _out_of_range(term) from problem
+
+
+def _in_utc(term: Term, moment: datetime) -> datetime:
+    """Times in a zone cannot be subtracted: its clocks change."""
+    try:
+        found = moment.astimezone(UTC)
+    except OverflowError as problem:
+        raise _out_of_range(term) from problem
+    if not EARLIEST <= found < LATEST:
+        raise _out_of_range(term)
+    return found
+
+
+def _out_of_range(term: Term) -> QueryError:
+    return _problem(term, f"This time does not lie between the years {EARLIEST.year} and {LATEST.year}.")
 
 
 def _moment(term: Term, value: Value, now: datetime, *, end_of_day: bool) -> datetime:
@@ -359,16 +381,16 @@ def _moment(term: Term, value: Value, now: datetime, *, end_of_day: bool) -> dat
     try:
         if text in days:
             day = now.date() - timedelta(days=days[text]) + whole
-            return datetime.combine(day, time(), now.tzinfo)
+            return _in_utc(term, datetime.combine(day, time(), now.tzinfo))
         if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", text):
-            return datetime.combine(now.date(), time.fromisoformat(text.zfill(5)), now.tzinfo)
+            return _in_utc(term, datetime.combine(now.date(), time.fromisoformat(text.zfill(5)), now.tzinfo))
         moment = datetime.fromisoformat(value.text.upper())
         if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
             moment += whole
     except (ValueError, OverflowError) as problem:
         message = f"Write {term.field}: with a time, such as 2026-11-23T15:00, 15:00, yesterday or 2h (ago)."
         raise _problem(term, message) from problem
-    return moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+    return _in_utc(term, moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo))
 
 
 # --- completion ------------------------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ def step_for(span: Range, bars: int) -> int:
     least = 60 if span.since >= time.time() - MINUTES_KEPT.total_seconds() else 3_600
     least = least if span.since >= time.time() - HOURS_KEPT.total_seconds() else 86_400
     fitting = (step for step in STEPS if step >= least and (span.until - span.since) / step <= bars)
-    return next(fitting, STEPS[-1])
+    return next(fitting, STEPS[-1] * math.ceil((span.until - span.since) / STEPS[-1] / bars))
 
 
 def series(user: access.User, wanted: Dimensions, span: Range, step: int, *, latency: bool = True) -> Series:

@@ -59,6 +59,27 @@ def test_a_range_is_read_in_the_zone_of_the_reader(text: str, since: datetime, u
 
 
 @pytest.mark.parametrize(
+    "now",
+    [
+        datetime(2026, 3, 29, 1, 5, tzinfo=UTC),
+        datetime(2026, 3, 29, 12, tzinfo=UTC),
+        datetime(2026, 10, 25, 1, 5, tzinfo=UTC),
+    ],
+)
+def test_a_relative_range_is_as_long_as_it_says_when_the_clocks_change(now: datetime) -> None:
+    there = now.astimezone(NOW.tzinfo)
+    for text, length in (("15m", timedelta(minutes=15)), ("24h", timedelta(hours=24)), ("2d", timedelta(days=2))):
+        assert parse(f"last:{text}", there).since == parse(f"since:{text}", there).since == now - length
+
+
+def test_a_range_that_begins_in_an_hour_that_is_there_twice_is_no_empty_one() -> None:
+    first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    now = (first + timedelta(hours=1)).astimezone(NOW.tzinfo)
+    query = parse("since:1h until:50m", now)
+    assert (query.since, query.until) == (first, first + timedelta(minutes=10))
+
+
+@pytest.mark.parametrize(
     ("text", "place", "words"),
     [
         ("user:ann sever:x", "sever:", "Unknown field “sever”. Did you mean “server”?"),
@@ -74,7 +95,15 @@ def test_a_range_is_read_in_the_zone_of_the_reader(text: str, since: datetime, u
         ("in:calls,letters", "in:calls,letters", "one of calls, events, logs"),
         ("since:soon", "since:soon", "such as 2026-11-23T15:00"),
         ("since:2026-02-30", "since:2026-02-30", "such as 2026-11-23T15:00"),
-        ("last:9999999999w", "last:9999999999w", "too far in the past"),
+        ("last:99999999w", "last:99999999w", "too large"),
+        ("last:999999w", "last:999999w", "between the years 1000 and 9000"),
+        ("since:99999999999w", "since:99999999999w", "between the years 1000 and 9000"),
+        ("since:0001-01-01", "since:0001-01-01", "between the years 1000 and 9000"),
+        ("user:ann until:9999-12-31", "until:9999-12-31", "such as 2026-11-23T15:00"),
+        ("until:9999-12-30T23:00-12:00", "until:9999-12-30T23:00-12:00", "between the years 1000 and 9000"),
+        ("user:ann size:>99999999999gb", "size:>99999999999gb", "too large"),
+        pytest.param("size:>" + "9" * 400, "size:>" + "9" * 400, "too large", id="size of 400 digits"),
+        pytest.param("duration:<" + "9" * 31 + "s", "duration:<" + "9" * 31 + "s", "too large", id="duration"),
         ("last:1h since:2h", "since:2h", "The range is given twice"),
         ("since:1h until:2h", "until:2h", "later than since:"),
         ("user:ann -", "-", "ends too early"),

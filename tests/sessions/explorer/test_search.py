@@ -1,9 +1,10 @@
 """The explorer's search: pages without gap or repeat, each condition, who sees what, bounded work."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -16,9 +17,10 @@ from servers.enums import AuditAction, IdentityKind
 from servers.models import Identity
 from sessions.connections import commands
 from sessions.enums import CallState
-from sessions.explorer import search
+from sessions.explorer import language, search, statistics
 from sessions.mcp.core.methods import COMPLETE, RESOURCES_READ
 from sessions.models import Call, LogLine
+from sessions.statistics import counting
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
 from tests.sessions.explorer.rows import catch_up, ended_call, event, found, query
 from tests.sessions.host.make import make_session
@@ -387,6 +389,32 @@ def test_a_page_of_any_query_takes_at_most_thirty_statements() -> None:
             search.page(admin, query(one))
             search.histogram(admin, query(one))
         assert len(captured) <= 30
+
+
+@pytest.mark.django_db
+def test_a_range_holds_its_rows_when_the_clocks_change() -> None:
+    session, admin = make_session(), root()
+    for minutes in range(0, 120, 10):
+        at = datetime(2026, 3, 29, 0, 5, tzinfo=UTC) + timedelta(minutes=minutes)
+        ended_call(session, f"tool{minutes}", ago=timezone.now() - at)
+    now = datetime(2026, 3, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    for text in ("since:2026-03-29T03:00 in:calls", "since:2026-03-29T03:01 until:2026-03-29T04:00 in:calls"):
+        rows = search.page(admin, language.parse(text, now)).rows
+        assert [row.target for row in rows] == [f"tool{minutes}" for minutes in range(110, 50, -10)], text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "text", ["since:1000-01-02 until:8999-12-30", "last:50000w", "size:>8000000gb", "duration:<14000w"]
+)
+def test_the_largest_values_are_searched_and_counted(text: str) -> None:
+    admin = root()
+    ended_call(make_session())
+    counting.count_all()
+    for streams in ("in:calls", "in:calls,events,logs,messages"):
+        search.page(admin, query(f"{text} {streams}"))
+        statistics.histogram(admin, query(f"{text} {streams}"))
+        statistics.facets(admin, query(f"{text} {streams}"))
 
 
 @pytest.mark.django_db

@@ -238,6 +238,7 @@ def test_steps_are_as_fine_as_the_kept_rollups() -> None:
     assert reading.step_for(last(hours=24), 100) == 900
     old = Range.of(timezone.now() - timedelta(days=9), timezone.now() - timedelta(days=9) + timedelta(hours=1))
     assert reading.step_for(old, 60) == RollupLevel.HOUR
+    assert reading.step_for(Range(0, 400 * 365 * 86_400), 60) == 82 * 30 * 86_400
 
 
 # --- by server ---------------------------------------------------------------------------------------------------------
