@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from django.apps import apps
-from django.db.models import BigIntegerField, BinaryField, F, Model, Q, QuerySet, TextField, Value
+from django.db.models import BigIntegerField, BinaryField, F, Model, OuterRef, Q, QuerySet, Subquery, TextField, Value
 from django.db.models.functions import Cast, Coalesce, Length
 
-from servers.enums import PayloadKind
+from servers.enums import IdentityKind, PayloadKind
 from servers.models import AuditEvent, Payload
 from sessions.enums import StoredKind
-from sessions.models import Call, LogLine, ResourceVersion
+from sessions.models import Call, LogLine, McpSession, ResourceVersion
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,23 @@ def stored_kinds() -> Mapping[StoredKind, Stored]:
         Stored(StoredKind.CALLS, Call, "created_at", 700),
         Stored(StoredKind.PAYLOADS, Payload, "created_at", 350, ~Q(kind__in=[PayloadKind.RESOURCE, PayloadKind.SAVED])),
         Stored(StoredKind.EVENTS, AuditEvent, "at", 720),
-        Stored(StoredKind.LOGS, LogLine, "at", 100, trimmed_elsewhere=True),
+        Stored(StoredKind.LOGS, LogLine, "at", 100, _not_newest(LogLine), trimmed_elsewhere=True),
         Stored(StoredKind.VERSIONS, ResourceVersion, "at", 500, contents="contents", trimmed_elsewhere=True),
     ]
     message = apps.all_models["mcp_sessions"].get("wiremessage")
     if message is not None:
-        found.append(Stored(StoredKind.MESSAGES, message, "at", 350, trimmed_elsewhere=True))
+        found.append(Stored(StoredKind.MESSAGES, message, "at", 350, _not_newest(message), trimmed_elsewhere=True))
     return {stored.kind: stored for stored in found}
+
+
+def _not_newest(log: type[Model]) -> Q:
+    """The newest row of each session's log stays: the next one is numbered after it, and pages go on from there."""
+    rows = log._default_manager.order_by("-seq").values("pk")
+    shared = _newest(rows.filter(server=OuterRef("server"), identity=None), kind=IdentityKind.SHARED)
+    personal = _newest(rows.filter(identity=OuterRef("identity")), kind=IdentityKind.PERSONAL)
+    return ~Q(pk__in=shared) & ~Q(pk__in=personal)
+
+
+def _newest(rows: QuerySet[Any, Any], kind: IdentityKind) -> QuerySet[Any, Any]:
+    sessions = McpSession.objects.filter(identity__kind=kind).order_by()
+    return sessions.annotate(newest=Subquery(rows[:1])).exclude(newest=None).values("newest")

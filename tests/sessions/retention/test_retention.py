@@ -15,12 +15,17 @@ from servers.audit import writer as writing
 from servers.audit.record import SYSTEM, Actor, Event, record_many
 from servers.audit.verify import verify
 from servers.definitions.versions import store_listing
-from servers.enums import AuditAction, AuditOutcome, DefinitionKind, PayloadKind, SinkKind
-from servers.models import AuditEvent, BackgroundJob, Payload, Sink
+from servers.enums import AuditAction, AuditOutcome, DefinitionKind, IdentityKind, PayloadKind, SignsInAs, SinkKind
+from servers.models import AuditEvent, BackgroundJob, Identity, Payload, Sink
 from servers.signals import payload_erased, rows_removed
 from sessions.calls import agent_calls, placing
 from sessions.calls.placing import Given
-from sessions.enums import CallState, QuestionKind, QuestionState, StoredKind
+from sessions.connections import commands
+from sessions.enums import CallState, Desired, LogSource, QuestionKind, QuestionState, StoredKind
+from sessions.host.logs import store
+from sessions.host.logs.line import ServerLogLine
+from sessions.live import sources
+from sessions.live.topics import Topic, TopicKind
 from sessions.models import (
     AgentCall,
     AgentRound,
@@ -39,7 +44,7 @@ from sessions.retention.plan import Removal, plan
 from sessions.tasks import start_retention
 from tests.servers.audit.proof.log import new_key
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
-from tests.sessions.host.make import make_session
+from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.retention.rows import call_at, days_ago, line_at
 from tests.sessions.subscriptions.rows import add_version, make_subscription
 
@@ -244,6 +249,27 @@ def test_old_log_lines_go(session: McpSession) -> None:
     assert heard == [(LogLine, 1)]
 
 
+def test_pages_go_on_with_a_log_whose_lines_were_all_too_old() -> None:
+    session = make_session(signs_in_as=SignsInAs.EITHER)
+    own = Identity.objects.create(server=session.server, user=person("ada"), kind=IdentityKind.PERSONAL, name="ada")
+    of_ada = commands.session_of(own, session.server)
+    McpSession.objects.filter(pk=of_ada.pk).update(desired=Desired.OPEN)
+    leases = [make_hold(session), make_hold(of_ada)]
+    topics = [Topic(TopicKind.LOG, session.server.uid), Topic(TopicKind.LOG, session.server.uid, own.uid)]
+    for lease in leases:
+        with transaction.atomic():
+            store.append(lease, [ServerLogLine(LogSource.SERVER, "info", f"line {number}") for number in range(5)])
+    LogLine.objects.update(at=days_ago(10))
+    heads = [sources.feed_head(topic) for topic in topics]
+    keep(StoredKind.LOGS, days=7)
+    assert run() == "Removed server logs: 8."
+    assert run() == "Measured. Nothing exceeds its limit."
+    for lease, topic, head in zip(leases, topics, heads, strict=True):
+        with transaction.atomic():
+            store.append(lease, [ServerLogLine(LogSource.SERVER, "error", "new")])
+        assert [row["text"] for row in sources.feed_after(topic, head).rows] == ["new"]
+
+
 def test_of_resource_versions_the_newest_stays_however_old_it_is(session: McpSession) -> None:
     subscription = make_subscription(session)
     for text in ("one", "two", "three"):
@@ -328,7 +354,7 @@ def test_on_postgres_it_is_the_same() -> None:
     session = make_session("tools")
     for days in (40, 2):
         call_at(session, days_ago(days))
-        line_at(session, days_ago(days), days)
+        line_at(session, days_ago(days), 50 - days)
     for kind in (StoredKind.CALLS, StoredKind.LOGS):
         keep(kind, days=30)
     keep(StoredKind.PAYLOADS, days=1)

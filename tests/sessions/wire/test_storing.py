@@ -249,6 +249,23 @@ def test_old_messages_go_by_the_limit_of_the_storage_page_and_numbers_continue()
     assert numbers() == [8, 9, 10, 11]
 
 
+def test_numbers_continue_for_the_next_owner_when_all_messages_were_too_old() -> None:
+    RetentionLimit.objects.update_or_create(kind=StoredKind.MESSAGES, defaults={"days": 2})
+    session = make_session()
+    log = log_of(make_hold(session))
+    say(log, 5)
+    write(log)
+    WireMessage.objects.update(at=timezone.now() - timedelta(days=3))
+    assert job.run(lambda *_: None).detail == "Removed protocol messages: 4."
+    assert job.run(lambda *_: None).detail == "Measured. Nothing exceeds its limit."
+    position = WireMessage.objects.get().position
+    next_owner = WireLog(log._writer, make_hold_again(session))
+    say(next_owner, 1)
+    write(next_owner)
+    assert numbers() == [5, 6]
+    assert WireMessage.objects.get(seq=6).position > position
+
+
 @pytest.mark.parametrize(
     ("variable", "chosen", "expected"),
     [(None, None, 7), (None, 3, 3), (0.5, None, 1), (30.0, None, 30), (30.0, 90, 30)],
