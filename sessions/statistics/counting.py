@@ -2,8 +2,8 @@
 
 The cursor goes through the calls in the order of their ids. A call without a final state is listed when the cursor
 passes it, and counted when it has one. On PostgreSQL ids may become visible out of order, so the cursor stays behind
-calls that were placed a moment ago; an intent that takes longer than that to commit is refused. What is missed all the
-same (a database that was restored, a clock that jumped) is found by comparing each hour with its calls once a day.
+calls that were placed a moment ago; an intent that takes longer than that to commit is refused. A call that lies further
+in the future was placed before the clock was set back, and nothing waits for it. What is missed all the same (a database that was restored, a clock that jumped) is found by comparing each hour with its calls once a day.
 """
 
 import time
@@ -77,8 +77,8 @@ def count_new() -> int:
     with transaction.atomic():
         at = _locked_cursor()
         due = Call.objects.filter(pk__gt=at.call_id).order_by("pk")
-        settled = (timezone.now() - SETTLED).timestamp()
-        calls = list(takewhile(lambda call: call.at < settled, read(due[:BATCH])))
+        now = timezone.now().timestamp()
+        calls = list(takewhile(lambda call: abs(now - call.at) > SETTLED.total_seconds(), read(due[:BATCH])))
         if not calls:
             return 0
         _add(call for call in calls if call.final)
@@ -149,6 +149,8 @@ def repair(on_progress: Callable[[], None] = lambda: None) -> list[datetime]:
     """Compare each hour since the last repair with its calls, at most once a day. Returns the hours counted again."""
     now = timezone.now()
     done = cursor().repaired_until
+    if done > now.timestamp():  # the clock was set back
+        done = 0
     if done > (now - REPAIR_EVERY).timestamp():
         return []
     end = int((now - timedelta(hours=1)).timestamp()) // _HOUR * _HOUR

@@ -45,7 +45,8 @@ def due() -> bool:
     if unsigned <= 0:
         return False
     since = AuditEvent.objects.filter(seq=newest + 1).values_list("at", flat=True).first()
-    old = since is None or timezone.now() - since >= timedelta(seconds=settings.CHECKPOINT_SECONDS)
+    # an event that far in the future was recorded before the clock was set back
+    old = since is None or abs(timezone.now() - since) >= timedelta(seconds=settings.CHECKPOINT_SECONDS)
     return unsigned >= settings.CHECKPOINT_EVENTS or old
 
 

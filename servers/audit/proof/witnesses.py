@@ -7,7 +7,7 @@ others are in MCPADMIN_WITNESSES. This module knows what each has; a worker send
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -108,13 +108,15 @@ def due() -> list[Place]:
     newest = Checkpoint.objects.values_list("pk", flat=True).first()
     if newest is None:
         return []
-    rows = {row.name: row for row in Witness.objects.all()}
-    now = timezone.now()
-    return [
-        place
-        for place in places()
-        if (row := rows.get(place.name)) is None or (row.delivered < newest and row.next_attempt_at <= now)
-    ]
+    others = Witness.objects.exclude(_may_be_tried(timezone.now()), delivered__lt=newest)
+    not_now = set(others.values_list("name", flat=True))
+    return [place for place in places() if place.name not in not_now]
+
+
+def _may_be_tried(now: datetime) -> Q:
+    """A moment later than the longest wait was set before the clock was set back."""
+    longest = max(LEASE, timedelta(seconds=settings.TIME_SCALE * DELAYS[-1]))
+    return Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + longest)
 
 
 def claim(place: Place) -> Claimed | None:
@@ -135,7 +137,7 @@ def claim(place: Place) -> Claimed | None:
 
 def _free(place: Place) -> QuerySet[Witness]:
     newest = Checkpoint.objects.values_list("pk", flat=True).first() or 0
-    return Witness.objects.filter(Q(delivered__lt=newest), name=place.name, next_attempt_at__lte=timezone.now())
+    return Witness.objects.filter(_may_be_tried(timezone.now()), name=place.name, delivered__lt=newest)
 
 
 def delivered(claimed: Claimed) -> None:

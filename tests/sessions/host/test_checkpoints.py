@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,24 @@ def test_a_checkpoint_is_due_after_its_time_or_its_number_of_events(settings: An
     assert checkpoints.due()
     settings.CHECKPOINT_EVENTS, settings.CHECKPOINT_SECONDS = 1_000, 0
     assert checkpoints.due()
+
+
+def test_checkpoints_are_signed_and_delivered_after_the_clock_was_set_back(
+    settings: Any, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.CHECKPOINT_SECONDS, settings.CHECKPOINT_EVENTS, settings.WITNESSES = 60, 5, [hook.url]
+    hook.statuses = [200, 500]
+    for _ in range(2):
+        events(5)
+        looked()
+    assert [bool(state.problem) for state in witnesses.states()] == [False, True]
+    events()
+    assert not checkpoints.due()
+    day_before = lambda: datetime.now(UTC) - timedelta(days=1)  # noqa: E731
+    monkeypatch.setattr(timezone, "now", day_before)
+    assert checkpoints.due()
+    looked()
+    assert [state.behind for state in witnesses.states()] == [0, 0]
 
 
 def test_http_syslog_and_s3_witnesses_each_get_the_signed_note(

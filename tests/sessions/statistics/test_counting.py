@@ -56,6 +56,19 @@ def test_a_call_of_this_moment_waits_for_its_neighbours(database: None) -> None:
     assert counting.count_all() == counted() == 2
 
 
+def test_counting_and_repair_go_on_after_the_clock_was_set_back(database: None) -> None:
+    session = make_session()
+    ahead = timezone.now() + timedelta(days=1)
+    make_calls(session, 1, ahead)
+    RollupCursor.objects.update_or_create(pk=1, defaults={"repaired_until": int(ahead.timestamp())})
+    make_calls(session, 3)
+    assert counting.count_all() == counted() == 4
+    missed = make_calls(session, 1, timezone.now() - timedelta(hours=5), target="late")[0]
+    RollupCursor.objects.update(call_id=missed.pk, repaired_until=int(ahead.timestamp()))
+    assert counting.count_all() == 0
+    assert counted(RollupBy.TOOL, target="late") == 1
+
+
 def test_two_workers_at_once_count_no_call_twice(database: None) -> None:
     make_calls(make_session(), 3 * counting.BATCH)
 
