@@ -34,10 +34,14 @@ class ExportLines:
         #: number of the last event that a whole export holds: the log's end when this object was made
         self.last_seq, self._hash = checkpoints.head()
         self._hashes, self._count = hashlib.sha256(), 0
+        self._lines = hashlib.sha256()  # of the file as it is written
         self._written: set[str] = set()
 
     def head(self) -> Iterator[str]:
         """Header, cut, checkpoints."""
+        return self._signed(self._head())
+
+    def _head(self) -> Iterator[str]:
         yield _line(
             type="header",
             format=FORMAT,
@@ -68,6 +72,9 @@ class ExportLines:
 
     def lines(self, events: Sequence[AuditEvent]) -> Iterator[str]:
         """Of events that follow those before by number: their lines, each followed by its payloads and its call."""
+        return self._signed(self._event_lines(events))
+
+    def _event_lines(self, events: Sequence[AuditEvent]) -> Iterator[str]:
         bodies = [_body(event) for event in events]
         calls: dict[Any, dict[str, Any]] = {}
         for check in rows.checks():
@@ -100,9 +107,15 @@ class ExportLines:
             if row is not None:
                 yield _payload_line(row)
 
+    def _signed(self, lines: Iterator[str]) -> Iterator[str]:
+        """Also what the signature of the end covers."""
+        for line in lines:
+            self._lines.update(line.encode("utf-8", "surrogatepass"))
+            yield line
+
     def end(self) -> str:
-        digest = b64encode(self._hashes.digest()).decode()
-        more = {"events": str(self._count), "digest": digest}
+        digest, lines = (b64encode(found.digest()).decode() for found in (self._hashes, self._lines))
+        more = {"events": str(self._count), "digest": digest, "lines": lines}
         seq, head_hash = (self.last_seq, self._hash) if self.last_seq else (0, EMPTY_HASH)
         statement = Statement(StatementKind.EXPORT, seq, head_hash, timezone.now(), more)
         return _line(type="end", note=signed(statement, self._key.private, self._key.public))

@@ -9,7 +9,7 @@ Ends with 0 if nothing was found, 1 if the log was changed (the first bad event 
 import argparse
 import json
 import sys
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -24,8 +24,7 @@ NOTES, NEVER, when = ("checkpoint", "cut"), datetime.min.replace(tzinfo=UTC), da
 Line = dict[str, Any]
 
 
-class Bad(Exception):  # of the number of the first bad event, None where there is none to name, and words
-    pass
+class Bad(Exception): ...  # of the number of the first bad event, None where there is none to name, and words
 
 
 def demand(fits: Any, seq: int | None, words: str) -> None:
@@ -56,7 +55,7 @@ def open_note(note: str, keys: dict[tuple[str, bytes], Ed25519PublicKey]) -> Lin
 
 
 class Verifier:  # takes the lines of an export in order; its header and all signed statements are read before
-    def __init__(self, header: Line, statements: list[Line]) -> None:
+    def __init__(self, text: bytes, header: Line, statements: list[Line]) -> None:
         self.whole, self.payloads, self.calls = not header["filtered"], header["payloads"], header["calls"]
         self.back = [s for s in statements if s["kind"] == "restored"]
         void = [s for s in statements for b in self.back if s["seq"] > b["seq"] and s["time"] < b["time"]]
@@ -68,7 +67,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         self.gone = {s["rows"]: when(s["before"]) + TOLERANCE for s in self.statements if s["kind"] == "removal"}
         self.seq, self.prev, self.signed = self.cut["seq"], self.cut["hash"], self.cut["seq"]
         self.count = self.contents = self.gaps = self.run = self.chained = 0
-        self.hashes, self.at = sha256(), NEVER
+        self.hashes, self.lines, self.at = sha256(), sha256(text), NEVER
         self.roles, self.due, self.named = dict[str, str](), set[str](), set[str]()  # digests of payloads
         self.erased, self.erasures = dict[str, int](), set[str]()
         self.request, self.open = Line(), dict[str, Line]()  # body whose call must follow; calls that did not end yet
@@ -137,9 +136,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
 
     def finish(self, end: Line) -> Iterator[str]:
         self.end_of_event()
-        demand(
-            end.get("kind") == "export", self.seq + 1, "The export is cut off, or its end is not signed with this key."
-        )
+        demand(end.get("kind") == "export", self.seq + 1, "It is cut off, or its end is not signed with this key.")
         if self.whole:
             last = ([end] + [s for s in self.statements if s["seq"] > self.seq])[-1]
             words = f"The log ends at event {self.seq}. At {last['time']} UTC it had {last['seq']:,} events."
@@ -150,7 +147,11 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
                 demand(row["state"] in ("held", "requested", "sent"), row["seq"], "No event ended the call.")
         fits = (str(self.count), self.hashes.digest()) == (end["events"], b64decode(end["digest"]))
         demand(fits, None, "These are not the events that were exported: some were added, removed or changed.")
+        fits = end.get("lines") in (None, b64encode(self.lines.digest()).decode())
+        demand(fits, None, "The header or other lines were changed or removed.")
         yield f"No tampering found: {self.count:,} events verified, {self.contents:,} payloads, {len(self.erased):,} erased."
+        if "lines" not in end:
+            yield "Header not covered: an older version signed only the events. Payloads and calls may have been left out."
         yield from (f"The retention removed the events up to {s['seq']}." for s in [self.cut] if s["seq"])
         yield from (f"{s['time']} UTC: an older database, up to event {s['seq']}, was accepted." for s in self.back)
         yield f"{self.chained:,} events lead to a checkpoint. The rest is vouched for only by the export's signature of {end['time']} UTC."
@@ -158,24 +159,24 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
             yield f"Filtered, with {self.gaps} gaps: it cannot be proved that no event is missing in them."
 
 
-def lines_of(path: str) -> Iterator[Line]:
-    with open(path, encoding="utf-8", newline="\n") as lines:
-        yield from map(json.loads, lines)
+def lines_of(path: str) -> Iterator[tuple[bytes, Line]]:
+    with open(path, "rb") as lines:
+        yield from ((line, json.loads(line.decode())) for line in lines)
 
 
 def verify(export: str, keys: Iterable[str], files: Iterable[str] = ()) -> list[str]:
     """The lines of the report. Raises Bad; OSError and ValueError for what cannot be checked."""
     trusted, end = dict(map(parse_key, keys)), None
-    notes = [line["note"] for path in (export, *files) for line in lines_of(path) if line["type"] in NOTES]
-    lines = lines_of(export)
-    header = next(lines, {})
+    notes = [line["note"] for path in (export, *files) for _, line in lines_of(path) if line["type"] in NOTES]
+    text, header = next(lines := lines_of(export), (b"", Line()))
     if (header.get("type"), header.get("format")) != ("header", 1):
         raise ValueError("This is not an export of format 1.")
-    verifier = Verifier(header, [s for s in (open_note(note, trusted) for note in notes) if s])
+    verifier = Verifier(text, header, [s for s in (open_note(note, trusted) for note in notes) if s])
     take = {"event": verifier.event, "payload": verifier.payload, "call": verifier.call}
-    for line in lines:
+    for text, line in lines:
         demand(end is None, None, "Something was added after the end of the export.")
         try:
+            verifier.lines.update(text if line["type"] != "end" else b"")
             if line["type"] == "end":
                 end = open_note(line["note"], trusted)
             elif line["type"] not in NOTES:

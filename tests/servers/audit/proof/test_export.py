@@ -1,18 +1,24 @@
 """An export is verified by the one file that needs neither mcpadmin nor its database."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servers.audit.proof import export as export_lines
 from servers.audit.proof import verify_export
+from servers.audit.proof.notes import Statement, signed
 from servers.audit.verify import verify
 from tests.servers.audit.proof import log
 
 pytestmark = pytest.mark.django_db
 PROGRAM = Path(verify_export.__file__)
+Change = Callable[[list[dict[str, Any]]], None]
 
 
 def run(export: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -28,6 +34,65 @@ def test_a_clean_log_is_accepted_by_both_verifiers(tmp_path: Path, settings: Any
     assert (done.returncode, done.stderr) == (0, "")
     assert "25 events verified, 12 payloads, 0 erased" in done.stdout
     assert "25 events lead to a checkpoint" in done.stdout
+
+
+def without(kind: str) -> Change:
+    return lambda lines: lines.__setitem__(slice(None), [line for line in lines if line["type"] != kind])
+
+
+def header(**members: Any) -> Change:
+    return lambda lines: lines[0].update(members)
+
+
+def one_less(kind: str) -> Change:
+    return lambda lines: lines.remove(next(line for line in lines if line["type"] == kind))
+
+
+def erased(lines: list[dict[str, Any]]) -> None:
+    payload = next(line for line in lines if line["type"] == "payload")
+    digest = payload["digest"]
+    payload.clear()
+    payload |= {"type": "payload", "digest": digest, "erased": True}
+
+
+CHANGES: dict[str, list[Change]] = {
+    "all payloads": [without("payload"), header(payloads=False)],
+    "one payload": [one_less("payload"), header(payloads=False)],
+    "all calls": [without("call"), header(calls=False)],
+    "a checkpoint": [one_less("checkpoint")],
+    "a payload said to be erased": [erased, header(filtered=True)],
+    "the filter": [header(filter="user:ann")],
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_no_line_is_left_out_and_the_header_is_as_it_was_signed(changes: list[Change], tmp_path: Path) -> None:
+    log.fill()
+    export = log.export_to(tmp_path / "e")
+    assert run(export, "--key", log.public_key()).returncode == 0
+    lines = [json.loads(line) for line in export.read_text().splitlines()]
+    for change in changes:
+        change(lines)
+    export.write_text("".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines))
+    done = run(export, "--key", log.public_key())
+    assert done.returncode == 1
+    assert "The header or other lines were changed or removed." in done.stderr
+
+
+def test_an_export_of_an_older_version_is_accepted_with_a_remark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill()
+    assert "Header not covered" not in run(log.export_to(tmp_path / "e"), "--key", log.public_key()).stdout
+
+    def signed_before(statement: Statement, *key: Any) -> str:
+        more = {name: value for name, value in statement.more.items() if name != "lines"}
+        return signed(replace(statement, more=more), *key)
+
+    monkeypatch.setattr(export_lines, "signed", signed_before)
+    done = run(log.export_to(tmp_path / "older"), "--key", log.public_key())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Header not covered: an older version signed only the events." in done.stdout
 
 
 def test_the_program_has_at_most_200_lines() -> None:
