@@ -91,7 +91,8 @@ def export_and_download(ada: Walk, query: str) -> Download:
     ask(ada, query)
     expect(ada.page.locator("tr[data-sel]").first).to_be_visible()
     ada.page.get_by_role("link", name="Export", exact=True).click()
-    expect(ada.page.get_by_role("textbox", name="Query")).to_have_value(query.replace(":00 ", ":00:00Z "))  # with its zone
+    with_zone = query.replace(":00 ", ":00:00Z ")
+    expect(ada.page.get_by_role("textbox", name="Query")).to_have_value(with_zone)
     ada.page.get_by_label("Include arguments and results").check()
     ada.page.get_by_role("button", name="Export").click()
     row = ada.page.locator("#exports-list tbody tr").first
