@@ -3,7 +3,8 @@
 The cursor goes through the calls in the order of their ids. A call without a final state is listed when the cursor
 passes it, and counted when it has one. On PostgreSQL ids may become visible out of order, so the cursor stays behind
 calls that were placed a moment ago; an intent that takes longer than that to commit is refused. A call that lies further
-in the future was placed before the clock was set back, and nothing waits for it. What is missed all the same (a database that was restored, a clock that jumped) is found by comparing each hour with its calls once a day.
+in the future was placed before the clock was set back, and nothing waits for it. What is missed all the same (a
+database that was restored, a clock that jumped) is found by comparing each hour with its calls once a day.
 """
 
 import time
