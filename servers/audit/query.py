@@ -26,7 +26,6 @@ _TONES = {
     AuditOutcome.TOOL_ERROR: "bad",
     AuditOutcome.RPC_ERROR: "bad",
     AuditOutcome.UNKNOWN: "warn",
-    AuditOutcome.PENDING: "run",
 }
 
 

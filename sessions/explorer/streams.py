@@ -45,6 +45,7 @@ OUTCOMES = {
     "not_sent": ("Not sent", "warn"),
     "denied": ("Denied", "viol"),
     "running": ("Running", "run"),
+    "pending": ("Pending", ""),
 }
 OUTCOME_OF_STATE: dict[str, str] = {
     CallState.HELD: "running",
@@ -68,7 +69,7 @@ _AUDITED: dict[str, str] = {
     AuditOutcome.RPC_ERROR: "error",
     AuditOutcome.CANCELLED: "cancelled",
     AuditOutcome.UNKNOWN: "unknown",
-    AuditOutcome.PENDING: "running",
+    AuditOutcome.PENDING: "pending",
 }
 _LEVELS = ("debug", "info", "notice")
 #: kind of a call -> method

@@ -69,9 +69,15 @@ def ended_call(
     return call
 
 
-def event(action: AuditAction, subject: str = "", actor: Actor = SYSTEM, **fields: Any) -> int:
+def event(
+    action: AuditAction,
+    subject: str = "",
+    actor: Actor = SYSTEM,
+    outcome: AuditOutcome = AuditOutcome.OK,
+    **fields: Any,
+) -> int:
     with transaction.atomic():
-        return record(Event(action, AuditOutcome.OK, actor, subject=subject, **fields))
+        return record(Event(action, outcome, actor, subject=subject, **fields))
 
 
 def query(text: str = "") -> language.Query:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from servers.audit.record import Actor, ServerRef
-from servers.enums import AuditAction, IdentityKind
+from servers.enums import AuditAction, AuditOutcome, IdentityKind
 from servers.models import Identity
 from sessions.connections import commands
 from sessions.enums import CallState
@@ -130,6 +130,7 @@ def a_mixture() -> Any:
     Call.objects.filter(target="list_issues").update(way="agent")
     event(AuditAction.SIGN_IN, "came", Actor.of_user(ann))
     event(AuditAction.SERVER_CHANGE, "changed", Actor.of_user(admin), server=ServerRef.of(github.server))
+    event(AuditAction.SESSION_OPEN, "opened", Actor.of_user(admin), AuditOutcome.PENDING)
     return admin
 
 
@@ -150,6 +151,8 @@ def each_condition_chooses_its_rows() -> None:
         "user:ann -tool:list_issues": ["came", "create_issue"],
         "way:agent": ["list_issues"],
         "outcome:error,not_sent": ["create_issue", "list_issues"],
+        "outcome:pending": ["opened"],
+        "outcome:running": [],
         "status:expired": ["create_issue"],
         "kind:resource": ["file:///notes"],
         "kind:completion": ["ref/prompt:p"],
