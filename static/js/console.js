@@ -43,6 +43,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   let seen = 0; // another reader of the topic may have old rows sent again
   let frame = 0; // asked for
   let painting = false; // one was worked on and is not painted yet
+  let again = false; // the frame after it has work
   let rest = 0; // timer: the page has as much time for others as a frame took
   let inPage = 0; // rows, with those of calls
   let aFrame = A_FRAME.first; // follows how fast this browser is
@@ -75,7 +76,8 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   }
 
   function later() {
-    if (!painting && !rest) frame ||= requestAnimationFrame(work);
+    if (painting) again = true;
+    else if (!rest) frame ||= requestAnimationFrame(work);
   }
 
   function made(row) {
@@ -102,7 +104,8 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     const unfinished = !paused && joinRows(begun + FRAME_MS, Math.max(aFrame - shown, 1));
     if (follows) settleAtEnd();
     tell(follows);
-    if (!painting) whenPainted(() => painted(performance.now() - begun, shown === aFrame, unfinished || (follows && held.length)));
+    again = unfinished || (follows && held.length > 0);
+    if (!painting) whenPainted(() => painted(performance.now() - begun, shown === aFrame));
   }
 
   function whenPainted(then) {
@@ -112,10 +115,10 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     port2.postMessage(null);
   }
 
-  function painted(took, wasFull, more) {
+  function painted(took, wasFull) {
     painting = false;
     if (wasFull) aFrame = Math.min(Math.max(Math.round((aFrame * FRAME_MS) / (took + 1)), A_FRAME.least), 2 * aFrame, A_FRAME.most);
-    if (!more || frame) return;
+    if (!again || frame) return;
     rest = setTimeout(() => {
       rest = 0;
       later();

@@ -30,6 +30,16 @@ hints.flush()
 """
 
 
+#: A frame counts as painted only once the test says so.
+SLOW_PAINT = """
+window.paints = [];
+window.MessageChannel = class {
+  port1 = {};
+  port2 = { postMessage: () => window.paints.push(() => this.port1.onmessage()) };
+};
+"""
+PAINT = "() => { while (window.paints.length) window.paints.shift()(); }"
+
 #: Keep the newest line, emptied, so that the numbers continue as they do in the real log.
 FORGET = """
 from sessions.models import LogLine
@@ -93,6 +103,21 @@ def test_paused_it_counts_what_arrives_and_shows_it_all_when_it_goes_on(ada: Wal
     expect(lines(ada, "late")).to_have_count(0)
     resume.click()
     expect(lines(ada, "late")).to_have_count(5)
+
+
+def test_lines_that_arrive_while_a_frame_is_painted_are_counted_too(ada: Walk, stack: Stack) -> None:
+    frames: list[str] = []
+    ada.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(str(frame))))
+    ada.page.add_init_script(SLOW_PAINT)
+    ada.page.reload()
+    resume = ada.page.get_by_role("button", name="Resume")
+    ada.page.get_by_role("button", name="Pause", exact=True).last.click()
+    write(stack, "first", 2)
+    expect(resume).to_contain_text("2 new")
+    write(stack, "second", 3)
+    ada.until(lambda: any("second 3" in frame for frame in frames))
+    ada.page.evaluate(PAINT)
+    expect(resume).to_contain_text("5 new")
 
 
 def test_at_most_500_lines_stay_in_the_page_and_the_rest_is_counted(ada: Walk, stack: Stack) -> None:
