@@ -194,8 +194,8 @@ class Hub:
         if streams := self._concerned(topic):
             for stream in streams:
                 stream.hint(hint)
-        if topic.startswith(_CALL) and not watchers:
-            self._early.put(hint)
+        if topic.startswith(_CALL):
+            self._early.put(hint, heard=bool(watchers))
 
     def _concerned(self, topic: str) -> list[Stream]:
         """Includes streams of personal sessions: a hint does not say whose session changed."""
