@@ -268,13 +268,18 @@ def test_a_run_without_a_connection_asks_for_one_once_and_then_keeps_to_the_pace
     ada.open(f"/servers/{forms}/tools/?tool=shout")
     ada.fill_argument("text", new_words())
     expect(pill(ada)).to_have_attribute("data-state", "reconnecting")
-    ada.page.clock.pause_at(datetime.now() + timedelta(hours=1))  # no more attempts by the connection itself
-    ada.until(lambda: bool(tickets))
+    ada.page.clock.pause_at(datetime.now() + timedelta(hours=1))  # after one more attempt
+    answer_earlier_requests(ada.page)
     before = len(tickets)
+    assert before > 0
     ada.run_tool()
     expect(ada.page.locator("[data-run-state]")).to_have_text("Connecting…")
-    ada.page.evaluate("(async () => { for (let i = 0; i < 20; i += 1) await fetch('/accounts/session/'); })()")
+    answer_earlier_requests(ada.page)
     assert len(tickets) <= before + 1
+
+
+def answer_earlier_requests(page: Page) -> None:
+    page.evaluate("(async () => { for (let i = 0; i < 20; i += 1) await fetch('/accounts/session/'); })()")
 
 
 def test_a_run_before_the_scripts_have_loaded_waits_for_them(stack: Stack, ada: Walk, forms: str) -> None:
@@ -372,6 +377,7 @@ def test_the_text_of_arguments_that_may_hold_a_secret_is_not_kept(ada: Walk, for
 
 
 def test_drafts_leave_with_the_person_who_signs_out(ada: Walk, forms: str) -> None:
+    ada.complaints.allow("401")  # the page may still ask for its live connection when the sign-in has ended
     ada.open_tool(forms, "shout")
     ada.fill_argument("text", "mine alone")
     ada.page.get_by_role("button", name="Account menu").click()

@@ -33,6 +33,7 @@ SAVE = """fetch('/servers/orders/saved/add/?method=tools/call&target=greet', {
 
 
 def choose(person, words: str) -> None:
+    person.page.wait_for_load_state("domcontentloaded")  # the keys work from here on
     person.page.keyboard.press("Control+k")
     person.page.keyboard.type(words)
     expect(person.page.locator("#palette [role=option]").first).to_contain_text(words.split()[-1], ignore_case=True)
