@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=1_000)
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--events", type=int, default=5_000_000)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--database", choices=list(GOALS), action="append")
     parser.add_argument("--keep", help="directory that keeps the filled databases, to measure them again")
     parser.add_argument("--only", action="append", default=[], help="part of the names of cases")
