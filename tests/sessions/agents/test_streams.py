@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.sessions.agents.product import META, Agent, Product, in_background, messages_of, response_of, standing
@@ -128,17 +130,24 @@ def test_a_web_process_that_stops_ends_streams_in_an_orderly_way_and_cancels_not
     with standing(new, body, **headers) as listened:
         eventually(lambda: listened)
         before = len(product.calls(target="slow"))
-        thread, found = in_background(lambda: new.post(slow, **asked))
+        thread, answers = in_background(lambda: _answered(new, slow, asked))
         eventually(lambda: product.calls(target="slow")[before:])
         (web,) = product.stack.part("mcpadmin.web.daphne")
         os.kill(web.pid, signal.SIGTERM)
         last = eventually(lambda: [one for one in listened if (one or {}).get("result")])[0]
         assert (last["id"], last["result"]["resultType"]) == (body["id"], "complete")
         thread.join(10)
-    assert not found or "done" in str(response_of(found[0])["result"])  # a slow machine may not finish it in time
+    for answer in filter(None, answers):  # a slow machine may not finish it in time
+        assert "done" in str(response_of(answer)["result"])
     row = eventually(lambda: [one for one in product.calls(target="slow")[before:] if one["finished_at"]])[0]
     assert row["state"] == "succeeded"
     eventually(lambda: _answers(old))
+
+
+def _answered(agent: Agent, body: Any, headers: dict[str, str]) -> httpx.Response | None:
+    with suppress(httpx.RemoteProtocolError):
+        return agent.post(body, **headers)
+    return None
 
 
 def _answers(agent: Agent) -> bool:

@@ -75,7 +75,7 @@ async def beside() -> AsyncIterator[Neighbour]:
 
 
 @one_loop
-@pytest.mark.parametrize(("scene", "transport"), played())
+@pytest.mark.parametrize(("scene", "transport"), list(played()))
 async def test_a_hostile_server_harms_its_own_call_only(
     scene: Scene, transport: str, base: str, beside: Neighbour
 ) -> None:
