@@ -219,7 +219,9 @@ class ToolForm:
         context = {
             "text": self._json_text(),
             "secret": self.has_secrets,
-            "errors": [line for lines in self.errors.values() for line in lines],
+            "errors": [
+                f"{pointer}: {line}" if pointer else line for pointer, lines in self.errors.items() for line in lines
+            ],
         }
         return render_to_string("catalog/_json_field.html", context)
 
