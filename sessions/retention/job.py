@@ -68,7 +68,7 @@ def _nothing() -> None:
 
 def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:
     ledger.measure_all(now, lambda rows: progress(0))
-    return plan(limits(), now)
+    return [removal for removal in plan(limits(), now) if trimming.finds_any(removal)]
 
 
 def _details(found: list[Removal]) -> dict[str, Any]:

@@ -36,6 +36,10 @@ class Batch:
 Look = Callable[[QuerySet[Any], int], Batch | None]
 
 
+#: rows that are looked at together where nothing is written
+_SURVEYED = 500
+
+
 def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: None) -> int:
     """Returns how many rows are gone. Raises OperationalError when the database refuses for too long."""
     stored = stored_kinds()
@@ -53,6 +57,17 @@ def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: Non
         ledger.recount_before(stored[StoredKind.PAYLOADS], removal.before)
     ledger.recount(stored[removal.kind], removal.first, removal.last, emptied=removal.kind == StoredKind.PAYLOADS)
     return gone
+
+
+def finds_any(removal: Removal) -> bool:
+    """False: all that is left of these rows is still needed."""
+    rows = stored_kinds()[removal.kind].rows().filter(pk__lte=removal.last)
+    look, after = _LOOKS.get(removal.kind, _plain), removal.first - 1
+    while (batch := look(rows.filter(pk__gt=after), _SURVEYED)) is not None:
+        if batch.going:
+            return True
+        after = batch.last
+    return removal.kind == StoredKind.CALLS and bool(_questions(removal.before, 1))
 
 
 # --- what goes of each kind, and how -----------------------------------------------------------------------------------

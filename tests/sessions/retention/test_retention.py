@@ -280,6 +280,8 @@ def test_of_resource_versions_the_newest_stays_however_old_it_is(session: McpSes
     (version,) = ResourceVersion.objects.all()
     assert "three" in (payloads.read(version.contents) or "")
     assert Payload.objects.filter(kind=PayloadKind.RESOURCE).count() == 1
+    assert run() == "Measured. Nothing exceeds its limit."
+    assert AuditEvent.objects.filter(action=AuditAction.RETENTION_RUN).count() == 1
 
 
 def test_without_limits_nothing_goes(session: McpSession) -> None:
