@@ -60,7 +60,7 @@ def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: Non
 
 
 def finds_any(removal: Removal) -> bool:
-    """False: all that is left of these rows is still needed."""
+    """False: all that is left of these rows is still needed. They stay in the ledger, since they take room."""
     rows = stored_kinds()[removal.kind].rows().filter(pk__lte=removal.last)
     look, after = _LOOKS.get(removal.kind, _plain), removal.first - 1
     while (batch := look(rows.filter(pk__gt=after), _SURVEYED)) is not None:

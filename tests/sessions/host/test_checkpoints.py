@@ -102,8 +102,7 @@ def test_checkpoints_are_signed_and_delivered_after_the_clock_was_set_back(
     assert [bool(state.problem) for state in witnesses.states()] == [False, True]
     events()
     assert not checkpoints.due()
-    day_before = lambda: datetime.now(UTC) - timedelta(days=1)  # noqa: E731
-    monkeypatch.setattr(timezone, "now", day_before)
+    monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) - timedelta(days=1))
     assert checkpoints.due()
     looked()
     assert [state.behind for state in witnesses.states()] == [0, 0]
