@@ -70,16 +70,17 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
 
 
 def _remove(rows: QuerySet[Any], total: int, on_batch: Callable[[int, int], None]) -> int:
-    removed, batches = 0, Batches(_FIRST_BATCH)
-    while keys := list(rows.values_list("pk", flat=True)[: batches.size]):
+    removed, after, batches = 0, 0, Batches(_FIRST_BATCH)
+    while keys := list(rows.filter(pk__gt=after).values_list("pk", flat=True)[: batches.size]):
         batches.each(keys, partial(_delete, rows.model))
-        removed += len(keys)
+        removed, after = removed + len(keys), keys[-1]
         on_batch(removed, total)
     return removed
 
 
 def _delete(model: type[Model], keys: Sequence[int]) -> None:
-    """A plain DELETE: the rows have neither signals nor relations. Those of a range need no list of parameters."""
+    """A plain DELETE: the rows have neither signals nor relations. Those of a range need no list of parameters. Without its
+    lower bound, PostgreSQL with old statistics reads the whole table."""
     rows = model._default_manager.all()
-    rows = rows.filter(pk__lte=keys[-1]) if model is AuditEvent else rows.filter(pk__in=keys)
+    rows = rows.filter(pk__range=(keys[0], keys[-1])) if model is AuditEvent else rows.filter(pk__in=keys)
     rows._raw_delete(rows.db)
