@@ -29,16 +29,16 @@ def colleague(stack: Stack, name: str, *rights: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def bob_exists(stack: Stack) -> None:
-    colleague(stack, "bob", "view_server", "answer_question")
+def robin_exists(stack: Stack) -> None:
+    colleague(stack, "robin", "view_server", "answer_question")
 
 
 @pytest.fixture
-def two(stack: Stack, walker: Callable[..., Walk], bob_exists: None) -> tuple[Walk, Walk]:
-    """Ada, who has all rights, and bob, who may answer, in separate browsers."""
-    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True, account=("bob", PASSWORD))
-    bob.open("/")  # where a toast reaches him
-    return ada, bob
+def two(stack: Stack, walker: Callable[..., Walk], robin_exists: None) -> tuple[Walk, Walk]:
+    """Ada, who has all rights, and robin, who may answer, in separate browsers."""
+    ada, robin = walker(stack, signed_in=True), walker(stack, signed_in=True, account=("robin", PASSWORD))
+    robin.open("/")  # where a toast reaches him
+    return ada, robin
 
 
 def start(stack: Stack, person: Walk, slug: str, tool: str) -> Locator:
@@ -85,32 +85,32 @@ def eras(short: str) -> list[Any]:
 def test_a_second_admin_answers_an_elicitation_while_the_first_watches_the_call_finish(
     stack: Stack, two: tuple[Walk, Walk], peer: str, era: str
 ) -> None:
-    ada, bob = two
+    ada, robin = two
     slug = register(stack, f"Cities {peer} {era}", peer, era)
     card = start(stack, ada, slug, "ask_person")
-    answer_the_toast(bob, f"Input request from “Cities {peer} {era}”")
-    expect(bob.page.locator("#question-body")).to_contain_text("Which city do you mean?")
-    bob.page.locator("[name='arg:/city']").fill("Oslo")
-    press(bob, "Send")
-    expect(bob.page.locator("[data-question-over]")).to_contain_text("Answered by bob")
+    answer_the_toast(robin, f"Input request from “Cities {peer} {era}”")
+    expect(robin.page.locator("#question-body")).to_contain_text("Which city do you mean?")
+    robin.page.locator("[name='arg:/city']").fill("Oslo")
+    press(robin, "Send")
+    expect(robin.page.locator("[data-question-over]")).to_contain_text("Answered by robin")
     expect(card).to_contain_text("accept: Oslo, 1")
     expect(card).to_contain_text("Succeeded")
-    expect(bob.page.locator("[data-question-over]")).to_contain_text("Delivered to the server")
+    expect(robin.page.locator("[data-question-over]")).to_contain_text("Delivered to the server")
 
 
 @pytest.mark.parametrize(("peer", "era"), peers(short="sdk2-legacy"))
 def test_a_second_admin_answers_for_the_model_while_the_first_watches_the_call_finish(
     stack: Stack, two: tuple[Walk, Walk], peer: str, era: str
 ) -> None:
-    ada, bob = two
+    ada, robin = two
     slug = register(stack, f"Models {peer} {era}", peer, era)
     card = start(stack, ada, slug, "ask_model")
-    answer_the_toast(bob, f"Sampling request from “Models {peer} {era}”")
-    expect(bob.page.locator("#question-body")).to_contain_text("What is 2 + 2?")
-    bob.page.get_by_label("Answer", exact=False).first.fill("Four, I believe.")
-    bob.page.get_by_label("Model").fill("bob himself")
-    press(bob, "Send")
-    expect(card).to_contain_text("bob himself says: Four, I believe.")
+    answer_the_toast(robin, f"Sampling request from “Models {peer} {era}”")
+    expect(robin.page.locator("#question-body")).to_contain_text("What is 2 + 2?")
+    robin.page.get_by_label("Answer", exact=False).first.fill("Four, I believe.")
+    robin.page.get_by_label("Model").fill("robin himself")
+    press(robin, "Send")
+    expect(card).to_contain_text("robin himself says: Four, I believe.")
     expect(card).to_contain_text("Succeeded")
 
 
@@ -118,21 +118,21 @@ def test_a_second_admin_answers_for_the_model_while_the_first_watches_the_call_f
 def test_a_form_of_every_kind_is_refused_with_reasons_then_sent_with_its_defaults(
     stack: Stack, two: tuple[Walk, Walk], era: str
 ) -> None:
-    ada, bob = two
-    bob.complaints.allow("422")
+    ada, robin = two
+    robin.complaints.allow("422")
     slug = register(stack, f"Pizza {era}", "asking", era)
     card = start(stack, ada, slug, "pizza")
-    answer_the_toast(bob, f"Input request from “Pizza {era}”")
-    bob.page.locator("[name='arg:/name']").fill("B")
-    bob.page.locator("[name='arg:/count']").fill("99")
-    press(bob, "Send")
-    summary = bob.page.locator("[data-sf-errors]")
+    answer_the_toast(robin, f"Input request from “Pizza {era}”")
+    robin.page.locator("[name='arg:/name']").fill("B")
+    robin.page.locator("[name='arg:/count']").fill("99")
+    press(robin, "Send")
+    summary = robin.page.locator("[data-sf-errors]")
     expect(summary).to_contain_text("2 fields need attention")
     expect(summary).to_be_focused()
-    expect(bob.page.locator("[name='arg:/count']")).to_have_value("99")
-    bob.page.locator("[name='arg:/name']").fill("Bob")
-    bob.page.locator("[name='arg:/count']").fill("4")
-    press(bob, "Send")
+    expect(robin.page.locator("[name='arg:/count']")).to_have_value("99")
+    robin.page.locator("[name='arg:/name']").fill("Bob")
+    robin.page.locator("[name='arg:/count']").fill("4")
+    press(robin, "Send")
     expect(card).to_contain_text("accept: count=4, name='Bob', size='l', spicy=False")
 
 
@@ -146,11 +146,11 @@ def test_a_form_of_every_kind_is_refused_with_reasons_then_sent_with_its_default
 def test_declining_and_cancelling_reach_the_server_as_what_they_are(
     stack: Stack, two: tuple[Walk, Walk], button: str, word: str
 ) -> None:
-    ada, bob = two
+    ada, robin = two
     slug = register(stack, f"No {word}", "asking", "legacy")
     card = start(stack, ada, slug, "pizza")
-    answer_the_toast(bob, f"Input request from “No {word}”")
-    press(bob, button)
+    answer_the_toast(robin, f"Input request from “No {word}”")
+    press(robin, button)
     expect(card).to_contain_text("Succeeded")
     expect(card.get_by_role("tabpanel").first).to_contain_text(word)
 
@@ -159,21 +159,21 @@ def test_declining_and_cancelling_reach_the_server_as_what_they_are(
 def test_an_address_is_shown_whole_and_opened_by_nothing_but_a_click(
     stack: Stack, two: tuple[Walk, Walk], era: str
 ) -> None:
-    ada, bob = two
+    ada, robin = two
     slug = register(stack, f"Visits {era}", "asking", era)
     card = start(stack, ada, slug, "visit")
-    answer_the_toast(bob, f"“Visits {era}” wants you to open a link")
+    answer_the_toast(robin, f"“Visits {era}” wants you to open a link")
     asked: list[str] = []
-    bob.page.context.on("request", lambda request: asked.append(request.url))
-    expect(bob.page.locator("[data-address]")).to_have_text("https://pizza.example.com/pay?order=7")
-    expect(bob.page.locator("[data-address] mark")).to_have_text("pizza.example.com")
-    bob.page.wait_for_timeout(500)
+    robin.page.context.on("request", lambda request: asked.append(request.url))
+    expect(robin.page.locator("[data-address]")).to_have_text("https://pizza.example.com/pay?order=7")
+    expect(robin.page.locator("[data-address] mark")).to_have_text("pizza.example.com")
+    robin.page.wait_for_timeout(500)
     assert not [url for url in asked if "pizza" in url], "nobody clicked yet"
-    link = bob.page.locator("a[data-visit]")
+    link = robin.page.locator("a[data-visit]")
     expect(link).to_have_attribute("href", "https://pizza.example.com/pay?order=7")
     expect(link).to_have_attribute("target", "_blank")
     expect(link).to_have_attribute("rel", "noopener noreferrer")
-    press(bob, "Done")
+    press(robin, "Done")
     expect(card).to_contain_text("accept")
     expect(card).to_contain_text("Succeeded")
 
@@ -181,18 +181,18 @@ def test_an_address_is_shown_whole_and_opened_by_nothing_but_a_click(
 def test_a_call_that_is_refused_until_an_address_was_visited_goes_through_after_the_visit(
     stack: Stack, two: tuple[Walk, Walk]
 ) -> None:
-    ada, bob = two
+    ada, robin = two
     slug = register(stack, "Locked", "asking", "legacy")
     card = start(stack, ada, slug, "unlock")
-    answer_the_toast(bob, "“Locked” wants you to open a link")
-    press(bob, "Done")
+    answer_the_toast(robin, "“Locked” wants you to open a link")
+    press(robin, "Done")
     expect(card).to_contain_text("unlocked")
 
 
 def test_everybody_sees_what_waits_and_the_faster_answer_wins(
     stack: Stack, walker: Callable[..., Walk], two: tuple[Walk, Walk]
 ) -> None:
-    ada, bob = two
+    ada, robin = two
     slug = register(stack, "Contended", "asking", "legacy")
     card = start(stack, ada, slug, "pizza")
     expect(ada.page.locator("[data-inbox-of]")).to_contain_text("1 in the inbox")
@@ -200,23 +200,23 @@ def test_everybody_sees_what_waits_and_the_faster_answer_wins(
     expect(ada.page.locator("[data-inbox-count]")).to_have_attribute("aria-label", "1 waiting")
     ada.until(lambda: ada.page.title().startswith("(1) "))
     assert "favicon-waiting" in ada.page.locator("link[rel=icon]").get_attribute("href")
-    bob.open("/inbox/")
-    bob.page.locator("#inbox-open").get_by_role("link", name="Input request from “Contended”").click()
-    bob.page.get_by_role("button", name="Assign to me").click()
-    expect(bob.page.locator("#question-head")).to_contain_text("Assigned to bob")
-    expect(card).to_contain_text("Assigned to bob")
+    robin.open("/inbox/")
+    robin.page.locator("#inbox-open").get_by_role("link", name="Input request from “Contended”").click()
+    robin.page.get_by_role("button", name="Assign to me").click()
+    expect(robin.page.locator("#question-head")).to_contain_text("Assigned to robin")
+    expect(card).to_contain_text("Assigned to robin")
 
-    bob.page.locator("[name='arg:/name']").fill("half typed")
+    robin.page.locator("[name='arg:/name']").fill("half typed")
     card.get_by_role("link", name="Open the request").click()
     ada.page.get_by_role("button", name="Assign to me").click()
-    expect(bob.page.locator("#question-head")).to_contain_text("Assigned to ada")
-    expect(bob.page.locator("[name='arg:/name']")).to_have_value("half typed")
+    expect(robin.page.locator("#question-head")).to_contain_text("Assigned to ada")
+    expect(robin.page.locator("[name='arg:/name']")).to_have_value("half typed")
     ada.page.locator("[name='arg:/name']").fill("Ada")
     press(ada, "Send")
-    over = bob.page.locator("[data-question-over]")
+    over = robin.page.locator("[data-question-over]")
     expect(over).to_contain_text("Answered by ada")
-    expect(bob.page.locator("#answer-form")).to_have_count(0)
-    expect(bob.page.locator("#question-body")).to_contain_text("have permission to view the answer")
+    expect(robin.page.locator("#answer-form")).to_have_count(0)
+    expect(robin.page.locator("#question-body")).to_contain_text("have permission to view the answer")
     expect(ada.page.locator("[data-inbox-count]")).to_be_hidden()
     assert not ada.page.title().startswith("(")
     assert "favicon-waiting" not in ada.page.locator("link[rel=icon]").get_attribute("href")
@@ -225,12 +225,12 @@ def test_everybody_sees_what_waits_and_the_faster_answer_wins(
 def test_a_call_that_is_cancelled_takes_its_question_back_from_the_open_page(
     stack: Stack, two: tuple[Walk, Walk]
 ) -> None:
-    ada, bob = two
+    ada, robin = two
     slug = register(stack, "Given up", "asking", "legacy")
     card = start(stack, ada, slug, "pizza")
-    answer_the_toast(bob, "Input request from “Given up”")
+    answer_the_toast(robin, "Input request from “Given up”")
     card.get_by_role("button", name="Cancel").click()
     # The server decides which of the two comes first: it withdraws its request, or our call ends before that.
     over = re.compile("The server withdrew the request|The call ended before anyone answered")
-    expect(bob.page.locator("[data-question-over]")).to_contain_text(over)
-    expect(bob.page.locator("#answer-form")).to_have_count(0)
+    expect(robin.page.locator("[data-question-over]")).to_contain_text(over)
+    expect(robin.page.locator("#answer-form")).to_have_count(0)
