@@ -80,7 +80,7 @@ def _remove(rows: QuerySet[Any], total: int, on_batch: Callable[[int, int], None
 
 def _delete(model: type[Model], keys: Sequence[int]) -> None:
     """A plain DELETE: the rows have neither signals nor relations. Those of a range need no list of parameters. Without its
-    lower bound, PostgreSQL with old statistics reads the whole table."""
+    lower bound, PostgreSQL also reads all rows that are gone and that an older read, as a backup's, may still see."""
     rows = model._default_manager.all()
     rows = rows.filter(pk__range=(keys[0], keys[-1])) if model is AuditEvent else rows.filter(pk__in=keys)
     rows._raw_delete(rows.db)
