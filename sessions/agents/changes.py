@@ -16,7 +16,7 @@ from uuid import UUID
 
 from servers.agents.tokens import Principal
 from sessions import hints
-from sessions.agents import endpoints, follows
+from sessions.agents import endpoints, follows, visits
 from sessions.agents.answer import Answer
 from sessions.agents.catalog import bundles, lists
 from sessions.agents.connection import Connection
@@ -34,6 +34,8 @@ LISTS_SECONDS: Final = 5.0
 UPDATES_SECONDS: Final = 1.0
 #: hints may have been lost: how often, on average, rights and lists are then read again
 RECHECK_SECONDS: Final = 60.0
+#: ends of visits that wait to be told
+MOST_VISITS: Final = 64
 _TOLD: Final = {word: f"notifications/{word}/list_changed" for word in ("tools", "resources", "prompts")}
 Params = dict[str, Any]
 
@@ -70,6 +72,8 @@ class Changes:
         self._recheck_at = float("inf")
         self._rechecked = time.monotonic()
         self._told: dict[UUID, float] = {}
+        #: elicitation ids, with the calls in which the server asked for the visits
+        self._visits: list[tuple[str, UUID]] = []
         self._stops: list[Callable[[], None]] = []
         self._watched: set[str] = set()
         connection.on_close(self._wake.set)
@@ -131,6 +135,8 @@ class Changes:
     def _on_server(self, hint: dict[str, Any] | None) -> None:
         if hint is None:
             return self._suspect()
+        if hint.get("kind") == "visit":
+            return self._on_visit(hint)
         if isinstance(self._entry.place, BundleEndpoint):  # its members and their states are part of what is listed
             if hint.get("kind") != "call":
                 self._rights_dirty = True
@@ -151,6 +157,13 @@ class Changes:
                 self._announced |= self._granted.intersection(word for word in named if isinstance(word, str))
         self._lists_dirty = self._lists_dirty or bool(self._announced)
         self._wake.set()
+
+    def _on_visit(self, hint: dict[str, Any]) -> None:
+        """Of some call at this server, which may be that of another agent."""
+        session = self._entry.session
+        if self._stands and session is not None and visits.heard_by(session.revision, session.capabilities):
+            self._visits = (self._visits + visits.of_hint(hint))[:MOST_VISITS]
+            self._wake.set()
 
     def _on_user(self, hint: dict[str, Any] | None) -> None:
         users = {row.get("user") for row in (hint or {}).get("rows") or [] if isinstance(row, dict)}
@@ -208,6 +221,7 @@ class Changes:
                 await self._hub.reader.work(self._renew)
             await self._tell_lists(answer, now)
             await self._tell_updates(answer, now)
+            await self._tell_visits(answer)
             await self._wait(min(beat + KEEP_ALIVE_SECONDS, check_at))
 
     def _renew(self) -> None:
@@ -268,6 +282,16 @@ class Changes:
         for word in changed:
             self._lists_told = now
             await answer.event(jsonrpc.notification(_TOLD[word], self._mark({}) or None))
+
+    async def _tell_visits(self, answer: Answer) -> None:
+        if not self._visits or self._entry.session is None:
+            return
+        ended, self._visits = self._visits, []
+        calls = {call for _, call in ended}
+        mine = await self._hub.reader.run(partial(visits.calls_of_session, self._entry.session.pk, calls))
+        for identity, call in ended:
+            if call in mine:
+                await answer.event(visits.completed(identity))
 
     async def _tell_updates(self, answer: Answer, now: float) -> None:
         due = [one for one in self._follows_dirty if now - self._told.get(one, float("-inf")) >= UPDATES_SECONDS]

@@ -64,6 +64,7 @@ __all__ = [
     "start",
     "tasks_changed",
     "user_changed",
+    "visit_completed",
     "wake_worker",
     "wire_appended",
 ]
@@ -159,6 +160,13 @@ def call_logged(call_uid: UUID | str, line: dict[str, Any]) -> None:
     """A log line of a call whose agent wants it: `level`, `logger`, and `text`, which is JSON text if `json`. Lossy; the
     server's log has every line. Without secrets, as the log has it."""
     publish(f"call.{call_uid}", None, "log", [line])
+
+
+def visit_completed(elicitation_id: str, call_uid: UUID | str, server_uid: UUID | str, *, call_over: bool) -> None:
+    """The server reports the end of a visit that it asked for in a call of an agent: for the stream of the call, or when
+    that is over for the one of the agent's session. Lossy."""
+    topic = f"server.{server_uid}" if call_over else f"call.{call_uid}"
+    publish(topic, None, "visit", [{"elicitation": elicitation_id, "call": str(call_uid)}])
 
 
 def question_changed(

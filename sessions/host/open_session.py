@@ -41,11 +41,13 @@ from sessions.mcp.core.events import (
     ListChanged,
     LogMessage,
     NotDelivered,
+    OtherNotification,
     ProtocolViolation,
     RequestRefused,
     ResourceUpdated,
     StateChanged,
 )
+from sessions.mcp.core.input_requests import ELICITED
 from sessions.mcp.core.methods import LIST_CHANGED, TOOLS_CALL
 from sessions.mcp.core.results import Connected
 from sessions.mcp.core.state import State
@@ -291,6 +293,10 @@ class OpenSession:
         if handler is not None:
             handler(self, event)
 
+    def _notified(self, event: OtherNotification) -> None:
+        if event.method == ELICITED:
+            self.inbox.visit_completed(event.params.get("elicitationId"))
+
     def _late_answer(self, event: LateAnswer) -> None:
         if isinstance(event.tag, claims.PendingCall):
             self._spawn(self._keep_late(event.tag, event))
@@ -359,6 +365,7 @@ _HANDLERS: dict[type, Callable[[OpenSession, Any], None]] = {
     LogMessage: lambda live, event: live.spoken.log_message(event),
     DiagnosticLine: lambda live, event: live.spoken.diagnostic(event),
     LateAnswer: OpenSession._late_answer,
+    OtherNotification: OpenSession._notified,
     NotDelivered: lambda live, event: live.spoken.not_delivered(event),
     ProtocolViolation: lambda live, event: live.spoken.violation(event),
     RequestRefused: lambda live, event: live.spoken.refused(event),

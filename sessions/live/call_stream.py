@@ -10,6 +10,8 @@ from sessions.live.frames import Frame
 from sessions.live.streams import WINDOW_SECONDS, Dirty, Row, SnapshotStream, TopicSubscription
 from sessions.live.topics import Topic
 
+#: a page reads log lines with the call, and sees the end of a visit by its item in the inbox
+_FOR_AGENTS = ("log", "visit")
 #: a state marked as passing is rendered only after this delay: by then most calls have ended
 PASSING_SECONDS = 0.25
 log = structlog.get_logger(__name__)
@@ -41,7 +43,7 @@ class CallStream(SnapshotStream):
     def hint(self, hint: dict[str, Any]) -> None:
         if hint["kind"] == "progress":
             self._later(_progress_row(hint.get("rows")))
-        elif hint["kind"] == "log" or self._knows(hint):  # a page reads the lines with the call
+        elif hint["kind"] in _FOR_AGENTS or self._knows(hint):
             return
         elif _passing(hint.get("rows")):
             asyncio.get_running_loop().call_later(PASSING_SECONDS, self._look, hint)

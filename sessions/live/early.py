@@ -10,7 +10,7 @@ MOST_STEPPING: Final = 200
 STEPS: Final = 8
 #: of these a listener needs each, but only one that follows the call from its start; of the rest it needs only the newest,
 #: which leads to the row
-_PASSING: Final = ("progress", "log")
+_PASSING: Final = ("progress", "log", "visit")
 Hint = dict[str, Any]
 
 

@@ -65,7 +65,9 @@ async def visit(ctx: Context) -> InputRequiredResult | str:
     """Asks the person to open an address."""
     if _modern(ctx):
         return _round(ctx, ElicitRequestURLParams(message="Please pay.", url=ADDRESS))
-    return _told(await ctx.elicit_url("Please pay.", ADDRESS, "order-7"))
+    answer = await ctx.elicit_url("Please pay.", ADDRESS, "order-7")
+    await ctx.session.send_elicit_complete("order-7", ctx.request_id)
+    return _told(answer)
 
 
 @server.tool()
@@ -74,8 +76,9 @@ async def unlock(ctx: Context, key: str = "") -> str:
     if key not in _visited:
         _visited.add(key)
         raise UrlElicitationRequiredError(
-            [ElicitRequestURLParams(message="Unlock it first.", url=ADDRESS, elicitation_id="unlock-1")]
+            [ElicitRequestURLParams(message="Unlock it first.", url=ADDRESS, elicitation_id=f"unlock-{key}")]
         )
+    await ctx.session.send_elicit_complete(f"unlock-{key}")
     return "unlocked"
 
 

@@ -18,6 +18,7 @@ from django.http import Http404
 from django.utils import timezone
 
 from servers.crypto import SealError
+from sessions.agents import visits
 from sessions.agents.answer import Answer, TooSlow
 from sessions.agents.call_request import FORBIDDEN, CallRequest, call_request_of, unknown_tool
 from sessions.agents.calls import approval_messages, idempotency, outcomes, questions
@@ -349,6 +350,8 @@ class _Viewer:
         token = exchange.progress_token
         may_stream = answer is not None and answer.may_stream
         self._logs = bool(exchange.log_level) and may_stream
+        hears = self._legacy and visits.heard_by(exchange.revision, exchange.capabilities)
+        self._visits = hears and may_stream
         self.relay = ProgressRelay(token) if token is not None and may_stream else None
         now = time.monotonic()
         self._next_beat = now + (OPEN_SECONDS if may_stream else KEEP_ALIVE_SECONDS)
@@ -361,6 +364,8 @@ class _Viewer:
             self._take(hint)
         elif hint.get("kind") == "log":
             self._take_line(hint)
+        elif hint.get("kind") == "visit":
+            self._take_visit(hint)
         elif not _passing(hint):
             self._dirty = True
         self._wake.set()
@@ -391,6 +396,11 @@ class _Viewer:
                 data = json.loads(text)
         if len(self._waiting) < _MOST_WAITING:
             self._waiting.append(streams.log_line(level, logger, data))
+
+    def _take_visit(self, hint: dict[str, Any]) -> None:
+        for identity, _ in visits.of_hint(hint) if self._visits else ():
+            if len(self._waiting) < _MOST_WAITING:
+                self._waiting.append(visits.completed(identity))
 
     def take_dirty(self) -> bool:
         dirty, self._dirty = self._dirty, False

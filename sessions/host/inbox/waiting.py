@@ -6,6 +6,7 @@ server withdrew its request, the call or the connection ended), the row ends as 
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers import limits
+from sessions import hints
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionState
@@ -38,6 +40,8 @@ MINUTE = 60.0
 CLOSE_SECONDS = 3.0
 #: of one session, that wait for agents alone: people's inbox has a limit of its own
 AGENT_REQUESTS_OPEN: Final = 64
+#: visits of agents whose end the server has not reported yet; it need not do so
+VISITS_KEPT: Final = 256
 _GONE: Final[Mapping[str, str]] = {
     Gone.WITHDRAWN: "The server withdrew the request.",
     Gone.CONNECTION_OVER: "The connection closed before anyone answered.",
@@ -60,6 +64,8 @@ class Inbox:
     def __init__(self, db: Database, lease: Lease, launch: Launch, log: ServerLog, redactor: Redactor) -> None:
         self._db, self._lease, self._launch, self._log, self._redactor = db, lease, launch, log, redactor
         self._waits: dict[UUID, _Wait] = {}
+        #: elicitation id and call -> whether the call is over
+        self._visits: OrderedDict[tuple[str, UUID], bool] = OrderedDict()
         self._writes: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(settings.INBOX_PER_MINUTE / MINUTE, settings.INBOX_PER_MINUTE)
         self._refusal_logged_at = float("-inf")
@@ -80,6 +86,8 @@ class Inbox:
         made = server_requests.new_question(
             asked, call, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total
         )
+        if call is not None and call.agent is not None:
+            self._note_visit(asked, call)
         if call is not None and call.agent is not None and not server_requests.covered(asked, call.agent):
             raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The agent that makes this call does not answer this.")
         of_agent = call is not None and call.agent is not None and not call.agent.asks_people
@@ -150,6 +158,7 @@ class Inbox:
 
     def call_over(self, call_uid: UUID) -> None:
         """The call has ended: withdraw the requests that the server made for it, and answer the server."""
+        self._visits.update({visit: True for visit in self._visits if visit[1] == call_uid})
         for uid, wait in self._waits.items():
             if wait.call_uid == call_uid and not wait.answer.done():
                 wait.answer.set_result(Settled(uid, QuestionState.WITHDRAWN, None))
@@ -161,6 +170,21 @@ class Inbox:
         else:
             end = partial(questions.withdraw, uid, _GONE.get(why, _CALL_OVER))
         await self._db.persist(end, list)
+
+    # --- visits of agents ---------------------------------------------------------------------------------------------
+    def _note_visit(self, asked: InputRequest, call: PendingCall) -> None:
+        """The agent hears of its end too, also where the call ends now with the error that names the URL."""
+        identity = asked.params.get("elicitationId")
+        if isinstance(identity, str):
+            self._visits[identity, call.uid] = False
+            if len(self._visits) > VISITS_KEPT:
+                self._visits.popitem(last=False)
+
+    def visit_completed(self, identity: Any) -> None:
+        """By the server's notification (2025-11-25). Unknown ids are ignored, as the specification demands."""
+        for visit in [one for one in self._visits if one[0] == identity]:
+            over = self._visits.pop(visit)
+            hints.visit_completed(self._redactor.text(visit[0]), visit[1], self._lease.server_uid, call_over=over)
 
     # --- answers ------------------------------------------------------------------------------------------------------
     async def look(self) -> None:

@@ -1,6 +1,7 @@
 """What a server asks during a call of an agent: to the agent if it can answer, to people otherwise. Four cases of
 eras."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -184,6 +185,14 @@ def unlock(key: str) -> dict[str, Any]:
     return {"name": "unlock", "arguments": {"key": key}}
 
 
+COMPLETE = "notifications/elicitation/complete"
+
+
+def told(heard: list[Any]) -> list[str]:
+    """The elicitation ids of the visits that are complete."""
+    return [one["params"]["elicitationId"] for one in heard if (one or {}).get("method") == COMPLETE]
+
+
 @pytest.mark.parametrize(("version", "declared"), [("2025-06-18", {}), ("2025-11-25", FORM), ("2025-11-25", URL)])
 def test_a_legacy_agent_gets_the_error_that_names_the_page_and_calls_again_after_the_visit(
     product: Product, alone: str, version: str, declared: dict[str, Any]
@@ -239,7 +248,44 @@ def test_a_visit_that_people_may_make_too_is_asked_of_a_legacy_agent_on_its_stre
         assert (asked["method"], asked["params"]["url"]) == ("elicitation/create", PAGE)
         assert len(open_questions(product)) == 1
         agent.post({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
-        assert eventually(lambda: heard[1:])[0]["result"]["content"][0]["text"] == "unlocked"
+        last = eventually(lambda: [one for one in heard if "result" in (one or {})])[0]
+        assert last["result"]["content"][0]["text"] == "unlocked"
+        assert told(heard) == ["unlock-inbox"]
+
+
+def test_a_legacy_agent_hears_on_the_stream_of_its_call_that_the_visit_is_complete(
+    product: Product, token: str
+) -> None:
+    agent = product.agent(token, "asking-legacy")
+    agent.initialize(**URL)
+    with standing(agent, agent.body("tools/call", {"name": "visit", "arguments": {}})) as heard:
+        asked = eventually(lambda: heard)[0]
+        agent.post({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}})
+        last = eventually(lambda: [one for one in heard if "result" in (one or {})])[0]
+    assert last["result"]["content"][0]["text"] == "accept"
+    assert told(heard) == [asked["params"]["elicitationId"]] == ["order-7"]
+
+
+def test_a_visit_that_ends_after_its_call_is_told_on_the_session_of_that_call_alone(
+    product: Product, alone: str
+) -> None:
+    names = ("waits", "has not called", "knows no pages")
+    agents = {name: product.agent(alone, "asking-legacy") for name in names}
+    for name, agent in agents.items():
+        agent.initialize(**(FORM if name == "knows no pages" else URL))
+    with ExitStack() as stack:
+        heard = {name: stack.enter_context(standing(agent)) for name, agent in agents.items()}
+        for name in ("waits", "knows no pages"):
+            error = agents[name].ask("tools/call", unlock(name))["error"]
+            assert error["data"]["elicitations"][0]["elicitationId"] == f"unlock-{name}"
+        for name in ("knows no pages", "waits"):  # the server then reports the end of the visit
+            assert agents["has not called"].ask("tools/call", unlock(name))["result"]
+        eventually(lambda: told(heard["waits"]))
+    assert {name: told(lines) for name, lines in heard.items()} == {
+        "waits": ["unlock-waits"],
+        "has not called": [],
+        "knows no pages": [],
+    }
 
 
 # --- resources that agents follow ---------------------------------------------------------------------------------------
