@@ -1,20 +1,52 @@
 """What the page *Agents* shows of agents that are connected."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
 
+from django.db.models import Count, Max, Q
 from django.utils import timezone
 
+from servers import access
 from servers.models import AgentToken
-from sessions.models import AgentSession
+from sessions.calls import visibility
+from sessions.models import AgentSession, Call
+from sessions.statistics.reading import NEUTRAL, SUCCEEDED
 
 SHOWN = 200
-#: an agent that said nothing for so long is no longer shown as connected
+#: an agent that said nothing for so long is no longer shown as connected, and older calls are not counted
 RECENT = timedelta(hours=1)
+_ERROR = ~Q(state__in=SUCCEEDED | NEUTRAL)
 
 
-def connected(rows: Collection[AgentToken]) -> list[AgentSession]:
-    """Sessions of these tokens, those with the newest request first. One query."""
+@dataclass(frozen=True)
+class Connected:
+    """The calls are those of the last hour that the user may see; `last` is the newest of them."""
+
+    session: AgentSession
+    streaming: bool
+    calls: int
+    errors: int
+    last: Call | None
+
+
+def connected(user: access.User, rows: Collection[AgentToken]) -> list[Connected]:
+    """Sessions of these tokens, those with the newest request first. At most three queries."""
+    now = timezone.now()
     mine = AgentSession.objects.filter(token__in=[token.pk for token in rows if token.state == "active"])
-    recent = mine.filter(ended_at=None, last_seen_at__gt=timezone.now() - RECENT)
-    return list(recent.select_related("token", "server", "bundle").order_by("-last_seen_at")[:SHOWN])
+    recent = mine.filter(ended_at=None, last_seen_at__gt=now - RECENT)
+    sessions = list(recent.select_related("token", "server", "bundle").order_by("-last_seen_at")[:SHOWN])
+    if not sessions:
+        return []
+    calls = visibility.visible(user).filter(agent__session__in=sessions, created_at__gt=now - RECENT).order_by()
+    counted = calls.values_list("agent__session").annotate(
+        called=Count("pk"), errors=Count("pk", filter=_ERROR), last=Max("pk")
+    )
+    counts = {session: (called, errors, last) for session, called, errors, last in counted}
+    newest = Call.objects.only("uid", "target").in_bulk([last for _, _, last in counts.values()])
+    found = []
+    for session in sessions:
+        streaming = session.streams_until is not None and session.streams_until > now
+        called, errors, last = counts.get(session.pk, (0, 0, None))
+        found.append(Connected(session, streaming, called, errors, newest.get(last)))
+    return found

@@ -32,6 +32,7 @@ _WHOLE_PAGES = frozenset(
         TopicKind.SERVERS,
         TopicKind.SESSIONS,
         TopicKind.OVERVIEW,
+        TopicKind.AGENTS,
         TopicKind.JOBS,
         TopicKind.VERIFICATION,
         TopicKind.EXPORTS,
@@ -67,6 +68,7 @@ class TopicReads:
             TopicKind.JOBS: partial(self._read_mark, board.mark),
             TopicKind.VERIFICATION: partial(self._read_mark, partial(board.mark, JobKind.VERIFICATION)),
             TopicKind.EXPORTS: partial(self._read_mark, exporting.mark),
+            TopicKind.AGENTS: partial(self._read_mark, numbers.agents_mark),
         }
         if topic.kind is TopicKind.CALL:
             return CallStream(topic, self._read_call, self._read_progress)

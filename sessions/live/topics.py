@@ -27,6 +27,7 @@ class TopicKind(StrEnum):
     JOBS = "jobs"
     VERIFICATION = "verification"
     EXPORTS = "exports"
+    AGENTS = "agents"
 
 
 FEEDS = frozenset({TopicKind.AUDIT, TopicKind.LOG, TopicKind.WIRE})
@@ -44,6 +45,7 @@ _WITHOUT_UID = frozenset(
         TopicKind.JOBS,
         TopicKind.VERIFICATION,
         TopicKind.EXPORTS,
+        TopicKind.AGENTS,
     }
 )
 _RIGHTS = {
@@ -64,6 +66,7 @@ _RIGHTS = {
     TopicKind.JOBS: "servers.view_backgroundjob",
     TopicKind.VERIFICATION: "servers.verify_chain",
     TopicKind.EXPORTS: "servers.view_auditevent",
+    TopicKind.AGENTS: "servers.view_server",
 }
 
 
@@ -86,9 +89,9 @@ class Topic:
 
     @property
     def hint(self) -> str:
-        """The topic of the hints that concern this one. The audit log contains all that the overview counts, and
-        verifications, exports and sinks count as background jobs."""
-        if self.kind is TopicKind.OVERVIEW:
+        """The topic of the hints that concern this one. The audit log contains all that the overview and the
+        page of agents count, and verifications, exports and sinks count as background jobs."""
+        if self.kind in (TopicKind.OVERVIEW, TopicKind.AGENTS):
             return TopicKind.AUDIT.value
         if self.kind in (TopicKind.VERIFICATION, TopicKind.EXPORTS):
             return TopicKind.JOBS.value

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Max, QuerySet
 from django.db.models.functions import Coalesce
 
 from servers import access
@@ -15,7 +15,7 @@ from sessions.connections.lifecycle import IN_SERVICE
 from sessions.connections.worker_board import seen_sessions
 from sessions.enums import Desired, SessionState
 from sessions.mcp.core.methods import COMPLETE
-from sessions.models import Call, McpSession, Worker
+from sessions.models import AgentSession, Call, McpSession, Worker
 
 #: more than these are a number with a link to the list
 FAILING_SHOWN = 8
@@ -44,6 +44,15 @@ def mark() -> str:
     """Differs whenever anything that the overview counts has changed: a page with the current mark is up to date."""
     head = AuditHead.objects.values_list("hash", flat=True).first() or ""
     return f"{head[:16]}.{Worker.objects.living().count()}"
+
+
+def agents_mark() -> str:
+    """The same for the page *Agents*: its calls, its tokens, and the requests and streams of sessions."""
+    head = AuditHead.objects.values_list("hash", flat=True).first() or ""
+    found = AgentSession.objects.filter(ended_at=None).aggregate(
+        Count("pk"), Max("last_seen_at"), Count("streams_until")
+    )
+    return ".".join([head[:16], *("" if value is None else str(value) for value in found.values())])
 
 
 def numbers(user: access.User, servers: QuerySet[Server]) -> dict[str, int]:

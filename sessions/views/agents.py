@@ -28,16 +28,20 @@ from sessions.agents import overview
 from sessions.catalog import approving
 from sessions.enums import SessionState
 from sessions.models import McpSession
+from sessions.overview import numbers
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
+    mark = numbers.agents_mark()  # first: what changes from here on has another one
     rows = list(tokens.seen_by(request.user)[: overview.SHOWN])
     context = {
         "nav": "agents",
         "rows": rows,
         "changed": approving.waiting(request.user),
-        "connected": overview.connected(rows),
+        "connected": overview.connected(request.user, rows),
+        "live": access.may(request.user, "view"),
+        "mark": mark,
         "everyone": access.may(request.user, tokens.MANAGE),
         "administrator": access.may(request.user, "administer"),
         "may_issue": access.may(request.user, "call_tool"),

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -12,6 +13,22 @@ from playwright.sync_api import expect
 from tests.peers.peers import HERE, peer_python, run_peer
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+
+
+def ask(endpoint: str, headers: dict[str, str], method: str, params: dict[str, Any]) -> httpx.Response:
+    """Sends a request as an agent of 2025-11-25."""
+    headers = headers | {"Accept": "application/json, text/event-stream"}
+    body = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+    return httpx.post(endpoint, headers=headers, json=body, timeout=30).raise_for_status()
+
+
+def opened_session(endpoint: str, token: str) -> dict[str, str]:
+    """The headers of the requests of a new session, which stays open."""
+    headers = {"Authorization": f"Bearer {token}"}
+    agent = {"name": "pipeline", "version": "1"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": agent}
+    opened = ask(endpoint, headers, "initialize", hello)
+    return headers | {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
 
 
 def test_a_bundle_is_made_used_by_a_program_and_cut_off_when_its_token_is_revoked(own_stack, walker) -> None:
@@ -46,6 +63,14 @@ def test_a_bundle_is_made_used_by_a_program_and_cut_off_when_its_token_is_revoke
         row = bob.page.get_by_role("row").filter(has_text="echo").first
         row.get_by_role("link").first.click()
         expect(bob.page.get_by_text("from an agent").first).to_be_visible()
+
+        bob.open("/agents/")
+        row = bob.page.get_by_role("region", name="Connected agents").get_by_role("row").filter(has_text="pipeline")
+        session = opened_session(endpoint, token)
+        expect(row).to_contain_text("None")  # no call yet
+        ask(endpoint, session, "tools/call", {"name": "tools__echo", "arguments": {"text": "live"}})
+        expect(row.get_by_role("link", name="echo")).to_be_visible()
+        expect(row.get_by_role("cell").nth(3)).to_have_text("1")
 
         ada.open("/agents/")
         ada.page.get_by_role("link", name=re.compile("^Revoke")).click()

@@ -1,16 +1,20 @@
 """The page of a new token: shown once and created once, with what each client needs; revoking asks first."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from servers.models import AgentToken, OAuthClient
 from sessions.enums import SessionState
-from sessions.models import McpSession
+from sessions.models import AgentCall, AgentSession, Call, McpSession
 from tests.servers.conftest import person
-from tests.sessions.host.make import make_session
+from tests.sessions.agents.placed import principal_of
+from tests.sessions.host.make import make_call, make_session
 
 pytestmark = pytest.mark.django_db
 FORM = {"name": "Laptop", "days": "7", "scopes": ["mcp:list", "mcp:call"]}
@@ -31,6 +35,32 @@ def sent(number: str = "1") -> dict[str, str]:
 
 def configuration(page: Any, key: str) -> Any:
     return json.loads(next(one.text for one in page.context["configurations"] if one.key == key))
+
+
+# --- connected agents --------------------------------------------------------------------------------------------------
+def test_connected_agents_are_listed_with_their_calls_of_the_last_hour(client: Client) -> None:
+    session, now = make_session(), timezone.now()
+    token = principal_of(User.objects.get(username="ann")).token
+    fields: Any = {"token": token, "server": session.server, "revision": "2025-11-25", "created_at": now}
+    busy = AgentSession.objects.create(
+        key="busy", program="Busy", last_seen_at=now, streams_until=now + timedelta(minutes=1), **fields
+    )
+    AgentSession.objects.create(key="idle", program="Idle", last_seen_at=now - timedelta(minutes=5), **fields)
+    AgentSession.objects.create(key="gone", program="Gone", last_seen_at=now - timedelta(hours=2), **fields)
+    states = {"first": "succeeded", "second": "tool_error", "third": "sent", "of yesterday": "failed"}
+    for tool, state in states.items():
+        made = now - timedelta(days=1) if tool == "of yesterday" else now
+        call = make_call(session, tool)
+        Call.objects.filter(pk=call.pk).update(state=state, created_at=made)
+        AgentCall.objects.create(call=call, session=busy, token=token, token_name=token.name, request_id=tool)
+    hidden = make_call(session, "through another person's session")
+    Call.objects.filter(pk=hidden.pk).update(personal=True)
+    AgentCall.objects.create(call=hidden, session=busy, token=token, token_name=token.name, request_id="hidden")
+    page = client.get("/agents/")
+    found = [(one.session.program, one.calls, one.errors, one.streaming) for one in page.context["connected"]]
+    assert found == [("Busy", 3, 1, True), ("Idle", 0, 0, False)]
+    assert page.context["connected"][0].last.target == "third"
+    assert "through another" not in page.content.decode()
 
 
 # --- created once ------------------------------------------------------------------------------------------------------

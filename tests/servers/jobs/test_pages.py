@@ -98,7 +98,7 @@ def test_without_its_right_nobody_verifies_and_the_try_is_in_the_log() -> None:
     client = signed_in("rita", "view_auditevent")
     page = markup(client.get("/explorer/"))
     assert "Verify the whole log" not in page
-    assert "jobs.js" not in page
+    assert "moved-parts.js" not in page
     words(client.post("/audit/verify/"), 403)
     words(client.get("/audit/verify/"), 405)
     event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)
