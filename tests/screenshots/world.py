@@ -85,15 +85,18 @@ from servers.agents.tokens import Wanted
 from servers.audit.record import Actor
 from servers.bundles import changing as bundles
 from servers.models import AgentToken, OAuthClient, Server
-from sessions.models import AgentSession
+from sessions.models import AgentCall, AgentSession, Call
 ada, now = User.objects.get(username="{admin}"), timezone.now()
 actor, server = Actor.of_user(ada), Server.objects.get(slug="{slug}")
 issue = lambda name, *more: tokens.issue(actor, ada, Wanted(name, 90, ["mcp:list", "mcp:read", "mcp:call"], *more)).token
 cursor = issue("Cursor on the desk", [server], ["search_*", "add"], ["10.20.0.0/16"])
 AgentToken.objects.filter(pk=cursor.pk).update(
     last_used_at=now - timedelta(minutes=3), last_address="10.20.4.17", last_program="Cursor 3.1.0")
-AgentSession.objects.create(key="k" * 43, token=cursor, server=server, revision="2025-11-25", program="Cursor 3.1.0",
-    created_at=now - timedelta(hours=2), last_seen_at=now - timedelta(minutes=3))
+session = AgentSession.objects.create(key="k" * 43, token=cursor, server=server, revision="2025-11-25",
+    program="Cursor 3.1.0", created_at=now - timedelta(hours=2), last_seen_at=now - timedelta(minutes=3),
+    streams_until=now + timedelta(hours=1))
+for call in Call.objects.filter(server=server).order_by("pk")[:12]:
+    AgentCall.objects.create(call=call, token=cursor, token_name=cursor.name, session=session, request_id=str(call.pk))
 tokens.revoke(actor, ada, issue("Lost laptop"))
 expired = issue("Nightly pipeline")
 AgentToken.objects.filter(pk=expired.pk).update(expires_at=now - timedelta(days=2))
