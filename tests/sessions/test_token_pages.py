@@ -47,7 +47,7 @@ def test_connected_agents_are_listed_with_their_calls_of_the_last_hour(client: C
     )
     AgentSession.objects.create(key="idle", program="Idle", last_seen_at=now - timedelta(minutes=5), **fields)
     AgentSession.objects.create(key="gone", program="Gone", last_seen_at=now - timedelta(hours=2), **fields)
-    states = {"first": "succeeded", "second": "tool_error", "third": "sent", "of yesterday": "failed"}
+    states = {"of yesterday": "failed", "first": "succeeded", "second": "tool_error", "third": "sent"}
     for tool, state in states.items():
         made = now - timedelta(days=1) if tool == "of yesterday" else now
         call = make_call(session, tool)
