@@ -1,4 +1,4 @@
-"""The page of a new token: shown once and created once, with what each client needs; revoking asks first."""
+"""The page of agents: who is connected. The page of a new token: shown once and created once, with what each client needs; revoking asks first."""
 
 import json
 from datetime import timedelta

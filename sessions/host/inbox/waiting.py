@@ -88,8 +88,8 @@ class Inbox:
         )
         if call is not None and call.agent is not None:
             self._note_visit(asked, call)
-        if call is not None and call.agent is not None and not server_requests.covered(asked, call.agent):
-            raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The agent that makes this call does not answer this.")
+            if not server_requests.covered(asked, call.agent):
+                raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The agent that makes this call does not answer this.")
         of_agent = call is not None and call.agent is not None and not call.agent.asks_people
         self._admit(of_agent=of_agent)
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
