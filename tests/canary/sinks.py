@@ -6,7 +6,8 @@ import re
 import socket
 import threading
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ LINKS = re.compile(r'href="(/[^"#]*)"')
 MOST_PAGES = 1_600
 #: each recorded message has a page; the database is searched for all of them
 MESSAGE, MOST_MESSAGES = re.compile(r"/protocol/\d+/$"), 60
+#: what differs between two addresses of one page: the server, the row, and the values of the query
+SERVER_OR_ROW, VALUE = re.compile(r"(?<=^/servers/)[^/?]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+"), re.compile(r"=[^&]*")
 
 
 # --- pages and downloads ---------------------------------------------------------------------------------------------
@@ -30,9 +33,11 @@ def whole(answer: Any) -> bytes:
     return bytes(answer.content) + repr(answer.headers).encode()
 
 
-def every_page(visitor: Visitor, more: Iterable[str]) -> dict[str, bytes]:
-    """Every page reachable by links, by URL."""
+def every_page(visitor: Visitor, more: Collection[str], most_alike: int) -> dict[str, bytes]:
+    """The pages `more` and every page reachable by links, by URL. Of the links that differ only in their server, row or
+    values of the query, `most_alike`."""
     found: dict[str, bytes] = {}
+    alike: Counter[str] = Counter()
     waiting = ["/", "/palette/?q=e", "/accounts/login/", *more]
     while waiting:
         path = waiting.pop().replace("&amp;", "&")
@@ -40,6 +45,10 @@ def every_page(visitor: Visitor, more: Iterable[str]) -> dict[str, bytes]:
             continue
         if MESSAGE.search(path) and sum(map(bool, map(MESSAGE.search, found))) >= MOST_MESSAGES:
             continue
+        shape = VALUE.sub("", SERVER_OR_ROW.sub("*", path))
+        if path not in more and alike[shape] >= most_alike:
+            continue
+        alike[shape] += 1
         page = visitor.get(path)
         found[path] = whole(page)
         waiting += LINKS.findall(page.text)

@@ -63,7 +63,7 @@ def tools_known(made: World, *slugs: str) -> None:
     made.until(lambda: all(made.stack.rows(known, slug) for slug in slugs), f"no tools of {slugs}")
 
 
-def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, bytes]:
+def everything_goes_wrong(made: World, listener: sinks.Listener, most_alike: int) -> dict[str, bytes]:
     """Trigger every failure and return the responses, by sink."""
     fill_the_vault(made)
     count = made.stack.rows("SELECT COUNT(*) AS n FROM mcp_sessions_mcpsession")[0]["n"]
@@ -77,7 +77,8 @@ def everything_goes_wrong(made: World, listener: sinks.Listener) -> dict[str, by
     know_the_tokens_of_accounts(made)
     refused = [*errors.refused_forms(made), *errors.refused_requests(made), errors.broken_page(made)]
     errors.crashed_worker(made)
-    pages = sinks.every_page(made.visitor, [preview, subscription, *(f"/servers/{name}/info/" for name in names)])
+    more = [preview, subscription, *(f"/servers/{name}/{tab}/" for name in names for tab in ("info", "settings"))]
+    pages = sinks.every_page(made.visitor, more, most_alike)
     assert len(pages) > 100
     results = [sinks.whole(made.visitor.get(f"/calls/{uid}/result.json")) for uid in uids]
     assert b"API_TOKEN" in results[0], "the server did have it, and said so"
@@ -100,14 +101,15 @@ def stack(request: pytest.FixtureRequest, make_stack: Callable[..., Stack], tmp_
             valkey.stop(redis)
 
 
-def test_the_search_finds_each_leak_and_then_there_is_none(stack: Stack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_alike", [2, pytest.param(sinks.MOST_PAGES, marks=pytest.mark.long)], ids=["some", "all"])
+def test_the_search_finds_each_leak_and_then_there_is_none(stack: Stack, most_alike: int, tmp_path: Path) -> None:
     with world(stack, tmp_path) as made, sinks.Monitor(stack) as monitor, sinks.Listener(stack, made.visitor) as heard:
         tools_known(made, "neighbour")
         found, expected = planted(made, monitor, heard)
         assert found == expected
         assert len(expected) == 12
 
-        swept = everything_goes_wrong(made, heard) | {
+        swept = everything_goes_wrong(made, heard, most_alike) | {
             "socket": heard.heard,
             "Redis commands": monitor.seen,
             "Redis files": sinks.redis_files(stack),

@@ -109,6 +109,7 @@ def test_a_command_is_started_by_nothing_but_a_press_of_test_connection(ada: Wal
     ada.until(started.exists)
 
 
+@pytest.mark.long
 def test_what_was_understood_is_corrected_before_it_is_registered(ada: Walk, faces: str) -> None:
     page = from_the_list(ada)
     ada.complaints.allow("422")
@@ -149,6 +150,7 @@ def test_the_sign_in_that_a_test_asks_for_starts_from_the_test(ada: Walk, gate: 
     assert clicks(page) <= MOST_CLICKS
 
 
+@pytest.mark.long
 def test_a_token_that_a_test_asks_for_is_entered_where_it_belongs(ada: Walk, gate: str) -> None:
     page = from_the_list(ada)
     box(page, gate)

@@ -20,6 +20,7 @@ for part in range(20):
 """
 
 
+@pytest.mark.long
 def test_a_person_verifies_the_log_sees_progress_and_verdict_and_then_the_forgery(own_stack, walker) -> None:
     ada = walker(own_stack, signed_in=True)
     own_stack.shell(FILL)
@@ -40,6 +41,7 @@ def test_a_person_verifies_the_log_sees_progress_and_verdict_and_then_the_forger
     expect(ada.page.locator("main dd", has_text="forged").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_an_administrator_rotates_keys_after_a_confirmation_and_watches_it_end(own_stack, walker) -> None:
     ada = walker(own_stack, signed_in=True)
     ring = own_stack.data_dir / "keyring.json"

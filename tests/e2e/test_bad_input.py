@@ -25,6 +25,7 @@ def last_call(stack, tool: str):
     return stack.rows("SELECT * FROM mcp_sessions_call WHERE target = ? ORDER BY id DESC LIMIT 1", tool)[0]
 
 
+@pytest.mark.long
 def test_a_malformed_command_is_refused_by_the_form_and_nothing_is_saved(stack, ada) -> None:
     ada.complaints.allow("422")
     ada.fill_stdio("Malformed", "", [])
@@ -54,6 +55,7 @@ def test_a_command_that_exits_at_once_shows_its_stderr(stack, ada) -> None:
     ada.until(lambda: session_row(stack, "Exits")["stderr_tail"])  # each retry starts with an empty tail
 
 
+@pytest.mark.long
 def test_a_server_that_prints_rubbish_on_stdout_is_told_so(stack, ada) -> None:
     ada.register_stdio("Rubbish", *peer_command("evil:rubbish"))
     expect(ada.page.get_by_text("prints output other than MCP messages")).to_be_visible(timeout=60_000)
@@ -64,8 +66,8 @@ def test_a_server_that_prints_rubbish_on_stdout_is_told_so(stack, ada) -> None:
     ("scenario", "words", "fault"),
     [
         ("html", "This is not an MCP endpoint", "not_mcp"),
-        ("401", "The server requires a credential", "unauthorized"),
-        ("redirect-302", "redirects to another address", "redirected"),
+        pytest.param("401", "The server requires a credential", "unauthorized", marks=pytest.mark.long),
+        pytest.param("redirect-302", "redirects to another address", "redirected", marks=pytest.mark.long),
     ],
 )
 def test_a_url_that_is_no_mcp_endpoint_says_what_it_is(stack, ada, scenario, words, fault) -> None:
@@ -84,6 +86,7 @@ def test_a_url_that_refuses_names_the_refusal(stack, ada) -> None:
     assert session_row(stack, "Refuses")["fault"] == "connection_refused"
 
 
+@pytest.mark.long
 def test_a_url_that_hangs_ends_at_the_connect_time_out(stack, ada) -> None:
     with run_peer("evil") as url:
         ada.fill_http("Hangs", f"{url}/hang")
@@ -95,6 +98,7 @@ def test_a_url_that_hangs_ends_at_the_connect_time_out(stack, ada) -> None:
         ada.until(lambda: tuple(stack.rows(newest)[0]) == ("failed", "timeout"))  # the box may have begun another test
 
 
+@pytest.mark.long
 def test_a_call_that_is_redirected_is_never_followed(stack, ada) -> None:
     with run_peer("evil") as url:
         ada.register_http("Redirects calls", f"{url}/call-redirect")

@@ -36,6 +36,7 @@ def ready_servers(stack: Stack, count: int) -> dict[str, str]:
     return {row["name"]: str(UUID(row["uid"])) for row in rows}
 
 
+@pytest.mark.long
 def test_a_child_is_given_what_was_declared_for_it_and_nothing_of_its_neighbours(make_stack) -> None:
     stack = make_stack(env={"OPERATORS_OWN_TOKEN": IN_OURS}, administrator=True).start()
     command, arguments = peer_command("telltale")

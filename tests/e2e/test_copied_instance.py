@@ -14,6 +14,7 @@ from tests.tools.stack import READY, READY_SECONDS
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_a_copied_data_directory_opens_no_session_until_it_is_released(make_stack, walker) -> None:
     original = make_stack(administrator=True).start()
     ada = walker(original, signed_in=True)

@@ -55,6 +55,7 @@ def test_the_keyboard_completes_a_query_and_walks_through_rows_and_their_details
     expect(page.locator("#detail")).to_be_visible()
 
 
+@pytest.mark.long
 def test_dragging_over_the_chart_selects_that_range_and_a_facet_narrows_it(filled: Stack, walker) -> None:
     ada = walker(filled, signed_in=True)
     ada.open("/explorer/?q=last:24h+in:calls")
@@ -99,6 +100,7 @@ def test_the_list_follows_what_happens_and_counts_it_while_paused(filled: Stack,
     expect(rows).to_have_count(count + 3)
 
 
+@pytest.mark.long
 def test_an_exact_range_and_columns_are_chosen_and_kept_in_a_shared_view(filled: Stack, walker) -> None:
     ada = walker(filled, signed_in=True, timezone_id="Europe/Berlin")
     ada.open("/explorer/?q=last:24h+in:calls+outcome:error")

@@ -46,6 +46,7 @@ def test_what_a_query_finds_is_exported_and_verified_offline(own_stack, walker, 
     expect(ada.page.get_by_text("No exports yet")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_new_sink_gets_the_whole_log_and_its_page_shows_when_the_receiver_fails(
     own_stack, walker, hook: Hook
 ) -> None:

@@ -47,6 +47,7 @@ def too_wide(person: Walk, *paths: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_firefox_goes_from_the_setup_link_to_the_audit_log_and_refuses_nothing(fresh_stack: Stack, walker) -> None:
     ada, bob = walker(fresh_stack), walker(fresh_stack)
     ada.use_setup_link(fresh_stack.setup_link, "ada", PASSWORD)
@@ -95,6 +96,7 @@ def test_firefox_goes_from_the_setup_link_to_the_audit_log_and_refuses_nothing(f
     assert reports(fresh_stack) == []
 
 
+@pytest.mark.long
 def test_what_firefox_refuses_to_run_fails_a_test_and_reaches_the_reports(stack: Stack, walker) -> None:
     ada = walker(stack, signed_in=True)
     ada.complaints.allow("blocked an inline script")

@@ -62,6 +62,7 @@ def test_a_stranger_goes_from_the_setup_link_to_the_audit_row(fresh_stack, walke
         expect(ada.page.get_by_text("hello from ada").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_second_admin_sees_session_state_and_progress_of_an_http_server_live(stack, walker) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     with run_peer("sdk2", "http") as url:
@@ -79,6 +80,7 @@ def test_a_second_admin_sees_session_state_and_progress_of_an_http_server_live(s
         bob.wait_for_state("Ready")
 
 
+@pytest.mark.long
 def test_a_call_is_cancelled_by_the_other_admin(stack, walker) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     command, arguments = peer_command("sdk1", "stdio")

@@ -93,6 +93,7 @@ def full_table(stack: Stack) -> Iterator[None]:
     stack.shell(EMPTY)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("full_table")
 def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tmp_path: Path) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
@@ -107,6 +108,7 @@ def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tm
     expect(needs).to_have_count(0)
 
 
+@pytest.mark.long
 def test_who_paused_a_server_is_shown_to_everybody_at_once(stack, walker) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     ada.register_stdio("Pausable", *peer_command("demo"))

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 #: rows of each kind
 FEW, ALL = 4, 32
 #: paths of a route in the long form, and pages in the short one
-MOST, MOST_OF_FEW = 4, 20
+MOST, MOST_OF_FEW = 4, 10
 #: types that a browser shows without running anything
 HARMLESS = ("application/json", "application/x-ndjson", "text/plain", "text/csv", "image/png", "image/jpeg", "image/webp",
             "image/gif", "application/pdf", "audio/", "video/")  # fmt: skip

@@ -90,6 +90,7 @@ def apply(page: Page) -> None:
     expect(page.get_by_role("heading", name="Import result", level=1)).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_server_of_zed_is_imported_and_connects(stack, page) -> None:
     preview(page, json.dumps(ZED))
     expect(page.locator(".imp-sum")).to_contain_text("Format: Zed.")
@@ -128,6 +129,7 @@ def test_yaml_of_goose_is_read_and_its_own_parts_are_named(stack, page) -> None:
     expect(page.locator(".imp-out")).to_contain_text("Imported disabled.")
 
 
+@pytest.mark.long
 def test_the_section_of_a_readme_is_read(stack, page) -> None:
     preview(page, README)
     expect(page.locator("main")).to_contain_text("1 more configuration in the text was not read.")

@@ -139,7 +139,7 @@ def test_a_form_of_every_kind_is_refused_with_reasons_then_sent_with_its_default
 @pytest.mark.parametrize(
     ("button", "word"),
     [
-        pytest.param("Decline", "decline", id="decline"),
+        pytest.param("Decline", "decline", id="decline", marks=pytest.mark.long),
         pytest.param("Cancel", "cancel", id="cancel", marks=pytest.mark.long),
     ],
 )
@@ -178,6 +178,7 @@ def test_an_address_is_shown_whole_and_opened_by_nothing_but_a_click(
     expect(card).to_contain_text("Succeeded")
 
 
+@pytest.mark.long
 def test_a_call_that_is_refused_until_an_address_was_visited_goes_through_after_the_visit(
     stack: Stack, two: tuple[Walk, Walk]
 ) -> None:
@@ -222,6 +223,7 @@ def test_everybody_sees_what_waits_and_the_faster_answer_wins(
     assert "favicon-waiting" not in ada.page.locator("link[rel=icon]").get_attribute("href")
 
 
+@pytest.mark.long
 def test_a_call_that_is_cancelled_takes_its_question_back_from_the_open_page(
     stack: Stack, two: tuple[Walk, Walk]
 ) -> None:

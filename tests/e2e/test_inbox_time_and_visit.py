@@ -25,6 +25,7 @@ def two(stack: Stack, walker: Callable[..., Walk]) -> tuple[Walk, Walk]:
     return ada, bob
 
 
+@pytest.mark.long
 def test_more_time_keeps_what_is_typed_and_reaches_every_page(stack: Stack, two: tuple[Walk, Walk]) -> None:
     ada, bob = two
     slug = register(stack, "Patient", "asking", "legacy")

@@ -131,6 +131,7 @@ def investigate(stack: Stack, walker, browser: Browser, folder: Path, calls: int
     assert "No tampering found" in stack.manage("verify_audit")
 
 
+@pytest.mark.long
 def test_the_one_call_among_thousands_is_found_shared_erased_exported_and_proved(
     own_stack: Stack, walker, browser: Browser, tmp_path: Path
 ) -> None:

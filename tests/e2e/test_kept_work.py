@@ -88,6 +88,7 @@ def test_a_tool_that_is_run_after_the_sign_in_ended_runs_once_when_the_person_si
     assert calls_with(stack, words) == 1
 
 
+@pytest.mark.long
 def test_who_declines_to_sign_in_keeps_what_was_typed_and_reads_that_nothing_was_sent(
     stack: Stack, ada: Walk, forms: str
 ) -> None:
@@ -103,6 +104,7 @@ def test_who_declines_to_sign_in_keeps_what_was_typed_and_reads_that_nothing_was
     assert calls_with(stack, words) == 0
 
 
+@pytest.mark.long
 def test_a_wrong_password_is_said_in_the_dialog(stack: Stack, ada: Walk, forms: str) -> None:
     ada.complaints.allow("400")
     ada.open_tool(forms, "shout")
@@ -223,6 +225,7 @@ def test_a_run_before_the_connection_stands_is_queued_and_sent_once(stack: Stack
     assert calls_with(stack, words) == 1
 
 
+@pytest.mark.long
 def test_a_run_that_waits_for_the_connection_can_be_cancelled(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     release = block(ada.page, TICKETS)
@@ -237,6 +240,7 @@ def test_a_run_that_waits_for_the_connection_can_be_cancelled(stack: Stack, ada:
     assert calls_with(stack, words) == 0
 
 
+@pytest.mark.long
 def test_a_connection_that_does_not_come_ends_the_wait_with_its_reason(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     ada.complaints.allow("ERR_FAILED")
@@ -344,6 +348,7 @@ def test_what_is_typed_is_there_again_after_another_tool_another_tab_back_and_re
     expect(restored(page)).to_have_count(0)
 
 
+@pytest.mark.long
 def test_what_is_typed_into_an_optional_field_is_there_again_after_one_key(ada: Walk, forms: str) -> None:
     ada.open_tool(forms, "order")
     ada.fill_argument(NOTE, "7")
@@ -352,6 +357,7 @@ def test_what_is_typed_into_an_optional_field_is_there_again_after_one_key(ada: 
     expect(ada.page.locator(f"[name='arg:/{NOTE}']")).to_have_value("7")
 
 
+@pytest.mark.long
 def test_a_form_that_was_sent_empty_has_no_earlier_input_to_restore(ada: Walk, forms: str) -> None:
     page = ada.page
     ada.open_tool(forms, "shout")
@@ -387,6 +393,7 @@ def test_drafts_leave_with_the_person_who_signs_out(ada: Walk, forms: str) -> No
 
 
 # --- keys and lists ----------------------------------------------------------------------------------------------------
+@pytest.mark.long
 def test_control_enter_presses_the_button_that_saves(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     ada.open(f"/servers/{forms}/settings/")
@@ -399,6 +406,7 @@ def test_control_enter_presses_the_button_that_saves(stack: Stack, ada: Walk, fo
     expect(ada.page.get_by_role("heading", name=name)).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_deep_link_shows_its_tool_in_the_list_and_enter_in_the_search_opens_the_first_hit(
     ada: Walk, forms: str
 ) -> None:

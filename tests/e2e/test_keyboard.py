@@ -40,6 +40,7 @@ def choose(person, words: str) -> None:
     person.page.keyboard.press("Enter")
 
 
+@pytest.mark.long
 def test_g_and_a_letter_reach_every_page_of_the_side_bar(own_stack, walker) -> None:
     ada = walker(own_stack, signed_in=True)
     ada.open("/")

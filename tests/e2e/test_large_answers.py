@@ -106,6 +106,7 @@ def test_a_picture_a_document_and_rows_of_megabytes_are_shown_or_downloaded_with
     assert found["size"] > JSON_BYTES * 0.9
 
 
+@pytest.mark.long
 def test_json_of_megabytes_is_read_as_a_table_by_pages_sorted_and_copied(ada: Walk) -> None:
     card = run(ada, "table")
     card.get_by_role("button", name="Table", exact=True).click()

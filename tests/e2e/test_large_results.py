@@ -37,6 +37,7 @@ def answered(ada: Walk, number: int, kind: str) -> Locator:
     return card
 
 
+@pytest.mark.long
 def test_a_picture_a_document_and_json_of_several_megabytes_are_shown_or_downloaded_as_what_they_are(
     own_stack, walker
 ) -> None:

@@ -105,6 +105,7 @@ def test_paused_it_counts_what_arrives_and_shows_it_all_when_it_goes_on(ada: Wal
     expect(lines(ada, "late")).to_have_count(5)
 
 
+@pytest.mark.long
 def test_lines_that_arrive_while_a_frame_is_painted_are_counted_too(ada: Walk, stack: Stack) -> None:
     frames: list[str] = []
     ada.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(str(frame))))
@@ -154,6 +155,7 @@ def test_a_hostile_line_stays_text_when_it_arrives(ada: Walk, stack: Stack) -> N
     assert ada.page.locator("[data-console-rows] img").count() == 0
 
 
+@pytest.mark.long
 def test_without_script_the_filter_is_a_form_and_older_lines_are_a_link(
     stack: Stack, ada: Walk, walker: Callable[..., Walk]
 ) -> None:

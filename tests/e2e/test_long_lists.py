@@ -67,6 +67,7 @@ def test_the_search_finds_the_last_of_602_tools_and_runs_it(ada: Walk) -> None:
     expect(page.locator("[data-tool='tool-30']")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_deep_link_shows_its_tool_in_the_list_and_the_parts_around_it_join_it(ada: Walk) -> None:
     page = ada.page
     ada.open_tool("many", "tool-450")
@@ -83,6 +84,7 @@ def test_a_deep_link_shows_its_tool_in_the_list_and_the_parts_around_it_join_it(
     expect(page.locator("[data-tool='tool-450']")).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_keys_go_on_over_the_edge_of_a_part_in_both_directions(ada: Walk) -> None:
     page = ada.page
     ada.open_tool("many", "tool-150")
@@ -99,6 +101,7 @@ def test_the_keys_go_on_over_the_edge_of_a_part_in_both_directions(ada: Walk) ->
     assert listed(page) == NAMES[:300]
 
 
+@pytest.mark.long
 def test_without_scripts_the_links_between_the_parts_keep_the_open_tool(
     ada: Walk, stack: Stack, walker: Callable[..., Walk]
 ) -> None:
@@ -112,6 +115,7 @@ def test_without_scripts_the_links_between_the_parts_keep_the_open_tool(
     assert listed(page) == NAMES[100:200]
 
 
+@pytest.mark.long
 def test_a_phone_chooses_the_last_of_602_tools(ada: Walk, stack: Stack, walker: Callable[..., Walk]) -> None:
     page = walker(stack, signed_in=True, viewport={"width": 390, "height": 844}).page
     page.goto(f"{ada.base_url}/servers/many/tools/")
@@ -120,7 +124,9 @@ def test_a_phone_chooses_the_last_of_602_tools(ada: Walk, stack: Stack, walker: 
 
 
 # --- resources and prompts, in the same parts ----------------------------------------------------------------------------
-@pytest.mark.parametrize(("noun", "name"), [("resource", "memo:{:03}"), ("prompt", "prompt-{:03}")])
+@pytest.mark.parametrize(
+    ("noun", "name"), [("resource", "memo:{:03}"), pytest.param("prompt", "prompt-{:03}", marks=pytest.mark.long)]
+)
 def test_resources_and_prompts_come_in_parts_and_a_search_finds_them_all(ada: Walk, noun: str, name: str) -> None:
     page = ada.page
     ada.open(f"/servers/many/{noun}s/")
@@ -145,6 +151,7 @@ def test_resources_and_prompts_come_in_parts_and_a_search_finds_them_all(ada: Wa
     expect(page.get_by_role("link", name="Show 100 before")).to_be_attached()
 
 
+@pytest.mark.long
 def test_the_parts_of_templates_and_of_resources_join_their_own_list(ada: Walk, stack: Stack) -> None:
     page = ada.page
     stack.register("Templated", (sys.executable, [FORMS, "1", "130", "120"]))

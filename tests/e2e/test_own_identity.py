@@ -36,6 +36,7 @@ def asked(person: Walk) -> str:
     return person.result().inner_text().partition("You are ")[2].partition(".")[0]
 
 
+@pytest.mark.long
 def test_a_person_speaks_as_themselves_and_goes_back(stack: Stack, walker: Callable[..., Walk], peer: Whoami) -> None:
     stack.shell(BEA.format(password=ADMIN[1]))
     ada, bea = walker(stack, signed_in=True), walker(stack)

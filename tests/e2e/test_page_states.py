@@ -434,7 +434,7 @@ def begin(ada: Walk, part: Part, world: Every, answer: Callable[[Route], Any]) -
 
 
 #: one of each kind; the others are long
-SHORT = ("chart", "row", "form", "filter", "source", "value")
+SHORT = ("chart", "source", "value")
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ def break_connection(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ("overview", "tool") else pytest.param(name, marks=pytest.mark.long) for name in OFFLINE]
+    "name", [name if name == "overview" else pytest.param(name, marks=pytest.mark.long) for name in OFFLINE]
 )
 def test_a_page_that_lost_its_connection_says_so_keeps_what_was_typed_and_comes_back_by_itself(
     name: str, world: Every, own_stack: Stack, walker: Callable[..., Walk]

@@ -123,6 +123,7 @@ def test_the_pane_has_no_accessibility_fault_and_fits_the_window(ada: Walk, widt
     pane(ada).get_by_role("button", name="Close the protocol pane").click()
 
 
+@pytest.mark.long
 def test_the_network_tab_shows_the_http_request_of_a_call_while_it_happens(ada: Walk) -> None:
     ada.page.locator(".tabs").get_by_role("link", name="Network").click()
     requests = ada.page.locator(".network > li")
@@ -151,6 +152,7 @@ def test_the_network_tab_shows_the_http_request_of_a_call_while_it_happens(ada: 
     expect(ada.page.get_by_role("heading", name="No matching requests")).to_be_visible()
 
 
+@pytest.mark.long
 def test_two_calls_of_two_servers_are_compared_from_their_histories(ada: Walk, own_stack: Stack, url: str) -> None:
     run_echo(ada, "from the first")
     if not own_stack.rows("SELECT 1 FROM servers_server WHERE slug = 'second'"):

@@ -51,6 +51,7 @@ def test_the_form_of_the_reference_server_is_answered_without_a_false_alarm(
     expect(ada.page.locator("article").first).to_contain_text("User provided the requested information!")
 
 
+@pytest.mark.long
 def test_what_the_reference_server_asks_as_a_task_is_answered_and_its_call_goes_on(
     stack: Stack, ada: Walk, everything: str
 ) -> None:
@@ -107,6 +108,7 @@ def test_the_tabs_of_a_server_with_every_capability_fit_into_the_window(ada: Wal
         assert tabs.evaluate("row => row.scrollWidth - row.clientWidth") <= 0, f"tabs are cut off at {width}"
 
 
+@pytest.mark.long
 def test_a_fastmcp_tool_that_lost_its_way_to_ask_is_reconnected_as_legacy(stack: Stack, ada: Walk) -> None:
     command = [str(peer_python("fastmcp")), str(ELICITING)]
     stack.manage("register_server", "--user", ADMIN[0], "--name", "Eliciting", "--", *command)

@@ -47,9 +47,9 @@ def refusing() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("path", "title", "words", "remedy"),
     [
-        ("/host", "host guard refused", "Invalid Host header", "allowed_hosts"),
+        pytest.param("/host", "host guard refused", "Invalid Host header", "allowed_hosts", marks=pytest.mark.long),
         ("/key", "requires an API key", "Send it as X-Acme-Key.", "with the name X-Acme-Key"),
-        ("/firewall", "refused access", "not from here", "No credential was sent"),
+        pytest.param("/firewall", "refused access", "not from here", "No credential was sent", marks=pytest.mark.long),
     ],
 )
 def test_a_refused_server_says_why_and_what_to_do(

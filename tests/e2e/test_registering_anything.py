@@ -40,6 +40,7 @@ def test_a_server_of_2024_is_registered_by_its_url_alone_and_takes_a_call(stack,
     expect(main).to_contain_text("Unavailable features")
 
 
+@pytest.mark.long
 def test_a_websocket_is_chosen_by_its_scheme_and_marked_as_outside_of_the_specification(stack, walker, faces) -> None:
     ada = walker(stack, signed_in=True)
     ada.fill_url("Sockets", faces.replace("http://", "ws://") + "/ws")
@@ -106,6 +107,7 @@ def test_roots_and_limits_are_edited_and_a_wrong_one_is_refused_where_it_stands(
     expect(page.locator("#detail")).to_contain_text("file:///srv/more")
 
 
+@pytest.mark.long
 def test_a_root_is_added_and_removed_without_script(stack, walker) -> None:
     ada = walker(stack, signed_in=True)
     ada.register_stdio("Plain roots", *peer_command("demo"))

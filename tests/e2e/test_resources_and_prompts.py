@@ -79,6 +79,7 @@ def test_a_resource_that_is_chosen_from_the_list_is_read_and_a_link_to_it_only_o
     assert targets(stack, "resources/read") == [*made, "demo://readme"]
 
 
+@pytest.mark.long
 def test_a_call_that_runs_counts_its_seconds_on_its_card_and_in_the_history(
     page: Page, new_page: NewPage, demo: str
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_call_that_runs_counts_its_seconds_on_its_card_and_in_the_history(
     expect(card.locator("time[data-elapsed]")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_reading_again_replaces_what_was_kept(page: Page, demo: str) -> None:
     open_live(page, f"{demo}/resources/?uri=demo://clock")
     number = page.locator("#resource-content [aria-labelledby=kept-h] header a.mono")
@@ -106,6 +108,7 @@ def test_reading_again_replaces_what_was_kept(page: Page, demo: str) -> None:
     expect(number).not_to_have_text(before)
 
 
+@pytest.mark.long
 def test_a_template_is_filled_in_with_the_keyboard_alone_and_its_address_can_be_shared(
     page: Page, new_page: NewPage, demo: str, stack: Stack
 ) -> None:
@@ -202,6 +205,7 @@ def test_escape_closes_the_suggestions_and_keeps_what_is_typed(page: Page, demo:
     expect(field).to_have_value("to")
 
 
+@pytest.mark.long
 def test_a_prompt_that_somebody_else_gets_appears_too_and_a_tool_of_the_same_page_does_not(
     page: Page, new_page: NewPage, demo: str
 ) -> None:
@@ -212,6 +216,7 @@ def test_a_prompt_that_somebody_else_gets_appears_too_and_a_tool_of_the_same_pag
     expect(page.locator("#results")).to_contain_text("Explain sampling of the Model Context Protocol")
 
 
+@pytest.mark.long
 def test_a_reading_is_made_again_from_its_own_page(page: Page, demo: str) -> None:
     open_live(page, f"{demo}/history/?method=resources/read")
     page.locator("#history-calls tbody a").first.click()

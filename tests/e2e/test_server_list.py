@@ -71,6 +71,7 @@ def test_a_row_that_fails_says_why_without_a_new_page(stack, walker) -> None:
     expect(bob.page.locator("#connection-timeline")).to_contain_text("exit code 3")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("rows")
 def test_the_list_works_without_script(stack, walker) -> None:
     plain = walker(stack, signed_in=True, java_script_enabled=False)
@@ -87,6 +88,7 @@ def test_the_list_works_without_script(stack, walker) -> None:
     expect(plain.page.get_by_text("of 44")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_bar_of_the_overview_leads_to_its_calls_and_grows_with_new_ones(stack, walker) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     ada.register_stdio("Drawn", *peer_command("demo"))

@@ -18,7 +18,11 @@ ONLY_MODERN = pytest.mark.parametrize("peer", ["sdk2-tasks"], ids=["2026-07-28"]
 ONLY_LEGACY = pytest.mark.parametrize("peer", ["sdk1-tasks"], ids=["2025-11-25"], indirect=True)
 
 
-@pytest.fixture(scope="module", params=["sdk1-tasks", "sdk2-tasks"], ids=["2025-11-25", "2026-07-28"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("sdk1-tasks", marks=pytest.mark.long), "sdk2-tasks"],
+    ids=["2025-11-25", "2026-07-28"],
+)
 def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """(its URL, the folder with its log and its release)"""
     folder = tmp_path_factory.mktemp(request.param)
@@ -96,6 +100,7 @@ def test_a_task_outlives_its_worker_and_its_result_is_kept(
     assert len((folder / "log").read_text().splitlines()) == ran, "the tool ran once"
 
 
+@pytest.mark.long
 @ONLY_MODERN
 def test_a_task_that_is_followed_after_its_worker_was_lost_is_cancelled(
     tasked: tuple[Stack, str, Path], walker: Callable[..., Walk]
@@ -109,6 +114,7 @@ def test_a_task_that_is_followed_after_its_worker_was_lost_is_cancelled(
     expect(row).to_contain_text("Cancelled", timeout=30_000)
 
 
+@pytest.mark.long
 @ONLY_LEGACY
 def test_a_task_that_the_server_forgets_with_its_session_ends_as_lost(
     tasked: tuple[Stack, str, Path], walker: Callable[..., Walk]

@@ -35,6 +35,7 @@ def test_a_setting_is_found_by_words_and_changed_in_place(own_stack, walker) -> 
     expect(ada.page.get_by_role("heading", name="No matching settings")).to_be_visible()
 
 
+@pytest.mark.long
 def test_only_administrators_see_the_settings(own_stack, walker) -> None:
     own_stack.shell(
         f"from django.contrib.auth.models import User\nUser.objects.create_user('vera', password={PASSWORD!r})"

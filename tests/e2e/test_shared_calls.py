@@ -79,6 +79,7 @@ def test_whoever_has_the_right_may_stop_it_and_all_see_who_did(two: tuple[Walk, 
         expect(card(person, number).locator(".who")).to_contain_text("by ada")
 
 
+@pytest.mark.long
 def test_a_line_of_the_log_leads_to_its_call(two: tuple[Walk, Walk]) -> None:
     ada, cleo = two
     cleo.open("/servers/shared/logs/")

@@ -129,6 +129,7 @@ def succeeded(stack: Stack) -> int:
     return int(stack.rows(sql, NAME)[0]["n"])
 
 
+@pytest.mark.long
 def test_a_person_signs_in_stays_connected_is_signed_out_and_signs_in_again(
     stack: Stack, walker: Callable[..., Walk], gate: Gate
 ) -> None:

@@ -55,6 +55,7 @@ def test_the_page_counts_how_long_a_server_starts_and_shows_its_stderr_live(ada,
     expect(starting).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_connection_test_shows_the_same(ada, tmp_path: Path) -> None:
     ada.fill_stdio("Slow", *held_back(tmp_path))
     grant(ada, DEMO)
@@ -84,6 +85,7 @@ def withheld_lists(folder: Path) -> tuple[str, list[str]]:
     return sys.executable, [str(program)]
 
 
+@pytest.mark.long
 def test_a_page_waits_for_the_first_list_and_says_when_there_is_no_tool(ada, tmp_path: Path) -> None:
     ada.fill_stdio("No tools", *withheld_lists(tmp_path))
     grant(ada, Path(__file__).parents[1])
@@ -104,6 +106,7 @@ SHOWS_A_MESSAGE = """() => {
 }"""
 
 
+@pytest.mark.long
 def test_a_message_stays_when_the_page_reloads_for_the_first_list(ada, tmp_path: Path) -> None:
     ada.fill_stdio("Slow list", *held_back(tmp_path))
     grant(ada, DEMO)

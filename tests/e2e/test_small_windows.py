@@ -46,6 +46,7 @@ def lines(place: Locator) -> int:
     )
 
 
+@pytest.mark.long
 def test_a_call_in_the_history_is_chosen_for_comparing_by_a_tap(on_phone: Walk) -> None:
     on_phone.open_tool("long", "shout")
     on_phone.fill_argument("text", "hello")

@@ -55,6 +55,7 @@ def allow_more(person: Walk, gate: Gate) -> None:
     consented(person, gate)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gate", ["once"], indirect=True)
 def test_a_person_allows_what_a_tool_asks_for_and_it_runs(ada: Walk, gate: Gate) -> None:
     publish(ada)
@@ -66,6 +67,7 @@ def test_a_person_allows_what_a_tool_asks_for_and_it_runs(ada: Walk, gate: Gate)
     assert gate.events("register") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gate", ["never"], indirect=True)
 def test_a_server_that_refuses_what_it_was_allowed_sends_nobody_round_in_a_circle(ada: Walk, gate: Gate) -> None:
     publish(ada)

@@ -101,6 +101,7 @@ def test_a_pinned_version_stays_and_two_others_are_compared_by_their_links(
     version(ada.page, 2)
 
 
+@pytest.mark.long
 def test_a_change_is_told_on_every_page_and_the_board_shows_it(stack: Stack, walker: Callable[..., Walk]) -> None:
     slug = register(stack, "Told", "sdk2", "legacy")
     ada, bob, carl = (walker(stack, signed_in=True) for _ in range(3))
@@ -164,6 +165,7 @@ def test_the_first_subscription_of_a_resource_is_live_from_the_click_on_for_ever
         expect(reading(person)).to_contain_text(re.compile("version [34]"), timeout=ARRIVES_MS)
 
 
+@pytest.mark.long
 def test_what_an_update_brought_replaces_what_was_read_before(stack: Stack, walker: Callable[..., Walk]) -> None:
     slug = register(stack, "Replaced", "sdk2", "legacy")
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
@@ -178,6 +180,7 @@ def test_what_an_update_brought_replaces_what_was_read_before(stack: Stack, walk
         ada.page.reload()
 
 
+@pytest.mark.long
 def test_what_a_template_makes_can_be_subscribed_to_as_soon_as_its_fields_are_filled_in(
     stack: Stack, walker: Callable[..., Walk]
 ) -> None:

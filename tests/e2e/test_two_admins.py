@@ -45,6 +45,7 @@ def test_a_disabled_server_tells_everybody_and_refuses_calls(stack, walker) -> N
     expect(bob.page.locator("[data-call-refused]")).to_contain_text("disabled")
 
 
+@pytest.mark.long
 def test_a_deleted_server_leaves_its_calls_and_audit_rows_with_its_name(stack, walker) -> None:
     ada = walker(stack, signed_in=True)
     ada.complaints.allow("422")

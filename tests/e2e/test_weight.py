@@ -64,6 +64,7 @@ def loaded(walker: Any, stack: Any, path: str) -> tuple[dict[str, float], dict[s
     return cold, warm
 
 
+@pytest.mark.long
 def test_every_page_is_light_at_first_and_lighter_the_second_time(own_stack, walker, capsys) -> None:
     ada = walker(own_stack, signed_in=True)
     ada.register_stdio("Orders", sys.executable, DEMO_COMMAND[1:])

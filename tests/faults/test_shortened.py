@@ -28,6 +28,7 @@ async def test_the_checkers_report_duplicates_when_the_claim_is_switched_off() -
     assert "more_effects_than_attempts" in found
 
 
+@pytest.mark.long
 async def test_a_worker_that_stood_still_and_was_overtaken_sends_nothing_any_more() -> None:
     judge(await freeze_workers(SHORT))
 
@@ -51,6 +52,7 @@ async def test_a_locked_database_refuses_calls_and_moves_no_session() -> None:
     judge(await database_locked(SHORT))
 
 
+@pytest.mark.long
 async def test_every_browser_sees_each_event_once_although_the_web_process_dies() -> None:
     judge(await kill_web(SHORT))
 

@@ -68,6 +68,7 @@ def differences(written: list[str], seen: list[str]) -> list[str]:
 @pytest.mark.integration
 @pytest.mark.slow
 class TestCurrentServers:
+    @pytest.mark.long
     def test_every_cell_that_a_current_server_owes_is_green(self, current: Matrix) -> None:
         assert_all_green(current)
 

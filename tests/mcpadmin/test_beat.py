@@ -110,6 +110,7 @@ def test_the_first_of_several_workers_runs_beat_and_the_others_do_not() -> None:
     assert ["--beat-thread" in part.argv for part in worker_parts(3, 5, {})] == [True, False, False]
 
 
+@pytest.mark.long
 @pytest.mark.up
 @pytest.mark.integration
 def test_a_worker_that_was_killed_sends_scheduled_tasks_again(make_stack: Callable[..., Stack]) -> None:

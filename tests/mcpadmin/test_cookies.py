@@ -105,6 +105,7 @@ def proxy_with_tls(folder: Path) -> Iterator[tuple[str, Callable[[str], None]]]:
     server.server_close()
 
 
+@pytest.mark.long
 @pytest.mark.up
 def test_behind_a_proxy_with_tls_every_cookie_is_secure_and_for_this_host_alone(
     make_stack: Callable[..., Stack], tmp_path: Path

@@ -128,7 +128,11 @@ def test_the_supervisor_stays_small_because_it_never_loads_django(running: Stack
     assert heavy == {"servers", "servers.secret"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.long) for number in (signal.SIGINT, signal.SIGKILL))],
+    ids=lambda number: number.name,
+)
 def test_after_each_way_to_stop_nothing_is_left_and_the_next_start_works(
     product: Stack, number: signal.Signals
 ) -> None:
@@ -235,6 +239,7 @@ def test_impatience_ends_everything_at_once(product: Stack) -> None:
     assert left_behind(product) == []
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(product: Stack) -> None:
     family = product.family()
     os.kill(product.worker_pids()[0], signal.SIGSTOP)
@@ -244,6 +249,7 @@ def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(product: Stack) 
     assert survivors(family) == []
 
 
+@pytest.mark.long
 def test_parts_load_during_the_preparation_and_serve_only_after_it(often_stopped: Stack) -> None:
     product = often_stopped
     product.close()
@@ -282,6 +288,7 @@ value.save()
 """
 
 
+@pytest.mark.long
 def test_a_lost_key_ring_is_said_before_anything_serves(make_stack: MakeStack) -> None:
     product = make_stack()
     product.shell(SEAL_ONE)

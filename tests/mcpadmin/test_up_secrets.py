@@ -94,6 +94,7 @@ def request_housekeeping(product: Stack) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_after_a_start_on_poisoned_data_the_queue_works(make_stack: MakeStack) -> None:
     product = make_stack(administrator=True)
     (product.data_dir / "valkey").mkdir(mode=0o700)
@@ -103,6 +104,7 @@ def test_after_a_start_on_poisoned_data_the_queue_works(make_stack: MakeStack) -
     assert not re.search(r"(web|worker) (exited|killed)", product.output)
 
 
+@pytest.mark.long
 def test_data_that_valkey_cannot_load_is_set_aside(make_stack: MakeStack) -> None:
     product = make_stack(administrator=True)
     saved = product.data_dir / "valkey" / "appendonlydir"
@@ -113,6 +115,7 @@ def test_data_that_valkey_cannot_load_is_set_aside(make_stack: MakeStack) -> Non
     assert (saved.with_name("appendonlydir.damaged") / "appendonly.aof.manifest").read_text() == "garbage\n"
 
 
+@pytest.mark.long
 def test_the_socket_of_the_running_product_needs_a_password(stack: Stack) -> None:
     path = stack.data_dir / "valkey" / "valkey.sock"
     assert path.stat().st_mode & 0o777 == 0o600

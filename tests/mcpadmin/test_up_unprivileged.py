@@ -164,6 +164,7 @@ def test_a_grant_that_mcpadmins_user_cannot_reach_is_named(product: Stack, folde
     assert eventually(lambda: product.rows(sql, f"%{words}%")[0][0] == 1)
 
 
+@pytest.mark.long
 def test_a_killed_up_leaves_nothing_behind_and_the_next_start_finds_its_own_files(product: Stack) -> None:
     up = psutil.Process(product.process.pid)
     parts = [up, *up.children(recursive=True)]

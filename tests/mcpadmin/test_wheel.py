@@ -65,6 +65,7 @@ def product(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         shutil.rmtree(product.data_dir, ignore_errors=True)
 
 
+@pytest.mark.long
 @pytest.mark.up
 @pytest.mark.slow
 def test_the_installed_command_starts_the_product_and_calls_a_tool_of_it(product: Installed) -> None:

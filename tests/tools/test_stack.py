@@ -95,6 +95,7 @@ def test_a_window_whose_clock_was_moved_is_not_used_again(stack: Stack, browser:
         assert complaints.unexpected() == []
 
 
+@pytest.mark.long
 def test_a_product_of_a_tests_own_is_gone_with_the_test(tmp_path: Path) -> None:
     own = Stack(prepare(tmp_path / "data")).start()
     family = own.family()

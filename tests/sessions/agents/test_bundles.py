@@ -249,7 +249,7 @@ def test_search_mode_lists_two_tools_and_what_is_pinned_and_calls_the_rest(
     assert found.call("find_tool")["result"]["isError"] is True
 
 
-SHORT = ("sdk1", "sdk2-2026-07-28", "fastmcp", "ts2-2026-07-28", "mcp-remote")
+SHORT = ("sdk1", "ts2-2026-07-28")
 
 
 @pytest.mark.parametrize(

@@ -333,12 +333,13 @@ def test_what_a_bundle_no_longer_offers_cannot_be_approved(world: World, change:
 
 # --- changed definitions -------------------------------------------------------------------------------------------------------
 @pytest.mark.django_db(transaction=True)
-def test_of_500_tools_that_break_between_list_and_call_none_is_called() -> None:
+@pytest.mark.parametrize("tries", [50, pytest.param(500, marks=pytest.mark.long)])
+def test_of_many_tools_that_break_between_list_and_call_none_is_called(tries: int) -> None:
     """Before the request arrives, or after it was written and before a worker takes it."""
     dice, session = random.Random(15), make_session("files")
     world = World(person("ann", "view_server", "call_tool"), None, {}, {"files": make_hold(session)})
     principal, refused = world.principal(), Counter[str]()
-    for number in range(500):
+    for number in range(tries):
         offer(session, LISTED)
         if dice.random() < 0.5:
             offer(session, breaking(number))
@@ -351,6 +352,6 @@ def test_of_500_tools_that_break_between_list_and_call_none_is_called() -> None:
             assert not world.send(call)
             refused["by the worker"] += 1
     assert Attempt.objects.count() == 0
-    assert min(refused.values()) > 200
+    assert min(refused.values()) > tries * 0.3
     offer(session, LISTED)
     assert world.send(world.place(principal, "files", id="last"))

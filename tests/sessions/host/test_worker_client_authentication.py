@@ -90,7 +90,7 @@ def test_an_account_given_while_the_worker_did_not_look_is_used_once_the_server_
     works_twice(protected)
 
 
-@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+@pytest.mark.parametrize("method", ["client_secret_basic", pytest.param("client_secret_post", marks=pytest.mark.long)])
 def test_an_account_shows_its_secret_in_the_way_that_the_server_takes(
     ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate], method: str
 ) -> None:
@@ -101,7 +101,9 @@ def test_an_account_shows_its_secret_in_the_way_that_the_server_takes(
     assert (protected.events("account"), protected.events("account_refused")) == (2, 0)
 
 
-@pytest.mark.parametrize("kind", ["rsa", "p256", "p521"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("rsa", marks=pytest.mark.long), "p256", pytest.param("p521", marks=pytest.mark.long)]
+)
 def test_an_account_with_a_private_key_signs_a_new_assertion_for_each_token_and_shows_the_key_to_nobody(
     ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate], kind: str
 ) -> None:
@@ -133,7 +135,7 @@ def test_an_account_with_another_key_than_the_registered_one_is_refused_once_and
     works_twice(protected)
 
 
-@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+@pytest.mark.parametrize("method", ["client_secret_basic", pytest.param("client_secret_post", marks=pytest.mark.long)])
 def test_a_client_registered_by_hand_shows_its_secret_when_a_person_signs_in_and_when_the_token_is_renewed(
     ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate], method: str
 ) -> None:

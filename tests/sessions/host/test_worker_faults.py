@@ -138,6 +138,7 @@ def test_a_host_whose_epoch_is_overtaken_closes_and_the_session_comes_back_under
     assert effects.count("started") == 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_fifty_sessions_opened_and_closed_leave_nothing_behind(start_worker: StartWorker, effects: Effects) -> None:
     worker = start_worker()

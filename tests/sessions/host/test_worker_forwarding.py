@@ -83,6 +83,7 @@ def test_a_worker_forwards_over_http_signed_and_with_the_sinks_header(
     assert TOKEN not in worker.output
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("valkey")
 def test_a_batch_that_is_sent_again_has_the_same_id_and_body(
     share_worker: ShareWorker,

@@ -17,7 +17,7 @@ from tests.sessions.host.make import make_session
 from tests.sessions.host.questions import answer, asked_by, begin, over, peer_session, text_of
 
 pytestmark = pytest.mark.integration
-PEERS = [("sdk1", "legacy"), ("sdk2", "legacy"), ("sdk2", "modern")]
+PEERS = [("sdk1", "legacy"), pytest.param("sdk2", "legacy", marks=pytest.mark.long), ("sdk2", "modern")]
 CITY = {"city": "Paris", "visits": "3"}
 SAID = {"content": "Four.", "model": "grace", "stopReason": "endTurn"}
 
@@ -42,7 +42,7 @@ def test_a_form_is_answered_by_somebody_else_and_the_call_goes_on(worker: Worker
     assert (closed.state, closed.answered_by, closed.detail) == (QuestionState.ACCEPTED, "grace", "")
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("era", [pytest.param("legacy", marks=pytest.mark.long), "modern"])
 def test_over_http_each_call_knows_its_own_question(worker: WorkerProcess, era: str) -> None:
     with run_peer("sdk2", "http") as url:
         session = await_ready(make_session(transport=TransportKind.STREAMABLE_HTTP, command="", url=url, era=era), 40)

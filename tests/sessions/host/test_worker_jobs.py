@@ -103,6 +103,7 @@ def test_a_job_whose_worker_was_killed_is_interrupted_and_the_next_worker_does_i
     assert (done.pk, done.attempts, done.result["ok"]) == (job.pk, 2, True)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_stopped_gives_its_job_to_the_next_one(start_worker: StartWorker, ada: Client) -> None:
     chain_of(MANY)
     first = start_worker("w1")

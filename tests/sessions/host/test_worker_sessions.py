@@ -86,6 +86,7 @@ def test_closing_a_session_cancels_its_calls_and_says_why(shared_worker: WorkerP
     assert LogLine.objects.filter(source="host", text="Session closed.").exists()
 
 
+@pytest.mark.long
 def test_a_thousand_calls_at_once_wait_in_line_and_all_end(shared_worker: WorkerProcess, effects: Effects) -> None:
     session = effect_session(effects)
     await_ready(session)

@@ -65,6 +65,7 @@ def test_after_a_worker_joined_new_servers_go_to_it_and_live_sessions_stay(
     assert list(McpSession.objects.order_by("pk").values_list("pk", "owner_id", "epoch"))[:3] == before
 
 
+@pytest.mark.long
 def test_the_first_worker_of_two_that_start_leaves_the_other_its_share(
     start_worker: StartWorker, effects: Effects
 ) -> None:
@@ -77,6 +78,7 @@ def test_the_first_worker_of_two_that_start_leaves_the_other_its_share(
     assert shares() == [2, 2]
 
 
+@pytest.mark.long
 def test_a_share_that_nobody_comes_for_is_taken_after_the_stale_period(
     start_worker: StartWorker, effects: Effects
 ) -> None:

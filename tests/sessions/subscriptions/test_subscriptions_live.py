@@ -15,7 +15,12 @@ from tests.tools.valkey import flush
 pytestmark = [pytest.mark.integration, pytest.mark.django_db(transaction=True)]
 EVERYWHERE = pytest.mark.parametrize(
     ("era", "transport"),
-    [("legacy", "stdio"), ("legacy", "http"), ("modern", "stdio"), ("modern", "http")],
+    [
+        ("legacy", "stdio"),
+        pytest.param("legacy", "http", marks=pytest.mark.long),
+        pytest.param("modern", "stdio", marks=pytest.mark.long),
+        ("modern", "http"),
+    ],
     ids=["legacy-stdio", "legacy-http", "modern-stdio", "modern-http"],
 )
 

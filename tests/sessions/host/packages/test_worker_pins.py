@@ -124,7 +124,7 @@ def started_again(shop: Shop, session: McpSession, starts: int) -> None:
     await_ready(session)
 
 
-@pytest.mark.parametrize("launcher", [NPX, "uvx"])
+@pytest.mark.parametrize("launcher", [NPX, pytest.param("uvx", marks=pytest.mark.long)])
 def test_a_changed_package_is_not_run_and_a_new_version_waits_for_a_person(
     launcher: str, shop: Shop, shared_worker: WorkerProcess, admin: Any
 ) -> None:

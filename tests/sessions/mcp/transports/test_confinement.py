@@ -98,8 +98,8 @@ def as_root_given_up(folder: Path) -> list[str]:
             for become in (as_we_are, as_root_given_up, as_an_ordinary_user)
             for tier, view in TIERS
         ),
-        (as_root_of_a_container, "landlock", "no view"),
-        (as_an_ordinary_user_of_a_container, "landlock", "no view"),
+        pytest.param(as_root_of_a_container, "landlock", "no view", marks=pytest.mark.long),
+        pytest.param(as_an_ordinary_user_of_a_container, "landlock", "no view", marks=pytest.mark.long),
     ],
 )
 def test_a_thief_gets_nothing(become: Callable[[Path], list[str]], tier: str, view: str, folder: Path) -> None:
