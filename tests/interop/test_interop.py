@@ -65,10 +65,10 @@ def differences(written: list[str], seen: list[str]) -> list[str]:
     return list(unified_diff(written, seen, "written", "seen", lineterm="", n=0))
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.slow
 class TestCurrentServers:
-    @pytest.mark.long
     def test_every_cell_that_a_current_server_owes_is_green(self, current: Matrix) -> None:
         assert_all_green(current)
 

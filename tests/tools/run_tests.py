@@ -1,4 +1,4 @@
-"""`make test` and `make test-all`: all set-up, then the tests in four phases side by side, then the reasons of skipped
+"""`make test` and `make test-all`: all set-up, then the tests in three phases side by side, then the reasons of skipped
 tests.
 
 python tests/tools/run_tests.py [--all] [pytest arguments]
@@ -42,8 +42,6 @@ AGAIN = ["--record"]
 #: collects all tests of that phase, so a phase leaves out the folders that hold none.
 WITH_PRODUCT = ("benchmarks", "canary", "e2e", "faults", "mcpadmin", "sessions/agents", "tools")
 WITH_BROWSER = ("e2e", "kit", "screenshots", "tools")
-#: Half of all tests. In a phase of its own, neither half is collected by the processes of the other.
-OF_PROTOCOL = ("sessions/host", "sessions/mcp")
 
 
 def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool = False) -> list[str]:
@@ -62,15 +60,14 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
-# take long. Two processors are busy with these; more processes take longer, and what waits for its turn runs into limits.
+# take long. Two processors are busy with these five processes. With seven, the same tests took a fifth more CPU time, and
+# what waits for its turn runs into limits.
 # Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others run, and its tests fail.
 NEITHER = "not browser and not up"
-NOT_PARTS = ("e2e", *OF_PROTOCOL)
 PHASES = {
-    "protocol": (NEITHER, ["-n", "2", *leave_out(OF_PROTOCOL, files=True)]),
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
-    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in NOT_PARTS)]),
+    "parts": (NEITHER, ["-n", "2", f"--ignore={ROOT / 'tests' / 'e2e'}"]),
 }
 
 

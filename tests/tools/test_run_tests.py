@@ -123,6 +123,6 @@ def test_meets_the_others(phase):
     done = run(project)
     assert done.returncode == 0, done.stdout
     ends = re.findall(r"^== (\w+): passed in \d+ s \(\d+ s of CPU\)$", done.stdout, re.MULTILINE)
-    assert sorted(ends) == ["browser", "parts", "product", "protocol"]
+    assert sorted(ends) == ["browser", "parts", "product"]
     assert {"parts", "product"} <= {line.split()[0] for line in done.stdout.splitlines() if line.endswith("[100%]")}
     assert done.stdout.count(" slowest ") == 3
