@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
@@ -99,13 +100,14 @@ BETTER: dict[str, str] = {
     r"\bother clients pass over\b|\b[Ww]ith what only\b": "name what is in it; other clients ignore it",
     r"\bThere is no such\b": "This call does not exist.",
 }
+_ANY_RULE = re.compile("|".join(BETTER), re.MULTILINE)  # nearly no text meets one
 _RULES = [(re.compile(pattern, re.MULTILINE), words) for pattern, words in BETTER.items()]
 _JS_STRING = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`((?:[^`\\]|\\.)*)`")
 
 
 def refused(text: str) -> Iterator[tuple[str, str]]:
     """Each phrase of `text` that reads as translated, with what to write instead."""
-    for pattern, words in _RULES:
+    for pattern, words in _RULES if _ANY_RULE.search(text) else ():
         if found := pattern.search(text):
             yield found.group().strip(" <>\n"), words
     if " " in text and (found := _class_names().search(text)):  # a rename of a class once reached a sentence
@@ -115,8 +117,7 @@ def refused(text: str) -> Iterator[tuple[str, str]]:
 @cache
 def _class_names() -> re.Pattern[str]:
     """Names of our classes, of two words or more."""
-    trees = [ast.parse(path.read_text()) for path in files() if path.suffix == ".py"]
-    names = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    names = {name for path in files() if path.suffix == ".py" for name in _python(path.read_text()).classes}
     several = sorted(name for name in names if re.fullmatch(r"[A-Z][a-z]+([A-Z][a-z]+)+", name))
     return re.compile(rf"(?<![{{\w.\[])(?<!\| )(?:{'|'.join(several)})(?![\w(\]]| \|)")  # no types such as "A | None"
 
@@ -124,7 +125,7 @@ def _class_names() -> re.Pattern[str]:
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text()
     if path.suffix == ".py":
-        yield from _of_python(text)
+        yield from _python(text).sentences
     elif path.suffix == ".js":
         for line, found in _matches(_JS_STRING, _blanked(r"/\*.*?\*/|(?<![:'\"`])//[^\n]*", text)):
             yield line, next(filter(None, found.groups()), "")
@@ -132,11 +133,21 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
         yield from enumerate(_blanked(r"\{#.*?#\}|\{% comment %\}.*?\{% endcomment %\}", text).splitlines(), 1)
 
 
-def _of_python(text: str) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(text)
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+class Python(NamedTuple):
+    sentences: list[tuple[int, str]]
+    classes: list[str]
+
+
+@cache
+def _python(text: str) -> Python:
+    nodes = list(ast.walk(ast.parse(text)))
+    return Python(list(_strings(nodes)), [node.name for node in nodes if isinstance(node, ast.ClassDef)])
+
+
+def _strings(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield node.lineno, "".join(p.value if isinstance(p, ast.Constant) else "…" for p in node.values)
         elif (
