@@ -8,7 +8,7 @@ import pytest
 from tests.peers.peers import peer_python
 from tests.tools.stack import ROOT, clean_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def told_by(module: str, *words: str, seconds: float = 110) -> str:
@@ -18,7 +18,6 @@ def told_by(module: str, *words: str, seconds: float = 110) -> str:
     return done.stdout
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("case", "floor", "goals"), [("stdio-legacy", "pipes", 3), ("http-modern-sse", "engine", 5)])
 def test_a_case_has_a_row_for_each_client_and_a_verdict_for_each_goal(case: str, floor: str, goals: int) -> None:
     peer_python("sdk2")  # skips when the peers are not installed
@@ -28,14 +27,12 @@ def test_a_case_has_a_row_for_each_client_and_a_verdict_for_each_goal(case: str,
     assert told.count("(goal: ") == goals
 
 
-@pytest.mark.long
 def test_a_hostile_scene_has_a_row_that_says_how_it_ended() -> None:
     told = told_by("bench_neighbours", "--seconds", "0.5", "json:wide-header")
     assert "json:wide-header" in told
     assert told.rstrip().endswith("header_limit")
 
 
-@pytest.mark.long
 def test_search_over_many_rows_has_a_row_for_each_case() -> None:
     words = ("--servers", "4", "--calls", "400", "--events", "2000", "--rounds", "1", "--database", "sqlite")
     told = told_by("bench_audit", *words)

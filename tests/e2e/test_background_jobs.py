@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.walk import SECONDS
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 #: enough events for some seconds of verification, so that its progress shows
 FILL = """
 from django.db import transaction
@@ -20,7 +20,6 @@ for part in range(20):
 """
 
 
-@pytest.mark.long
 def test_a_person_verifies_the_log_sees_progress_and_verdict_and_then_the_forgery(own_stack, walker) -> None:
     ada = walker(own_stack, signed_in=True)
     own_stack.shell(FILL)
@@ -41,7 +40,6 @@ def test_a_person_verifies_the_log_sees_progress_and_verdict_and_then_the_forger
     expect(ada.page.locator("main dd", has_text="forged").first).to_be_visible()
 
 
-@pytest.mark.long
 def test_an_administrator_rotates_keys_after_a_confirmation_and_watches_it_end(own_stack, walker) -> None:
     ada = walker(own_stack, signed_in=True)
     ring = own_stack.data_dir / "keyring.json"

@@ -11,7 +11,7 @@ from tests.e2e.sockets import Visitor, a_call, greeted
 from tests.peers.peers import peer_command
 from tests.tools.stack import ADMIN, Stack
 
-pytestmark = [pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 IN_ENVIRONMENT, IN_OURS = "canary-env-7f3a91c2d4", "canary-ours-5b8e0d77"
 READY_SECONDS = 40
 
@@ -36,7 +36,6 @@ def ready_servers(stack: Stack, count: int) -> dict[str, str]:
     return {row["name"]: str(UUID(row["uid"])) for row in rows}
 
 
-@pytest.mark.long
 def test_a_child_is_given_what_was_declared_for_it_and_nothing_of_its_neighbours(make_stack) -> None:
     stack = make_stack(env={"OPERATORS_OWN_TOKEN": IN_OURS}, administrator=True).start()
     command, arguments = peer_command("telltale")

@@ -11,10 +11,9 @@ from playwright.sync_api import expect
 from mcpadmin.settings import DEMO_COMMAND
 from tests.tools.stack import READY, READY_SECONDS
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 
 
-@pytest.mark.long
 def test_a_copied_data_directory_opens_no_session_until_it_is_released(make_stack, walker) -> None:
     original = make_stack(administrator=True).start()
     ada = walker(original, signed_in=True)

@@ -16,7 +16,7 @@ from tests.screenshots.pages import SIZES
 from tests.tools import firefox
 from tests.tools.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 PASSWORD = "a long passphrase 42"
 SLUG = "official-sdk"
 #: until a new size of the window has been drawn
@@ -47,7 +47,6 @@ def too_wide(person: Walk, *paths: str) -> list[str]:
     return found
 
 
-@pytest.mark.long
 def test_firefox_goes_from_the_setup_link_to_the_audit_log_and_refuses_nothing(fresh_stack: Stack, walker) -> None:
     ada, bob = walker(fresh_stack), walker(fresh_stack)
     ada.use_setup_link(fresh_stack.setup_link, "ada", PASSWORD)
@@ -96,7 +95,6 @@ def test_firefox_goes_from_the_setup_link_to_the_audit_log_and_refuses_nothing(f
     assert reports(fresh_stack) == []
 
 
-@pytest.mark.long
 def test_what_firefox_refuses_to_run_fails_a_test_and_reaches_the_reports(stack: Stack, walker) -> None:
     ada = walker(stack, signed_in=True)
     ada.complaints.allow("blocked an inline script")
@@ -111,7 +109,6 @@ def test_what_firefox_refuses_to_run_fails_a_test_and_reaches_the_reports(stack:
     assert ["blocked an inline script" in line for line in ada.complaints.found] == [True]
 
 
-@pytest.mark.long
 def test_no_page_is_wider_in_firefox_than_a_phone_with_the_longest_names_and_uris(own_stack: Stack, walker) -> None:
     world: Every = every_page.fill(own_stack)
     width, height = SIZES["phone"]

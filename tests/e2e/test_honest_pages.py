@@ -10,11 +10,10 @@ from playwright.sync_api import expect
 
 from mcpadmin.settings import DEMO_COMMAND
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 DEMO = DEMO_COMMAND[1:]
 
 
-@pytest.mark.long
 def test_pages_say_at_once_that_a_worker_was_killed_and_that_the_broker_hangs(make_stack, walker) -> None:
     # The heartbeats alone would show the loss only after 60 s. Anything shown sooner came from the supervisor of `up`.
     slow = {"MCPADMIN_STALE_SECONDS": "60", "MCPADMIN_LOG_FORMAT": "json"}

@@ -16,7 +16,7 @@ from tests.e2e.walk import SECONDS, Walk
 from tests.tools.browser import sign_in, watched_context
 from tests.tools.stack import ADMIN, Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 AUDITOR = f"""
 from django.contrib.auth.models import Permission, User
 user = User.objects.create_user("rhea", password={ADMIN[1]!r})
@@ -131,14 +131,12 @@ def investigate(stack: Stack, walker, browser: Browser, folder: Path, calls: int
     assert "No tampering found" in stack.manage("verify_audit")
 
 
-@pytest.mark.long
 def test_the_one_call_among_thousands_is_found_shared_erased_exported_and_proved(
     own_stack: Stack, walker, browser: Browser, tmp_path: Path
 ) -> None:
     investigate(own_stack, walker, browser, tmp_path, 3_000)
 
 
-@pytest.mark.long
 @pytest.mark.deadline(2400)
 def test_the_one_call_among_a_hundred_thousand_is_found_shared_erased_exported_and_proved(
     make_stack: Callable[..., Stack], walker, browser: Browser, tmp_path: Path

@@ -9,7 +9,7 @@ from tests.e2e.walk import Walk
 from tests.peers.media_server import JSON_BYTES, PDF_BYTES
 from tests.peers.peers import peer_command
 
-pytestmark = [pytest.mark.browser]
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 WATCH = """() => {
   window.longest = 0;
   new PerformanceObserver((list) => {
@@ -37,7 +37,6 @@ def answered(ada: Walk, number: int, kind: str) -> Locator:
     return card
 
 
-@pytest.mark.long
 def test_a_picture_a_document_and_json_of_several_megabytes_are_shown_or_downloaded_as_what_they_are(
     own_stack, walker
 ) -> None:

@@ -9,7 +9,7 @@ from tests.e2e.walk import Walk
 from tests.sessions.host.whoami_server import Whoami
 from tests.tools.stack import ADMIN, Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300), pytest.mark.long]
 NAME, SLUG, TOKEN = "Who am I", "who-am-i", "token-bea"
 BEA = """
 from django.contrib.auth.models import Permission, User
@@ -36,7 +36,6 @@ def asked(person: Walk) -> str:
     return person.result().inner_text().partition("You are ")[2].partition(".")[0]
 
 
-@pytest.mark.long
 def test_a_person_speaks_as_themselves_and_goes_back(stack: Stack, walker: Callable[..., Walk], peer: Whoami) -> None:
     stack.shell(BEA.format(password=ADMIN[1]))
     ada, bea = walker(stack, signed_in=True), walker(stack)

@@ -7,11 +7,10 @@ from playwright.sync_api import expect
 
 from tests.peers.peers import peer_command
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 PASSWORD = "purple monkey dishwasher"
 
 
-@pytest.mark.long
 def test_an_invited_person_makes_a_call_and_is_out_at_once_when_disabled_during_one(own_stack, walker) -> None:
     ada, nina = walker(own_stack, signed_in=True), walker(own_stack)
     ada.register_stdio("Orders", *peer_command("demo"))
@@ -69,7 +68,6 @@ def test_an_invited_person_makes_a_call_and_is_out_at_once_when_disabled_during_
     ada.until(finished)
 
 
-@pytest.mark.long
 def test_a_new_password_ends_the_sign_in_of_another_browser(own_stack, walker) -> None:
     ada, olga, elsewhere = walker(own_stack, signed_in=True), walker(own_stack), walker(own_stack)
     own_stack.shell(

@@ -22,7 +22,7 @@ from tests.e2e.walk import Walk
 from tests.peers.peers import free_port, start_peer
 from tests.tools.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300), pytest.mark.long]
 NAME, SLUG, AT_ONCE = "Behind a gate", "behind-a-gate", 20
 
 
@@ -129,7 +129,6 @@ def succeeded(stack: Stack) -> int:
     return int(stack.rows(sql, NAME)[0]["n"])
 
 
-@pytest.mark.long
 def test_a_person_signs_in_stays_connected_is_signed_out_and_signs_in_again(
     stack: Stack, walker: Callable[..., Walk], gate: Gate
 ) -> None:

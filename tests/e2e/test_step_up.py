@@ -14,7 +14,7 @@ from tests.e2e.walk import Walk
 from tests.peers.peers import free_port, start_peer
 from tests.tools.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300)]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300), pytest.mark.long]
 
 
 @pytest.fixture
@@ -55,7 +55,6 @@ def allow_more(person: Walk, gate: Gate) -> None:
     consented(person, gate)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("gate", ["once"], indirect=True)
 def test_a_person_allows_what_a_tool_asks_for_and_it_runs(ada: Walk, gate: Gate) -> None:
     publish(ada)
@@ -67,7 +66,6 @@ def test_a_person_allows_what_a_tool_asks_for_and_it_runs(ada: Walk, gate: Gate)
     assert gate.events("register") == 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("gate", ["never"], indirect=True)
 def test_a_server_that_refuses_what_it_was_allowed_sends_nobody_round_in_a_circle(ada: Walk, gate: Gate) -> None:
     publish(ada)

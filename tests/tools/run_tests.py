@@ -60,8 +60,8 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 # The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
 # an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
-# take long. Two processors are busy with these six processes. With seven, the same tests took an eighth more CPU time, and
-# what waits for its turn runs into limits.
+# take long. Two processors are busy with these six processes, nearly to the end. Seven took an eighth more CPU time for the
+# same tests than five did, and what waits for its turn runs into limits.
 # Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others run, and its tests fail.
 NEITHER = "not browser and not up"
 PHASES = {
