@@ -9,12 +9,11 @@ from playwright.sync_api import expect
 
 from tests.e2e.looks import WINDOWS, problems, resized
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 PASSWORD = "purple monkey dishwasher"
 SINCE = "document.querySelector('main time[data-time]').title"
 
 
-@pytest.mark.long
 def test_zone_utc_switch_and_theme_hold_on_every_page_and_in_another_browser(own_stack, walker) -> None:
     ada = walker(own_stack, signed_in=True, timezone_id="Europe/Berlin")
     ada.open("/account/")

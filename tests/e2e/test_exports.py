@@ -14,7 +14,7 @@ from servers.audit.proof import verify_export
 from tests.e2e.walk import SECONDS
 from tests.sessions.subscriptions.hook import Hook, running_hook
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture
@@ -46,7 +46,6 @@ def test_what_a_query_finds_is_exported_and_verified_offline(own_stack, walker, 
     expect(ada.page.get_by_text("No exports yet")).to_be_visible()
 
 
-@pytest.mark.long
 def test_a_new_sink_gets_the_whole_log_and_its_page_shows_when_the_receiver_fails(
     own_stack, walker, hook: Hook
 ) -> None:

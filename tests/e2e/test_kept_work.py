@@ -118,6 +118,7 @@ def test_a_wrong_password_is_said_in_the_dialog(stack: Stack, ada: Walk, forms: 
     expect(pill(ada)).to_have_attribute("data-state", "live")
 
 
+@pytest.mark.long
 def test_an_added_item_and_a_saved_form_wait_for_the_sign_in_too(stack: Stack, ada: Walk, forms: str) -> None:
     ada.open_tool(forms, "order")
     ada.fill_argument("title", "kept title")
@@ -137,6 +138,7 @@ def test_an_added_item_and_a_saved_form_wait_for_the_sign_in_too(stack: Stack, a
     expect(ada.page.get_by_label("Notes")).to_have_value(words)
 
 
+@pytest.mark.long
 def test_a_sign_in_in_another_tab_is_enough(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     ada.open_tool(forms, "shout")
@@ -155,6 +157,7 @@ def test_a_sign_in_in_another_tab_is_enough(stack: Stack, ada: Walk, forms: str)
     assert calls_with(stack, words) == 1
 
 
+@pytest.mark.long
 def test_a_fragment_is_sent_again_once_the_person_signed_in_beside_it(stack: Stack, ada: Walk) -> None:
     if not stack.rows("SELECT slug FROM servers_server WHERE slug = 'demo-to-subscribe'"):
         command = tuple(DEMO_COMMAND)

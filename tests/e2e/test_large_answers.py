@@ -81,6 +81,7 @@ def timed(ada: Walk, stack: Stack, what: str) -> None:
     assert sum(tasks) < 1_000
 
 
+@pytest.mark.long
 def test_a_picture_a_document_and_rows_of_megabytes_are_shown_or_downloaded_with_their_own_type(
     ada: Walk, own_stack: Stack
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_call_in_the_history_is_chosen_for_comparing_by_a_tap(on_phone: Walk) 
     assert "/history/" in on_phone.page.url
 
 
+@pytest.mark.long
 def test_the_words_of_the_breadcrumb_and_the_type_of_a_parameter_stay_whole(on_phone: Walk) -> None:
     on_phone.open("/servers/long/delete/")
     assert lines(on_phone.page.get_by_label("Breadcrumb").get_by_role("link", name="Servers")) == 1

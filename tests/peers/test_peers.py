@@ -16,7 +16,7 @@ import pytest
 from tests.peers import Peer, closed_port, peer_command, run_peer, start_peer
 from tests.peers.peers import HERE
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 

@@ -74,8 +74,8 @@ async def test_a_server_that_starts_slowly_is_ready_at_the_first_try_in_its_era(
     ("peer", "era"),
     [
         ("sdk1", "legacy"),
-        ("sdk1_9", "legacy"),
-        ("sdk1_12", "legacy"),
+        pytest.param("sdk1_9", "legacy", marks=pytest.mark.long),
+        pytest.param("sdk1_12", "legacy", marks=pytest.mark.long),
         ("ts", "legacy"),
         ("everything", "legacy"),
         ("sdk2", "modern"),
