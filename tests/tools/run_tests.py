@@ -71,9 +71,10 @@ PHASES = {
 }
 
 
-def set_up() -> int:
+def set_up(*, everything: bool) -> int:
+    options = [ALL] if everything else []
     system = subprocess.Popen(["/bin/sh", str(TOOLS / "setup_system.sh")], cwd=ROOT)
-    peers = subprocess.Popen([sys.executable, str(TOOLS / "setup_peers.py")], cwd=ROOT)
+    peers = subprocess.Popen([sys.executable, str(TOOLS / "setup_peers.py"), *options], cwd=ROOT)
     system.wait()  # it installs PostgreSQL
     prepared = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_prepared"], cwd=ROOT)
     return peers.wait() or prepared.wait()
@@ -212,7 +213,7 @@ def main(arguments: list[str]) -> int:
     everything = ALL in arguments
     arguments = [argument for argument in arguments if argument != ALL]
     of = commit()
-    if status := set_up():
+    if status := set_up(everything=everything):
         return status
     begin = time.monotonic()
     phases = [Phase(name, arguments, everything=everything) for name in PHASES]

@@ -1,8 +1,9 @@
 """Installs the peers that tests talk to: npm packages and one Python environment for each SDK, all from lock files.
 
-Safe to run at any time and in parallel. Does nothing when everything matches the locks.
+Safe to run at any time and in parallel. Does nothing when everything matches the locks. With --all also those SDKs that
+only tests with the marker `long` talk to.
 
-    python tests/tools/setup_peers.py
+    python tests/tools/setup_peers.py [--all]
 """
 
 import compileall
@@ -17,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PEERS = Path(__file__).resolve().parents[1] / "peers"
-ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_12", "sdk1_9", "sdk1_8", "sdk1_2", "fastmcp", "bridges")
+ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_8", "fastmcp", "bridges")
+OF_LONG_TESTS = ("sdk1_12", "sdk1_9", "sdk1_2")
 CONFORMANCE = PEERS.parent / "conformance"
 NOTES = PEERS.parent / ".notes" / "setup-peers.txt"
 TIMEOUT = 600
@@ -103,12 +105,13 @@ def note(problem: str) -> None:
         NOTES.unlink(missing_ok=True)
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
+    environments = ENVIRONMENTS + (OF_LONG_TESTS if "--all" in arguments else ())
     with only_one():
         try:
             with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
                 npm = pool.submit(set_up_npm)
-                list(pool.map(set_up_environment, ENVIRONMENTS))
+                list(pool.map(set_up_environment, environments))
                 note(npm.result())
             compileall.compile_dir(PEERS, maxlevels=0, quiet=1)
         except (RuntimeError, subprocess.TimeoutExpired) as problem:
@@ -118,4 +121,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

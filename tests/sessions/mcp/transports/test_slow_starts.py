@@ -95,7 +95,7 @@ async def test_a_slow_server_on_each_sdk_is_ready_at_the_first_try_in_its_era(
     assert starts(tmp_path / "starts") == 1
 
 
-@pytest.mark.parametrize("peer", ["sdk1_2", "sdk1_8"])
+@pytest.mark.parametrize("peer", [pytest.param("sdk1_2", marks=pytest.mark.long), "sdk1_8"])
 async def test_a_slow_server_that_an_unknown_request_kills_is_started_once_more_and_used(
     peer: str, tmp_path: Path
 ) -> None:
