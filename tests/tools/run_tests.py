@@ -1,5 +1,5 @@
-"""`make test` and `make test-all`: all set-up, then the tests in three phases side by side, then the reasons of skipped
-tests.
+"""`make test` and `make test-all`: all set-up, then the tests in phases, three of them side by side, then the reasons of
+skipped tests.
 
 python tests/tools/run_tests.py [--all] [pytest arguments]
 
@@ -58,17 +58,22 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
     return options
 
 
-# The phases run side by side, because each of them waits much of its time. Browser tests are separate because they keep
-# an event loop running in their main thread, which breaks tests with asyncio; product tests because they are few and
-# take long. Two processors are busy with these six processes, nearly to the end. Seven took an eighth more CPU time for the
-# same tests than five did, and what waits for its turn runs into limits.
-# Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others run, and its tests fail.
+# Browser tests are separate because they keep an event loop running in their main thread, which breaks tests with
+# asyncio; product tests because they are few and take long; those of the session host because they wait most of their
+# time, which is when others can run.
 NEITHER = "not browser and not up"
+HOST = ROOT / "tests" / "sessions" / "host"
 PHASES = {
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
-    "parts": (NEITHER, ["-n", "3", f"--ignore={ROOT / 'tests' / 'e2e'}"]),
+    "host": (NEITHER, ["-n", "3", *leave_out(("sessions/host",), files=True)]),
+    "parts": (NEITHER, ["-n", "3", f"--ignore={ROOT / 'tests' / 'e2e'}", f"--ignore={HOST}"]),
 }
+# The lanes run side by side, the phases of a lane one after the other, and all lanes end at about the same time. Two
+# processors are busy with six or seven processes. More of them take more CPU time for the same tests, and what waits for
+# its turn runs into limits. Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others
+# run, and its tests fail.
+LANES = (("product",), ("browser", "host"), ("parts",))
 
 
 def set_up(*, everything: bool) -> int:
@@ -96,35 +101,40 @@ class Phase:
         failed_of(name).unlink(missing_ok=True)
         self.name, self.status = name, 0
         self.passed_again: list[str] = []
-        self._begin = time.monotonic()
-        self._process = pytest(
-            "-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *BY_FILE, *ways, *arguments, captured=True
-        )
+        self._command = ["-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *BY_FILE, *ways, *arguments]
         self._report: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._process: subprocess.Popen[str] | None = None
+        self._ended, self._starting = False, threading.Lock()
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+    def run(self) -> None:
+        """Until its end."""
+        begin = time.monotonic()
+        with self._starting:
+            if self._ended:
+                return
+            process = self._process = pytest(*self._command, captured=True)
+        reader = threading.Thread(target=self._read, args=[process.stdout], daemon=True)
+        reader.start()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = self.status = os.waitstatus_to_exitcode(status)
+        reader.join(MOST_SECONDS_OF_A_LATE_READER)  # a process that a test left behind may keep the pipe open
+        word = "passed" if self.status in (0, NOTHING_COLLECTED) else "FAILED"
+        seconds, cpu = time.monotonic() - begin, used.ru_utime + used.ru_stime
+        with self.one_report_at_a_time:
+            print("".join(self._report), end="")
+            print(f"== {self.name}: {word} in {seconds:.0f} s ({cpu:.0f} s of CPU)", flush=True)
+
+    def _read(self, output: Iterable[str]) -> None:
+        for line in output:
             if PROGRESS.search(line):
                 print(f"{self.name:<8} {line}", end="", flush=True)
             else:
                 self._report.append(line)
 
-    def finish(self) -> None:
-        """Wait for its end."""
-        _, status, used = os.wait4(self._process.pid, 0)
-        self._process.returncode = self.status = os.waitstatus_to_exitcode(status)
-        self._reader.join(MOST_SECONDS_OF_A_LATE_READER)  # a process that a test left behind may keep the pipe open
-        word = "passed" if self.status in (0, NOTHING_COLLECTED) else "FAILED"
-        seconds, cpu = time.monotonic() - self._begin, used.ru_utime + used.ru_stime
-        with self.one_report_at_a_time:
-            print("".join(self._report), end="")
-            print(f"== {self.name}: {word} in {seconds:.0f} s ({cpu:.0f} s of CPU)", flush=True)
-
     def end(self) -> None:
-        if self._process.returncode is None:
+        with self._starting:
+            self._ended = True
+        if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
     def run_failed_again(self) -> None:
@@ -141,17 +151,22 @@ class Phase:
             counts_of(self.name).write_text(json.dumps(kept | {"passed when run again": len(failed)}))
 
 
-def run_side_by_side(phases: list[Phase]) -> None:
+def run_lanes(phases: dict[str, Phase]) -> None:
     """Wait for all of them. Ends them on Ctrl-C and SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    waiting = [threading.Thread(target=phase.finish) for phase in phases]
+
+    def run(lane: tuple[str, ...]) -> None:
+        for name in lane:
+            phases[name].run()
+
+    waiting = [threading.Thread(target=run, args=[lane]) for lane in LANES]
     for thread in waiting:
         thread.start()
     try:
         for thread in waiting:
             thread.join()
     except KeyboardInterrupt:
-        for phase in phases:
+        for phase in phases.values():
             phase.end()
         raise
 
@@ -216,17 +231,17 @@ def main(arguments: list[str]) -> int:
     if status := set_up(everything=everything):
         return status
     begin = time.monotonic()
-    phases = [Phase(name, arguments, everything=everything) for name in PHASES]
-    run_side_by_side(phases)
-    for phase in phases:
+    phases = {name: Phase(name, arguments, everything=everything) for name in PHASES}
+    run_lanes(phases)
+    for phase in phases.values():
         phase.run_failed_again()
-    results = {phase.name: phase.status for phase in phases}
+    results = {name: phase.status for name, phase in phases.items()}
     if all(result == NOTHING_COLLECTED for result in results.values()):
         print("No test matches.")
         return NOTHING_COLLECTED
     failed = [name for name, result in results.items() if result not in (0, NOTHING_COLLECTED)]
     print(f"{'FAILED: ' + ', '.join(failed) if failed else 'All tests passed'} ({time.monotonic() - begin:.0f} s).")
-    if passed_again := [test for phase in phases for test in phase.passed_again]:
+    if passed_again := [test for phase in phases.values() for test in phase.passed_again]:
         print(f"Failed at first and passed when run again, to be mended ({len(passed_again)}):")
         for test in passed_again:
             print(f"  {test}")

@@ -103,7 +103,7 @@ def test_many_failures_are_no_accident_and_do_not_run_again(project: Path) -> No
     assert "once more" not in done.stdout
 
 
-def test_the_phases_run_side_by_side_and_each_prints_its_report(project: Path) -> None:
+def test_the_lanes_run_side_by_side_and_each_phase_prints_its_report(project: Path) -> None:
     meeting = """
 import time
 from pathlib import Path
@@ -123,6 +123,7 @@ def test_meets_the_others(phase):
     done = run(project)
     assert done.returncode == 0, done.stdout
     ends = re.findall(r"^== (\w+): passed in \d+ s \(\d+ s of CPU\)$", done.stdout, re.MULTILINE)
-    assert sorted(ends) == ["browser", "parts", "product"]
+    assert sorted(ends) == ["browser", "host", "parts", "product"]
+    assert ends.index("browser") < ends.index("host"), "of one lane"
     assert {"parts", "product"} <= {line.split()[0] for line in done.stdout.splitlines() if line.endswith("[100%]")}
     assert done.stdout.count(" slowest ") == 3
