@@ -140,7 +140,7 @@ def rows(bea: Bea) -> dict[str, Any]:
 
 
 #: who may do most, and who may see credentials
-SHORT = ("manage", "credentials")
+SHORT = ("manage",)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from tests.peers.peers import HERE, peer_python, run_peer
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 
 
 def ask(endpoint: str, headers: dict[str, str], method: str, params: dict[str, Any]) -> httpx.Response:

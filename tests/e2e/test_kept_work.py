@@ -71,6 +71,7 @@ def new_words() -> str:
 
 
 # --- an expired sign-in ------------------------------------------------------------------------------------------------
+@pytest.mark.long
 def test_a_tool_that_is_run_after_the_sign_in_ended_runs_once_when_the_person_signed_in_beside_it(
     stack: Stack, ada: Walk, forms: str
 ) -> None:

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from tests.peers.peers import peer_command
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 
 
 def test_a_call_whose_worker_is_killed_ends_as_outcome_unknown_and_ran_once(make_stack, walker, tmp_path) -> None:

@@ -101,10 +101,6 @@ NEVER_EMPTY = {
 }
 
 
-def no_judge(page: Page) -> list[str]:
-    return []
-
-
 def emptiness(page: Page, path: str, words: str, step: str) -> list[str]:
     """What the page lacks that has nothing to show."""
     page.goto(path)
@@ -116,22 +112,22 @@ def emptiness(page: Page, path: str, words: str, step: str) -> list[str]:
     return found + overflow(page)
 
 
-@pytest.mark.parametrize("judge", [no_judge, pytest.param(accessibility, marks=pytest.mark.long)])
+@pytest.mark.long
 def test_a_page_without_contents_says_what_will_be_there_and_what_to_do_next(
-    judge: Callable[[Page], list[str]], own_stack: Stack, walker: Callable[..., Walk]
+    own_stack: Stack, walker: Callable[..., Walk]
 ) -> None:
     assert own_stack.rows("SELECT 1 FROM servers_server") == [], "this test comes first in its file"
     own_stack.write("DELETE FROM servers_backgroundjob")
     ada, found = walker(own_stack, signed_in=True), []
     for number, (path, words, step) in enumerate(EMPTY.values()):
         set_window(ada.page, *WINDOWS[number % len(WINDOWS)])
-        found += [f"{path}: {fault}" for fault in emptiness(ada.page, path, words, step) + judge(ada.page)]
+        found += [f"{path}: {fault}" for fault in emptiness(ada.page, path, words, step) + accessibility(ada.page)]
     own_stack.manage(
         "register_server", "--user", ADMIN[0], "--disabled", "--name", "Bare", "--url", "https://bare.example/mcp"
     )
     for number, (tab, words, step) in enumerate(EMPTY_TABS.values()):
         set_window(ada.page, *WINDOWS[number % len(WINDOWS)])
-        faults = emptiness(ada.page, f"/servers/bare/{tab}", words, step) + judge(ada.page)
+        faults = emptiness(ada.page, f"/servers/bare/{tab}", words, step) + accessibility(ada.page)
         found += [f"{tab}: {fault}" for fault in faults]
     own_stack.shell("from servers.models import Server; Server.objects.all().delete()")
     assert found == [], "\n".join(found)

@@ -66,12 +66,12 @@ HOST = ROOT / "tests" / "sessions" / "host"
 PHASES = {
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
-    "host": (NEITHER, ["-n", "3", *leave_out(("sessions/host",), files=True)]),
-    "parts": (NEITHER, ["-n", "3", f"--ignore={ROOT / 'tests' / 'e2e'}", f"--ignore={HOST}"]),
+    "host": (NEITHER, ["-n", "2", *leave_out(("sessions/host",), files=True)]),
+    "parts": (NEITHER, ["-n", "2", f"--ignore={ROOT / 'tests' / 'e2e'}", f"--ignore={HOST}"]),
 }
 # The lanes run side by side, the phases of a lane one after the other, and all lanes end at about the same time. Two
-# processors are busy with six or seven processes. More of them take more CPU time for the same tests, and what waits for
-# its turn runs into limits. Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others
+# processors are busy with five processes. More of them take more CPU time for the same tests, and what waits for its
+# turn runs into limits. Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others
 # run, and its tests fail.
 LANES = (("product",), ("browser", "host"), ("parts",))
 

@@ -15,14 +15,14 @@ from tests.sessions.mcp.client.answers import ELICIT, SAMPLE, complete
 from tests.sessions.mcp.transports.making import connected, http
 
 pytestmark = pytest.mark.integration
-PLACES: list[tuple[str, str, EraSetting]] = [
+PLACES = [
     ("sdk2", "stdio", "modern"),
-    ("sdk2", "stdio", "legacy"),
-    ("sdk2", "http", "modern"),
+    pytest.param("sdk2", "stdio", "legacy", marks=pytest.mark.long),
+    pytest.param("sdk2", "http", "modern", marks=pytest.mark.long),
     ("sdk2", "http", "legacy"),
-    ("fastmcp", "stdio", "auto"),
+    pytest.param("fastmcp", "stdio", "auto", marks=pytest.mark.long),
     ("sdk1", "stdio", "legacy"),
-    ("sdk1", "http", "legacy"),
+    pytest.param("sdk1", "http", "legacy", marks=pytest.mark.long),
 ]
 
 

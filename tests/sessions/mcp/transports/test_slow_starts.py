@@ -80,7 +80,7 @@ async def test_a_server_that_starts_slowly_is_ready_at_the_first_try_in_its_era(
         ("everything", "legacy"),
         ("sdk2", "modern"),
         ("ts2", "modern"),
-        ("fastmcp", "modern"),
+        pytest.param("fastmcp", "modern", marks=pytest.mark.long),
     ],
 )
 async def test_a_slow_server_on_each_sdk_is_ready_at_the_first_try_in_its_era(
