@@ -59,21 +59,22 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 
 # Browser tests are separate because they keep an event loop running in their main thread, which breaks tests with
-# asyncio; product tests because they are few and take long; those of the session host because they wait most of their
-# time, which is when others can run.
+# asyncio; product tests because they are few and take long; those of the session host and of live pages to keep the lanes
+# below equally long.
 NEITHER = "not browser and not up"
-HOST = ROOT / "tests" / "sessions" / "host"
+ELSEWHERE = ("e2e", "sessions/host", "sessions/live")
 PHASES = {
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
     "host": (NEITHER, ["-n", "2", *leave_out(("sessions/host",), files=True)]),
-    "parts": (NEITHER, ["-n", "2", f"--ignore={ROOT / 'tests' / 'e2e'}", f"--ignore={HOST}"]),
+    "live": (NEITHER, ["-n", "1", *leave_out(("sessions/live",), files=True)]),
+    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in ELSEWHERE)]),
 }
 # The lanes run side by side, the phases of a lane one after the other, and all lanes end at about the same time. Two
 # processors are busy with five processes. More of them take more CPU time for the same tests, and what waits for its
 # turn runs into limits. Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others
 # run, and its tests fail.
-LANES = (("product",), ("browser", "host"), ("parts",))
+LANES = (("product", "live"), ("browser", "host"), ("parts",))
 
 
 def set_up(*, everything: bool) -> int:

@@ -123,7 +123,7 @@ def test_meets_the_others(phase):
     done = run(project)
     assert done.returncode == 0, done.stdout
     ends = re.findall(r"^== (\w+): passed in \d+ s \(\d+ s of CPU\)$", done.stdout, re.MULTILINE)
-    assert sorted(ends) == ["browser", "host", "parts", "product"]
+    assert sorted(ends) == ["browser", "host", "live", "parts", "product"]
     assert ends.index("browser") < ends.index("host"), "of one lane"
     assert {"parts", "product"} <= {line.split()[0] for line in done.stdout.splitlines() if line.endswith("[100%]")}
     assert done.stdout.count(" slowest ") == 3

@@ -22,11 +22,11 @@ PEERS = [
     ("everything", "stdio", "legacy", "2025-11-25"),
     ("sdk1", "stdio", "legacy", "2025-11-25"),
     ("sdk2", "stdio", "modern", "2026-07-28"),
-    pytest.param("fastmcp", "stdio", "modern", "2026-07-28", marks=pytest.mark.long),
+    pytest.param(("fastmcp", "stdio", "modern", "2026-07-28"), marks=pytest.mark.long),
     ("everything", "http", "legacy", "2025-11-25"),
     ("sdk1", "http", "legacy", "2025-11-25"),
     ("sdk2", "http", "modern", "2026-07-28"),
-    pytest.param("fastmcp", "http", "modern", "2026-07-28", marks=pytest.mark.long),
+    pytest.param(("fastmcp", "http", "modern", "2026-07-28"), marks=pytest.mark.long),
 ]
 
 
