@@ -293,7 +293,7 @@ def bring(request: HttpRequest) -> HttpResponse:
 def use(request: HttpRequest, slug: str) -> HttpResponse:
     """Configurations of each client, for a server or a bundle. POST makes a token for it, which is shown here only."""
     access.require(request.user, "call_tool")
-    name, servers, back = _endpoint(request, slug)
+    name, servers, back, nav = _endpoint(request, slug)
     form = EndpointTokenForm(
         request.POST if request.method == "POST" else None, initial={"name": f"Client of {name}"[:120]}
     )
@@ -309,7 +309,7 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
         else:
             text = issued.text
     context = {
-        "nav": "agents",
+        "nav": nav,
         "name": name,
         "back": back,
         "url": _url(slug),
@@ -321,13 +321,14 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "agents/use.html", context, status=422 if form.errors else 200)
 
 
-def _endpoint(request: HttpRequest, slug: str) -> tuple[str, list[Server], str]:
-    """Name, servers that a token must reach, and the address of its page."""
+def _endpoint(request: HttpRequest, slug: str) -> tuple[str, list[Server], str, str]:
+    """Name, servers that a token must reach, the address of its page, and the entry of the navigation."""
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
     if server is not None:
-        return server.name, [server], reverse("servers:detail", args=[slug])
+        return server.name, [server], reverse("servers:detail", args=[slug]), "agents"
     bundle = seen(request, slug)
-    return bundle.name, [row.server for row in members_of(bundle)], reverse("agents:bundle", args=[slug])
+    servers = [row.server for row in members_of(bundle)]
+    return bundle.name, servers, reverse("agents:bundle", args=[slug]), "bundles"
 
 
 def _url(slug: str) -> str:

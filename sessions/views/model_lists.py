@@ -44,7 +44,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
     only = request.GET.get("advice") == "1"
     tools = [tool for tool in found.tools if tool.advice] if only else found.tools
     context = {
-        "nav": "agents",
+        "nav": "agents" if bundle is None else "bundles",
         "name": name,
         "slug": slug,
         "back": back,

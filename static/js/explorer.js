@@ -314,6 +314,7 @@ let following = true;
 let timer = 0;
 let last = Date.now();
 let charted = Date.now();
+let charting = 0;
 
 const followable = () => results()?.hasAttribute('data-followable') ?? false;
 const atTop = () => (results()?.getBoundingClientRect().top ?? 0) > -40;
@@ -354,10 +355,17 @@ async function refresh() {
   if (focused) rowOf(focused)?.querySelector('a')?.focus({ preventScroll: true });
   if (added) announce(added === 1 ? 'One new row' : `${added} new rows`);
   equipDrawer();
-  if (Date.now() - charted > CHART_MS) {
-    charted = Date.now();
-    await Promise.all([loadChart(), loadFacets()]);
-  }
+  chartSoon();
+}
+
+/* At once if it says that there are no rows. */
+function chartSoon() {
+  const wait = page.querySelector('[data-chart].none') ? 0 : Math.max(0, charted + CHART_MS - Date.now());
+  charting ||= setTimeout(() => {
+    [charting, charted] = [0, Date.now()];
+    loadChart();
+    loadFacets();
+  }, wait);
 }
 
 // One look at a time: a second one that counted before the first showed its rows would show them again, no longer as new.

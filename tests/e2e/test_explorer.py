@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.conftest import cookies_of_a_sign_in
 from tests.e2e.explorer_rows import SEED
-from tests.tools.stack import Stack
+from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 FEW = 1_500
@@ -98,6 +98,22 @@ def test_the_list_follows_what_happens_and_counts_it_while_paused(filled: Stack,
     ada.page.get_by_role("button", name="Paused").click()
     cookies_of_a_sign_in(filled)
     expect(rows).to_have_count(count + 3)
+
+
+def test_the_first_row_of_a_list_that_was_empty_is_in_the_chart_too(filled: Stack, walker) -> None:
+    newcomer = ("newcomer", ADMIN[1])
+    filled.shell(
+        f"from django.contrib.auth.models import User; User.objects.create_user({newcomer[0]!r}, password={newcomer[1]!r})"
+    )
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=last:24h+in:events+kind:sign-in+user:newcomer")
+    chart = ada.page.locator("#histogram")
+    expect(chart).to_contain_text("No rows in this range.")
+    expect(ada.page.locator("[data-live-pill]")).to_contain_text("Live")
+    cookies_of_a_sign_in(filled, newcomer)
+    expect(ada.page.locator("tr[data-sel]")).to_have_count(1)
+    expect(chart.get_by_role("heading", name="1 row")).to_be_visible()
+    expect(chart.locator("canvas")).to_be_visible()
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from servers.bundles.exposed import Renamed
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PolicyEffect, PolicyKind
 from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
+from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
@@ -79,6 +80,28 @@ def test_a_bundle_is_made_from_servers_with_aliases_proposed_and_its_changes_are
     members = json.loads(changed.body)["details"]["changed"]["members"]
     assert [[one["alias"] for one in members[side]] for side in ("from", "to")] == [["web", "wiki"], ["net", "wiki"]]
     assert "Bundle changed" in signed_in.get("/agents/bundles/team/").content.decode()
+
+
+def test_a_server_that_has_not_connected_yet_is_told_apart_from_one_without_tools(signed_in: Client, ann: Any) -> None:
+    new, bare = make_session("new"), make_session("bare")
+    McpSession.objects.filter(pk=new.pk).update(revision="")
+    McpSession.objects.filter(pk=bare.pk).update(revision="2025-11-25")
+    make(ann, Membership(new.server, "new"), Membership(bare.server, "bare"))
+    shown = errors(signed_in.get("/agents/bundles/team/"))
+    assert "0 tools, 0 tokens . Servers that have not connected yet are not counted." in shown.replace(
+        "tokens.", "tokens ."
+    )
+    assert shown.count("This server's lists are not loaded yet.") == shown.count("This server has no tools") == 1
+    McpSession.objects.filter(pk=new.pk).update(revision="2025-11-25")
+    assert "not connected yet" not in errors(signed_in.get("/agents/bundles/team/"))
+
+
+def test_where_a_bundle_is_used_from_leads_back_to_the_bundles(signed_in: Client, ann: Any) -> None:
+    make(ann, Membership(server("web", "search"), "web"))
+    for page, trail in (("team", "Agents Bundles Team"), ("web", "Agents Web")):
+        for path, here in ((f"/agents/use/{page}/", "Use it from…"), (f"/agents/model/{page}/", "As models see it")):
+            crumb = signed_in.get(path).content.decode().partition('aria-label="Breadcrumb">')[2].partition("</nav>")[0]
+            assert re.sub(r"<svg.*?</svg>|<[^>]+>", " ", crumb, flags=re.DOTALL).split() == f"{trail} {here}".split()
 
 
 def test_conflicts_are_named_and_nothing_is_saved(signed_in: Client, ann: Any) -> None:

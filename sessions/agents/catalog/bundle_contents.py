@@ -54,6 +54,11 @@ class Contents:
     lines: list[Line]
     weight: Weight
 
+    @property
+    def complete(self) -> bool:
+        """Whether each member's lists are known."""
+        return all(member.endpoint.connected for member in self.members)
+
     def of(self, member: Member) -> dict[str, list[Line]]:
         mine = [line for line in self.lines if line.row.member is member]
         return {kind.value: [line for line in mine if line.row.kind == kind] for kind in DefinitionKind}
