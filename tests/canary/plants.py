@@ -31,7 +31,6 @@ def planted(world: World, monitor: sinks.Monitor, listener: sinks.Listener) -> t
     }
     leaks: dict[str, Callable[[str], bytes]] = {
         "page": lambda text: world.visitor.request("GET", "/servers/", params={"text": text}).content,
-        "JSON": lambda text: _result(world, text),
         "socket": lambda text: _ping(world, listener, text),
         "Redis command": lambda text: _command(world, monitor, text),
         "Redis file": lambda text: _stored(world, text),
@@ -42,6 +41,8 @@ def planted(world: World, monitor: sinks.Monitor, listener: sinks.Listener) -> t
         "environment": lambda text: _in_process(text, "environment"),
         "command line": lambda text: _in_process(text, "argument"),
         "other server": lambda text: _sent_elsewhere(world, text),
+        # last: the search index may copy the result from the database before it is put back
+        "JSON": lambda text: _result(world, text),
     }
     search = Searcher(DECOYS)
     found = {sink: search.hits(leaks[sink](form.decode())) for sink, (_, form) in forms.items()}

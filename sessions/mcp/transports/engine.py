@@ -8,8 +8,10 @@ import functools
 import ssl
 
 import aiohttp
+import httpx
 from httpx_aiohttp import AiohttpTransport
 
+from ..core.errors import Fault, NotReady
 from ..core.limits import Limits
 from .egress import Connector, OutboundPolicy, connector
 
@@ -21,6 +23,16 @@ def shared_tls() -> ssl.SSLContext:
 
 
 class Engine(AiohttpTransport):
+    @property
+    def closed(self) -> bool:
+        return isinstance(self.client, aiohttp.ClientSession) and self.client.closed
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Raises NotReady once it is closed, where aiohttp would raise a RuntimeError."""
+        if self.closed:
+            raise NotReady("The connection was closed before the request was sent.", Fault.CLOSED)
+        return await super().handle_async_request(request)
+
     def stop_reusing(self) -> None:
         """From now on each request gets a connection of its own."""
         if isinstance(self.client, aiohttp.ClientSession) and isinstance(self.client.connector, Connector):

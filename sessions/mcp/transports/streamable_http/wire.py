@@ -200,7 +200,7 @@ class Wire:
             exchange.failed(exc.fault, exc.detail)
             if exc.may_have_run:
                 self._sent(token)
-            if outgoing is None or again or not self._ended_before(exc, outgoing):
+            if outgoing is None or again or self._engine.closed or not self._ended_before(exc, outgoing):
                 raise
             return await self._request(verb, headers, outgoing, token=token, again=True)
         except asyncio.CancelledError:

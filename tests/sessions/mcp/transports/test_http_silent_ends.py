@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.errors import Fault, McpError, NotReady
+from sessions.mcp.core.session import Outgoing
+from sessions.mcp.transports.base import Transport
 
 from .http_answers import ERAS, OK, fail_call, reset
 from .making import connected, http, unconnected
@@ -90,3 +92,23 @@ async def test_a_server_that_ends_the_second_connection_too_is_not_asked_a_third
             await made.client.list_tools()
         assert caught.value.fault is Fault.CONNECTION_LOST
         assert peer.count("tools/list") == 2
+
+
+async def test_a_request_whose_connection_we_closed_ourselves_fails_as_that_and_is_not_repeated() -> None:
+    inner = legacy(answer)
+    ours: list[Transport] = []
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "ping":
+            await ours[0].close()
+            raise ConnectionError("the script hangs up")
+        await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        ours.append(made.client._requester.pump.transport)
+        with pytest.raises(McpError) as caught:
+            await made.client.ping()
+        assert caught.value.fault is Fault.CONNECTION_LOST
+        assert peer.count("ping") == 1
+        with pytest.raises(NotReady, match="closed before the request was sent"):
+            await ours[0].send(Outgoing(b"{}", "ping", 99))
