@@ -16,9 +16,10 @@ COUNT = 1_000
 KIB_EACH = 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("era", "options", "sockets_each", "tasks_each"),
-    [pytest.param("legacy", ("--listen",), 2, 2, marks=pytest.mark.long), ("modern", (), 1, 1)],
+    [("legacy", ("--listen",), 2, 2), ("modern", (), 1, 1)],
     ids=["legacy-with-its-stream", "modern"],
 )
 def test_a_thousand_idle_http_sessions_take_60_kib_each_at_most_and_leave_nothing_when_closed(

@@ -59,16 +59,16 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 
 # Browser tests are separate because they keep an event loop running in their main thread, which breaks tests with
-# asyncio; product tests because they are few and take long; those of the session host and of live pages to keep the lanes
-# below equally long.
+# asyncio; product tests because they are few and take long; those of the session host (with conformance) and of live pages
+# to keep the lanes below equally long.
 NEITHER = "not browser and not up"
-ELSEWHERE = ("e2e", "sessions/host", "sessions/live")
+HOST, LIVE = ("sessions/host", "conformance"), ("sessions/live",)
 PHASES = {
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
-    "host": (NEITHER, ["-n", "2", *leave_out(("sessions/host",), files=True)]),
-    "live": (NEITHER, ["-n", "1", *leave_out(("sessions/live",), files=True)]),
-    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in ELSEWHERE)]),
+    "host": (NEITHER, ["-n", "2", *leave_out(HOST, files=True)]),
+    "live": (NEITHER, ["-n", "1", *leave_out(LIVE, files=True)]),
+    "parts": (NEITHER, ["-n", "2", *(f"--ignore={ROOT / 'tests' / folder}" for folder in ("e2e", *HOST, *LIVE))]),
 }
 # The lanes run side by side, the phases of a lane one after the other, and all lanes end at about the same time. Two
 # processors are busy with five processes. More of them take more CPU time for the same tests, and what waits for its
