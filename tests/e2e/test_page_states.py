@@ -223,7 +223,7 @@ def test_every_list_has_words_for_its_emptiness(world: Every) -> None:
 def test_every_page_opens_without_a_fault_and_is_accessible_in_one_window(
     world: Every, own_stack: Stack, browser: Browser
 ) -> None:
-    """One page of each route, at the width of a phone and in one of the four windows by turns, every third with its
+    """One page of each route, at the width of a phone and in one of the four windows in turn, every third with its
     contrasts."""
     found = []
     one_of_each = {route_of(shot.path(world)): shot for shot in reversed(pages(world))}

@@ -63,7 +63,7 @@ def peer_python(name: str) -> Path:
     """The interpreter of a Python peer's environment."""
     python = HERE / f".venv-{name}" / "bin" / "python"
     if not python.exists():
-        pytest.skip(f"the environment of peer {name} is missing: run tests/tools/setup_peers.py")
+        pytest.skip(f"the environment of peer {name} is missing: run tests/tools/setup_peers.py --all")
     return python
 
 

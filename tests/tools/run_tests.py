@@ -32,6 +32,7 @@ LAST_FULL_RUN = ROOT / "tests" / "last_full_run.json"
 ALL = "--all"
 NOTHING_COLLECTED = 5
 TESTS_FAILED = 1
+NOT_RUN = -1
 MOST_RUN_AGAIN = 6
 MOST_SECONDS_OF_A_LATE_READER = 5
 PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
@@ -100,7 +101,7 @@ class Phase:
         marks, ways = selection(name, everything=everything), PHASES[name][1]
         counts_of(name).unlink(missing_ok=True)
         failed_of(name).unlink(missing_ok=True)
-        self.name, self.status = name, 0
+        self.name, self.status = name, NOT_RUN
         self.passed_again: list[str] = []
         self._command = ["-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *BY_FILE, *ways, *arguments]
         self._report: list[str] = []

@@ -127,3 +127,16 @@ def test_meets_the_others(phase):
     assert ends.index("browser") < ends.index("host"), "of one lane"
     assert {"parts", "product"} <= {line.split()[0] for line in done.stdout.splitlines() if line.endswith("[100%]")}
     assert done.stdout.count(" slowest ") == 3
+
+
+def test_a_phase_that_cannot_be_started_is_no_success(project: Path) -> None:
+    runner = project / "tests" / "tools" / "run_tests.py"
+    started = "            process = self._process = pytest("
+    text = runner.read_text()
+    assert started in text
+    runner.write_text(
+        text.replace(started, f"            if self.name == 'live': raise OSError('no memory')\n{started}")
+    )
+    done = run(project)
+    assert done.returncode == 1
+    assert "FAILED: live" in done.stdout

@@ -23,12 +23,15 @@ def shared_tls() -> ssl.SSLContext:
 
 
 class Engine(AiohttpTransport):
-    @property
-    def closed(self) -> bool:
-        return isinstance(self.client, aiohttp.ClientSession) and self.client.closed
+    closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await super().aclose()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises NotReady once it is closed, where aiohttp would raise a RuntimeError."""
+        """Raises NotReady once it is closed, where aiohttp would raise a RuntimeError, or open connections that no one
+        closes."""
         if self.closed:
             raise NotReady("The connection was closed before the request was sent.", Fault.CLOSED)
         return await super().handle_async_request(request)

@@ -93,8 +93,7 @@ def as_root_given_up(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("become", "tier", "view"),
     [
-        *((as_we_are, tier, view) for tier, view in TIERS),
-        *((as_root_given_up, tier, view) for tier, view in TIERS),
+        *((become, tier, view) for become in (as_we_are, as_root_given_up) for tier, view in TIERS),
         *(pytest.param(as_an_ordinary_user, tier, view, marks=pytest.mark.long) for tier, view in TIERS),
         pytest.param(as_root_of_a_container, "landlock", "no view", marks=pytest.mark.long),
         pytest.param(as_an_ordinary_user_of_a_container, "landlock", "no view", marks=pytest.mark.long),

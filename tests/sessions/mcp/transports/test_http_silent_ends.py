@@ -8,6 +8,7 @@ import pytest
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.base import Transport
+from sessions.mcp.transports.registry import open_transport
 
 from .http_answers import ERAS, OK, fail_call, reset
 from .making import connected, http, unconnected
@@ -112,3 +113,12 @@ async def test_a_request_whose_connection_we_closed_ourselves_fails_as_that_and_
         assert peer.count("ping") == 1
         with pytest.raises(NotReady, match="closed before the request was sent"):
             await ours[0].send(Outgoing(b"{}", "ping", 99))
+
+
+async def test_a_transport_that_was_closed_before_its_first_request_opens_no_connection() -> None:
+    async with scripted_http(legacy(answer)) as peer:
+        unused = await open_transport(http(peer.url), kind="streamable_http")
+        await unused.close()
+        with pytest.raises(NotReady, match="closed before the request was sent"):
+            await unused.send(Outgoing(b"{}", "ping", 1))
+        assert peer.methods() == []
