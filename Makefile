@@ -32,7 +32,7 @@ screenshots: dev-deps ## every page at two widths in two themes; fails on what a
 	@exec $(PY) -m pytest -q tests/screenshots/run_screenshots.py $(ARGS)
 
 bench: dev-deps ## benchmarks; each prints its numbers beside a floor measured in the same run
-	@$(PY) tests/tools/setup_peers.py
+	@$(PY) tests/tools/setup_peers.py --all
 	@exec $(PY) tests/tools/run_benchmarks.py $(ARGS)
 
 conformance: dev-deps ## the official MCP conformance suite, both revisions: our client, then the door for agents
@@ -41,7 +41,7 @@ conformance: dev-deps ## the official MCP conformance suite, both revisions: our
 	@exec $(PY) -m tests.conformance.door
 
 faults: dev-deps ## long fault tests: processes killed, Redis and database away, servers that misbehave
-	@$(PY) tests/tools/setup_peers.py
+	@$(PY) tests/tools/setup_peers.py --all
 	@exec $(PY) tests/tools/run_faults.py $(ARGS)
 
 soak: dev-deps ## 20 minutes of calls with a fault every 2; fails when memory or descriptors grow
@@ -51,7 +51,7 @@ lock: dev-deps ## write the lock files anew from pyproject.toml and tests/peers
 	@exec sh tests/tools/lock.sh $(ARGS)
 
 clean: ## remove all that can be made again; never the data directory
-	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/peers/inspector/node_modules tests/conformance/node_modules tests/peers/.setup-in-progress tests/.notes tests/.prepared
+	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/peers/*/node_modules tests/conformance/node_modules tests/peers/.setup-in-progress tests/.notes tests/.prepared
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/screenshots/out tests/e2e/out
 	find mcpadmin servers sessions tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

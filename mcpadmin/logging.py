@@ -25,7 +25,6 @@ _MAX_DEPTH = 6
 # C0, DEL, C1, and what turns the direction of text: none may reach a terminal or forge a line.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-# Libraries that write each request's full URL, or one line a beat, at INFO.
 #: whose reports of a lost Redis are made one line
 _OF_REDIS = (
     "channels_redis",
@@ -45,6 +44,7 @@ _RECONNECTING = (
     "beat: Connection error",
     "Connection to broker lost",
 )
+#: libraries that write the full URL of each request, or one line a beat, at INFO
 _QUIET = (
     "httpx",
     "httpcore",

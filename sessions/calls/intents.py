@@ -249,4 +249,4 @@ def _announce(intent: Intent, call: Call, closed: bool) -> None:
         hints.wake_worker(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)
     else:
         hints.later(partial(commands.wake_owner, target.session_uid))
-    hints.call_placed(call.uid, target.server_uid)
+    hints.call_of_server_changed(call.uid, target.server_uid)

@@ -29,7 +29,6 @@ from sessions.calls.arguments import Doubt, Given, Rejected
 from sessions.calls.final_states import (
     CANCELLED_BEFORE,
     end_now,
-    expire_due,
     finish_event,
     notify,
     request_cancel,
@@ -60,7 +59,6 @@ __all__ = [
     "aplace",
     "cancel",
     "check",
-    "expire_due",
     "place",
 ]
 

@@ -47,7 +47,7 @@ __all__ = [
     "call_asked",
     "call_changed",
     "call_logged",
-    "call_placed",
+    "call_of_server_changed",
     "call_progress",
     "draft_changed",
     "flush",
@@ -141,11 +141,11 @@ def call_changed(
     expected at once, so no one needs to look yet."""
     publish(f"call.{call_uid}", version, "call", PASSING if passing else None, patient=passing)
     if server_uid is not None:
-        call_placed(call_uid, server_uid)
+        call_of_server_changed(call_uid, server_uid)
 
 
-def call_placed(call_uid: UUID | str, server_uid: UUID | str) -> None:
-    """A new call: only the pages of its server are to look, because no page can show the call yet."""
+def call_of_server_changed(call_uid: UUID | str, server_uid: UUID | str) -> None:
+    """For the pages that list the calls of a server. A new call needs no other hint: no page can show it yet."""
     publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}], patient=True)
 
 

@@ -1,4 +1,4 @@
-"""Writes what the sessions of a host record about themselves, in bounded batches, with the lowest priority.
+"""Writes the log lines and recorded messages of a host's sessions in bounded batches, with the lowest priority.
 
 Calls wait for the writer thread and for the database's one write lock. So log lines and messages are written in small
 transactions, when nothing else waits. A pause after each batch limits their share of the writer's time.

@@ -1,5 +1,5 @@
 """The live connection of a page: WebSocket consumer, tickets, topics, and the frames that it pushes.
 
 From a hint to a page: `hub` hears it, `streams` (for a call `call_stream`) decides what must be read, `topic_reads` reads it
-once for all sockets, `sources` makes frames of the rows, `outbox` sends them.
+once for all sockets, the modules named `…_frames` make frames of the rows, `outbox` sends them.
 """

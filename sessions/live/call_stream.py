@@ -1,4 +1,5 @@
-"""The topic of one call: a frame for each state in its life, one for a late result, plus progress frames."""
+"""The topic of one call: when its row is read for a frame, at each state, for a late result and for progress. `call_frames`
+makes the frames."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ import structlog
 
 from sessions import hints
 from sessions.approvals import ending as approvals
-from sessions.calls.placing import expire_due
+from sessions.calls import final_states
 from sessions.inbox import questions
 from sessions.live import tickets, viewers
 from sessions.live.call_stream import CallStream
@@ -241,7 +241,7 @@ class Hub:
         # Not awaited: a Redis that does not answer delays no check of rights.
         self._spawn(self._share_counts({socket.viewer.user_id for socket in self.sockets}))
         await self._check_rights(list(self.sockets))
-        await self.reader.work(expire_due)
+        await self.reader.work(final_states.expire_due)
         await self.reader.work(questions.expire_due)
         await self.reader.work(approvals.expire_due)
 

@@ -12,7 +12,7 @@ from django.http import Http404
 from servers import limits
 from sessions.calls import placing, visibility
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
-from sessions.live import sources
+from sessions.live.call_frames import card_html
 from sessions.live.hub import Hub
 from sessions.live.reader import Reader
 from sessions.live.socket import Socket
@@ -56,7 +56,7 @@ async def _placed(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> di
             method=str(body.get("method", TOOLS_CALL)),
         )
         placed = await place(socket.actor, socket.viewer.user, server, target, given)
-        html = "" if body.get("html") is False else await reader.run(partial(sources.card_html, placed, True))
+        html = "" if body.get("html") is False else await reader.run(partial(card_html, placed, True))
     except Rejected as problem:
         return _rejected(ref, problem.message, problem.errors, problem.confirm)
     except (AuditUnavailable, PermissionDenied, Http404, _Malformed) as problem:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import structlog
 
 from servers.audit.record import Actor
+from sessions.live.feeds import FeedPart
 from sessions.live.frames import EVERYBODY, Frame, encode, message
-from sessions.live.sources import FeedPart
 from sessions.live.topics import Topic
 from sessions.live.viewers import Viewer
 

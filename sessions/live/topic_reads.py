@@ -13,11 +13,21 @@ from servers.exporting import board as exporting
 from servers.jobs import board
 from servers.numbers import uuids
 from sessions.connections import worker_board
-from sessions.live import inbox_frames, sign_in_frames, sources, subscription_frames
+from sessions.live import (
+    call_frames,
+    draft_frames,
+    feeds,
+    inbox_frames,
+    server_frames,
+    sign_in_frames,
+    subscription_frames,
+)
+from sessions.live.call_frames import CallKey
 from sessions.live.call_stream import CallStream
+from sessions.live.feeds import FeedPart
 from sessions.live.frames import Frame, encode
 from sessions.live.reader import Reader, Together
-from sessions.live.sources import CallKey, FeedPart, ServerKey
+from sessions.live.server_frames import ServerKey
 from sessions.live.streams import EVERYTHING, RECHECK, Dirty, FeedStream, Row, SnapshotStream, Stream, TopicSubscription
 from sessions.live.topics import Topic, TopicKind
 from sessions.overview import numbers, server_list
@@ -46,10 +56,10 @@ Read = Callable[[set[Dirty], SnapshotStream], Awaitable[list[Frame]]]
 class TopicReads:
     def __init__(self, reader: Reader, fell_behind: Callable[[TopicSubscription], None]) -> None:
         self.reader, self._fell_behind = reader, fell_behind
-        self._calls: Together[CallKey, Frame] = Together(reader, sources.call_frames)
-        self._call_versions: Together[UUID, int] = Together(reader, sources.call_versions)
-        self._servers: Together[ServerKey, Frame] = Together(reader, sources.server_frames)
-        self._drafts: Together[UUID, Frame] = Together(reader, sources.draft_frames)
+        self._calls: Together[CallKey, Frame] = Together(reader, call_frames.call_frames)
+        self._call_versions: Together[UUID, int] = Together(reader, call_frames.call_versions)
+        self._servers: Together[ServerKey, Frame] = Together(reader, server_frames.server_frames)
+        self._drafts: Together[UUID, Frame] = Together(reader, draft_frames.draft_frames)
 
     def stream(self, topic: Topic) -> Stream:
         if topic.feed:
@@ -80,14 +90,14 @@ class TopicReads:
 
     def _feed(self, topic: Topic) -> FeedStream:
         """After a restart all sockets need the same rows: one read and one encoding serve them."""
-        parts: Together[int, FeedPart] = Together(self.reader, partial(sources.feeds_after, topic), most=FEED_CURSORS)
+        parts: Together[int, FeedPart] = Together(self.reader, partial(feeds.feeds_after, topic), most=FEED_CURSORS)
 
         async def read_after(seq: int) -> FeedPart:
             return await parts.get(seq) or FeedPart([], False)
 
-        read_head = partial(sources.feed_head, topic)
+        read_head = partial(feeds.feed_head, topic)
         return FeedStream(
-            topic, read_after, lambda: self.reader.run(read_head), sources.feed_kind(topic), self._fell_behind
+            topic, read_after, lambda: self.reader.run(read_head), feeds.feed_kind(topic), self._fell_behind
         )
 
     async def _read_list(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
@@ -106,13 +116,13 @@ class TopicReads:
         if everything or any(kind == "session" for kind, _ in dirty):
             frames.append(await self._servers.get((topic.row, topic.identity)))
         if everything or any(kind == "catalog" for kind, _ in dirty):
-            frames.append(await self.reader.run(partial(sources.catalog_frame, topic)))
+            frames.append(await self.reader.run(partial(server_frames.catalog_frame, topic)))
         if everything or any(kind == "tasks" for kind, _ in dirty):
             mark = [{"mark": str(time.time_ns())}]  # a frame that equals the one before is not sent
             frames.append(Frame(encode(topic.name, None, "tasks", mark), None, "tasks"))
         called = _uids(subject for kind, subject in dirty if kind == "call")
         if everything or called:
-            read = partial(sources.server_call_frames, topic, None if everything else called, since)
+            read = partial(call_frames.server_call_frames, topic, None if everything else called, since)
             frames.extend(await self.reader.run(read))
         return [frame for frame in frames if frame is not None]
 
@@ -123,7 +133,7 @@ class TopicReads:
         return [frame] if frame else []
 
     async def _read_progress(self, row: Row, stream: SnapshotStream) -> Frame | None:
-        read = partial(sources.progress_frame, stream.topic.row, row, stream.has_reserved_listeners)
+        read = partial(call_frames.progress_frame, stream.topic.row, row, stream.has_reserved_listeners)
         return await self.reader.run(read)
 
     async def _read_rows(

@@ -19,7 +19,7 @@ from servers.jobs.lifecycle import JobOutcome, counted
 from servers.jobs.running import JobProgress
 from servers.kit.words import byte_words
 from sessions.enums import StoredKind
-from sessions.retention import ledger, trimming
+from sessions.retention import batched_deletes, ledger
 from sessions.retention.kinds import stored_kinds
 from sessions.retention.limits import limits
 from sessions.retention.plan import Removal, plan
@@ -68,7 +68,7 @@ def _nothing() -> None:
 
 def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:
     ledger.measure_all(now, lambda rows: progress(0))
-    return [removal for removal in plan(limits(), now) if trimming.finds_any(removal)]
+    return [removal for removal in plan(limits(), now) if batched_deletes.finds_any(removal)]
 
 
 def _details(found: list[Removal]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _remove(removal: Removal, on_progress: Callable[[int], None]) -> int:
         _allow(rows, removal)
     if removal.kind == StoredKind.EVENTS:
         return _cut(removal, on_progress)
-    return trimming.trim(removal, on_progress)
+    return batched_deletes.trim(removal, on_progress)
 
 
 def _allow(rows: removals.Rows, removal: Removal) -> None:

@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.e2e.test_inbox import press, register, start
 from tests.e2e.walk import Walk
-from tests.peers.peers import peer_python
+from tests.peers.peers import HERE, peer_python
 from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
-ELICITING = Path(__file__).parents[1] / "sessions" / "host" / "eliciting_fastmcp.py"
+ELICITING = HERE / "eliciting_server.py"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import psycopg
 from tests.interop import plans
 from tests.interop.plans import Plan
 from tests.interop.verbs import Verb
-from tests.peers.peers import BRIDGES, HERE, PACKAGES, PYTHON_PEERS
+from tests.peers.peers import BRIDGES, HERE, PYTHON_PEERS, npm_package
 from tests.tools.postgres import own_database
 
 STDIO = "stdio"
@@ -159,10 +159,10 @@ def version(entry: Entry, told: Mapping[str, object]) -> str:
     """SDK peers report the version of their SDK. An npm server has the version of its package."""
     if entry.name in (*PYTHON_PEERS, "slow-start") or entry.name.startswith("ts"):
         return str(told.get("version", ""))
-    if (manifest := PACKAGES.parent / entry.name / "package.json").exists():
+    if (manifest := npm_package(entry.name) / "package.json").exists():
         return str(json.loads(manifest.read_text())["version"])
     if entry.name in BRIDGES:
         pins = dict(line.split("==") for line in (HERE / "bridges.in").read_text().split())
         return pins[entry.name]
-    manifest = PACKAGES / f"server-{entry.name}" / "package.json"
+    manifest = npm_package(f"@modelcontextprotocol/server-{entry.name}") / "package.json"
     return str(json.loads(manifest.read_text())["version"])

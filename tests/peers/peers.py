@@ -40,7 +40,6 @@ NODE_PEERS = {"ts": "ts_server.mjs", "ts2": "ts2_server.mjs", "conformance": "co
 NPM_SERVERS = ("everything", "filesystem", "memory", "github", "brave-search", "google-maps", "slack", "postgres")
 #: programs that bridge transports, and a server written in Go; from npm or the environment `bridges`
 BRIDGES = ("supergateway", "mcp-proxy", "mcp-remote", "mcp-grafana")
-PACKAGES = HERE / "node_modules" / "@modelcontextprotocol"
 READY_SECONDS = 60.0
 STOP_SECONDS = 5.0
 _URL = re.compile(r"http://127\.0\.0\.1:\d+\S*")
@@ -65,6 +64,12 @@ def peer_python(name: str) -> Path:
     if not python.exists():
         pytest.skip(f"the environment of peer {name} is missing: run tests/tools/setup_peers.py --all")
     return python
+
+
+def npm_package(name: str) -> Path:
+    """Its folder. Those that only long tests use are in a folder of their own, so that `make test` installs less."""
+    package = HERE / "node_modules" / name
+    return package if package.exists() else HERE / "long" / "node_modules" / name
 
 
 def peer_command(name: str, transport: str = "stdio") -> tuple[str, list[str]]:
@@ -113,7 +118,7 @@ def agent_client(face: str) -> list[str]:
         environment = face if face == "fastmcp" else face.partition("-")[0]
         return [str(peer_python(environment)), str(HERE / "agent_client.py"), face]
     node = shutil.which("node")
-    if node is None or not (PACKAGES / "client").exists():
+    if node is None or not npm_package("@modelcontextprotocol/client").exists():
         pytest.skip("node or its packages are missing: run tests/tools/setup_peers.py")
     return [node, str(HERE / "agent_client.mjs"), face]
 
@@ -134,9 +139,9 @@ def _bridge_command(name: str, transport: str) -> tuple[str, list[str]]:
     node = shutil.which("node")
     behind, arguments = peer_command("sdk1")
     if name in ("supergateway", "mcp-remote"):
-        script = HERE / "node_modules" / name / "dist" / ("index.js" if name == "supergateway" else "proxy.js")
+        script = npm_package(name) / "dist" / ("index.js" if name == "supergateway" else "proxy.js")
         if node is None or not script.exists():
-            pytest.skip(f"node or the peer {name} is missing: run tests/tools/setup_peers.py")
+            pytest.skip(f"node or the peer {name} is missing: run tests/tools/setup_peers.py --all")
         if name == "mcp-remote":
             return node, [str(script)]
         stateful = ["--stateful"] if transport == "streamableHttp" else []
@@ -163,9 +168,11 @@ def _bridge_port(name: str, args: list[str], port: int) -> list[str]:
 
 def _node_command(name: str, transport: str) -> tuple[str, list[str]]:
     node = shutil.which("node")
-    script = HERE / NODE_PEERS[name] if name in NODE_PEERS else PACKAGES / f"server-{name}" / "dist" / "index.js"
-    if node is None or not PACKAGES.exists() or not script.exists():
-        pytest.skip(f"node or the peer {name} is missing: run tests/tools/setup_peers.py")
+    installed = npm_package("@modelcontextprotocol/sdk").exists()
+    package = npm_package(f"@modelcontextprotocol/server-{name}")
+    script = HERE / NODE_PEERS[name] if name in NODE_PEERS else package / "dist" / "index.js"
+    if node is None or not installed or not script.exists():
+        pytest.skip(f"node or the peer {name} is missing: run tests/tools/setup_peers.py --all")
     if name in NODE_PEERS:
         return node, [str(script), "stdio" if transport == "stdio" else "all"]
     if name == "everything":

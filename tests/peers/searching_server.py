@@ -1,9 +1,9 @@
-"""A small server on FastMCP with a tool `search`, for bundles of servers that have tools of one name. Runs in the
-environment `fastmcp`: python searching_server.py NAME."""
+"""A small server with a tool `search`, for bundles of servers that have tools of one name. Runs in the environment of
+the peer sdk1: python searching_server.py NAME."""
 
 import sys
 
-from fastmcp import FastMCP
+from mcp.server.fastmcp import FastMCP
 
 NAME = sys.argv[1]
 server = FastMCP(NAME)
@@ -31,9 +31,9 @@ def numbered(number: str) -> str:
     return f"page {number} of {NAME}"
 
 
-@server.prompt
+@server.prompt()
 def ask(topic: str) -> str:
     return f"{NAME} about {topic}"
 
 
-server.run(show_banner=False)
+server.run()

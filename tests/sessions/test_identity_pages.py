@@ -19,7 +19,7 @@ from sessions.connections import commands
 from sessions.enums import SessionState
 from sessions.inbox import questions
 from sessions.inbox.questions import NewQuestion
-from sessions.live import inbox_frames, sources, subscription_frames
+from sessions.live import call_frames, feeds, inbox_frames, server_frames, subscription_frames
 from sessions.live.frames import Frame
 from sessions.live.topics import Topic, TopicKind, parse
 from sessions.live.viewers import Viewer, sees_row
@@ -248,12 +248,15 @@ def test_calls_and_lists_of_the_two_topics_are_apart(server: Server, ada: Any) -
     shared, now = Topic(TopicKind.SERVER, server.uid), timezone.now() - timedelta(minutes=1)
     for topic, words, other in ((own, MINE, SHARED), (shared, SHARED, MINE)):
         uids = list(Call.objects.values_list("uid", flat=True))
-        for frames in (sources.server_call_frames(topic, uids, now), sources.server_call_frames(topic, None, now)):
+        for frames in (
+            call_frames.server_call_frames(topic, uids, now),
+            call_frames.server_call_frames(topic, None, now),
+        ):
             text = "".join(frame.text for frame in frames)
             assert words.replace(" ", "_") in text
             assert other.replace(" ", "_") not in text
-        assert [row["text"] for row in sources.feed_after(log_of(topic), 0).rows] == [words]
-        frame = sources.catalog_frame(topic)
+        assert [row["text"] for row in feeds.feed_after(log_of(topic), 0).rows] == [words]
+        frame = server_frames.catalog_frame(topic)
         assert frame is not None
         assert '"tool":1' in frame.text
     assert Definition.objects.count() == 2

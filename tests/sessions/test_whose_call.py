@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from servers.enums import Way
 from sessions.enums import ApprovalState
-from sessions.live import sources
+from sessions.live import call_frames
 from sessions.models import AgentCall, Approval, Call, McpSession
 from tests.servers.conftest import person
 from tests.sessions.explorer.rows import ended_call
@@ -66,7 +66,7 @@ def test_every_page_of_an_agents_call_names_its_token_and_program(ann: Any, clie
     call = agents_call(make_session(), ann)
     for address in addresses(call):
         assert WHO in plain(words(client.get(address))), address
-    frame = sources.call_frames([(call.uid, False)])[call.uid, False].text
+    frame = call_frames.call_frames([(call.uid, False)])[call.uid, False].text
     assert "token Laptop (program 0.1.0)" in frame
 
 
@@ -104,4 +104,4 @@ def test_more_rows_of_agents_need_no_more_queries(ann: Any, client: Client) -> N
 def test_the_frame_of_an_agents_call_is_read_in_one_query(ann: Any, django_assert_num_queries: Any) -> None:
     call = agents_call(make_session(), ann)
     with django_assert_num_queries(1):
-        sources.call_frames([(call.uid, False)])
+        call_frames.call_frames([(call.uid, False)])

@@ -1,7 +1,7 @@
 """Installs the peers that tests talk to: npm packages and one Python environment for each SDK, all from lock files.
 
-Safe to run at any time and in parallel. Does nothing when everything matches the locks. With --all also those SDKs that
-only tests with the marker `long` talk to.
+Safe to run at any time and in parallel. Does nothing when everything matches the locks. With --all also those that only
+tests with the marker `long` and benchmarks talk to.
 
     python tests/tools/setup_peers.py [--all]
 """
@@ -12,15 +12,16 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 PEERS = Path(__file__).resolve().parents[1] / "peers"
-ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_8", "fastmcp", "bridges")
-OF_LONG_TESTS = ("sdk1_12", "sdk1_9", "sdk1_2")
-CONFORMANCE = PEERS.parent / "conformance"
+ENVIRONMENTS = ("sdk2", "sdk1", "sdk1_8")
+ENVIRONMENTS_OF_LONG_TESTS = ("fastmcp", "bridges", "sdk1_12", "sdk1_9", "sdk1_2")
+NPM = (PEERS, PEERS.parent / "conformance")
+NPM_OF_LONG_TESTS = (PEERS / "long",)
 NOTES = PEERS.parent / ".notes" / "setup-peers.txt"
 TIMEOUT = 600
 SIDE_BY_SIDE = 3
@@ -80,12 +81,12 @@ def set_up_environment(name: str) -> None:
     stamp.write_text(wanted)
 
 
-def set_up_npm() -> str:
+def set_up_npm(folders: Iterable[Path]) -> str:
     """Return the reason why the installation was impossible, or "" after success."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "npm or node is not installed, so nothing is tested against npm servers and by the conformance suite"
-    for folder in (PEERS, CONFORMANCE):
+    for folder in folders:
         stamp, wanted = (
             folder / "node_modules/.lock-digest",
             digest(folder / "package.json", folder / "package-lock.json"),
@@ -106,11 +107,14 @@ def note(problem: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    environments = ENVIRONMENTS + (OF_LONG_TESTS if "--all" in arguments else ())
+    environments, npm_folders = ENVIRONMENTS, NPM
+    if "--all" in arguments:
+        environments += ENVIRONMENTS_OF_LONG_TESTS
+        npm_folders += NPM_OF_LONG_TESTS
     with only_one():
         try:
             with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
-                npm = pool.submit(set_up_npm)
+                npm = pool.submit(set_up_npm, npm_folders)
                 list(pool.map(set_up_environment, environments))
                 note(npm.result())
             compileall.compile_dir(PEERS, maxlevels=0, quiet=1)

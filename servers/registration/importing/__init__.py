@@ -3,5 +3,5 @@
 `parsing` has `text` turn text into objects, in a child process; `document` finds the servers in them (`registry` those of
 a `server.json`), `entries` reads one server (by `entry_reader`, which reports what it
 could not use), `planning` says what would become of each, `applying` does it by the verbs
-of `registration`, `held` keeps a preview sealed until a person decides.
+of `registration`, `stored_preview` keeps a preview sealed until a person decides.
 """

@@ -1,4 +1,4 @@
-"""Judges a server's era by its answer to the probe `server/discover`. One pure function.
+"""Judges a server's era by its answer to the probe `server/discover`, and its revision by its answer to `initialize`.
 
 Source: 2026-07-28 *Lifecycle / Backwards compatibility*; behaviour of real servers.
 """

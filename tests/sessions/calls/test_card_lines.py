@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from sessions.calls import statements
 from sessions.enums import CallState
-from sessions.live import sources
+from sessions.live import call_frames
 from sessions.models import Call, LogLine
 from tests.sessions.host.make import make_call, make_session
 
@@ -18,7 +18,7 @@ def line_of(call: Call, seq: int, text: str, **log: Any) -> None:
 
 
 def frame_of(call: Call) -> str:
-    return sources.call_frames([(call.uid, False)])[call.uid, False].text
+    return call_frames.call_frames([(call.uid, False)])[call.uid, False].text
 
 
 @pytest.mark.django_db

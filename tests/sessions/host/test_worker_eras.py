@@ -1,7 +1,6 @@
 """The card of a tool that fails for a feature missing in the modern era offers the legacy era, where the tool works."""
 
 import json
-from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -9,17 +8,18 @@ from django.test import Client
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Server
 from sessions.enums import CallState
-from tests.peers.peers import peer_python
+from tests.peers.peers import HERE, peer_python
 from tests.sessions.host.harness import WorkerProcess, await_ready, ended, eventually
 from tests.sessions.host.make import make_session
 from tests.sessions.host.questions import answer, asked_by, begin, person, text_of
 
 pytestmark = pytest.mark.integration
-SCRIPT = str(Path(__file__).with_name("eliciting_fastmcp.py"))
+SCRIPT = str(HERE / "eliciting_server.py")
 
 
-def test_a_fastmcp_tool_that_cannot_ask_is_reconnected_as_legacy_and_asks(shared_worker: WorkerProcess) -> None:
-    session = make_session("orders", command=str(peer_python("fastmcp")), arguments=[SCRIPT])
+@pytest.mark.parametrize("sdk", ["sdk2", pytest.param("fastmcp", marks=pytest.mark.long)])
+def test_a_tool_that_cannot_ask_is_reconnected_as_legacy_and_asks(sdk: str, shared_worker: WorkerProcess) -> None:
+    session = make_session("orders", command=str(peer_python(sdk)), arguments=[SCRIPT])
     assert await_ready(session, 60).era == "modern"
     eventually(lambda: session.server.definitions.filter(key="ask").exists())
     failed = ended(begin(session, "ask"))

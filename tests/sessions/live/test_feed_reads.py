@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sessions.live import sources
-from sessions.live.sources import FEED_ROWS
+from sessions.live import feeds
+from sessions.live.feeds import FEED_ROWS
 from sessions.live.streams import TopicSubscription
 from sessions.live.topic_reads import TopicReads
 from sessions.live.topics import Topic, parse
@@ -56,8 +56,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(seq)
         return [{"seq": number} for number in range(seq + 1, min(NEWEST, seq + limit) + 1)]
 
-    monkeypatch.setattr(sources, "_audit_after", rows)
-    monkeypatch.setattr(sources, "feed_head", lambda topic: NEWEST)
+    monkeypatch.setattr(feeds, "_audit_after", rows)
+    monkeypatch.setattr(feeds, "feed_head", lambda topic: NEWEST)
     return found
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
-from sessions.live.sources import FeedPart
+from sessions.live.feeds import FeedPart
 from sessions.live.streams import FeedStream, TopicSubscription
 from sessions.live.topics import parse
 

@@ -24,7 +24,7 @@ from sessions.connections import commands
 from sessions.enums import CallState, Desired, LogSource, QuestionKind, QuestionState, StoredKind
 from sessions.host.logs import store
 from sessions.host.logs.line import ServerLogLine
-from sessions.live import sources
+from sessions.live import feeds
 from sessions.live.topics import Topic, TopicKind
 from sessions.models import (
     AgentCall,
@@ -38,7 +38,7 @@ from sessions.models import (
     RetentionLimit,
     StorageHour,
 )
-from sessions.retention import job, ledger, trimming
+from sessions.retention import batched_deletes, job, ledger
 from sessions.retention.limits import Limit
 from sessions.retention.plan import Removal, plan
 from sessions.tasks import start_retention
@@ -260,14 +260,14 @@ def test_pages_go_on_with_a_log_whose_lines_were_all_too_old() -> None:
         with transaction.atomic():
             store.append(lease, [ServerLogLine(LogSource.SERVER, "info", f"line {number}") for number in range(5)])
     LogLine.objects.update(at=days_ago(10))
-    heads = [sources.feed_head(topic) for topic in topics]
+    heads = [feeds.feed_head(topic) for topic in topics]
     keep(StoredKind.LOGS, days=7)
     assert run() == "Removed server logs: 8."
     assert run() == "Measured. Nothing exceeds its limit."
     for lease, topic, head in zip(leases, topics, heads, strict=True):
         with transaction.atomic():
             store.append(lease, [ServerLogLine(LogSource.SERVER, "error", "new")])
-        assert [row["text"] for row in sources.feed_after(topic, head).rows] == ["new"]
+        assert [row["text"] for row in feeds.feed_after(topic, head).rows] == ["new"]
 
 
 def test_of_resource_versions_the_newest_stays_however_old_it_is(session: McpSession) -> None:
@@ -334,7 +334,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(session: McpSession) -> Non
     ledger.measure_all()
     (removal,) = plan({StoredKind.CALLS: Limit(days=30)})
     with pytest.raises(Killed):
-        trimming.trim(removal, kill)
+        batched_deletes.trim(removal, kill)
     assert 0 < Call.objects.count() < 200
     run()
     assert Call.objects.count() == 0

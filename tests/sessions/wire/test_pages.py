@@ -17,7 +17,7 @@ from servers.enums import AuditAction, IdentityKind, Recording, SignsInAs, Trans
 from servers.models import AuditEvent, Identity, Server
 from sessions.connections import commands
 from sessions.enums import SessionState, WireDirection, WireKind
-from sessions.live import sources
+from sessions.live import feeds
 from sessions.live.topics import Topic, TopicKind, parse
 from sessions.live.viewers import Viewer, sees_row
 from sessions.models import McpSession, WireMessage
@@ -358,10 +358,10 @@ def test_live_updates_follow_the_same_rule_and_carry_no_content(ada: Any, server
     assert mine == Topic(TopicKind.WIRE, server.uid, identity.uid)
     vera = person("vera", "view_server", "view_payload")
     assert (sees_row(Viewer(ada, ""), mine), sees_row(Viewer(vera, ""), mine)) == (True, False)
-    part = sources.feed_after(mine, 0)
+    part = feeds.feed_after(mine, 0)
     assert [row["target"] for row in part.rows] == ["own"]
     assert SAID not in part.text
-    assert [row["target"] for row in sources.feed_after(Topic(TopicKind.WIRE, server.uid), 0).rows] == ["shared"]
+    assert [row["target"] for row in feeds.feed_after(Topic(TopicKind.WIRE, server.uid), 0).rows] == ["shared"]
 
 
 def test_a_search_over_all_servers_gives_each_what_they_may_know_of(ada: Any) -> None:
