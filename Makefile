@@ -51,7 +51,7 @@ lock: dev-deps ## write the lock files anew from pyproject.toml and tests/peers
 	@exec sh tests/tools/lock.sh $(ARGS)
 
 clean: ## remove all that can be made again; never the data directory
-	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/peers/*/node_modules tests/conformance/node_modules tests/peers/.setup-in-progress tests/.notes tests/.prepared
+	rm -rf .venv tests/peers/.venv-* tests/peers/node_modules tests/peers/*/node_modules tests/conformance/node_modules tests/peers/.setup-of-* tests/.notes tests/.prepared
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis tests/screenshots/out tests/e2e/out
 	find mcpadmin servers sessions tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,9 +1,9 @@
 """Installs the peers that tests talk to: npm packages and one Python environment for each SDK, all from lock files.
 
 Safe to run at any time and in parallel. Does nothing when everything matches the locks. With --all also those that only
-tests with the marker `long` and benchmarks talk to.
+tests with the marker `long` and benchmarks talk to. --npm: the npm packages alone, for which any Python will do.
 
-    python tests/tools/setup_peers.py [--all]
+    python tests/tools/setup_peers.py [--all] [--npm]
 """
 
 import compileall
@@ -28,8 +28,8 @@ SIDE_BY_SIDE = 3
 
 
 @contextmanager
-def only_one() -> Iterator[None]:
-    with open(PEERS / ".setup-in-progress", "w") as file:
+def only_one(what: str) -> Iterator[None]:
+    with open(PEERS / f".setup-of-{what}", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -86,15 +86,16 @@ def set_up_npm(folders: Iterable[Path]) -> str:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "npm or node is not installed, so nothing is tested against npm servers and by the conformance suite"
-    for folder in folders:
-        stamp, wanted = (
-            folder / "node_modules/.lock-digest",
-            digest(folder / "package.json", folder / "package-lock.json"),
-        )
-        if not (stamp.exists() and stamp.read_text() == wanted):
-            print(f"peers: npm packages of {folder.name}", flush=True)
-            run(npm, "ci", "--prefix", folder, "--no-audit", "--no-fund")
-            stamp.write_text(wanted)
+    with only_one("npm"):
+        for folder in folders:
+            stamp, wanted = (
+                folder / "node_modules/.lock-digest",
+                digest(folder / "package.json", folder / "package-lock.json"),
+            )
+            if not (stamp.exists() and stamp.read_text() == wanted):
+                print(f"peers: npm packages of {folder.name}", flush=True)
+                run(npm, "ci", "--prefix", folder, "--no-audit", "--no-fund")
+                stamp.write_text(wanted)
     return ""
 
 
@@ -108,19 +109,21 @@ def note(problem: str) -> None:
 
 def main(arguments: list[str]) -> int:
     environments, npm_folders = ENVIRONMENTS, NPM
-    if "--all" in arguments:
+    if "--npm" in arguments:
+        environments = ()
+    elif "--all" in arguments:
         environments += ENVIRONMENTS_OF_LONG_TESTS
         npm_folders += NPM_OF_LONG_TESTS
-    with only_one():
-        try:
-            with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
-                npm = pool.submit(set_up_npm, npm_folders)
+    try:
+        with ThreadPoolExecutor(max_workers=SIDE_BY_SIDE) as pool:
+            npm = pool.submit(set_up_npm, npm_folders)
+            with only_one("environments"):
                 list(pool.map(set_up_environment, environments))
-                note(npm.result())
-            compileall.compile_dir(PEERS, maxlevels=0, quiet=1)
-        except (RuntimeError, subprocess.TimeoutExpired) as problem:
-            print(f"peers: {problem}", file=sys.stderr)
-            return 1
+            note(npm.result())
+        compileall.compile_dir(PEERS, maxlevels=0, quiet=1)
+    except (RuntimeError, subprocess.TimeoutExpired) as problem:
+        print(f"peers: {problem}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What tests need from the system: Chromium, Firefox, PostgreSQL, strace, bubblewrap and podman. Installs Debian's packages when
-# run by root on a machine with apt; otherwise the tests use what is there, and what is missing is said at the end of `make test`.
+# What tests need from the system: Chromium, PostgreSQL, strace, bubblewrap and podman; with --all also Firefox, which only long
+# tests use. Installs Debian's packages when run by root on a machine with apt; otherwise the tests use what is there, and what
+# is missing is said at the end of `make test`. A second run at the same time waits for the first.
 set -u
 notes="$(dirname "$0")/../.notes"
 mkdir -p "$notes"
-: >"$notes/setup-system.txt"
 
 have_headless_shell() {
     [ -n "${CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null
@@ -20,9 +20,16 @@ have_postgres() {
     command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1
 }
 
+may_install=""
+[ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null && may_install=yes
+if [ -n "$may_install" ] && command -v flock >/dev/null; then
+    exec 9>"$notes/.setup-system.lock"
+    flock 9
+fi
+: >"$notes/setup-system.txt"
 packages=""
 have_headless_shell || packages="chromium-headless-shell"
-have_firefox || packages="$packages firefox-esr"
+[ "${1:-}" != --all ] || have_firefox || packages="$packages firefox-esr"
 have_postgres || packages="$packages postgresql"
 command -v strace >/dev/null || packages="$packages strace"
 command -v bwrap >/dev/null || packages="$packages bubblewrap"
@@ -33,10 +40,10 @@ command -v runc >/dev/null || containers="$containers runc"
 command -v newuidmap >/dev/null || containers="$containers uidmap"
 [ -z "$packages$containers" ] && exit 0
 
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+if [ -z "$may_install" ]; then
     missing=""
     have_chromium || missing="chromium"
-    have_firefox || missing="$missing firefox-esr"
+    [ "${1:-}" != --all ] || have_firefox || missing="$missing firefox-esr"
     have_postgres || missing="$missing postgresql"
     [ -z "$missing" ] || echo "set-up: not installed, and this is not root with apt:$missing" >>"$notes/setup-system.txt"
     exit 0
@@ -52,17 +59,20 @@ install() {
     apt-get install -y -qq --no-install-recommends "$@" >"$log" 2>&1
 }
 apt-get update -qq >"$log" 2>&1
-for package in $packages; do
-    install "$package" && continue
-    # Older releases have no headless shell. The whole browser does the same, but takes three times as much CPU time.
-    [ "$package" = chromium-headless-shell ] && { have_chromium || install chromium; } && continue
-    tail -n 5 "$log" >&2
-    echo "set-up: apt-get could not install: $package" >>"$notes/setup-system.txt"
-done
-# shellcheck disable=SC2086 # a list
-if [ -n "$containers" ] && ! install $containers; then
-    tail -n 5 "$log" >&2
-    echo "set-up: apt-get could not install: $containers" >>"$notes/setup-system.txt"
+# All at once takes a third of the time. What cannot be installed then does not keep the others away.
+# shellcheck disable=SC2086 # lists
+if ! install $packages $containers; then
+    for package in $packages; do
+        install "$package" && continue
+        # Older releases have no headless shell. The whole browser does the same, but takes three times as much CPU time.
+        [ "$package" = chromium-headless-shell ] && { have_chromium || install chromium; } && continue
+        tail -n 5 "$log" >&2
+        echo "set-up: apt-get could not install: $package" >>"$notes/setup-system.txt"
+    done
+    if [ -n "$containers" ] && ! install $containers; then
+        tail -n 5 "$log" >&2
+        echo "set-up: apt-get could not install: $containers" >>"$notes/setup-system.txt"
+    fi
 fi
 rm -f "$log"
 exit 0

@@ -54,6 +54,7 @@ def last_line(done: "subprocess.CompletedProcess[str]") -> str:
     return done.stdout.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_a_green_run_of_all_tests_is_kept_and_said_by_each_later_run(project: Path) -> None:
     all_of_it = run(project, "--all")
     assert all_of_it.returncode == 0, all_of_it.stdout
@@ -67,6 +68,7 @@ def test_a_green_run_of_all_tests_is_kept_and_said_by_each_later_run(project: Pa
     assert "1 passed, 2 deselected" in short.stdout, "the long one is left out"
 
 
+@pytest.mark.long
 def test_a_run_that_fails_or_leaves_tests_out_is_not_a_full_run(project: Path) -> None:
     never = "Last green run of all tests (make test-all): never"
     assert last_line(run(project, "--all", "-k", "quick")) == never
@@ -76,6 +78,7 @@ def test_a_run_that_fails_or_leaves_tests_out_is_not_a_full_run(project: Path) -
     assert not (project / "tests" / "last_full_run.json").exists()
 
 
+@pytest.mark.long
 def test_a_test_that_passes_when_it_runs_again_does_not_fail_the_run_and_is_named(project: Path) -> None:
     unsteady = """
 from pathlib import Path
@@ -103,6 +106,7 @@ def test_many_failures_are_no_accident_and_do_not_run_again(project: Path) -> No
     assert "once more" not in done.stdout
 
 
+@pytest.mark.long
 def test_the_lanes_run_side_by_side_and_each_phase_prints_its_report(project: Path) -> None:
     meeting = """
 import time
