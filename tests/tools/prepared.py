@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,12 +70,14 @@ def copy_database(target: Path, *, administrator: bool = False) -> None:
     target.chmod(0o600)
 
 
-def sources_of_database() -> Iterable[bytes]:
-    yield (ROOT / "requirements-dev.lock").read_bytes()
-    yield MIGRATE.encode()
+@cache
+def sources_of_database() -> list[bytes]:
+    """Read once by each process: that takes as long as everything else here."""
+    total = hashlib.sha256((ROOT / "requirements-dev.lock").read_bytes() + MIGRATE.encode())
     for app in ("mcpadmin", "servers", "sessions"):
         for path in sorted((ROOT / app).rglob("*.py")):
-            yield str(path.relative_to(ROOT)).encode() + path.read_bytes()
+            total.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return [total.digest()]
 
 
 def _sources_of_static() -> Iterable[bytes]:
