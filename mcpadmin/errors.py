@@ -1,5 +1,5 @@
 """Pages of requests that fail before or below their view: too large for Django, of a method that the address does not take,
-or a key ring that does not open what is stored."""
+with a null character in the address, or a key ring that does not open what is stored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +51,20 @@ class KeyRingMiddleware:
         log.error("key_ring.cannot_open", path=request.path, problem=str(exception))
         context = {"status": 503, "title": "Cannot decrypt this page's content", "text": str(exception)}
         return render(request, "mcpadmin/refused.html", context, status=503)
+
+
+class NoNullCharacters:
+    """PostgreSQL stores no null character, and refuses to compare with one."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if "%00" not in request.META.get("QUERY_STRING", "") and "\0" not in request.path_info:
+            return self.get_response(request)
+        text = "It contains a null character, which no name and no search can contain."
+        context = {"status": 400, "title": "This address is not valid", "text": text}
+        return render(request, "mcpadmin/refused.html", context, status=400)
 
 
 class FormsOnly:

@@ -121,6 +121,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "mcpadmin.errors.NoNullCharacters",
     "mcpadmin.errors.FormsOnly",
     "mcpadmin.errors.KeyRingMiddleware",
 ]

@@ -1,15 +1,17 @@
 """What a person who manages users may give, and whose account they may change: never more than they have themselves.
 
 A manager acts only on people whose rights the manager has too. Otherwise the reset of a password would be a way to
-rights that nobody gave.
+rights that nobody gave. References that a person may use count as rights: whoever may use one can have its value sent to
+a server of their own.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Q
 
@@ -18,9 +20,37 @@ from servers.accounts import catalog
 from servers.accounts.catalog import MANAGE, SUPERUSER
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, record
+from servers.credentials import reference_grants
 from servers.enums import AuditAction, AuditOutcome
+from servers.models import ReferenceGrant
 
 People = get_user_model()._default_manager
+#: before the name of a reference, among codenames
+REFERENCE = "reference "
+
+
+def rights_of_groups(groups: Iterable[Group]) -> frozenset[str]:
+    """And the references granted to them."""
+    groups = list(groups)
+    return catalog.rights_of_groups(groups) | _references(Q(group__in=groups))
+
+
+def rights_of(user: Any) -> frozenset[str]:
+    """And the references granted to them, also of a disabled account."""
+    return catalog.rights_of(user) | _references(Q(user=user) | Q(group__user=user))
+
+
+def references_by_group() -> dict[int, frozenset[str]]:
+    found: dict[int, set[str]] = {}
+    for group_id, name in ReferenceGrant.objects.exclude(group=None).values_list("group_id", "name"):
+        found.setdefault(group_id, set()).add(f"{REFERENCE}{name}")
+    return {group_id: frozenset(names) for group_id, names in found.items()}
+
+
+def _references(whose: Q) -> frozenset[str]:
+    return frozenset(
+        f"{REFERENCE}{name}" for name in ReferenceGrant.objects.filter(whose).values_list("name", flat=True)
+    )
 
 
 class BeyondAuthority(access.Denied):
@@ -56,38 +86,44 @@ class Authority:
     def of(cls, user: Any) -> "Authority":
         if user is None:
             return cls(None, True, frozenset(catalog.RIGHTS))
-        return cls(user, user.is_superuser, catalog.rights_of(user))
+        return cls(user, user.is_superuser, rights_of(user))
 
     def lacks(self, codenames: Collection[str], superuser: bool = False) -> frozenset[str]:
         if self.superuser:
             return frozenset()
-        return frozenset(codenames) - self.held | ({SUPERUSER} if superuser else frozenset())
+        missing = frozenset(codenames) - self.held
+        if reference_grants.RIGHT in self.held:
+            missing = frozenset(name for name in missing if not name.startswith(REFERENCE))
+        return missing | ({SUPERUSER} if superuser else frozenset())
 
     def may_give(self, codenames: Collection[str], superuser: bool = False) -> bool:
         return not self.lacks(codenames, superuser)
 
     def reaches(self, user: Any) -> bool:
-        return self.may_give(catalog.rights_of(user), user.is_superuser)
+        return self.may_give(rights_of(user), user.is_superuser)
 
     def require_give(self, codenames: Collection[str], superuser: bool = False) -> None:
         """Raises BeyondAuthority."""
         if lacking := self.lacks(codenames, superuser):
             raise BeyondAuthority(
-                lacking, f"You can only give rights that you have. You don't have: {_words(lacking)}."
+                lacking, f"You can only give rights that you have. You don't have: {in_words(lacking)}."
             )
 
     def require_reach(self, user: Any) -> None:
         """Raises BeyondAuthority."""
-        if lacking := self.lacks(catalog.rights_of(user), user.is_superuser):
-            words = (
-                f"{user.get_username()} has rights that you don't have: {_words(lacking)}. Ask someone who has them."
+        if lacking := self.lacks(rights_of(user), user.is_superuser):
+            said = (
+                f"{user.get_username()} has rights that you don't have: {in_words(lacking)}. Ask someone who has them."
             )
-            raise BeyondAuthority(lacking, words)
+            raise BeyondAuthority(lacking, said)
 
 
-def _words(lacking: Collection[str]) -> str:
-    named = catalog.names(lacking)
-    return "Superuser" if SUPERUSER in lacking else named
+def in_words(lacking: Collection[str]) -> str:
+    """For sentences, of codenames and references."""
+    if SUPERUSER in lacking:
+        return "Superuser"
+    names = sorted(name.removeprefix(REFERENCE) for name in lacking if name.startswith(REFERENCE))
+    return ", ".join(filter(None, [catalog.names(lacking), *(f"Use ${{{name}}}" for name in names)]))
 
 
 @contextmanager

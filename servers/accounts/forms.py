@@ -12,7 +12,7 @@ from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 
 from servers.accounts import catalog
-from servers.accounts.authority import Authority
+from servers.accounts.authority import Authority, references_by_group
 from servers.enums import Theme
 from servers.kit.filters import Ignored, ignored
 
@@ -146,12 +146,13 @@ class RightsForm(forms.Form):
 
     def group_rows(self) -> list[dict[str, Any]]:
         chosen = {str(getattr(value, "pk", value)) for value in self["groups"].value() or ()}
+        references = references_by_group()
         return [
             {
                 "group": group,
                 "rights": catalog.names(given := catalog.rights_of_group(group)),
                 "checked": str(group.pk) in chosen,
-                "disabled": not self.authority.may_give(given),
+                "disabled": not self.authority.may_give(given | references.get(group.pk, frozenset())),
             }
             for group in self.all_groups
         ]

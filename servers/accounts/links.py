@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from servers import access
 from servers.accounts import catalog, service_accounts
-from servers.accounts.authority import Authority, Conflict, People, lock, managed
+from servers.accounts.authority import Authority, Conflict, People, lock, managed, rights_of_groups
 from servers.accounts.catalog import MANAGE
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor
@@ -63,7 +63,7 @@ def invite(actor: Actor, by: Any, invitation: Invitation) -> IssuedLink:
     """`by` None: the command line. Raises access.Denied (recorded) for rights that `by` does not have."""
     with managed(actor, by, invitation.subject) as trail:
         authority, _ = lock(by)
-        given = frozenset(invitation.rights) | catalog.rights_of_groups(invitation.groups)
+        given = frozenset(invitation.rights) | rights_of_groups(invitation.groups)
         authority.require_give(given, invitation.superuser)
         issued = _issue(
             actor,
@@ -159,7 +159,7 @@ def _unused(link: AccountLink) -> AccountLink:
 
 def _rights(link: AccountLink) -> frozenset[str]:
     own = frozenset(catalog.permissions().filter(pk__in=link.rights.all()).values_list("codename", flat=True))
-    return own | catalog.rights_of_groups(link.groups.all())
+    return own | rights_of_groups(link.groups.all())
 
 
 def revoke_password_links(user: Any) -> None:

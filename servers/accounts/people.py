@@ -18,6 +18,7 @@ from servers.accounts.authority import (
     managed,
     require_another_superuser,
     require_not_self,
+    rights_of_groups,
 )
 from servers.accounts.catalog import MANAGE
 from servers.audit.acts import audited
@@ -54,7 +55,7 @@ def set_rights(
             raise Conflict(
                 f"The rights of {row.get_username()} changed after you opened this page. Check them and save again."
             )
-        given = frozenset(own) | catalog.rights_of_groups(groups)
+        given = frozenset(own) | rights_of_groups(groups)
         authority.require_give(given, superuser)
         if superuser and service_accounts.is_one(row):
             raise Refused("A service account can't be a superuser. Give it the rights that it needs.", action)

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
 from servers.accounts import catalog
-from servers.accounts.authority import Authority, People, Refused, lock, managed
+from servers.accounts.authority import Authority, People, Refused, lock, managed, rights_of_groups
 from servers.audit.acts import Trail
 from servers.audit.record import Actor
 from servers.enums import AuditAction
@@ -33,7 +33,7 @@ def add(actor: Actor, by: Any, wanted: Wanted) -> Any:
     """The new user. Raises access.Denied (recorded) for rights that `by` does not have, IntegrityError for a taken name."""
     with managed(actor, by, wanted.name) as trail:
         authority, _ = lock(by)
-        authority.require_give(frozenset(wanted.rights) | catalog.rights_of_groups(wanted.groups))
+        authority.require_give(frozenset(wanted.rights) | rights_of_groups(wanted.groups))
         user = People.create_user(wanted.name)  # without a password: none is valid
         user.groups.set(wanted.groups)
         user.user_permissions.set(catalog.permissions(wanted.rights))

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.accounts import belongings, browser_sessions, catalog, links, mail, people, reads, service_accounts
-from servers.accounts.authority import Authority, Refused
+from servers.accounts.authority import Authority, Refused, in_words, rights_of
 from servers.accounts.catalog import MANAGE
 from servers.accounts.forms import GroupForm, HandOverForm, InviteForm, RightsForm, ServiceAccountForm, UserListFilter
 from servers.accounts.links import Invitation, IssuedLink
@@ -191,7 +191,7 @@ def detail(request: HttpRequest, user_id: int) -> HttpResponse:
         "sees_servers": access.may(request.user, "view"),
         "identities": belongings.identities_in_use(user, seen),
         "reached": authority.reaches(user),
-        "beyond": catalog.names(authority.lacks(catalog.rights_of(user))),
+        "beyond": in_words(authority.lacks(rights_of(user))),
         "self": user.pk == request.user.pk,
     }
     return render(request, "users/detail.html", context)
@@ -242,7 +242,7 @@ def rights(request: HttpRequest, user_id: int) -> HttpResponse:
         "problem": problem,
         "may_superuser": request.user.is_superuser,
         "reached": form.authority.reaches(user),
-        "beyond": catalog.names(form.authority.lacks(catalog.rights_of(user))),
+        "beyond": in_words(form.authority.lacks(rights_of(user))),
     }
     return render(request, "users/rights.html", context, status=422 if form.errors else status)
 

@@ -172,7 +172,12 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
                 form.add_error(name if name in form.fields else None, text)
         return None
     except Conflict:
-        form.add_error(None, "Someone else has changed this bundle. Open it again to see their changes.")
+        if bundle is not None:
+            bundle.refresh_from_db()
+            form.data = form.data.copy()
+            form.data["version"] = str(bundle.version)
+        words = "Someone else has changed this bundle. What you entered is still here. Look at their changes on the bundle's page first: if you save now, yours replace them."
+        form.add_error(None, words)
         return None
     bundle_contents.assign_names(request.user, made)
     messages.success(request, "Saved.")
@@ -225,6 +230,9 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
             changing.change(Actor.of(request), request.user, bundle, wanted, int(request.POST.get("version") or 0))
         except (Conflict, ValueError):
             messages.error(request, "Someone else has changed this bundle. Choose again.")
+            return redirect("agents:bundle_member", bundle.slug, alias)
+        except ValidationError as problem:
+            messages.error(request, " ".join(problem.messages))
             return redirect("agents:bundle_member", bundle.slug, alias)
         messages.success(request, "Saved.")
         return redirect("agents:bundle", bundle.slug)

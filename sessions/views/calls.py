@@ -157,6 +157,8 @@ def cancel(request: WebRequest, uid: UUID) -> HttpResponse:
     try:
         asked = placing.cancel(Actor.of(request), request.user, call)
     except AuditUnavailable as problem:
+        if request.htmx:
+            return HttpResponse(str(problem), status=503, content_type="text/plain")
         messages.error(request, str(problem))
     else:
         said = "Cancellation sent to the server." if asked and call.sent_at else "Cancelled."

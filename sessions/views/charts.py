@@ -19,9 +19,10 @@ from servers import access
 from servers.kit.filters import ignored
 from servers.models import Server
 from servers.requests import WebRequest
-from sessions.explorer.language import Term, Value
+from sessions.explorer.language import EARLIEST, LATEST, Term, Value
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models.statistics import RollupBy
+from sessions.overview.activity import FAILED_CALLS
 from sessions.statistics import reading
 from sessions.statistics.reading import Dimensions, Numbers, Range
 from sessions.views.explorer import RANGES, step_words
@@ -29,6 +30,7 @@ from sessions.views.explorer import RANGES, step_words
 BARS = 96
 ROWS = 20
 DEFAULT = "24h"
+LONGEST = timedelta(days=10 * 366)
 _LENGTHS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _GROUPS = {"server": RollupBy.SERVER, "tool": RollupBy.TOOL, "caller": RollupBy.CALLER}
 _WORDS = {"server": "Servers", "tool": "Tools, prompts and resources", "caller": "Callers"}
@@ -51,7 +53,7 @@ class ChartParameters:
         now = timezone.now()
         since, until = _moment(given.get("since", "")), _moment(given.get("until", ""))
         last = ""
-        if since is None or (until or now) <= since:
+        if since is None or not since < (until or now) <= since + LONGEST:
             last = given.get("last", DEFAULT)
             last = last if last in dict(RANGES) else DEFAULT
             since, until = now - _LENGTHS[last[-1]] * int(last[:-1]), None
@@ -112,7 +114,11 @@ def _moment(text: str) -> datetime | None:
         found = parse_datetime(text)
     except ValueError:
         return None
-    return found if found is None or found.tzinfo else found.replace(tzinfo=timezone.get_current_timezone())
+    if found is None:
+        return None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=timezone.get_current_timezone())
+    return found if EARLIEST + LONGEST < found < LATEST else None  # the time before is shown too
 
 
 def between(since: datetime, until: datetime) -> str:
@@ -152,7 +158,7 @@ def page(request: WebRequest) -> HttpResponse:
         "groups": groups,
         "most": max((group["numbers"].calls for group in groups), default=1),
         "explorer": explorer_link(asked.query()),
-        "errors": explorer_link(asked.query(("outcome", "error"))),
+        "errors": explorer_link(f"{asked.query()} {FAILED_CALLS}"),
     }
     return render(request, "explorer/charts.html", context)
 
@@ -208,7 +214,7 @@ def _groups(request: WebRequest, asked: ChartParameters, split: str) -> list[dic
                 "numbers": numbers,
                 "narrow": narrowed,
                 "explorer": explorer_link(asked.query(*conditions)),
-                "errors": explorer_link(asked.query(*conditions, ("outcome", "error"))),
+                "errors": explorer_link(f"{asked.query(*conditions)} {FAILED_CALLS}"),
             }
         )
     return groups

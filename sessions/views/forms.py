@@ -1,7 +1,6 @@
 """The forms of pages about servers and calls. A tool's arguments come from its own JSON Schema (see
 servers/schemas/)."""
 
-import json
 from base64 import urlsafe_b64decode
 from functools import cached_property
 from typing import Any
@@ -235,6 +234,6 @@ class ToolForm:
 def _prefilled(word: str) -> Any:
     """The value of `?args=`; an unreadable one is ignored."""
     try:
-        return json.loads(urlsafe_b64decode(word + "=" * (-len(word) % 4))) if word else ABSENT
+        return jsontext.loads(urlsafe_b64decode(word + "=" * (-len(word) % 4)).decode()) if word else ABSENT
     except ValueError:
         return ABSENT

@@ -30,7 +30,7 @@ from servers.validators import Root, root_uri
 from sessions.connections import commands
 from sessions.connections.test_report import draft_context
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.servers import info_page, server_context
 
 DEMO = Registration(
     name="Demo server",
@@ -129,12 +129,18 @@ def roots(request: WebRequest, slug: str) -> HttpResponse:
     try:
         saved = registering.change(Actor.of(request), request.user, server, data, version)
     except ValidationError as problem:
-        messages.error(request, " ".join(problem.messages))
+        words = " ".join(problem.messages)
     except Conflict:
-        messages.error(request, "Someone else has changed this server. Check the roots, then set them again.")
+        words = f"Someone else has changed this server. Its roots are: {', '.join(_roots_now(server)) or 'none'}. Check yours, then set them again."
     else:
         messages.success(request, _saved_words(server, saved))
-    return redirect("servers:info", slug)
+        return redirect("servers:info", slug)
+    return info_page(request, server, roots=request.POST.get("roots", ""), problem=words)
+
+
+def _roots_now(server: Server) -> list[str]:
+    server.refresh_from_db()
+    return [root["uri"] for root in server.roots]
 
 
 @require_http_methods(["GET", "POST"])
@@ -177,7 +183,7 @@ def test(request: WebRequest) -> HttpResponse:
     if complete and not vault.is_valid():
         form.refuse(ValidationError(list(vault.errors["credentials"])))
     if form.refused or not complete:
-        return render(request, "servers/_test_refused.html", {"form": form}, status=422)
+        return _not_tested(request, form, 422)
     actor = Actor.of(request)
     data = Registration.of(form.registration_data())
     try:
@@ -185,21 +191,27 @@ def test(request: WebRequest) -> HttpResponse:
         draft = drafts.create_draft(actor, request.user, data, server, chosen)
     except connect_limit.TooOften as problem:
         form.refuse(problem)
-        context = {"form": form, "heading": "Not tested yet"}
-        answer = render(request, "servers/_test_refused.html", context, status=429)
+        answer = _not_tested(request, form, 429, heading="Not tested yet")
         answer.headers["Retry-After"] = str(problem.seconds)
         return answer
     except ValidationError as problem:
         form.refuse(problem)
-        return render(request, "servers/_test_refused.html", {"form": form}, status=422)
+        return _not_tested(request, form, 422)
     try:
         commands.test_draft(actor, draft, *(credential.name for credential in chosen))
     except AuditUnavailable as problem:
         form.refuse(ValidationError(str(problem)))
-        return render(request, "servers/_test_refused.html", {"form": form}, status=503)
+        return _not_tested(request, form, 503)
     if not request.htmx:
         return redirect("servers:test_progress", draft.uid)
     return render(request, "servers/_test_slot.html", draft_context(draft))
+
+
+def _not_tested(request: WebRequest, form: ServerForm, status: int, **context: str) -> HttpResponse:
+    """The page shows it where the result would stand; any other refusal is a page of its own."""
+    answer = render(request, "servers/_test_refused.html", {"form": form, **context}, status=status)
+    answer.headers["X-Fragment"] = "true"
+    return answer
 
 
 @require_safe

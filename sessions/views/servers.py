@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from servers import access
 from servers.enums import DefinitionKind, TransportKind
+from servers.models import Server
 from servers.numbers import uuids, whole_number
 from sessions.catalog import not_offered
 from sessions.catalog.search import Listed, listing, words_of
@@ -91,7 +92,11 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def info(request: HttpRequest, slug: str) -> HttpResponse:
     """*Connection info*: what client and server declared when they connected."""
-    server = access.server_for(request.user, slug)
+    return info_page(request, access.server_for(request.user, slug))
+
+
+def info_page(request: HttpRequest, server: Server, *, roots: str | None = None, problem: str = "") -> HttpResponse:
+    """`roots`: as they were entered, and refused for `problem`."""
     header = server_page.header(server)
     session = header.mcp_session
     words = server_page.capability_words(session.server_capabilities, session.client_capabilities) if session else []
@@ -103,13 +108,14 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
         "cuts": server_page.cuts(session),
         "logs_offered": session is not None and declares(session.server_capabilities, "logging"),
         "levels": LEVELS,
-        "root_lines": "\n".join(root["uri"] for root in server.roots),
+        "root_lines": "\n".join(root["uri"] for root in server.roots) if roots is None else roots,
+        "roots_problem": problem,
         "timeline": timeline.lines(session),
         "process": process_page.process_page(session),
         "refusals": refusals.refusals(session),
         "used_transport": TransportKind(session.transport).short if session and session.transport else "",
     }
-    return render(request, "servers/info.html", context)
+    return render(request, "servers/info.html", context, status=422 if problem else 200)
 
 
 @require_safe

@@ -143,8 +143,12 @@ def log_level(request: WebRequest, slug: str) -> HttpResponse:
 @require_POST
 def enable(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
-    registering.enable(Actor.of(request), request.user, server)
-    messages.success(request, f"{server.name} is enabled and connects according to its connection policy.")
+    try:
+        registering.enable(Actor.of(request), request.user, server)
+    except ValidationError as problem:  # archived meanwhile
+        messages.error(request, " ".join(problem.messages))
+    else:
+        messages.success(request, f"{server.name} is enabled and connects according to its connection policy.")
     return _back(server)
 
 

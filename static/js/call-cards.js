@@ -1,7 +1,7 @@
 /* Cards of calls on the pages that make them: added when a call is accepted, followed by its own topic, cancelled. */
 import { announce } from './dom.js';
 import { live } from './live.js';
-import { explain, send, SignedOut } from './sign-in.js';
+import { explain, saidIn, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
 
 const results = document.getElementById('results');
@@ -63,15 +63,25 @@ document.addEventListener('submit', async (event) => {
   const button = form.querySelector('button');
   button.disabled = true;
   try {
-    await live.request({ op: 'cancel', call: form.dataset.cancelCall });
-  } catch {
-    const body = new FormData(form);
-    await send(form.action, { method: 'POST', body, headers: { 'HX-Request': 'true' } }).catch((problem) => {
-      button.disabled = false;
-      explain(problem);
-    });
+    const refusal = await cancelled(form);
+    if (!refusal) return;
+    toast({ tone: 'bad', title: 'Not cancelled', text: refusal });
+  } catch (problem) {
+    explain(problem);
   }
+  button.disabled = false;
 });
+
+/* Resolves with why it was refused, or with "". */
+async function cancelled(form) {
+  try {
+    const { op, message } = await live.request({ op: 'cancel', call: form.dataset.cancelCall });
+    return op === 'rejected' ? message : '';
+  } catch {
+    const response = await send(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
+    return response.ok ? '' : saidIn(response);
+  }
+}
 
 /* Running a call again. The new card appears where the page has cards of this kind; otherwise its own page opens. */
 export function showAgain(answer) {

@@ -277,7 +277,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     page.addEventListener('scroll', () => !paused && held.length && atEnd() && later(), { capture: true, passive: true });
     document.addEventListener('keydown', (event) => {
       const typing = event.target.matches?.('input, textarea, select') || document.querySelector('dialog[open]');
-      if (event.key !== 'l' || event.ctrlKey || event.metaKey || event.altKey || typing || storage('single-keys') === 'off') return;
+      if (event.defaultPrevented || event.key !== 'l' || event.ctrlKey || event.metaKey || event.altKey || typing || storage('single-keys') === 'off') return;
       jump();
     }, { signal: stop.signal });
     toEnd();
@@ -290,9 +290,10 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     reloadNow();
   });
   form.addEventListener('change', (event) => event.target !== form.text && form.requestSubmit());
+  /* Older rows are a new page, which comes with Enter: it would take the focus from a word that is being typed. */
   form.text.addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => form.requestSubmit(), TYPING_MS);
+    if (page.dataset.liveTopic) timer = setTimeout(() => form.requestSubmit(), TYPING_MS);
   });
   count();
   listed(list());

@@ -14,7 +14,7 @@ export function startDirty() {
   for (const form of document.querySelectorAll('form[data-dirty]')) {
     clean.set(form, snapshot(form));
     /* A submit that a script takes over (a test, a fragment) saves nothing, so it keeps the warning. */
-    form.addEventListener('submit', (event) => queueMicrotask(() => event.defaultPrevented || clean.delete(form)));
+    form.addEventListener('submit', (event) => setTimeout(() => event.defaultPrevented || clean.delete(form)));
   }
   addEventListener('beforeunload', (event) => {
     if ([...document.querySelectorAll('form[data-dirty]')].some(isDirty)) event.preventDefault();

@@ -12,6 +12,7 @@ const GIVE_UP_MS = 30_000;
 const EACH_MS = 2_000; // at most one look for newer rows in this time
 const WITHOUT_SOCKET_MS = 10_000;
 const CHART_MS = 30_000;
+const SCROLLER = '.scroll';
 
 const page = document.querySelector('[data-explorer]');
 const main = document.getElementById('explorer-main');
@@ -195,6 +196,7 @@ async function show(sel, wanted) {
   keepInPlace(rowOf(sel), () => {
     drawer()?.remove();
     main.append(document.adoptNode(fresh));
+    htmx.process(fresh);
     main.classList.add('has-drawer');
     mark(sel);
   });
@@ -338,12 +340,23 @@ async function count() {
   return newer;
 }
 
+/* A selector of the same element in a list that replaces this one. */
+function nameOf(element) {
+  const row = element.closest('tr[data-sel]');
+  if (row) return `tr[data-sel="${CSS.escape(row.dataset.sel)}"] a`;
+  const mark = [...element.attributes].find(({ name }) => name.startsWith('data-'));
+  if (mark) return `[${mark.name}]`;
+  return element.matches(SCROLLER) ? SCROLLER : `a[href="${CSS.escape(element.getAttribute('href') ?? '')}"]`;
+}
+
 async function refresh() {
   const before = new Set([...page.querySelectorAll('tr[data-sel]')].map((row) => row.dataset.sel));
-  const focused = document.activeElement?.closest?.('tr[data-sel]')?.dataset.sel ?? null;
   const body = await fragment(page.dataset.rows + location.search);
   const list = document.getElementById('explorer-list');
+  const focused = list.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+  const scrolled = list.querySelector(SCROLLER)?.scrollLeft ?? 0;
   list.replaceChildren(...document.adoptNode(body).childNodes);
+  if (scrolled) list.querySelector(SCROLLER)?.scrollTo({ left: scrolled, behavior: 'instant' });
   dress();
   mark(chosen());
   let added = 0;
@@ -352,7 +365,7 @@ async function refresh() {
     added += 1;
     if (before.size) row.classList.add('new');
   }
-  if (focused) rowOf(focused)?.querySelector('a')?.focus({ preventScroll: true });
+  if (focused) list.querySelector(focused)?.focus({ preventScroll: true });
   if (added) announce(added === 1 ? 'One new row' : `${added} new rows`);
   equipDrawer();
   chartSoon();

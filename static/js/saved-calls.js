@@ -29,7 +29,9 @@ function failed(problem) {
 async function save(form) {
   const body = new FormData(form);
   const filled = document.querySelector(form.dataset.saveForm || 'null');
-  for (const [name, value] of filled ? new FormData(filled) : []) if (!body.has(name)) body.append(name, value);
+  const own = new Set(body.keys());
+  /* A field may have several values: a ticked box, chips. */
+  for (const [name, value] of filled ? new FormData(filled) : []) if (!own.has(name)) body.append(name, value);
   body.append('_filled', '1');
   const answer = await posted(form.action, body);
   if (!answer.url) return toast({ title: 'Not saved', text: answer.message, tone: 'bad' });

@@ -6,7 +6,7 @@ import { startCountdowns } from './countdown.js';
 import { number, storage } from './dom.js';
 import { live } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
-import { explain, send, SignedOut } from './sign-in.js';
+import { explain, saidIn, send, SignedOut } from './sign-in.js';
 import { keepToasts, toast } from './toast.js';
 
 /* What of the overview counts and lists what this reader may see. Under charts that are drawn only their numbers change. */
@@ -211,7 +211,7 @@ document.addEventListener('submit', async (event) => {
   try {
     const sent = send(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
     const response = await whileBusy(form, sent, 'Sending…');
-    if (!response.ok) toast({ tone: 'bad', title: `The server answered ${response.status}`, text: 'Reload the page and try again.' });
+    if (!response.ok) toast({ tone: 'bad', title: 'Nothing was changed', text: await saidIn(response) });
   } catch (problem) {
     explain(problem);
   } finally {
@@ -237,8 +237,9 @@ document.addEventListener('submit', async (event) => {
     const body = new FormData(event.target, button);
     const sent = send(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
     const response = await whileBusy(slot, sent, 'Sending the test…');
-    if (!response.ok && response.status !== 422) { // 422: the form with its errors
-      toast({ tone: 'bad', title: 'The connection was not tested', text: `mcpadmin answered ${response.status}. Your input is kept. Try again.` });
+    /* A refusal that shows which field is wrong, or when to try again, is a fragment like the result. */
+    if (!response.ok && !response.headers.get('X-Fragment')) {
+      toast({ tone: 'bad', title: 'The connection was not tested', text: `${await saidIn(response)} Your input is kept.` });
       return;
     }
     htmx.swap({ target: slot, swap: 'innerHTML', text: await response.text() });

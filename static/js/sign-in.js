@@ -125,6 +125,13 @@ export function explain(problem) {
   });
 }
 
+/* Why it was refused: in its own words, if it has some for a person. */
+export async function saidIn(response) {
+  const words = response.headers.get('Content-Type')?.startsWith('text/plain') ? (await response.text()).trim() : '';
+  if (words) return words;
+  return response.status === 403 ? "You don't have permission." : `mcpadmin answered ${response.status}. Reload the page and try again.`;
+}
+
 /* Forms that the browser sends itself: first the sign-in, then the form, with all that was typed. */
 function guardForms() {
   const cleared = new WeakSet();

@@ -82,7 +82,7 @@ class TimeChart {
       return;
     }
     this.#made = this.#make(data);
-    this.#plot.setData(this.#made.columns);
+    this.#plot.setData(this.#made.columns); // which asks for the ranges of both axes
   }
 
   draw() {
@@ -113,6 +113,7 @@ class TimeChart {
           ],
         },
         ...options,
+        scales: { x: { range: () => this.#made.between }, y: { range: (_, __, most) => this.#made.upTo(most) } },
       },
       columns,
       this.#slot,
@@ -154,6 +155,10 @@ function times({ start, step, series, lines }) {
   return (series?.[0]?.counts ?? lines?.[0]?.values ?? []).map((_, place) => start + place * step);
 }
 
+function between({ start, step }, xs) {
+  return [start, start + Math.max(1, xs.length) * step];
+}
+
 function range({ start, step }, from, to) {
   const first = Math.floor((from - start) / step);
   const last = Math.max(first + 1, Math.ceil((to - start) / step));
@@ -187,8 +192,9 @@ export function stackedBars(slot, first, { onRange, onBar }) {
         ['', when(data, xs[at])],
         ...data.series.filter(({ counts }) => counts[at]).map(({ name, label, counts }) => [name, `${label} ${counts[at].toLocaleString('en')}`]),
       ],
+      between: between(data, xs),
+      upTo: (most) => [0, Math.max(1, most) * 1.08],
       options: {
-        scales: { x: { range: () => [data.start, data.start + Math.max(1, xs.length) * data.step] }, y: { range: (_, __, most) => [0, Math.max(1, most) * 1.08] } },
         axes: axes((value) => (Number.isInteger(value) ? value.toLocaleString('en') : '')),
         series: [{}, ...stacked.map(({ series }) => series)],
       },
@@ -215,8 +221,9 @@ function linesOf(data, xs, onRange, onBar) {
       ['', when(data, xs[at])],
       ...data.lines.filter(({ values }) => values[at] !== null).map(({ name, label, values }) => [name, `${label} ${milliseconds(values[at])}`]),
     ],
+    between: between(data, xs),
+    upTo: (most) => [0, (most || 1) * 1.08],
     options: {
-      scales: { x: { range: () => [data.start, data.start + Math.max(1, xs.length) * data.step] }, y: { range: (_, __, most) => [0, (most || 1) * 1.08] } },
       axes: axes(milliseconds),
       series: [
         {},

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.walk import Walk
+from tests.peers.peers import peer_command
 from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up]
@@ -84,6 +85,26 @@ def test_a_call_is_run_again_edited_sent_anyway_saved_and_checked(stack: Stack, 
     expect(row.locator("[data-outcome]")).to_contain_text("Succeeded")
     wrong = page.get_by_role("row").filter(has_text=name)
     expect(wrong.locator("[data-outcome]").get_by_role("link", name="Needs a confirmation")).to_be_visible()
+
+
+def test_a_saved_call_has_every_value_of_its_form(stack: Stack, ada: Walk) -> None:
+    """Fields that may be left out and lists have several values of one name."""
+    command, arguments = peer_command("demo")
+    stack.manage("register_server", "--user", ADMIN[0], "--name", "Kept", "--", command, *arguments)
+    page = ada.page
+    ada.open("/servers/kept/tools/")
+    ada.wait_for_state("Ready")
+    ada.open_tool("kept", "search_notes")
+    page.get_by_role("button", name="JSON", exact=True).click()
+    given = {"words": "a", "tags": ["work", "garden"], "with_text": True, "limit": 7}
+    page.locator("[name=_json]").fill(json.dumps(given))
+    page.get_by_role("button", name="Form", exact=True).click()
+    page.locator("#tool-form summary", has_text="Save…").click()
+    page.get_by_label("Name", exact=True).fill("All of it")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("Saved as “All of it”")).to_be_visible()
+    (row,) = stack.rows("SELECT arguments FROM mcp_sessions_savedcall WHERE name = 'All of it'")
+    assert json.loads(row["arguments"]) | given == json.loads(row["arguments"])
 
 
 def test_a_configuration_is_copied_from_the_head_of_a_server(ada: Walk) -> None:

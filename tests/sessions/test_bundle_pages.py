@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from servers.agents import bundle_files, policies, policy_changes
 from servers.agents.configurations import configurations
@@ -322,3 +323,33 @@ def test_the_list_of_a_servers_own_endpoint_is_the_servers(signed_in: Client) ->
     assert "A very short description." in shown
     assert signed_in.get("/agents/model/nothing/").status_code == 404
     assert signed_in.get("/agents/bundles/nothing/members/web/tool/?tool=search").status_code == 404
+
+
+def test_a_choice_that_cannot_be_stored_is_refused_in_words(signed_in: Client, ann: Any) -> None:
+    long = "x" * 600
+    one = server("web")
+    store_listing(one, DefinitionKind.RESOURCE, [{"uri": f"test://{long}", "name": "a"}], timezone.now())
+    bundle = make(ann, Membership(one, "web"))
+    data = {"version": bundle.version, "tools": [], "resources": [], "prompts": []}
+    answer = signed_in.post(f"/agents/bundles/{bundle.slug}/members/web/", data, follow=True)
+    assert answer.status_code == 200
+    assert "500" in errors(answer)
+
+
+def test_who_meets_the_change_of_someone_else_keeps_what_they_entered_and_can_save_it(
+    signed_in: Client, ann: Any
+) -> None:
+    one = server("web", "search")
+    bundle = make(ann, Membership(one, "web"))
+    mine = edit(bundle, (one, "web"), name="Mine")
+    signed_in.post(f"/agents/bundles/{bundle.slug}/edit/", edit(bundle, (one, "web"), name="Theirs"))
+    answer = signed_in.post(f"/agents/bundles/{bundle.slug}/edit/", mine)
+    assert answer.status_code == 422
+    assert "Someone else has changed this bundle" in errors(answer)
+    shown = answer.content.decode()
+    assert 'value="Mine"' in shown
+    version = re.search(r'name="version" value="(\d+)"', shown)
+    assert version is not None
+    again = signed_in.post(f"/agents/bundles/{bundle.slug}/edit/", mine | {"version": version[1]})
+    assert again.status_code == 302
+    assert Bundle.objects.get().name == "Mine"

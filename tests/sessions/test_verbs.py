@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,12 +13,13 @@ from django.test import Client
 from django.utils import timezone
 
 from servers.audit import writer as writing
-from servers.enums import AuditAction, IdentityKind, SignsInAs
+from servers.definitions.versions import store_listing
+from servers.enums import AuditAction, DefinitionKind, IdentityKind, SignsInAs
 from servers.models import AuditEvent, Identity, Server
 from sessions.enums import Desired, SessionCondition
-from sessions.models import McpSession
+from sessions.models import Call, McpSession
 from tests.servers.conftest import person
-from tests.sessions.host.make import make_session
+from tests.sessions.host.make import make_call, make_session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.integration]
 #: the wait for the writer and that of the database end after the same two seconds: either may be told
@@ -198,3 +200,56 @@ def test_a_process_that_ended_leads_to_its_logs_where_nothing_of_it_is_shown(vis
     page = visitor.get("/servers/demo/tools/").content.decode()
     assert "no such module" in page
     assert "See its logs" not in page
+
+
+def test_a_server_that_was_archived_meanwhile_is_not_enabled_and_the_page_says_why(visitor: Client) -> None:
+    visitor.force_login(person("ed", "view_server", "change_server", "manage_stdio"))
+    Server.objects.update(enabled=False, archived_at=timezone.now())
+    answer: Any = visitor.post("/servers/orders/enable/", follow=True)
+    assert answer.status_code == 200
+    assert "archived" in said(answer)
+    assert not Server.objects.get().enabled
+
+
+@pytest.mark.parametrize("path", ["tools/?tool=%00", "prompts/?prompt=a%00", "resources/?uri=%00"])
+def test_an_address_with_a_null_character_is_no_failure_of_ours(path: str, visitor: Client) -> None:
+    answer = visitor.get(f"/servers/orders/{path}")
+    assert answer.status_code == 400
+    assert "null character" in answer.content.decode()
+
+
+def test_prefilled_arguments_that_are_nested_too_deeply_are_ignored(visitor: Client) -> None:
+    listing = [{"name": "echo", "inputSchema": {"type": "object"}}]
+    store_listing(Server.objects.get(), DefinitionKind.TOOL, listing, timezone.now())
+    for text in ("[" * 2_000, "[" * 600 + "]" * 600):
+        word = urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        assert visitor.get(f"/servers/orders/tools/?tool=echo&args={word}&mode=json").status_code == 200
+
+
+def test_roots_that_are_refused_stay_on_the_page(visitor: Client) -> None:
+    visitor.force_login(person("ed", "view_server", "change_server", "manage_stdio"))
+    McpSession.objects.update(revision="2025-11-25")
+    version = Server.objects.get().version
+    wrong: Any = visitor.post("/servers/orders/roots/", {"roots": "/srv/a\nhttp://b", "version": version})
+    assert wrong.status_code == 422
+    assert "/srv/a\nhttp://b</textarea>" in wrong.content.decode()
+    Server.objects.update(version=version + 1, roots=[{"uri": "file:///theirs", "name": ""}])
+    late: Any = visitor.post("/servers/orders/roots/", {"roots": "/srv/a", "version": version})
+    page = late.content.decode()
+    assert "file:///theirs" in page
+    assert "/srv/a</textarea>" in page
+    fresh = {"roots": "/srv/a", "version": version + 1}
+    assert visitor.post("/servers/orders/roots/", fresh).status_code == 302
+    assert Server.objects.get().roots == [{"uri": "file:///srv/a", "name": ""}]
+
+
+@pytest.fixture
+def placed(visitor: Client) -> Call:
+    return make_call(McpSession.objects.get())
+
+
+def test_a_cancellation_that_cannot_be_recorded_says_so_to_the_live_page(
+    visitor: Client, placed: Call, locked: None
+) -> None:
+    answer = visitor.post(f"/calls/{placed.uid}/cancel/", headers={"HX-Request": "true"})
+    assert (answer.status_code, refused(answer)) == (503, True)

@@ -9,12 +9,12 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
 from servers import access
-from servers.accounts import catalog, links, people
+from servers.accounts import catalog, links, people, service_accounts
 from servers.accounts.authority import BeyondAuthority
 from servers.accounts.links import Invitation
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome
-from servers.models import AccountLink, AuditEvent
+from servers.models import AccountLink, AuditEvent, ReferenceGrant
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
@@ -166,3 +166,30 @@ def test_every_enforced_right_is_in_the_catalog_and_has_a_permission() -> None:
     for right in catalog.RIGHTS.values():
         assert right.allows.endswith(".")
         assert set(right.needs) <= EVERY
+
+
+@pytest.mark.parametrize("through", ["group", "person"])
+def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str) -> None:
+    """Whoever may use it can have its value sent to a server of their own."""
+    by, target, deploy = (
+        person("mona", "manage_users", "add_server"),
+        person("tim"),
+        Group.objects.create(name="deploy"),
+    )
+    holder: dict[str, Any] = {"group": deploy} if through == "group" else {"user": target}
+    ReferenceGrant.objects.create(name="PROD_TOKEN", **holder)
+    actor = Actor.of_user(by)
+    acts: list[Callable[[], Any]] = [
+        lambda: people.set_rights(actor, by, by, groups=[deploy], own=["manage_users", "add_server"], superuser=False),
+        lambda: links.invite(actor, by, Invitation("New", "", False, [deploy], ())),
+        lambda: service_accounts.add(actor, by, service_accounts.Wanted("robot", groups=[deploy])),
+    ]
+    if through == "person":
+        acts = [lambda: links.issue_password_link(actor, by, target)]
+    for act in acts:
+        assert outcome(by, act) is BeyondAuthority
+    with pytest.raises(BeyondAuthority, match=r"Use \$\{PROD_TOKEN\}"):
+        acts[0]()
+    by.user_permissions.add(catalog.permissions(["grant_reference"])[0])
+    by = get_user_model().objects.get(pk=by.pk)
+    assert outcome(by, acts[-1]) is None, "who may grant it to anyone may give it this way too"

@@ -364,3 +364,29 @@ def test_fields_and_values_are_completed(ada: Client, session: McpSession) -> No
     assert offered("outcome:err") == ["error"]
     assert offered("way:") == ["page", "agent", "command", "task"]
     assert offered("server:git") == ["github"] or offered("server:git") == ["Github"]
+
+
+def test_a_failure_of_the_charts_leads_to_each_call_that_it_counts(ada: Client, session: McpSession) -> None:
+    failed = {ended_call(session, state=state).pk for state in (CallState.FAILED, CallState.NOT_SENT)}
+    failed.add(ended_call(session, state=CallState.OUTCOME_UNKNOWN).pk)
+    ended_call(session)
+    page = markup(ada, path="/explorer/charts/")
+    (link, number) = re.findall(r'href="(/explorer/[^"]+)">(\d+)</a></div>\s*<div[^>]*>75.0 %', page)[0]
+    assert number == "3"
+    assert set(sels(markup(ada, path=unescape(link)))) == {f"calls.{pk}" for pk in failed}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=2020-01-01T00:00:00Z&until=9999-12-31T23:59:59Z",
+        "since=0001-01-01T00:00:00Z",
+        "since=1000-01-02T00:00:00Z&until=8999-01-01T00:00:00Z",
+        "since=9999-12-31T23:59:59-12:00",
+    ],
+)
+def test_the_ends_of_a_range_that_no_chart_can_show_are_the_usual_ones(ada: Client, query: str) -> None:
+    answer = ada.get(f"/explorer/charts/?{query}")
+    assert answer.status_code == 200
+    asked = answer.context["asked"]
+    assert asked.last == "24h" or asked.until <= timezone.now()
