@@ -7,13 +7,17 @@ from typing import Final
 
 import httpx
 
+from ...core import jsonrpc
 from ...core.errors import Fault, HttpError, ProtocolError
 from ...core.limits import Limits
 from ...core.refusals import names_lost_session, recognised, with_words
+from ...core.session import Outgoing
 from ..authorizing import Refusal
 
+#: a refusal of these is one of the whole server
+OPENING: Final = frozenset({"server/discover", "initialize"})
 #: Methods that change nothing on the server, so a same-origin 307 or 308 is followed for them.
-REDIRECTABLE: Final = frozenset({"server/discover", "initialize"})
+REDIRECTABLE: Final = OPENING
 MAX_REDIRECTS: Final = 3
 #: the beginning of an event stream
 _EVENT: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
@@ -60,6 +64,16 @@ def demand_json(response: httpx.Response, media: str, body: bytes) -> None:
             f"The server answered with {media[:80] or 'unknown content'} instead of an MCP message. "
             "Check that the URL is that of the MCP endpoint.",
         )
+
+
+def is_own_error(body: bytes, outgoing: Outgoing, limits: Limits) -> bool:
+    """Whether a body is one JSON-RPC error with the id of this request, also as a string: then it is the answer."""
+    try:
+        messages = jsonrpc.decode(body, limits)
+    except ProtocolError:
+        return False  # it is judged by its status and words
+    first = messages[0]
+    return isinstance(first, jsonrpc.Response) and first.error is not None and str(first.id) == str(outgoing.id)
 
 
 def mislabelled(what: str, media: str, instead: str) -> ProtocolError:

@@ -1,14 +1,15 @@
 """Forgotten sessions are renewed and broken streams resumed, and no call is ever executed twice."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sessions.mcp.core.errors import Fault, HttpError
 
-from .http_answers import OK, fail_call
-from .making import connected, http
+from .http_answers import ERAS, OK, fail_call
+from .making import connected, http, unconnected
 from .scripted_http import INITIALIZED, Asked, Line, Script, legacy, modern, scripted_http
 
 pytestmark = pytest.mark.integration
@@ -101,6 +102,37 @@ async def test_a_400_that_names_no_missing_session_is_an_answer_and_never_a_reas
     error, peer = await fail_call(legacy(refuse, session="s"))
     assert (error.fault, error.may_have_run, peer.count("tools/call")) == (Fault.RPC_ERROR, True, 1)
     assert peer.count("initialize") == 1
+
+
+@pytest.mark.parametrize("status", [400, 402])
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("words", ["Session not found", "Missing required parameter: api_key", "Invalid host"])
+async def test_an_error_with_our_id_is_the_answer_to_a_call_whatever_its_words(
+    words: str, era: Callable[..., Script], as_text: bool, status: int
+) -> None:
+    """A tool has sessions, keys and hosts of its own."""
+
+    async def refuse(asked: Asked, line: Line) -> None:
+        identity = str(asked.id) if as_text else asked.id
+        await line.json({"jsonrpc": "2.0", "id": identity, "error": {"code": -32000, "message": words}}, status)
+
+    script = era(refuse, session="s") if era is legacy else era(refuse)
+    error, peer = await fail_call(script)
+    assert (error.fault, error.detail, error.may_have_run) == (Fault.RPC_ERROR, words, True)
+    assert peer.count("tools/call") == 1
+    assert peer.count("initialize") == int(era is legacy)
+
+
+async def test_an_error_to_the_opening_is_judged_by_its_words_also_with_our_id() -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        error = {"code": -32000, "message": "Missing API key"}
+        await line.json({"jsonrpc": "2.0", "id": asked.id, "error": error}, 400)
+
+    async with scripted_http(refuse) as peer:
+        with pytest.raises(HttpError) as caught:
+            await unconnected(http(peer.url)).connect()
+    assert caught.value.fault is Fault.KEY_NEEDED
 
 
 async def test_a_broken_stream_with_an_id_is_resumed_by_get_and_never_posted_again() -> None:
