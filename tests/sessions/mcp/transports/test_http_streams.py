@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, HttpError
+from sessions.mcp.core.errors import Fault, HttpError, RpcError
 
 from .http_answers import ERAS, OK, fail_call
 from .making import connected, http, unconnected
@@ -69,6 +69,37 @@ async def test_a_forgotten_session_is_renewed_once_for_many_calls_and_each_is_ex
     assert sorted(executed) == [str(n) for n in range(10)]
     assert all(result.attempts <= 2 for result in results)
     assert attempts.count((2, "session_gone")) == len(attempts) - 10 > 0
+
+
+@pytest.mark.parametrize("renewable", [True, False])
+async def test_cancelling_the_call_that_renews_a_session_leaves_it_renewed_or_ended(renewable: bool) -> None:
+    executed: list[str] = []
+    renewing, may_answer = asyncio.Event(), asyncio.Event()
+    inner = forgetful(executed)
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "initialize" and peer.count("initialize") > 1:
+            renewing.set()
+            await may_answer.wait()
+            if not renewable:
+                await line.error(asked, -32603)
+                return
+        await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        call = asyncio.create_task(made.client.call_tool("t", {"n": "1"}))
+        await renewing.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        may_answer.set()
+        if renewable:
+            await made.client.call_tool("t", {"n": "2"})
+            assert executed == ["2"]
+        else:
+            async with asyncio.timeout(20):
+                assert isinstance(await made.client.closed, RpcError)
+        assert peer.count("initialize") == 2
 
 
 @pytest.mark.parametrize("refuse", [not_found, bad_request, bad_request_as_text])
