@@ -22,6 +22,15 @@ def shared_tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+class _Answer(aiohttp.ClientResponse):
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Without its reason phrase, which no one reads: httpx_aiohttp cannot pass on one that is not UTF-8, and would lose
+        the answer with it."""
+        await super().start(connection)
+        self.reason = ""
+        return self
+
+
 class Engine(AiohttpTransport):
     closed = False
 
@@ -52,6 +61,7 @@ def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeo
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
             trust_env=False,
+            response_class=_Answer,
             max_line_size=limits.header_bytes,
             max_field_size=limits.header_bytes,
             max_headers=limits.header_count,
