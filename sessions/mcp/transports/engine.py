@@ -6,6 +6,7 @@ or authentication behind our back, and a call costs half as much.
 
 import functools
 import ssl
+from collections.abc import Mapping
 
 import aiohttp
 import httpx
@@ -49,6 +50,13 @@ class Engine(AiohttpTransport):
         """From now on each request gets a connection of its own."""
         if isinstance(self.client, aiohttp.ClientSession) and isinstance(self.client.connector, Connector):
             self.client.connector.stop_reusing()
+
+
+def with_host(headers: Mapping[str, str], url: httpx.URL) -> httpx.Headers:
+    """With the header Host, unless it is among them: httpx would ask `URL.host` first (see dialing.wire_host)."""
+    whole = httpx.Headers(headers)
+    whole.setdefault("Host", url.netloc.decode("ascii"))
+    return whole
 
 
 def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeout: float) -> Engine:

@@ -13,6 +13,7 @@ from ...core.limits import Limits
 from ...core.refusals import names_lost_session, recognised, with_words
 from ...core.session import Outgoing
 from ..authorizing import Refusal
+from ..dialing import wire_host
 
 #: a refusal of these is one of the whole server
 OPENING: Final = frozenset({"server/discover", "initialize"})
@@ -91,7 +92,7 @@ def same_origin(one: httpx.URL, other: httpx.URL) -> bool:
     def port(url: httpx.URL) -> int:
         return url.port or {"http": 80, "https": 443}.get(url.scheme, -1)
 
-    return (one.scheme, one.host.lower(), port(one)) == (other.scheme, other.host.lower(), port(other))
+    return (one.scheme, wire_host(one).lower(), port(one)) == (other.scheme, wire_host(other).lower(), port(other))
 
 
 def redirect_target(response: httpx.Response, url: httpx.URL, method: str) -> httpx.URL:
