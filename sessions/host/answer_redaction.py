@@ -68,8 +68,13 @@ def _values(value: str) -> list[str]:
 
 
 def dumped(value: Any) -> str:
-    """orjson is much faster, but supports neither integers beyond 64 bits nor lone surrogates."""
+    """orjson is much faster, but supports neither integers beyond 64 bits nor lone surrogates, nor as much nesting.
+    ValueError if it nests too deeply for both."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
+        pass
+    try:
         return json.dumps(value, separators=(",", ":"))
+    except RecursionError as exc:
+        raise ValueError("it is nested too deeply") from exc

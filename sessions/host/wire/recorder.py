@@ -24,7 +24,9 @@ from sessions.host.answer_redaction import Redactor, dumped
 from sessions.host.wire import privacy
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.masking import headers_text, masked_headers, masked_url
-from sessions.mcp.core import methods
+from sessions.mcp.core import json_text, methods
+from sessions.mcp.core.errors import ProtocolError
+from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.recording import UNRECORDED_EXCHANGE, Exchange
 
@@ -54,14 +56,14 @@ class WireRecorder:
         self._log, self._redactor = log, redactor
         self._hidden = Redactor()
         self._connection = time.time_ns() // 1_000
-        self._transport = ""
+        self._transport, self._limits = "", Limits()
         self._exchanges = 0
         self._ours: dict[str, _Open] = {}
         self._theirs: dict[str, _Open] = {}
 
     # --- transports.recording.Recorder ---------------------------------------------------------------------------
-    def opened(self, kind: str) -> None:
-        self._transport = kind
+    def opened(self, kind: str, limits: Limits) -> None:
+        self._transport, self._limits = kind, limits
 
     def hide(self, value: str) -> None:
         self._hidden.learn([Secret(value)])
@@ -86,12 +88,21 @@ class WireRecorder:
         if self.level == Recording.OFF:
             return
         number = exchange.number if isinstance(exchange, _RecordedExchange) else None
-        value = _parsed(data)
-        if isinstance(value, list) and value:  # a batch (2025-03-26)
-            for item in value:
-                self._one(direction, item, dumped(item).encode(), call, number)
-        else:
-            self._one(direction, value, data, call, number)
+        for value, text in self._messages(data):
+            self._one(direction, value, text, call, number)
+
+    def _messages(self, data: bytes) -> list[tuple[Any, bytes]]:
+        """The messages in `data`, several of a batch (2025-03-26). The client applies its limits only later: what is over
+        one of them is a single message that cannot be read."""
+        try:
+            value = _parsed(data, self._limits)
+            if not isinstance(value, list) or not value:
+                return [(value, data)]
+            if len(value) <= self._limits.batch_messages:
+                return [(item, dumped(item).encode()) for item in value]
+        except (ProtocolError, ValueError):
+            pass  # over the limit of values or of depth, or too deep to be written again
+        return [(None, data)]
 
     def _one(
         self, direction: WireDirection, value: Any, data: bytes, call: PendingCall | None, exchange: int | None
@@ -104,7 +115,10 @@ class WireRecorder:
             self._log.drop()
             return
         if self.level == Recording.FULL:
-            self._give_body(entry, data, self._subjects_in_flight(direction, call) if invalid else (subject,))
+            try:
+                self._give_body(entry, data, self._subjects_in_flight(direction, call) if invalid else (subject,))
+            except RecursionError:
+                pass  # it nests too deeply to be searched for what must be masked: it is kept without its body
         self.add(entry)
 
     def _subjects_in_flight(self, direction: WireDirection, call: PendingCall | None) -> list[Subject | None]:
@@ -186,10 +200,9 @@ class WireRecorder:
         if not (self._redactor.occurs(plain) or self._hidden.occurs(plain)):
             return text
         try:
-            value = json.loads(text)
+            return self._hidden.json_text(self._redactor.value(json.loads(text)))
         except (ValueError, RecursionError):
             return self.redacted(plain)
-        return self._hidden.json_text(self._redactor.value(value))
 
     def _masked_beginning(self, data: bytes, most: int) -> str:
         """Of a message that is too large to keep. A secret that is cut at the end of what is searched cannot be
@@ -303,7 +316,17 @@ def _unchanged(text: str) -> str:
     return text
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes, limits: Limits) -> Any:
+    """None if it is no JSON; ProtocolError if it is over a limit."""
+    if len(data) > limits.message_values:
+        json_text.check_values(data, limits.message_values)
+    value = _loaded(data)
+    if data.count(b"{") + data.count(b"[") > limits.depth:
+        json_text.check_depth(value, limits.depth)
+    return value
+
+
+def _loaded(data: bytes) -> Any:
     """None if it is no JSON. Some that orjson refuses, such as half a pair of surrogates, is JSON to others."""
     try:
         return orjson.loads(data)
@@ -343,7 +366,9 @@ def _failure(kind: WireKind, value: dict[str, Any]) -> tuple[str, str]:
     if kind == WireKind.ERROR:
         error = value["error"]
         error = error if isinstance(error, dict) else {}
-        return _text(error.get("code"))[:FAULT_CHARS], str(error.get("message") or "")[: 4 * DETAIL_CHARS]
+        words = error.get("message")
+        words = str(words) if isinstance(words, (str, int, float)) else ""
+        return _text(error.get("code"))[:FAULT_CHARS], words[: 4 * DETAIL_CHARS]
     result = value.get("result")
     return ("tool_error" if isinstance(result, dict) and result.get("isError") is True else ""), ""
 

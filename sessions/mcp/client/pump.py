@@ -113,10 +113,10 @@ class Pump(EventSink):
             log_level=spec.on_behalf.log_level if spec.on_behalf is not None else None,
         )
         outgoing.before_repeat = spec.before_repeat
-        if spec.numbered is not None:
-            spec.numbered(pending.id)
         pending.waiter = waiting = PendingRequest(self._deadlines, spec, outgoing, self._loop.create_future())
         try:
+            if spec.numbered is not None:
+                spec.numbered(pending.id)
             if spec.before is not None:
                 await spec.before()
             if not waiting.future.done():

@@ -39,6 +39,7 @@ class Requester:
         #: how often the session was opened: a request that used an older one does not open it again
         self.generation = 0
         self._reopening = asyncio.Lock()
+        self._renewals: set[asyncio.Task[None]] = set()
 
     @property
     def mirrors(self) -> bool:
@@ -86,6 +87,13 @@ class Requester:
         return ""
 
     async def _renew_session(self, generation: int) -> None:
+        """In a task of its own: cancelling the request that needs it must not leave the session half open."""
+        renewal = asyncio.create_task(self._renew_once(generation), name="mcp session renewal")
+        self._renewals.add(renewal)
+        renewal.add_done_callback(self._renewals.discard)
+        await asyncio.shield(renewal)
+
+    async def _renew_once(self, generation: int) -> None:
         """Initialize again; of several requests that hit the same forgotten session, only the first does it."""
         async with self._reopening:
             if generation != self.generation or self.session.state is not State.READY:

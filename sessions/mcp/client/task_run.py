@@ -164,7 +164,12 @@ class TaskRun:
         """While this request waits, the server asks its questions on the same stream."""
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._fetch(), name="mcp task result")
-            self._fetching.add_done_callback(lambda _: self._wake.set())
+            self._fetching.add_done_callback(self._on_fetched)
+
+    def _on_fetched(self, fetching: asyncio.Task[dict[str, Any] | RpcError]) -> None:
+        """After a failure that passes it is asked for again with the next poll: at once would be as fast as it fails."""
+        if fetching.cancelled() or not _passes(fetching.exception()):
+            self._wake.set()
 
     async def _fetch(self) -> dict[str, Any] | RpcError:
         """An error is an answer too: that of the task, if it failed."""
@@ -213,7 +218,7 @@ class TaskRun:
         error = fetching.exception()
         if error is None:
             return fetching.result()
-        if not isinstance(error, (TransportError, HttpError)) or error.permanent:
+        if not _passes(error):
             raise error
         log.debug("tasks/result broke off, and will be asked again: %s", error)
         return None
@@ -250,3 +255,8 @@ class TaskRun:
         for helper in helpers:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
+
+
+def _passes(error: BaseException | None) -> bool:
+    """Whether this is a failure after which the same request may succeed."""
+    return isinstance(error, (TransportError, HttpError)) and not error.permanent

@@ -38,10 +38,15 @@ class Mirrored:
 
 
 def encode_value(value: str) -> str:
-    """The value unchanged, or in the `=?base64?...?=` form if a header could not carry it unchanged."""
+    """The value unchanged, or in the `=?base64?...?=` form if a header could not carry it unchanged. InvalidRequest for
+    half of a surrogate pair."""
     if _PLAIN.match(value) and value.strip(" \t") == value and not _ENCODED.match(value):
         return value
-    return "=?base64?" + base64.b64encode(value.encode("utf-8")).decode("ascii") + "?="
+    try:
+        data = value.encode("utf-8")
+    except UnicodeEncodeError as exc:
+        raise InvalidRequest("A text that a header repeats holds half of a surrogate pair.") from exc
+    return "=?base64?" + base64.b64encode(data).decode("ascii") + "?="
 
 
 def request_headers(

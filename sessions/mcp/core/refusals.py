@@ -74,9 +74,13 @@ def in_one_line(text: str) -> str:
 
 
 def _text_of_page(text: str) -> str:
+    """Empty for a page that the parser gives up."""
     page = _Page()
-    page.feed(text)
-    page.close()
+    try:
+        page.feed(text)
+        page.close()
+    except (AssertionError, ValueError):  # an unknown marked section; a character's number of thousands of digits
+        return ""
     return " ".join(page.found)
 
 

@@ -135,7 +135,7 @@ class Session:
             head = self._meta_with(capabilities)
             level = _more_verbose(self.log_level, log_level)
             return pending, self._outgoing(pending, method, params, mirrored, meta, head, level)
-        except McpError:
+        except BaseException:  # whatever the reason, no one will wait for it
             self._correlation.drop(pending)
             raise
 

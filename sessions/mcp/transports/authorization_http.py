@@ -15,8 +15,9 @@ from ..core.limits import KIB, Limits
 from ..oauth.exchange import HttpRequest, HttpResponse
 from ..oauth.urls import demand_secure, origin
 from .base import translated
+from .dialing import wire_host
 from .egress import OutboundPolicy
-from .engine import engine, shared_tls
+from .engine import engine, shared_tls, with_host
 from .recording import UNRECORDED, Recorder
 
 #: seconds for one request including all its redirects; bytes of its answer
@@ -46,7 +47,7 @@ class AuthorizationHttp:
             async with asyncio.timeout(self._seconds):
                 return await _followed(connections, request, self._recorder)
         except TimeoutError:
-            host = httpx.URL(request.url).host
+            host = wire_host(httpx.URL(request.url))
             detail = f"{host} did not answer within {self._seconds:g} s."
             raise TransportError(Fault.TIMEOUT, detail, may_have_run=False) from None
         finally:
@@ -67,11 +68,12 @@ async def _sent(
     connections: httpx.AsyncBaseTransport, request: HttpRequest, url: str, recorder: Recorder
 ) -> HttpResponse:
     headers = {"Accept-Encoding": "identity", "User-Agent": "mcpadmin", **request.headers}
-    host = httpx.URL(url).host
+    host = wire_host(httpx.URL(url))
     exchange = recorder.exchange(request.verb, url, headers, authorization=True)  # never a body: it holds the secrets
     try:
         with translated():
-            asked = httpx.Request(request.verb, url, headers=headers, content=request.body)
+            whole = with_host(headers, httpx.URL(url))
+            asked = httpx.Request(request.verb, url, headers=whole, content=request.body)
             response = await connections.handle_async_request(asked)
             exchange.answered(response.status_code, response.headers.raw)
             try:
@@ -120,4 +122,5 @@ def _next(request: HttpRequest, url: str, response: HttpResponse) -> str:
 
 
 def _redirected(url: str, where: str, status: int) -> AuthorizationError:
-    return AuthorizationError(f"{httpx.URL(url).host} redirects {where} (HTTP {status}), which is not followed here.")
+    host = wire_host(httpx.URL(url))
+    return AuthorizationError(f"{host} redirects {where} (HTTP {status}), which is not followed here.")

@@ -18,7 +18,8 @@ def _port(url: httpx.URL) -> int:
 
 
 def wire_host(url: httpx.URL) -> str:
-    """The host as used for lookup and certificates: numeric, or ASCII (punycode), unlike `URL.host`."""
+    """The host as used for lookup and certificates: numeric, or ASCII (punycode). Unlike `URL.host`, which raises for a
+    name that IDNA 2008 does not know, such as that of an emoji."""
     return url.raw_host.decode("ascii")
 
 
@@ -81,14 +82,14 @@ async def try_connection(url: httpx.URL, policy: OutboundPolicy, tls: ssl.SSLCon
     opened = await connected_socket(url, policy, timeout)
     try:
         host, port, *_ = opened.getpeername()
-        where = f"{host} port {port}" if policy.proxy is None else f"{url.host} port {_port(url)}"
+        where = f"{host} port {port}" if policy.proxy is None else f"{wire_host(url)} port {_port(url)}"
         if url.scheme != "https":
             return where
         async with asyncio.timeout(timeout):
             await _secure(opened, url, tls)
         return f"{where} with TLS"
     except TimeoutError:
-        detail = f"{url.host} did not finish the TLS handshake within {timeout:g} s."
+        detail = f"{wire_host(url)} did not finish the TLS handshake within {timeout:g} s."
         raise TransportError(Fault.TIMEOUT, detail, may_have_run=False) from None
     except OSError as exc:
         raise connect_error(exc) from exc

@@ -6,6 +6,7 @@ or authentication behind our back, and a call costs half as much.
 
 import functools
 import ssl
+from collections.abc import Mapping
 
 import aiohttp
 import httpx
@@ -20,6 +21,15 @@ from .egress import Connector, OutboundPolicy, connector
 def shared_tls() -> ssl.SSLContext:
     """One context for the process: separate ones would cost 700 KiB per session."""
     return ssl.create_default_context()
+
+
+class _Answer(aiohttp.ClientResponse):
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Without its reason phrase, which no one reads: httpx_aiohttp cannot pass on one that is not UTF-8, and would lose
+        the answer with it."""
+        await super().start(connection)
+        self.reason = ""
+        return self
 
 
 class Engine(AiohttpTransport):
@@ -42,6 +52,13 @@ class Engine(AiohttpTransport):
             self.client.connector.stop_reusing()
 
 
+def with_host(headers: Mapping[str, str], url: httpx.URL) -> httpx.Headers:
+    """With the header Host, unless it is among them: httpx would ask `URL.host` first (see dialing.wire_host)."""
+    whole = httpx.Headers(headers)
+    whole.setdefault("Host", url.netloc.decode("ascii"))
+    return whole
+
+
 def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeout: float) -> Engine:
     """To change the engine, change the base of Engine. Any engine must take its sockets from egress.py."""
 
@@ -52,6 +69,7 @@ def engine(policy: OutboundPolicy, limits: Limits, tls: ssl.SSLContext, *, timeo
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
             trust_env=False,
+            response_class=_Answer,
             max_line_size=limits.header_bytes,
             max_field_size=limits.header_bytes,
             max_headers=limits.header_count,

@@ -30,11 +30,14 @@ class Inflater:
         """The inflated pieces of a chunk. ProtocolError (inflated_limit, not_mcp)."""
         self._taken += len(chunk)
         while chunk:
+            if self._engine.eof:
+                # The engine would keep it all. A further member is legal in gzip, but we did not even ask for the first.
+                raise ProtocolError(Fault.NOT_MCP, "The compressed answer goes on after its end.")
             try:
                 piece = self._engine.decompress(chunk, _PIECE)
             except zlib.error as exc:
                 raise ProtocolError(Fault.NOT_MCP, "The compressed answer is damaged.") from exc
-            chunk = self._engine.unconsumed_tail
+            chunk = self._engine.unconsumed_tail or self._engine.unused_data
             self._given += len(piece)
             self._check()
             if piece:

@@ -7,6 +7,7 @@ them before it keeps anything.
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
+from ..core.limits import Limits
 from ..core.session import Outgoing
 
 
@@ -29,8 +30,9 @@ class Exchange(Protocol):
 class Recorder(Protocol):
     """Called from the event loop's thread only."""
 
-    def opened(self, kind: str) -> None:
-        """A transport of this kind is about to connect."""
+    def opened(self, kind: str, limits: Limits) -> None:
+        """A transport of this kind is about to connect. `limits`: those of its messages, which what is reported may
+        still break."""
 
     def exchange(self, verb: str, url: str, headers: Mapping[str, str], *, authorization: bool = False) -> Exchange:
         """An HTTP request is about to be sent. `authorization`: to an authorization server, or to find one."""
@@ -53,7 +55,7 @@ class _UnrecordedExchange:
 
 
 class _Unrecorded:
-    def opened(self, kind: str) -> None: ...
+    def opened(self, kind: str, limits: Limits) -> None: ...
 
     def exchange(self, verb: str, url: str, headers: Mapping[str, str], *, authorization: bool = False) -> Exchange:
         return UNRECORDED_EXCHANGE

@@ -56,7 +56,7 @@ async def open_transport(spec: Spec, kind: str = "", url: str = "") -> Transport
     `kind` (base.OpenTransport) applies only if the spec's kind is "auto", `url` only within the spec's origin.
     """
     transport = _transport(spec, kind, url)
-    spec.recorder.opened(transport.kind)
+    spec.recorder.opened(transport.kind, spec.limits)
     return transport
 
 

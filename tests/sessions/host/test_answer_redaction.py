@@ -5,7 +5,7 @@ import json
 import pytest
 
 from servers.secret import Secret
-from sessions.host.answer_redaction import MASK, Redactor
+from sessions.host.answer_redaction import MASK, Redactor, dumped
 from tests.mcpadmin.test_log_redaction import encodings, leaks
 
 SECRET = 'cäN4ry/"quoted"\\back+=%'
@@ -40,6 +40,17 @@ def test_masking_never_breaks_the_json_around_it() -> None:
 def test_a_result_without_secrets_keeps_every_character() -> None:
     value = {"big": 2**70, "text": "ü \ud800 \0", "list": [None, 1.5, True]}
     assert json.loads(Redactor([Secret("token-1")]).json_text(value)) == value
+
+
+@pytest.mark.parametrize("depth", [300, 5_000])
+def test_a_value_that_nests_too_deeply_is_written_or_refused(depth: int) -> None:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    try:
+        assert dumped(value).count("[") == depth + 1
+    except ValueError as error:
+        assert depth == 5_000, error
 
 
 def test_a_value_too_short_to_be_a_secret_is_left_alone() -> None:

@@ -22,6 +22,7 @@ from sessions.host.wire import log as wire_log
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.recorder import WireRecorder
 from sessions.host.wire.writer import WireWriter
+from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Outgoing
 from tests.canary.encodings import Searcher
 
@@ -39,9 +40,9 @@ class Idle(WireWriter):
         pass
 
 
-def recorder(level: str = Recording.FULL) -> WireRecorder:
+def recorder(level: str = Recording.FULL, limits: Limits = Limits()) -> WireRecorder:
     made = WireRecorder(WireLog(Idle(None), LEASE), Redactor([Secret(SECRET)]), level)  # type: ignore[arg-type]  # nothing is stored
-    made.opened("streamable_http")
+    made.opened("streamable_http", limits)
     return made
 
 
@@ -113,6 +114,42 @@ def test_a_batch_is_as_many_messages_and_what_cannot_be_read_is_kept_as_such() -
     made.received(b'{"jsonrpc":"2.0","neither":1}')
     kinds = [entry.kind for entry in kept(made)]
     assert kinds == [WireKind.NOTIFICATION, WireKind.RESULT, WireKind.INVALID, WireKind.INVALID]
+
+
+DEEP = b"[" * 1_020 + b"]" * 1_020
+OVER_A_LIMIT = {
+    "more messages than a batch may hold": b"[" + b",".join([b"0"] * 101) + b"]",
+    "more values than a message may hold": b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b",".join([b"0"] * 2_001) + b"]}}",
+    "a batch that nests too deeply": b"[" + DEEP + b"]",
+    "a message that nests too deeply": b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":' + DEEP + b"}}",
+    "deeper than any parser reads": b"[" * 100_000 + b"]" * 100_000,
+}
+
+
+@pytest.mark.parametrize("data", OVER_A_LIMIT.values(), ids=OVER_A_LIMIT)
+def test_what_is_over_a_limit_of_the_connection_is_one_message_that_cannot_be_read(data: bytes) -> None:
+    made = recorder(limits=Limits(message_values=2_000, batch_messages=100))
+    made.received(data)
+    (entry,) = kept(made)
+    assert (entry.kind, entry.rpc_id, entry.size) == (WireKind.INVALID, "", len(data))
+
+
+@pytest.mark.parametrize("data", OVER_A_LIMIT.values(), ids=OVER_A_LIMIT)
+def test_without_such_limits_it_is_recorded_as_far_as_it_can_be_read(data: bytes) -> None:
+    made = recorder(limits=Limits(depth=10**6))
+    made.received(data)
+    made.received(message(id=1, result={}))
+    *_, after = kept(made)
+    assert after.kind == WireKind.RESULT
+
+
+@pytest.mark.parametrize("depth", [100, 400, 900, 1_020, 5_000])
+@pytest.mark.parametrize("text", [SECRET, "ghp_" + "a1B2" * 9], ids=["a known secret", "the shape of one"])
+def test_a_secret_in_what_nests_too_deeply_is_in_no_body(text: str, depth: int) -> None:
+    made = recorder()
+    made.received(b"[" * depth + json.dumps(text).encode() + b"]" * depth)
+    (entry,) = kept(made)
+    assert (entry.kind, Searcher({"secret": text}).hits(everything([entry]))) == (WireKind.INVALID, [])
 
 
 def test_the_body_is_the_text_that_was_sent_to_the_last_digit() -> None:

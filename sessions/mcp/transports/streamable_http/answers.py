@@ -7,13 +7,18 @@ from typing import Final
 
 import httpx
 
+from ...core import jsonrpc
 from ...core.errors import Fault, HttpError, ProtocolError
 from ...core.limits import Limits
 from ...core.refusals import names_lost_session, recognised, with_words
+from ...core.session import Outgoing
 from ..authorizing import Refusal
+from ..dialing import wire_host
 
+#: a refusal of these is one of the whole server
+OPENING: Final = frozenset({"server/discover", "initialize"})
 #: Methods that change nothing on the server, so a same-origin 307 or 308 is followed for them.
-REDIRECTABLE: Final = frozenset({"server/discover", "initialize"})
+REDIRECTABLE: Final = OPENING
 MAX_REDIRECTS: Final = 3
 #: the beginning of an event stream
 _EVENT: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
@@ -62,6 +67,16 @@ def demand_json(response: httpx.Response, media: str, body: bytes) -> None:
         )
 
 
+def is_own_error(body: bytes, outgoing: Outgoing, limits: Limits) -> bool:
+    """Whether a body is one JSON-RPC error with the id of this request, also as a string: then it is the answer."""
+    try:
+        messages = jsonrpc.decode(body, limits)
+    except ProtocolError:
+        return False  # it is judged by its status and words
+    first = messages[0]
+    return isinstance(first, jsonrpc.Response) and first.error is not None and str(first.id) == str(outgoing.id)
+
+
 def mislabelled(what: str, media: str, instead: str) -> ProtocolError:
     detail = f"The body of the answer is {what}, but its content type is {media[:80]} instead of {instead}."
     return ProtocolError(Fault.INVALID_MESSAGE, detail)
@@ -77,7 +92,7 @@ def same_origin(one: httpx.URL, other: httpx.URL) -> bool:
     def port(url: httpx.URL) -> int:
         return url.port or {"http": 80, "https": 443}.get(url.scheme, -1)
 
-    return (one.scheme, one.host.lower(), port(one)) == (other.scheme, other.host.lower(), port(other))
+    return (one.scheme, wire_host(one).lower(), port(one)) == (other.scheme, wire_host(other).lower(), port(other))
 
 
 def redirect_target(response: httpx.Response, url: httpx.URL, method: str) -> httpx.URL:

@@ -18,7 +18,7 @@ from ...core.versions import Era, Revision
 from ..authorizing import Trial
 from ..base import translated
 from ..endpoint import Endpoint
-from ..engine import engine
+from ..engine import engine, with_host
 from ..inflate import Inflater
 from ..recording import UNRECORDED_EXCHANGE, Exchange
 from ..sse import events
@@ -192,7 +192,8 @@ class Wire:
             self.recorder.sent(outgoing, exchange)
         try:
             with translated():
-                request = httpx.Request(verb, self.url, headers=headers, content=body, extensions=self._extensions)
+                whole = with_host(headers, self.url)
+                request = httpx.Request(verb, self.url, headers=whole, content=body, extensions=self._extensions)
                 request.headers.encoding = "ascii"  # known here; httpx would otherwise guess it for each header
                 response = await self._engine.handle_async_request(request)
                 response.headers.encoding = "latin-1"
@@ -287,7 +288,7 @@ def parsed_url(text: str) -> httpx.URL:
     """InvalidRequest unless it is an http or https URL with a host and without user information."""
     with translated():
         url = httpx.URL(text.strip())
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.raw_host:
         raise InvalidRequest("The URL must begin with http:// or https:// and name a host.")
     if url.userinfo:
         raise InvalidRequest("The URL must not contain a username or password; use a header instead.")

@@ -9,7 +9,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from ...core.errors import Fault, McpError, NotReady, ProtocolError
 from ...core.session import Outgoing
 from ..base import Receiver, Transport
-from ..dialing import addresses
+from ..dialing import addresses, wire_host
 from ..endpoint import Endpoint
 from ..fairness import Share
 from ..recording import UNRECORDED_EXCHANGE, Exchange
@@ -50,7 +50,7 @@ class WebSocketTransport(Transport):
         self._reader = asyncio.create_task(self._read(connection, receiver), name="mcp WebSocket reader")
         peer = connection.remote_address  # None if the peer is already gone
         direct = self._endpoint.policy.proxy is None
-        where = f"{peer[0]} port {peer[1]}" if peer and direct else self._twin.host
+        where = f"{peer[0]} port {peer[1]}" if peer and direct else wire_host(self._twin)
         return f"{where} with TLS" if self._twin.scheme == "https" else where
 
     async def send(self, outgoing: Outgoing) -> None:

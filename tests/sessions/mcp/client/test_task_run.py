@@ -158,3 +158,15 @@ async def test_news_of_another_task_do_not_wake_us() -> None:
     assert server.asked[methods.TASKS_GET] == 0
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_result_that_fails_at_once_is_asked_for_again_only_with_the_next_look() -> None:
+    looks: list[Any] = [(Status.INPUT_REQUIRED, {})] * 100
+    server = Server(Era.LEGACY, looks, ["unavailable"] * 100)
+    state = tasks.state_of({"taskId": "t", "status": "input_required", "pollInterval": 300_000}, Era.LEGACY)
+    waiting = asyncio.create_task(run(server, [], Counter()).result(state))
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert (server.asked[methods.TASKS_RESULT], server.asked[methods.TASKS_GET]) == (1, 0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)

@@ -23,6 +23,12 @@ def test_what_a_header_cannot_carry_is_encoded(value: str) -> None:
     assert base64.b64decode(encoded[9:-2]).decode() == value
 
 
+@pytest.mark.parametrize("value", ["\ud800", "a\udfffb"])
+def test_half_a_surrogate_pair_is_refused(value: str) -> None:
+    with pytest.raises(InvalidRequest):
+        encode_value(value)
+
+
 def test_the_example_of_the_specification_is_met() -> None:
     assert encode_value("Grüße") == "=?base64?R3LDvMOfZQ==?="
 

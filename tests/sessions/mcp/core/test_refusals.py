@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.core.refusals import (
@@ -151,6 +153,16 @@ def test_a_missing_session_is_recognised_by_its_words(words: str) -> None:
 )
 def test_what_a_tool_says_about_its_own_sessions_is_not_taken_for_a_missing_session(words: str) -> None:
     assert not names_lost_session(words)
+
+
+@pytest.mark.parametrize("html", [b"<![x y]>", b"<p>&#" + b"1" * 5_000 + b";", b"<p>no</p><![odd[ x ]]>"])
+def test_a_page_that_cannot_be_read_says_nothing(html: bytes) -> None:
+    assert words_in(html, "text/html") == ""
+
+
+@given(st.text(alphabet="<>![]&#;x-/?'\" =a1", max_size=60))
+def test_any_page_gives_words(html: str) -> None:
+    assert isinstance(words_in(html.encode(), "text/html"), str)
 
 
 def test_the_header_that_the_words_name_is_found() -> None:

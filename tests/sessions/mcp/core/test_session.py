@@ -1,6 +1,7 @@
 """The state machine of one session: what each message means to its owner."""
 
 import json
+from collections import UserDict
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from sessions.mcp.core import events
 from sessions.mcp.core.capabilities import Implementation
-from sessions.mcp.core.errors import Fault, ProtocolError, RpcError, TooManyPending
+from sessions.mcp.core.errors import Fault, InvalidRequest, ProtocolError, RpcError, TooManyPending
 from sessions.mcp.core.events import ListKind
 from sessions.mcp.core.input_requests import ServerRequest, Withdrawn
 from sessions.mcp.core.limits import Limits
@@ -263,6 +264,22 @@ def test_a_request_over_the_limit_is_refused_and_not_in_flight() -> None:
     with pytest.raises(ProtocolError) as caught:
         machine.request("tools/call", {"text": "x" * 100})
     assert (caught.value.fault, caught.value.may_have_run) == (Fault.MESSAGE_LIMIT, False)
+    assert machine.in_flight == 0
+
+
+class Torn(UserDict[str, Any]):
+    """An entry of `_meta` that cannot be read."""
+
+    def keys(self) -> Any:
+        raise RuntimeError("torn")
+
+
+def test_a_request_that_could_not_be_made_for_any_reason_is_not_in_flight() -> None:
+    machine = session(MODERN)
+    with pytest.raises(InvalidRequest):
+        machine.request("tools/call", {"name": "\ud800"})
+    with pytest.raises(RuntimeError):
+        machine.request("tools/call", {"name": "t"}, meta=Torn(a=1))
     assert machine.in_flight == 0
 
 

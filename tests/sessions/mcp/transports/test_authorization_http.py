@@ -35,6 +35,11 @@ async def test_an_answer_is_taken_whole_with_its_status() -> None:
     assert peer.asked[0].headers["accept-encoding"] == "identity"
 
 
+@pytest.mark.parametrize("host", ["xn--i-7iq.invalid", "xn--"])
+async def test_a_host_whose_name_cannot_be_shown_in_unicode_fails_as_any_other(host: str) -> None:
+    assert host in (await failed(get(f"https://{host}/x"))).detail
+
+
 async def test_an_answer_over_64_kib_is_refused() -> None:
     async def script(asked: Asked, line: Line) -> None:
         await line.reply(200, b"x" * (64 * 1024 + 1))

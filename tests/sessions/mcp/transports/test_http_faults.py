@@ -251,6 +251,19 @@ async def test_a_body_that_is_not_what_its_content_type_says_is_named(
     assert peer.count("tools/call") == 1
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("reason", [b"", b" ", b" \xe9t\xe9", " 成功".encode(), b" \xff\xfe"])
+async def test_an_answer_is_read_whatever_its_reason_phrase_is(era: Callable[..., Script], reason: bytes) -> None:
+    async def answer(asked: Asked, line: Line) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": OK}).encode()
+        head = b"HTTP/1.1 200%b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (reason, len(body))
+        await line.raw(head + body)
+
+    async with scripted_http(era(answer)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert peer.count("tools/call") == 1
+
+
 async def test_a_compressed_answer_within_the_bound_is_read() -> None:
     async def squeezed(asked: Asked, line: Line) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": OK}).encode()

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, McpError, RpcError
+from sessions.mcp.core.errors import Fault, InvalidRequest, McpError, RpcError
+from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.core.limits import Limits
 
 from .http_answers import ERAS, OK, html
@@ -96,6 +97,28 @@ async def test_a_modern_call_repeats_its_annotated_arguments_in_headers() -> Non
         assert [one.headers["mcp-param-zone"] for one in calls] == ["eu-1", "=?base64?R3LDvMOfZQ==?="]
         assert {(one.headers["mcp-method"], one.headers["mcp-name"]) for one in calls} == {("tools/call", "t")}
         assert all("mcp-session-id" not in one.headers for one in peer.asked)
+
+
+async def test_half_a_surrogate_pair_in_a_repeated_argument_is_refused_and_the_session_still_ends() -> None:
+    async with scripted_http(modern(lambda asked, line: line.result(asked, OK), [ZONED])) as peer:
+        async with connected(http(peer.url)) as made:
+            with pytest.raises(InvalidRequest):
+                await made.client.call_tool("t", {"zone": "\ud800"})
+            assert made.client.in_flight == 0
+            await made.client.call_tool("t", {"zone": "eu-1"})
+        assert made.client.closed.done()
+        assert peer.count("tools/call") == 1
+
+
+async def test_a_request_whose_caller_failed_before_it_was_sent_does_not_keep_the_session_from_ending() -> None:
+    def torn(identity: RequestId) -> None:
+        raise RuntimeError("torn")
+
+    async with scripted_http(modern(lambda asked, line: line.result(asked, OK))) as peer:
+        async with connected(http(peer.url)) as made:
+            with pytest.raises(RuntimeError):
+                await made.client.call_tool("t", {}, input_schema={}, numbered=torn)
+        assert made.client.closed.done()
 
 
 async def test_a_header_mismatch_is_mended_by_one_new_list_and_one_new_attempt() -> None:

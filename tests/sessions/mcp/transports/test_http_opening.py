@@ -1,5 +1,6 @@
 """Opening a URL that is no MCP server, redirects, or never answers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -78,6 +79,53 @@ async def test_a_redirect_to_another_origin_is_refused_and_carries_nothing_there
         assert "token=t" not in caught.value.detail
         assert "s3cret" not in caught.value.detail + repr(caught.value)
         assert other.asked == []
+
+
+#: a legal name that IDNA 2008 cannot show
+EMOJI = "xn--i-7iq.test"
+
+
+@pytest.fixture
+async def emoji_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    looked_up = loop.getaddrinfo
+
+    async def named(host: str, port: int, **how: Any) -> list[Any]:
+        return await looked_up("127.0.0.1" if host == EMOJI else host, port, **how)
+
+    monkeypatch.setattr(loop, "getaddrinfo", named)
+
+
+@pytest.mark.usefixtures("emoji_is_here")
+@pytest.mark.parametrize("look_first", [True, False])
+@pytest.mark.parametrize("kind", ["auto", "http_sse"])
+async def test_a_host_whose_name_cannot_be_shown_in_unicode_is_one_like_any_other(kind: Any, look_first: bool) -> None:
+    inner = legacy(lambda asked, line: line.result(asked, OK))
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.path == "/mcp" and asked.verb == "POST":
+            await line.reply(307, kind="", Location="/mcp/")
+        else:
+            await inner(asked, line)
+
+    async with scripted_http(script) as peer:
+        client = unconnected(http(peer.url.replace("127.0.0.1", EMOJI), kind=kind))
+        try:
+            if kind == "auto":
+                await client.connect((lambda step: None) if look_first else None)
+                await client.call_tool("t", {})
+            else:
+                with pytest.raises(McpError):  # it offers no stream
+                    await client.connect()
+        finally:
+            await client.close()
+        assert peer.asked[0].headers["host"].startswith(f"{EMOJI}:")
+
+
+async def test_a_redirect_to_a_host_whose_name_cannot_be_shown_is_told() -> None:
+    error, _ = await open_error(lambda asked, line: line.reply(307, kind="", Location=f"https://{EMOJI}/"))
+    assert error.fault is Fault.REDIRECTED
+    assert EMOJI in error.detail
 
 
 async def test_a_circle_of_redirects_ends() -> None:

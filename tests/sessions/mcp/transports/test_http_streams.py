@@ -1,14 +1,15 @@
 """Forgotten sessions are renewed and broken streams resumed, and no call is ever executed twice."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, HttpError
+from sessions.mcp.core.errors import Fault, HttpError, RpcError
 
-from .http_answers import OK, fail_call
-from .making import connected, http
+from .http_answers import ERAS, OK, fail_call
+from .making import connected, http, unconnected
 from .scripted_http import INITIALIZED, Asked, Line, Script, legacy, modern, scripted_http
 
 pytestmark = pytest.mark.integration
@@ -70,6 +71,37 @@ async def test_a_forgotten_session_is_renewed_once_for_many_calls_and_each_is_ex
     assert attempts.count((2, "session_gone")) == len(attempts) - 10 > 0
 
 
+@pytest.mark.parametrize("renewable", [True, False])
+async def test_cancelling_the_call_that_renews_a_session_leaves_it_renewed_or_ended(renewable: bool) -> None:
+    executed: list[str] = []
+    renewing, may_answer = asyncio.Event(), asyncio.Event()
+    inner = forgetful(executed)
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "initialize" and peer.count("initialize") > 1:
+            renewing.set()
+            await may_answer.wait()
+            if not renewable:
+                await line.error(asked, -32603)
+                return
+        await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        call = asyncio.create_task(made.client.call_tool("t", {"n": "1"}))
+        await renewing.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        may_answer.set()
+        if renewable:
+            await made.client.call_tool("t", {"n": "2"})
+            assert executed == ["2"]
+        else:
+            async with asyncio.timeout(20):
+                assert isinstance(await made.client.closed, RpcError)
+        assert peer.count("initialize") == 2
+
+
 @pytest.mark.parametrize("refuse", [not_found, bad_request, bad_request_as_text])
 async def test_a_second_refusal_right_after_the_renewal_is_an_error(refuse: Script) -> None:
     async with scripted_http(legacy(refuse, session="s")) as peer, connected(http(peer.url)) as made:
@@ -101,6 +133,37 @@ async def test_a_400_that_names_no_missing_session_is_an_answer_and_never_a_reas
     error, peer = await fail_call(legacy(refuse, session="s"))
     assert (error.fault, error.may_have_run, peer.count("tools/call")) == (Fault.RPC_ERROR, True, 1)
     assert peer.count("initialize") == 1
+
+
+@pytest.mark.parametrize("status", [400, 402])
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("words", ["Session not found", "Missing required parameter: api_key", "Invalid host"])
+async def test_an_error_with_our_id_is_the_answer_to_a_call_whatever_its_words(
+    words: str, era: Callable[..., Script], as_text: bool, status: int
+) -> None:
+    """A tool has sessions, keys and hosts of its own."""
+
+    async def refuse(asked: Asked, line: Line) -> None:
+        identity = str(asked.id) if as_text else asked.id
+        await line.json({"jsonrpc": "2.0", "id": identity, "error": {"code": -32000, "message": words}}, status)
+
+    script = era(refuse, session="s") if era is legacy else era(refuse)
+    error, peer = await fail_call(script)
+    assert (error.fault, error.detail, error.may_have_run) == (Fault.RPC_ERROR, words, True)
+    assert peer.count("tools/call") == 1
+    assert peer.count("initialize") == int(era is legacy)
+
+
+async def test_an_error_to_the_opening_is_judged_by_its_words_also_with_our_id() -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        error = {"code": -32000, "message": "Missing API key"}
+        await line.json({"jsonrpc": "2.0", "id": asked.id, "error": error}, 400)
+
+    async with scripted_http(refuse) as peer:
+        with pytest.raises(HttpError) as caught:
+            await unconnected(http(peer.url)).connect()
+    assert caught.value.fault is Fault.KEY_NEEDED
 
 
 async def test_a_broken_stream_with_an_id_is_resumed_by_get_and_never_posted_again() -> None:

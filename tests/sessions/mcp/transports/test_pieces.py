@@ -165,6 +165,19 @@ def test_what_cannot_be_inflated_is_refused(encoding: str, data: bytes) -> None:
     assert caught.value.fault is Fault.NOT_MCP
 
 
+@pytest.mark.parametrize("behind", [0, 1, -1], ids=["at its end", "after its end", "before its end"])
+@pytest.mark.parametrize(("encoding", "squeeze"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_what_follows_the_end_of_a_compressed_answer_is_refused_wherever_its_chunks_are_cut(
+    encoding: str, squeeze: object, behind: int
+) -> None:
+    data = squeeze(b"{}")  # type: ignore[operator]  # gzip.compress or zlib.compress
+    inflater = Inflater(encoding, Limits(), endless=True)
+    pieces = (piece for chunk in cut(data + data, [len(data) + behind]) for piece in inflater.feed(chunk))
+    with pytest.raises(ProtocolError) as caught:
+        list(pieces)
+    assert caught.value.fault is Fault.NOT_MCP
+
+
 def test_backoff_grows_to_its_ceiling_and_never_ends() -> None:
     random.seed(7)
     backoff = Backoff(first=1.0, ceiling=60.0)
