@@ -72,6 +72,11 @@ class Endpoint:
         return self.session.instructions if self.session is not None else ""
 
     @property
+    def nobody(self) -> bool:
+        """Whether this person needs a credential of their own there, and has none."""
+        return self.identity.get("identity_id") == 0
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """Of the hints that concern the server's session and lists."""
         return (f"server.{self.server.uid}",)
@@ -98,6 +103,8 @@ class Member:
         session, server = self.endpoint.session, self.endpoint.server
         if not server.enabled:
             return "disabled"
+        if self.endpoint.nobody:
+            return "needs your own credential"
         if session is None or session.state == SessionState.READY:
             return ""
         if session.condition == SessionCondition.NEEDS_AUTH:
