@@ -14,12 +14,13 @@ import structlog
 
 from servers import limits
 from servers.agents.tokens import Principal
+from servers.audit.writer import AuditUnavailable
 from sessions.agents import endpoints
 from sessions.agents.answer import Answer, Send, TooSlow
 from sessions.agents.calls.calls import Gone
 from sessions.agents.connection import Connection, Disconnected, Receive, Scope
 from sessions.agents.endpoints import Entry
-from sessions.agents.exchange import identified, modern_exchange
+from sessions.agents.exchange import identified, modern_exchange, unavailable
 from sessions.agents.legacy_sessions import LegacySessions
 from sessions.agents.policy.admission import stopping
 from sessions.agents.policy.policy_check import policy_owner_of
@@ -111,6 +112,8 @@ class AgentsApplication:
             await answer.refuse(
                 Refusal(404, jsonrpc.INVALID_REQUEST, "This session has ended. Initialize another one.")
             )
+        except AuditUnavailable as problem:
+            await answer.refuse(unavailable(problem))
         except (Gone, Disconnected):
             pass  # no one is left to answer
         except TooSlow:

@@ -27,7 +27,7 @@ from sessions.agents.calls.outcomes import Ended, ended
 from sessions.agents.calls.questions import Continuation
 from sessions.agents.catalog import lists
 from sessions.agents.connection import Connection
-from sessions.agents.exchange import Exchange
+from sessions.agents.exchange import Exchange, unavailable
 from sessions.agents.policy.admission import Admission, no_longer_valid
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.agents.stream_reads import StreamReads, next_check
@@ -216,7 +216,7 @@ class Calls:
         except PermissionDenied as problem:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
         except placing.AuditUnavailable as problem:
-            raise _unavailable(problem) from problem
+            raise unavailable(problem) from problem
         return call
 
     async def _inherit(self) -> None:
@@ -228,7 +228,7 @@ class Calls:
                 try:
                     await self._hub.reader.work(idempotency.inherit)
                 except placing.AuditUnavailable as problem:
-                    raise _unavailable(problem) from problem
+                    raise unavailable(problem) from problem
                 self._inherited = True
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
@@ -554,11 +554,6 @@ def _too_many_held(status: int) -> Refusal:
     return Refusal(
         status, QUOTA, approval_messages.too_many(), data, headers={"Retry-After": "60"} if status == 429 else {}
     )
-
-
-def _unavailable(problem: placing.AuditUnavailable) -> Refusal:
-    data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
-    return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})
 
 
 def _rejected(exchange: Exchange, asked: CallRequest, problem: Rejected) -> bytes:

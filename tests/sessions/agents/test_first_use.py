@@ -1,10 +1,12 @@
-"""The first use of a server whose lists were never read: by a person without a credential there, and through a bundle."""
+"""The first use of a server whose lists were never read: by a person without a credential there, through a bundle, and
+while the audit log cannot be written."""
 
 from functools import partial
 from typing import Any
 
 import pytest
 
+from servers.audit.writer import AuditUnavailable, Writer
 from servers.bundles import exposed
 from servers.enums import DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
 from servers.models import AgentPolicy, AgentRule, Bundle, BundleMember
@@ -69,3 +71,24 @@ async def test_a_call_through_a_bundle_stays_one_of_the_bundle_where_its_list_wa
     result = (await asked.response())["result"]
     assert result["isError"]
     assert "Rule “Deny files__*” of the bundle Team." in result["content"][0]["text"]
+
+
+async def test_a_request_that_needs_an_audit_event_is_refused_as_one_to_repeat_while_there_is_no_audit_log(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await door.thread(token_of, ada)
+    await door.thread(make_session, "files")
+
+    def refuse(*given: Any, **more: Any) -> Any:
+        raise AuditUnavailable("The audit log cannot be written.")
+
+    monkeypatch.setattr(Writer, "submit_and_wait", refuse)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    opening = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": hello}
+    for asked, identity in (
+        (door.modern(token, "files", "tools/list", id=7), 7),
+        (door.post(token, "files", opening), None),
+    ):
+        found = await asked.response()
+        assert (asked.status, asked.headers["retry-after"]) == (503, "2")
+        assert (found["id"], found["error"]["code"], found["error"]["data"]["retrySafe"]) == (identity, 5030, True)
