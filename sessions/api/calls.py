@@ -215,6 +215,8 @@ def _detail(caller: Caller, uid: UUID) -> CallOut:
     readable = visibility.may_read(caller.user, call)
     if readable:
         record_reading(caller.actor, call, call.arguments, call.result)
+    if state.final and _is_own(caller, call) and call.agent.unheard_at is not None:
+        idempotency.heard_of_asked(uid)
     failed = state is CallState.RPC_ERROR
     return CallOut(
         id=call.uid,
