@@ -218,6 +218,8 @@ class Entry:
 
 def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
     """Raises NoEndpoint."""
+    if "\0" in slug:  # no text of a database holds it
+        raise NoEndpoint
     found = _of_slug(principal.user, slug) if access.may(principal.user, "view") else None
     if found is None:
         return _bundle_of(principal, slug)
@@ -271,6 +273,8 @@ def entry_of(principal: Principal, slug: str, session_key: str) -> Entry:
     place = endpoint_of(principal, slug)
     if not session_key:
         return Entry(principal, place)
+    if "\0" in session_key:
+        raise NoSession
     ((column, pk),) = place.owner.items()
     row = fetch_one(_AGENT_SESSION.format(column), [session_key, principal.token.pk, pk])
     if row is None:

@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, BundleListing, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer
-from sessions.agents.call_request import FORBIDDEN, require_scope
+from sessions.agents.call_request import FORBIDDEN, require_scope, text_of
 from sessions.agents.calls import questions
 from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.connection import Connection
@@ -121,10 +121,8 @@ class Requests:
         return answers.answer(exchange.id, page)
 
     async def _check_mirrored(self, exchange: Exchange) -> None:
-        name = exchange.params.get("name")
-        if isinstance(name, str):
-            mirrored = await self._shared.reader.run(partial(lists.mirrored, exchange.entry, name))
-            modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
+        mirrored = await self._shared.reader.run(partial(lists.mirrored, exchange.entry, text_of(exchange, "name")))
+        modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
 
     async def _set_level(self, exchange: Exchange) -> bytes:
         """Of the lines of this session's own calls, from now on."""
@@ -138,9 +136,9 @@ class Requests:
 
     async def _subscribe(self, exchange: Exchange) -> bytes:
         require_scope(exchange, AgentScope.READ)
-        uri, session = exchange.params.get("uri"), exchange.session
-        if not isinstance(uri, str) or session is None:
-            raise invalid_params(f"{exchange.method} needs params.uri, a text.")
+        uri, session = text_of(exchange, "uri"), exchange.session
+        if session is None:
+            raise invalid_params(f"{exchange.method} needs a session.")
         if exchange.method == methods.RESOURCES_SUBSCRIBE:
             at = await self.routed(exchange)
             given = partial(follows.follow, at.actor, at.entry, at.params["uri"], shown=uri)

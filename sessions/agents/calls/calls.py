@@ -122,7 +122,8 @@ class Calls:
             return _rejected(exchange, asked, problem)
         if answer is not None:
             answer.headers[CALL_HEADER] = str(uid)
-        if answer is not None and exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25":
+        resumes = exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25" and idempotency.is_short(exchange.id)
+        if answer is not None and resumes:
             answer.priming = f"{uid}:0"
         return await self.view(
             exchange, uid, answer, connection, asked=asked, late=late, needed_approval=needed_approval
