@@ -22,6 +22,8 @@ def slug_of(resource: str) -> str:
         parts = urlsplit(resource)
     except ValueError:
         return ""
+    if "\0" in resource:
+        return ""
     public = urlsplit(settings.PUBLIC_URL)
     if (parts.scheme.lower(), parts.netloc.lower()) != (public.scheme, public.netloc.lower()) or parts.query:
         return ""

@@ -38,6 +38,8 @@ def known(bundle_id: int, kind: DefinitionKind) -> dict[Target, str]:
 
 
 def find(bundle_id: int, kind: DefinitionKind, exposed: str) -> Target | Renamed | None:
+    if "\0" in exposed:
+        return None
     row = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, exposed=exposed[:64]).first()
     if row is None or row.exposed != exposed:
         return None

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from sessions.agents.endpoints import Entry
+from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.server.legacy import Opening
 from sessions.models import AgentSession
 
@@ -39,11 +40,21 @@ def open_session(entry: Entry, opening: Opening) -> AgentSession:
             token_id=token.pk,
             **entry.place.owner,
             revision=opening.revision,
-            capabilities=opening.capabilities,
+            capabilities=_asked_of(opening.capabilities),
             program=program_of(opening.client),
             created_at=now,
             last_seen_at=now,
         )
+
+
+def _asked_of(declared: dict[str, Any]) -> dict[str, Any]:
+    """The capabilities that a question needs. The rest is the agent's own affair, and may be anything."""
+    found: dict[str, Any] = {}
+    if modes := elicitation_modes(declared):
+        found["elicitation"] = {mode: {} for mode in sorted(modes)}
+    if declares(declared, "sampling"):
+        found["sampling"] = {name: {} for name in ("context", "tools") if declares(declared, "sampling", name)}
+    return found | ({"roots": {}} if declares(declared, "roots") else {})
 
 
 def set_log_level(session: AgentSession, level: str) -> None:

@@ -6,7 +6,7 @@ server's side, before this), size, token, rate, JSON, session or metadata, versi
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -14,12 +14,13 @@ import structlog
 
 from servers import limits
 from servers.agents.tokens import Principal
+from servers.audit.writer import AuditUnavailable
 from sessions.agents import endpoints
 from sessions.agents.answer import Answer, Send, TooSlow
 from sessions.agents.calls.calls import Gone
 from sessions.agents.connection import Connection, Disconnected, Receive, Scope
 from sessions.agents.endpoints import Entry
-from sessions.agents.exchange import identified, modern_exchange
+from sessions.agents.exchange import identified, modern_exchange, unavailable
 from sessions.agents.legacy_sessions import LegacySessions
 from sessions.agents.policy.admission import stopping
 from sessions.agents.policy.policy_check import policy_owner_of
@@ -111,6 +112,8 @@ class AgentsApplication:
             await answer.refuse(
                 Refusal(404, jsonrpc.INVALID_REQUEST, "This session has ended. Initialize another one.")
             )
+        except AuditUnavailable as problem:
+            await answer.refuse(unavailable(problem))
         except (Gone, Disconnected):
             pass  # no one is left to answer
         except TooSlow:
@@ -137,7 +140,8 @@ class AgentsApplication:
 
     async def _post(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         posted.check_media_types(connection.headers)
-        async with self.shared.admission.request(principal):
+        async with AsyncExitStack() as counted:
+            await counted.enter_async_context(self.shared.admission.request(principal))
             body = await connection.body()
             found = posted.parse(body, _limits())
             watching = asyncio.create_task(connection.watch())
@@ -146,7 +150,7 @@ class AgentsApplication:
                 opens = era is Era.LEGACY and legacy.opens(found)
                 entry = await self.shared.entry(principal, connection, session=era is Era.LEGACY and not opens)
                 if era is Era.MODERN:
-                    return await self._modern(entry, connection, answer, found)
+                    return await self._modern(entry, connection, answer, found, counted)
                 async with self.shared.admission.at(policy_owner_of(entry.place)):
                     if opens:
                         await self._sessions.open(entry, connection, answer, legacy.opening_of(found))
@@ -155,13 +159,17 @@ class AgentsApplication:
             finally:
                 watching.cancel()
 
-    async def _modern(self, entry: Entry, connection: Connection, answer: Answer, found: Posted) -> None:
+    async def _modern(
+        self, entry: Entry, connection: Connection, answer: Answer, found: Posted, counted: AsyncExitStack
+    ) -> None:
+        """`counted` ends that it is in flight."""
         request = modern.read(found, connection.headers)
         if isinstance(request, Notification):
             return await answer.empty(202)
         exchange = modern_exchange(entry, connection, request)
         self.shared.admission.note_use(entry.principal, connection.address, exchange.program)
         if request.method == methods.LISTEN:
+            await counted.aclose()  # from here on it counts as a stream, as a GET does
             with identified(exchange):
                 return await self._streams.listen(exchange, connection, answer)
         async with self.shared.admission.at(policy_owner_of(entry.place)):

@@ -77,7 +77,7 @@ def require_scope(exchange: Exchange, scope: AgentScope) -> None:
 
 def _tool(exchange: Exchange) -> CallRequest:
     require_scope(exchange, AgentScope.CALL)
-    name = _text(exchange, "name")
+    name = text_of(exchange, "name")
     if not exchange.entry.principal.may_use(name):
         raise unknown_tool(name)
     return CallRequest(exchange.method, name, _arguments(exchange))
@@ -89,12 +89,12 @@ def unknown_tool(name: str) -> Refusal:
 
 def _resource(exchange: Exchange) -> CallRequest:
     require_scope(exchange, AgentScope.READ)
-    return CallRequest(exchange.method, _text(exchange, "uri"), {})
+    return CallRequest(exchange.method, text_of(exchange, "uri"), {})
 
 
 def _prompt(exchange: Exchange) -> CallRequest:
     require_scope(exchange, AgentScope.READ)
-    return CallRequest(exchange.method, _text(exchange, "name"), _arguments(exchange))
+    return CallRequest(exchange.method, text_of(exchange, "name"), _arguments(exchange))
 
 
 def _completion(exchange: Exchange) -> CallRequest:
@@ -103,7 +103,7 @@ def _completion(exchange: Exchange) -> CallRequest:
     named = ref if isinstance(ref, dict) else {}
     kind, name = _KINDS.get(str(named.get("type")), _NO_KIND)
     key = named.get(name)
-    if kind is None or not isinstance(key, str) or not isinstance(argument, dict):
+    if kind is None or not isinstance(key, str) or "\0" in key or not isinstance(argument, dict):
         raise invalid_params(
             "completion/complete needs ref (ref/prompt with name, or ref/resource with uri) and argument."
         )
@@ -112,10 +112,11 @@ def _completion(exchange: Exchange) -> CallRequest:
     return CallRequest(exchange.method, completion_target(kind, key), arguments)
 
 
-def _text(exchange: Exchange, name: str) -> str:
+def text_of(exchange: Exchange, name: str) -> str:
+    """Raises Refusal. A text of the database holds no NUL."""
     value = exchange.params.get(name)
-    if not isinstance(value, str) or not value:
-        raise invalid_params(f"{exchange.method} needs params.{name}, a text.")
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise invalid_params(f"{exchange.method} needs params.{name}, a text without NUL.")
     return value
 
 

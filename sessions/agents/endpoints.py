@@ -72,6 +72,11 @@ class Endpoint:
         return self.session.instructions if self.session is not None else ""
 
     @property
+    def nobody(self) -> bool:
+        """Whether this person needs a credential of their own there, and has none."""
+        return self.identity.get("identity_id") == 0
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """Of the hints that concern the server's session and lists."""
         return (f"server.{self.server.uid}",)
@@ -98,6 +103,8 @@ class Member:
         session, server = self.endpoint.session, self.endpoint.server
         if not server.enabled:
             return "disabled"
+        if self.endpoint.nobody:
+            return "needs your own credential"
         if session is None or session.state == SessionState.READY:
             return ""
         if session.condition == SessionCondition.NEEDS_AUTH:
@@ -211,6 +218,8 @@ class Entry:
 
 def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
     """Raises NoEndpoint."""
+    if "\0" in slug:  # no text of a database holds it
+        raise NoEndpoint
     found = _of_slug(principal.user, slug) if access.may(principal.user, "view") else None
     if found is None:
         return _bundle_of(principal, slug)
@@ -264,6 +273,8 @@ def entry_of(principal: Principal, slug: str, session_key: str) -> Entry:
     place = endpoint_of(principal, slug)
     if not session_key:
         return Entry(principal, place)
+    if "\0" in session_key:
+        raise NoSession
     ((column, pk),) = place.owner.items()
     row = fetch_one(_AGENT_SESSION.format(column), [session_key, principal.token.pk, pk])
     if row is None:

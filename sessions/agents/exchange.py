@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from servers.audit.record import Actor
+from servers.audit.writer import AuditUnavailable
 from servers.enums import Way
 from sessions.agents import agent_sessions
 from sessions.agents.connection import Connection
@@ -14,7 +15,7 @@ from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import posted
 from sessions.mcp.server.modern import ModernRequest
-from sessions.mcp.server.refusals import Refusal
+from sessions.mcp.server.refusals import NOT_SENT, Refusal
 from sessions.models import AgentSession
 
 
@@ -101,10 +102,18 @@ def legacy_exchange(entry: Entry, session: AgentSession, connection: Connection,
 
 @contextmanager
 def identified(exchange: Exchange) -> Iterator[None]:
-    """A refusal inside is the answer to this request."""
+    """A refusal inside is the answer to this request; so is an audit log that cannot be written."""
     try:
         yield
     except Refusal as refusal:
         if refusal.id is None:
             refusal.of(exchange.id)
         raise
+    except AuditUnavailable as problem:
+        raise unavailable(problem).of(exchange.id) from problem
+
+
+def unavailable(problem: AuditUnavailable) -> Refusal:
+    """Nothing was done, so it may be asked for again."""
+    data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
+    return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})

@@ -51,6 +51,8 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
     """For the entry's session, or for a modern stream. `shown`: the URI as the agent knows it, if that is another one.
     Raises Refusal. Waits for the writer: for a work thread."""
     shown = shown or uri
+    if "\0" in uri:
+        raise invalid_params("Invalid resource URI.", {"uri": shown})
     require_followable(entry, uri, shown)
     server = entry.endpoint.server
     known = Subscription.objects.filter(server_id=server.pk, active=True, uri=uri, **entry.endpoint.identity).exists()

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
@@ -33,6 +34,7 @@ from sessions.models import AgentSession
 
 #: requests of one batch that run at the same time; each counts as one in flight
 BATCH_AT_ONCE: Final = 8
+log = structlog.get_logger(__name__)
 
 
 class LegacySessions:
@@ -150,8 +152,12 @@ class LegacySessions:
         finally:
             if running is not None:
                 running.cancel()
-                with suppress(asyncio.CancelledError, TooSlow):
+                try:
                     await running
+                except (asyncio.CancelledError, TooSlow):
+                    pass
+                except Exception:  # updates are lossy: they are no reason to withhold the response
+                    log.exception("agents.updates_failed", session=str(session.uid))
             await stream.close()
 
     async def _notified(self, entry: Entry, connection: Connection, notification: Notification) -> None:

@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, BundleListing, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer
-from sessions.agents.call_request import require_scope
+from sessions.agents.call_request import FORBIDDEN, require_scope, text_of
 from sessions.agents.calls import questions
 from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.connection import Connection
@@ -82,7 +82,8 @@ class Requests:
         """Where its server's list is known: an agent may call without having listed."""
         exchange = await self.routed(exchange)
         listed = _LISTED_BY.get(exchange.method, "")
-        if listed and not lists.was_read(exchange.entry.endpoint, listed):
+        of_bundle = exchange.entry.bundle is not None  # its lists were waited for before it was routed
+        if listed and not of_bundle and not lists.was_read(exchange.entry.endpoint, listed):
             exchange = replace(exchange, entry=await self.known(exchange.entry, listed))
         return exchange
 
@@ -120,10 +121,8 @@ class Requests:
         return answers.answer(exchange.id, page)
 
     async def _check_mirrored(self, exchange: Exchange) -> None:
-        name = exchange.params.get("name")
-        if isinstance(name, str):
-            mirrored = await self._shared.reader.run(partial(lists.mirrored, exchange.entry, name))
-            modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
+        mirrored = await self._shared.reader.run(partial(lists.mirrored, exchange.entry, text_of(exchange, "name")))
+        modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
 
     async def _set_level(self, exchange: Exchange) -> bytes:
         """Of the lines of this session's own calls, from now on."""
@@ -137,9 +136,9 @@ class Requests:
 
     async def _subscribe(self, exchange: Exchange) -> bytes:
         require_scope(exchange, AgentScope.READ)
-        uri, session = exchange.params.get("uri"), exchange.session
-        if not isinstance(uri, str) or session is None:
-            raise invalid_params(f"{exchange.method} needs params.uri, a text.")
+        uri, session = text_of(exchange, "uri"), exchange.session
+        if session is None:
+            raise invalid_params(f"{exchange.method} needs a session.")
         if exchange.method == methods.RESOURCES_SUBSCRIBE:
             at = await self.routed(exchange)
             given = partial(follows.follow, at.actor, at.entry, at.params["uri"], shown=uri)
@@ -152,7 +151,8 @@ class Requests:
     # --- a server that was never connected -------------------------------------------------------------------------
     async def known(self, entry: Entry, method: str = "") -> Entry:
         """The entry once its servers' capabilities are known, and the list of `method` was read. The first use of a
-        server opens its session. Of a bundle, what is not known after the time is left out. Raises Refusal (503)."""
+        server opens its session. Of a bundle, what is not known after the time is left out. Raises Refusal (503), and
+        (403) for a person who needs a credential of their own first."""
         if _is_known(entry, method):
             return entry
         name = entry.place.name
@@ -162,7 +162,10 @@ class Requests:
         stops = [self._shared.hub.watch(topic, lambda _: wake.set()) for topic in entry.place.topics]
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self._shared.reader.work(partial(_connect, entry))
+                try:
+                    await self._shared.reader.work(partial(_connect, entry))
+                except ValidationError as problem:
+                    raise Refusal(403, FORBIDDEN, " ".join(problem.messages)) from problem
                 while not _is_known(entry := await self._shared.reader.run(partial(_again, entry)), method):
                     place = entry.place
                     if isinstance(place, Endpoint) and method and (problem := lists.problem(place, method)):

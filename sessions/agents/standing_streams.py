@@ -88,7 +88,7 @@ class StandingStreams:
         exchange = await self._shared.reader.run(partial(bundles.at_server, exchange, call.server_id, call.target))
         uid = call.uid
         await answer.open()
-        message = await self._shared.calls.view(exchange, uid, answer, connection, late=True)
+        message = await self._shared.calls.view(exchange, uid, answer, connection, late=True, needed_approval=True)
         await (answer.finish(message, f"{uid}:1") if message is not None else answer.end())
 
     async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:

@@ -1,17 +1,19 @@
 from typing import Annotated
 
 from django.db.models import QuerySet
+from django.db.models.functions import Collate
 from ninja import Query, Router
 
 from servers import access
 from servers.agents.addresses import address_of
+from servers.audit.statements import database
 from servers.enums import AgentScope
 from servers.models import Bundle, Server
 from servers.requests import WebRequest
 from sessions.agents import endpoints
 from sessions.agents.endpoints import NoEndpoint
 from sessions.api.asking import Caller, caller_of, work
-from sessions.api.shapes import ServerOut, ServerPage
+from sessions.api.shapes import ServerOut, ServerPage, Text
 from sessions.enums import SessionState
 from sessions.models import McpSession
 from sessions.overview.rows import session_of, with_session
@@ -23,7 +25,7 @@ MOST = 200
 @router.get("", response=ServerPage, operation_id="list_servers", summary="List servers")
 async def index(
     request: WebRequest,
-    cursor: Annotated[str, Query(max_length=64)] = "",
+    cursor: Annotated[Text, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> ServerPage:
     """Servers and bundles that this token reaches, by short name. Scope `mcp:list`."""
@@ -33,7 +35,7 @@ async def index(
 
 
 def _page(caller: Caller, cursor: str, limit: int) -> ServerPage:
-    servers = caller.servers().filter(archived_at=None, slug__gt=cursor).order_by("slug")
+    servers = caller.servers().filter(archived_at=None).alias(place=_place()).filter(place__gt=cursor).order_by("place")
     rows = [_of_server(server, session_of(server)) for server in with_session(servers[: limit + 1], caller.user)]
     rows += [_of_bundle(bundle) for bundle in _bundles(caller, cursor)[: limit + 1]]
     rows.sort(key=lambda row: row.slug)
@@ -43,12 +45,16 @@ def _page(caller: Caller, cursor: str, limit: int) -> ServerPage:
 def _bundles(caller: Caller, cursor: str) -> list[Bundle]:
     found = Bundle.objects.filter(
         deleted_at=None,
-        slug__gt=cursor,
         members__retired_at=None,
         members__server__in=_members(caller).values("pk"),
     )
     found = found.filter(slug=caller.only) if caller.only else found
-    return list(found.distinct().order_by("slug"))
+    return list(found.alias(place=_place()).filter(place__gt=cursor).distinct().order_by("place"))
+
+
+def _place() -> Collate:
+    """In the list: by code points, as Python sorts. Otherwise PostgreSQL goes by its own language."""
+    return Collate("slug", "C" if database().vendor == "postgresql" else "BINARY")
 
 
 def _members(caller: Caller) -> QuerySet[Server]:

@@ -5,10 +5,19 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from ninja import Schema
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from sessions.enums import CallState
 
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("It holds a NUL character.")
+    return text
+
+
+#: what may be looked up: no text of a database holds a NUL
+Text = Annotated[str, AfterValidator(_without_nul)]
 Cursor = Annotated[str | None, Field(description="Give it as `cursor` to get the next page; null on the last one.")]
 
 
@@ -36,7 +45,9 @@ class ServerPage(Schema):
 
 # --- calls -------------------------------------------------------------------------------------------------------------
 class CallIn(Strict):
-    tool: str = Field(min_length=1, max_length=2_000, description="As the server names it; for a bundle, its own name.")
+    tool: Text = Field(
+        min_length=1, max_length=2_000, description="As the server names it; for a bundle, its own name."
+    )
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -106,8 +117,8 @@ class CallOut(Schema):
 
 # --- subscriptions -----------------------------------------------------------------------------------------------------
 class SubscriptionIn(Strict):
-    server: str = Field(description="Short name of the server.")
-    uri: str = Field(min_length=1, max_length=2_048)
+    server: Text = Field(description="Short name of the server.")
+    uri: Text = Field(min_length=1, max_length=2_048)
     title: str = Field("", max_length=300)
 
 

@@ -5,23 +5,29 @@ from django.http import HttpResponse
 from ninja import Query, Router
 
 from servers import access, rights
+from servers.agents import policies
 from servers.audit.record import ServerRef
-from servers.enums import AgentScope
+from servers.enums import AgentScope, PolicyEffect, PolicyKind
 from servers.kit.pages import page_before
+from servers.models import Server
 from servers.numbers import whole_number
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
 from servers.requests import WebRequest
+from sessions.agents.call_request import FORBIDDEN
+from sessions.agents.policy.policy_check import ASK_WHOM
 from sessions.api.asking import Caller, caller_of, work
 from sessions.api.problems import Problem, not_found
 from sessions.api.shapes import (
     SubscriptionIn,
     SubscriptionOut,
     SubscriptionPage,
+    Text,
     VersionOut,
     VersionPage,
     VersionRow,
 )
+from sessions.mcp.server.refusals import Refusal
 from sessions.models import ResourceVersion, Subscription
 from sessions.subscriptions import board, history, subscribing
 
@@ -34,7 +40,7 @@ Limit = Annotated[int, Query(ge=1, le=MOST)]
 @router.get("", response=SubscriptionPage, operation_id="list_subscriptions", summary="List subscriptions")
 async def index(
     request: WebRequest,
-    server: Annotated[str, Query(max_length=64, description="Short name of a server.")] = "",
+    server: Annotated[Text, Query(max_length=64, description="Short name of a server.")] = "",
     active: bool | None = None,
     cursor: Cursor = "",
     limit: Limit = 50,
@@ -56,7 +62,8 @@ def _page(caller: Caller, server: str, active: bool | None, cursor: str, limit: 
 @router.post("", response={201: SubscriptionOut}, operation_id="subscribe", summary="Subscribe to a resource")
 async def create(request: WebRequest, given: SubscriptionIn) -> tuple[int, SubscriptionOut]:
     """Subscribe to a resource: every version is stored from now on. One that exists is the answer, and one that had
-    ended goes on with its history. Scope `mcp:read`, and the person's right to subscribe."""
+    ended goes on with its history. Scope `mcp:read`, the person's right to subscribe, and policies that
+    allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return 201, await work(_create, caller, given)
@@ -67,6 +74,7 @@ def _create(caller: Caller, given: SubscriptionIn) -> SubscriptionOut:
     if server is None:
         raise not_found("server")
     server = access.seen_by(caller.user, server)
+    _require_allowed(caller, server, given.uri)
     return _out(subscribing.subscribe(caller.actor, caller.user, server, given.uri, title=given.title))
 
 
@@ -108,7 +116,8 @@ def _versions(caller: Caller, uid: UUID, cursor: str, limit: int) -> VersionPage
     "/{uuid:uid}/versions/{int:number}", response=VersionOut, operation_id="get_version", summary="Get a version"
 )
 async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
-    """One version with its contents. Scope `mcp:read`, and the person's right to read arguments and results."""
+    """One version with its contents. Scope `mcp:read`, the person's right to read arguments and results, and policies that
+    allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return await work(_contents, caller, uid, number)
@@ -116,6 +125,7 @@ async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
 
 def _contents(caller: Caller, uid: UUID, number: int) -> VersionOut:
     subscription = _found(caller, uid)
+    _require_allowed(caller, subscription.server, subscription.uri)
     rights.require(caller.user, caller.actor, "view_payload", subscription.server, subject=subscription.uri[:300])
     item = history.version(subscription, number)
     if item is None:
@@ -123,6 +133,15 @@ def _contents(caller: Caller, uid: UUID, number: int) -> VersionOut:
     context = PayloadContext(ServerRef.of(subscription.server), subscription.identity.name, subscription.uri)
     reading.record(caller.actor, [item.contents], context)
     return VersionOut(**_version(item), contents=history.contents(item, whole=True).items)
+
+
+def _require_allowed(caller: Caller, server: Server, uri: str) -> None:
+    """By the policies of endpoint and token, as over MCP. *Ask* refuses too: nobody can be asked about each version.
+    Raises Refusal."""
+    verdict = policies.policies_at(server, caller.principal.token).decide(PolicyKind.RESOURCE, uri)
+    if verdict.effect is not PolicyEffect.ALLOW:
+        words = f"{uri[:200]} can be neither followed nor read here. {verdict.why} {ASK_WHOM}"
+        raise Refusal(403, FORBIDDEN, words, {"reason": "policy"})
 
 
 def _found(caller: Caller, uid: UUID) -> Subscription:

@@ -6,6 +6,7 @@ between the page that asks for consent and the answer to it: both validate the w
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,7 +27,7 @@ from oauthlib.oauth2 import (
     RevocationEndpoint,
     TokenEndpoint,
 )
-from oauthlib.oauth2.rfc6749.errors import UnsupportedCodeChallengeMethodError
+from oauthlib.oauth2.rfc6749.errors import InvalidRequestError, UnsupportedCodeChallengeMethodError
 
 from servers.agents.addresses import address_of, slug_of
 from servers.agents.oauth import clients, grants
@@ -34,6 +35,7 @@ from servers.agents.oauth.metadata import DEFAULT_SCOPES, SCOPES, issuer
 from servers.models import AgentToken, OAuthClient, OAuthCode
 
 CODE: Final = "code"
+_CHALLENGE: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _JSON: Final = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
 
@@ -255,9 +257,14 @@ def _words(error: OAuth2Error) -> str:
 
 
 def _require_s256(request: Request) -> dict[str, Any]:
-    """oauthlib also takes `plain`, and takes it for the default."""
-    if request.code_challenge is not None and request.code_challenge_method != "S256":
+    """oauthlib also takes `plain`, takes it for the default, and takes any challenge (RFC 7636 section 4.2)."""
+    if request.code_challenge is None:
+        return {}
+    if request.code_challenge_method != "S256":
         raise UnsupportedCodeChallengeMethodError(request=request)
+    if not _CHALLENGE.fullmatch(request.code_challenge):
+        words = "code_challenge must have 43 to 128 letters, digits, or characters of -._~."
+        raise InvalidRequestError(description=words, request=request)
     return {}
 
 

@@ -62,6 +62,8 @@ class BadClient(Exception):
 # --- finding ---------------------------------------------------------------------------------------------------------
 def usable(client_id: str) -> OAuthClient | None:
     """The client, unless it is blocked or its document was never read."""
+    if "\0" in client_id:  # no text of a database holds it
+        return None
     row = OAuthClient.objects.filter(client_id=client_id, blocked_at=None).first()
     return row if row is not None and (row.kind != OAuthClientKind.DOCUMENT or row.redirect_uris) else None
 
@@ -148,7 +150,8 @@ def is_document_url(client_id: str) -> bool:
         return False
     plain = parts.netloc == parts.netloc.lower() and not (parts.username or parts.password)
     path = parts.path not in ("", "/") and posixpath.normpath(parts.path) == parts.path.rstrip("/")
-    return plain and path and not parts.fragment and len(client_id) <= 500 and client_id.isascii()
+    printable = client_id.isascii() and client_id.isprintable()
+    return plain and path and not parts.fragment and len(client_id) <= 500 and printable
 
 
 def of_document(actor: Actor, user: Any, client_id: str) -> OAuthClient:

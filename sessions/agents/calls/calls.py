@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from django.utils import timezone
 
@@ -26,7 +27,7 @@ from sessions.agents.calls.outcomes import Ended, ended
 from sessions.agents.calls.questions import Continuation
 from sessions.agents.catalog import lists
 from sessions.agents.connection import Connection
-from sessions.agents.exchange import Exchange
+from sessions.agents.exchange import Exchange, unavailable
 from sessions.agents.policy.admission import Admission, no_longer_valid
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.agents.stream_reads import StreamReads, next_check
@@ -52,6 +53,8 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 #: a modern stream opens late: until then an error of the server may still become an HTTP status
 OPEN_SECONDS: Final = 5.0
 PROGRESS_SECONDS: Final = 0.1
+#: between two reads while the database is away: twice as long each time, up to the second
+AWAY_SECONDS: Final = (0.1, 2.0)
 _MOST_WAITING: Final = 64
 log = structlog.get_logger(__name__)
 
@@ -62,6 +65,13 @@ Progress = tuple[float, float | None, str | None]
 
 class Gone(Exception):
     """The agent closed its connection."""
+
+
+class _Waits:
+    """In the place of a response: there is none yet."""
+
+
+_WAITS: Final = _Waits()
 
 
 class Calls:
@@ -91,6 +101,8 @@ class Calls:
             if isinstance(found, UUID):
                 uid, late, needed_approval = found, True, True  # perhaps
             else:
+                if exchange.era is Era.MODERN and connection.closed:  # a modern agent that leaves cancels
+                    raise Gone
                 placed = await self._place(exchange, asked, found, mirrors=mirrors)
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except idempotency.SameRequest as earlier:
@@ -110,7 +122,8 @@ class Calls:
             return _rejected(exchange, asked, problem)
         if answer is not None:
             answer.headers[CALL_HEADER] = str(uid)
-        if answer is not None and exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25":
+        resumes = exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25" and idempotency.is_short(exchange.id)
+        if answer is not None and resumes:
             answer.priming = f"{uid}:0"
         return await self.view(
             exchange, uid, answer, connection, asked=asked, late=late, needed_approval=needed_approval
@@ -204,7 +217,7 @@ class Calls:
         except PermissionDenied as problem:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
         except placing.AuditUnavailable as problem:
-            raise _unavailable(problem) from problem
+            raise unavailable(problem) from problem
         return call
 
     async def _inherit(self) -> None:
@@ -216,7 +229,7 @@ class Calls:
                 try:
                     await self._hub.reader.work(idempotency.inherit)
                 except placing.AuditUnavailable as problem:
-                    raise _unavailable(problem) from problem
+                    raise unavailable(problem) from problem
                 self._inherited = True
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
@@ -255,37 +268,61 @@ class Calls:
                 await viewer.wait()
                 if connection.closed:
                     raise Gone
-                if viewer.take_check() and not await self._reads.tokens.get(exchange.entry.principal.token.pk):
-                    idempotency.left(uid)
-                    raise no_longer_valid(exchange.entry.place.slug)
-                await viewer.tell()
-                due = viewer.waited_long_enough
-                if not viewer.take_dirty() and not due:
+                try:
+                    found = await self._looked(exchange, uid, viewer, answer, asked, needed_approval=needed_approval)
+                except (OperationalError, InterfaceError) as problem:  # the call goes on, so its agent waits on
+                    log.warning("agents.call_not_read", call=str(uid), problem=str(problem))
+                    await viewer.pause()
                     continue
-                row = await self._rows.get(uid)
-                if isinstance(row, Ended):
-                    await viewer.tell_last(row.call)
-                    if needed_approval:
-                        await self._hub.reader.work(partial(idempotency.heard_of_asked, uid))
-                    return await self._response(exchange, row)
-                viewer.held = row is not None and row.state == CallState.HELD
-                if viewer.held and due:
-                    return await self._parked(exchange, uid, row)
-                if viewer.held and (offer := await self._offered(exchange, asked, uid, viewer)) is not None:
-                    return offer
-                if row is not None and row.open_questions and (answer is None or answer.may_stream):
-                    relayed = await self._hub.reader.run(partial(questions.open_of, exchange, row.pk))
-                    if relayed and asked is not None and exchange.era is Era.MODERN:
-                        return questions.input_required(exchange, asked, uid, questions.inputs_of(relayed))
-                    await viewer.ask(relayed)
+                if not isinstance(found, _Waits):
+                    return found
         except (Gone, TooSlow):
             await self._left(exchange, uid)
             raise
-        except asyncio.CancelledError:  # this process stops, which is no wish of the agent: the call goes on
+        except Refusal:  # the agent hears it; who raises it has noted what it means for the call
+            raise
+        except (asyncio.CancelledError, Exception):  # of this process, no wish of the agent: the call goes on
             idempotency.left(uid)
             raise
         finally:
             stop()
+
+    async def _looked(
+        self,
+        exchange: Exchange,
+        uid: UUID,
+        viewer: "_Viewer",
+        answer: Answer | None,
+        asked: CallRequest | None,
+        *,
+        needed_approval: bool,
+    ) -> "bytes | _Waits | None":
+        """What is due after the viewer woke: as `view` gives it, or that the agent waits on."""
+        if viewer.take_check() and not await self._reads.tokens.get(exchange.entry.principal.token.pk):
+            idempotency.left(uid)
+            raise no_longer_valid(exchange.entry.place.slug)
+        await viewer.tell()
+        due = viewer.waited_long_enough
+        if not viewer.take_dirty() and not due:
+            return _WAITS
+        row = await self._rows.get(uid)
+        viewer.read()
+        if isinstance(row, Ended):
+            await viewer.tell_last(row.call)
+            if needed_approval:
+                await self._hub.reader.work(partial(idempotency.heard_of_asked, uid))
+            return await self._response(exchange, row)
+        viewer.held = row is not None and row.state == CallState.HELD
+        if viewer.held and due:
+            return await self._parked(exchange, uid, row)
+        if viewer.held and (offer := await self._offered(exchange, asked, uid, viewer)) is not None:
+            return offer
+        if row is not None and row.open_questions and (answer is None or answer.may_stream):
+            relayed = await self._hub.reader.run(partial(questions.open_of, exchange, row.pk))
+            if relayed and asked is not None and exchange.era is Era.MODERN:
+                return questions.input_required(exchange, asked, uid, questions.inputs_of(relayed))
+            await viewer.ask(relayed)
+        return _WAITS
 
     # --- approval ------------------------------------------------------------------------------------------------
     async def _offered(
@@ -295,8 +332,8 @@ class Calls:
         the response, whose retry waits here."""
         if viewer.offered or asked is None or "requestState" in exchange.params:
             return None
-        viewer.offered = True
         request = await self._hub.reader.run(partial(approval_messages.visit, exchange, uid))
+        viewer.offered = True
         if request is None:
             return None
         if exchange.era is Era.MODERN:
@@ -356,6 +393,7 @@ class _Viewer:
         now = time.monotonic()
         self._next_beat = now + (OPEN_SECONDS if may_stream else KEEP_ALIVE_SECONDS)
         self._check_at = next_check(now)
+        self._pause_seconds = AWAY_SECONDS[0]
 
     def hint(self, hint: dict[str, Any] | None) -> None:
         if hint is None:
@@ -414,6 +452,21 @@ class _Viewer:
             self._check_at = next_check(now)
         return due
 
+    def read(self) -> None:
+        """The database answers."""
+        self._pause_seconds = AWAY_SECONDS[0]
+
+    async def pause(self) -> None:
+        """The database is away: nothing counts as looked at, and it is asked again in a moment, unless the agent leaves."""
+        self._dirty, self._check_at = True, time.monotonic()
+        await self._beat()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pause_seconds):
+                while not self._connection.closed:  # hints wake it too
+                    self._wake.clear()
+                    await self._wake.wait()
+        self._pause_seconds = min(2 * self._pause_seconds, AWAY_SECONDS[1])
+
     @property
     def waited_long_enough(self) -> bool:
         return self.held and time.monotonic() >= self._held_until
@@ -432,10 +485,13 @@ class _Viewer:
 
     async def tell(self) -> None:
         """Progress and signs of life."""
-        now = time.monotonic()
         waiting = await self._tell_waiting()
         if self.relay is not None and self.relay.waits and not waiting:
             await self._send(self.relay.flush())
+        await self._beat()
+
+    async def _beat(self) -> None:
+        now = time.monotonic()
         if now >= self._next_beat and self._answer is not None and self._answer.may_stream:
             self._next_beat = now + KEEP_ALIVE_SECONDS
             if self._answer.streaming:
@@ -499,11 +555,6 @@ def _too_many_held(status: int) -> Refusal:
     return Refusal(
         status, QUOTA, approval_messages.too_many(), data, headers={"Retry-After": "60"} if status == 429 else {}
     )
-
-
-def _unavailable(problem: placing.AuditUnavailable) -> Refusal:
-    data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
-    return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})
 
 
 def _rejected(exchange: Exchange, asked: CallRequest, problem: Rejected) -> bytes:

@@ -4,6 +4,7 @@ A repeated request (the same id in a session, or the same key) attaches to the e
 a call whose answer never reached the agent is not sent either: the agent is told of that call first.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -37,6 +38,9 @@ _insert = Insert(AgentCall)
 
 KEY_HEADER: Final = "idempotency-key"
 KEY_CHARS: Final = 128
+#: of a request's id as JSON text; no JSON text begins like the digest of a longer one
+ID_BYTES: Final = 200
+_DIGEST: Final = "sha256:"
 UNHEARD_AGE: Final = timedelta(minutes=10)
 #: an earlier call in one of these states may have had an effect that its agent does not know of
 _OPEN: Final = (CallState.REQUESTED, CallState.SENT)
@@ -67,7 +71,20 @@ def key_of(exchange: Exchange) -> str:
     key = exchange.headers.get(KEY_HEADER, "")
     if len(key) > KEY_CHARS:
         raise invalid_params(f"Idempotency-Key has more than {KEY_CHARS} characters.")
+    if "\0" in key:
+        raise invalid_params("Idempotency-Key holds a NUL character.")
     return key
+
+
+def stored_id(request_id: RequestId) -> str:
+    """As JSON text. A long one as its digest, which fits into an index; it cannot be read back."""
+    text = json.dumps(request_id)
+    return text if len(text) <= ID_BYTES else _DIGEST + hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_short(request_id: RequestId) -> bool:
+    """Whether a lost stream of this request can be resumed: its response needs the id."""
+    return not stored_id(request_id).startswith(_DIGEST)
 
 
 def companion(
@@ -84,7 +101,7 @@ def companion(
         "token_name": token.name,
         "program": exchange.program,
         "session_id": session.pk if session is not None else None,
-        "request_id": json.dumps(exchange.id) if session is not None else "",
+        "request_id": stored_id(exchange.id) if session is not None else "",
         "key": key_of(exchange),
         "same": asked.same(exchange),
         "log_level": exchange.log_level,
@@ -198,7 +215,7 @@ def _later(rows: Any, **fields: Any) -> None:
 # --- reads -------------------------------------------------------------------------------------------------------------
 def call_of_request(session_pk: int, request_id: RequestId) -> UUID | None:
     """For a cancellation."""
-    rows = AgentCall.objects.filter(session_id=session_pk, request_id=json.dumps(request_id))
+    rows = AgentCall.objects.filter(session_id=session_pk, request_id=stored_id(request_id))
     return rows.values_list("call__uid", flat=True).first()
 
 
@@ -207,7 +224,7 @@ def call_of_event(session_pk: int, event: str) -> tuple[Call, Request] | None:
     with suppress(ValueError):
         uid = UUID(event.partition(":")[0])
         row = AgentCall.objects.select_related("call").filter(session_id=session_pk, call__uid=uid).first()
-        if row is not None:
+        if row is not None and not row.request_id.startswith(_DIGEST):
             return row.call, Request(json.loads(row.request_id), row.call.method, {})
     return None
 

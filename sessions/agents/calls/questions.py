@@ -194,9 +194,9 @@ def _settle(exchange: Exchange, row: Question, value: Mapping[str, Any] | None) 
         content = value
     elif value is None:
         action, content = "cancel", None
-    elif not isinstance(value, Mapping) or value.get("action") not in _ACTIONS:
+    elif not isinstance(value, Mapping) or not isinstance(named := value.get("action"), str) or named not in _ACTIONS:
         raise Unfit("An answer has an action: accept, decline or cancel.")
     else:
-        action, content = _ACTIONS[value["action"]], value.get("content")
+        action, content = _ACTIONS[named], value.get("content")
     given = Given(value=content if content is not None else {}) if action == "accept" else None
     answering.answer(exchange.actor, exchange.entry.principal.user, row, action, given)

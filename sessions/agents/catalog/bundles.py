@@ -20,7 +20,7 @@ from servers.bundles.names import Target
 from servers.bundles.overrides import Override
 from servers.enums import DefinitionKind
 from servers.models import Definition
-from sessions.agents.call_request import unknown_tool
+from sessions.agents.call_request import text_of, unknown_tool
 from sessions.agents.catalog import search
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
 from sessions.agents.exchange import Exchange, Via
@@ -117,22 +117,19 @@ def named(place: BundleEndpoint, kind: DefinitionKind, rows: Iterable[Row]) -> d
 # --- routing ---------------------------------------------------------------------------------------------------------
 def routed(exchange: Exchange) -> Exchange:
     """The same request at the member that it concerns. A request to one server stays as it is. Raises Refusal."""
-    place, params = exchange.entry.place, exchange.params
+    place = exchange.entry.place
     if not isinstance(place, BundleEndpoint):
         return exchange
     if exchange.method in _OF_URI:
-        uri = params.get("uri")
-        if not isinstance(uri, str) or not uri:
-            raise invalid_params(f"{exchange.method} needs params.uri, a text.")
+        uri = text_of(exchange, "uri")
         member, original = _resource(exchange, place, uri)
         return at(exchange, member, uri, uri=original)
     if exchange.method == methods.COMPLETE:
         return _completion(exchange, place)
-    name = params.get("name")
-    if not isinstance(name, str) or not name:
-        raise invalid_params(f"{exchange.method} needs params.name, a text.")
+    name = text_of(exchange, "name")
     if exchange.method == methods.TOOLS_CALL and place.bundle.listing == "search" and name == search.CALL_TOOL:
-        exchange, name = search.inner(exchange)
+        exchange = search.inner(exchange)
+        name = text_of(exchange, "name")
     kind = DefinitionKind.TOOL if exchange.method == methods.TOOLS_CALL else DefinitionKind.PROMPT
     member, original = _target(exchange.entry, place, kind, name)
     hidden = _hidden(member, original) if kind == DefinitionKind.TOOL else frozenset()
@@ -271,7 +268,7 @@ def _completion(exchange: Exchange, place: BundleEndpoint) -> Exchange:
 
 def _template(exchange: Exchange, place: BundleEndpoint, uri: str) -> tuple[Member, str]:
     found = uris.inward(uri)
-    for member in place.members:
+    for member in place.members if "\0" not in uri else ():
         if found is not None and member.alias != found[0]:
             continue
         original = uri if found is None else found[1]

@@ -28,6 +28,8 @@ from sessions.mcp.server import answers, rewriting
 from sessions.mcp.server.refusals import Refusal, invalid_params
 
 PAGE: Final = 250
+#: a longer definition is made anew for each list, not kept: what is kept is bounded by number
+KEPT_CHARS: Final = 64 * 1024
 TTL_MS: Final = 60_000
 #: in `_meta` of a bundle's lists: what became of each member
 MEMBERS_KEY: Final = "mcpadmin/members"
@@ -230,8 +232,12 @@ def twin_titles(rows: Iterable[Row]) -> frozenset[str]:
     return frozenset(title for title, aliases in owners.items() if len(aliases) > 1)
 
 
-@lru_cache(maxsize=2_048)
 def _title(body: str) -> str:
+    return (_read_title if len(body) <= KEPT_CHARS else _read_title.__wrapped__)(body)
+
+
+@lru_cache(maxsize=2_048)
+def _read_title(body: str) -> str:
     title = json.loads(body).get("title") if '"title"' in body else None
     return title if isinstance(title, str) else ""
 
@@ -240,7 +246,8 @@ def exposed_body(row: Row, names: Mapping[Target, str], twins: Collection[str]) 
     """A definition as a bundle has it, as JSON text."""
     twin = _title(row.body) in twins if twins else False
     owner = row.member.endpoint.name if twin else ""
-    return _exposed(row.body, row.kind, row.member.alias, names.get(row.target, ""), owner, row.override)
+    expose = _exposed if len(row.body) <= KEPT_CHARS else _exposed.__wrapped__
+    return expose(row.body, row.kind, row.member.alias, names.get(row.target, ""), owner, row.override)
 
 
 @lru_cache(maxsize=2_048)

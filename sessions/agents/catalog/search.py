@@ -118,8 +118,8 @@ def answer(items: Sequence[dict[str, Any]], total: int) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": json.dumps({"tools": kept}, ensure_ascii=False)}]}
 
 
-def inner(exchange: Exchange) -> tuple[Exchange, str]:
-    """The call that *call tool* stands for, and the name of its tool. Raises Refusal."""
+def inner(exchange: Exchange) -> Exchange:
+    """The call that *call tool* stands for. Raises Refusal."""
     given = exchange.params.get("arguments")
     name = given.get("name") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(name, str) or not name:
@@ -127,4 +127,4 @@ def inner(exchange: Exchange) -> tuple[Exchange, str]:
     params = {key: value for key, value in exchange.params.items() if key != "arguments"}
     if "arguments" in given:
         params["arguments"] = given["arguments"]
-    return replace(exchange, params={**params, "name": name}), name
+    return replace(exchange, params={**params, "name": name})

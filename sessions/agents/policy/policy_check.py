@@ -175,13 +175,13 @@ class PolicyCheck:
         key, now = (token.pk, f"{server.pk} {asked.method} {asked.target}"), time.monotonic()
         if now - self._noted.get(key, float("-inf")) < _NOTED_SECONDS:
             return
-        self._noted[key] = now
-        while len(self._noted) > _MOST_KNOWN:
-            self._noted.popitem(last=False)
         details = {"token": str(token.uid), "method": asked.method, "reason": verdict.why}
         if exchange.via is not None:
             details |= {"bundle": exchange.via.bundle}
         rights.record_refusal(exchange.actor, server, asked.target[:300], **details)
+        self._noted[key] = now  # what could not be recorded is not known
+        while len(self._noted) > _MOST_KNOWN:
+            self._noted.popitem(last=False)
 
 
 def may_follow(known: Policies, uri: str, shown: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ..core import headers as core_headers
 from ..core import jsonrpc, methods, versions
 from ..core.capabilities import META, Implementation
+from ..core.errors import InvalidRequest
 from ..core.events import ListKind
 from ..core.headers import Mirrored
 from ..core.jsonrpc import Notification, Request, RequestId
@@ -140,7 +141,10 @@ def check_mirrored(arguments: Any, mirrored: tuple[Mirrored, ...], headers: Head
     for entry in mirrored:
         name = f"Mcp-Param-{entry.header}"
         params = {"name": "", "arguments": arguments}
-        expected = core_headers.request_headers(methods.TOOLS_CALL, params, "", (entry,)).get(name)
+        try:
+            expected = core_headers.request_headers(methods.TOOLS_CALL, params, "", (entry,)).get(name)
+        except InvalidRequest as problem:
+            raise _mismatch(problem.detail) from problem
         given = headers.get(name.lower())
         if (given is None) != (expected is None):
             raise _mismatch(f"The header {name} {'is missing' if given is None else 'has no argument in the body'}.")

@@ -98,7 +98,8 @@ def era_of(posted: Posted, headers: Headers) -> Era:
     params = value.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     named = isinstance(meta, dict) and META + "protocolVersion" in meta
-    return Era.MODERN if named or value.get("method") in _MODERN_ONLY else Era.LEGACY
+    method = value.get("method")
+    return Era.MODERN if named or (isinstance(method, str) and method in _MODERN_ONLY) else Era.LEGACY
 
 
 def progress_token(params: Mapping[str, Any]) -> RequestId | None:

@@ -2,10 +2,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 
+from servers.audit import writer
 from tests.peers.peers import peer_command
+from tests.sessions.agents.door import Door
 from tests.sessions.agents.product import Product
 from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
@@ -35,3 +39,15 @@ def product() -> Iterator[Product]:
         stack.close()
         shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(effects.parent, ignore_errors=True)
+
+
+@pytest.fixture
+def ada(valkey: Path) -> Iterator[Any]:
+    """An administrator, in a test of the endpoint without a product."""
+    yield get_user_model().objects.create_superuser("ada", password="x")
+    writer.reset()
+
+
+@pytest.fixture
+async def door() -> Door:
+    return Door()

@@ -1,6 +1,7 @@
 """The lists of an endpoint, from the catalogue: raw definitions, pages, cursors, what a token sees."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from servers.agents import tokens
 from servers.agents.tokens import Wanted
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind
-from servers.models import AgentToken, Definition
+from servers.models import AgentToken, Bundle, BundleMember, Definition
 from sessions.agents import endpoints
 from sessions.agents.catalog import lists
 from sessions.agents.endpoints import Entry, NoEndpoint, NoSession
+from sessions.enums import SessionState
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server.refusals import Refusal
 from sessions.models import AgentSession, McpSession
@@ -106,6 +108,25 @@ def test_a_list_that_was_never_read_or_failed_is_known_as_such(ann: Any) -> None
     found = entry(ann, session)
     assert lists.was_read(found.endpoint, "tools/list")
     assert lists.problem(found.endpoint, "prompts/list") == "It took too long."
+
+
+def test_a_long_definition_of_a_bundle_is_not_kept(ann: Any) -> None:
+    session = make_session()
+    bundle = Bundle.objects.create(slug="team", name="Team")
+    BundleMember.objects.create(bundle=bundle, server=session.server, alias="files", tools=["*"])
+    long = {"name": "long", "title": "Long", "description": "x" * lists.KEPT_CHARS, "inputSchema": {}}
+    offer(session, '{"name":"short","title":"Short","inputSchema":{}}', json.dumps(long))
+    session.state, session.revision = SessionState.READY, "2025-11-25"
+    session.server_capabilities, session.catalog_counts = {"tools": {}}, {"tool": {"read_at": "2026-01-01"}}
+    session.save()
+    found = replace(entry(ann, session), place=endpoints.endpoint_of(entry(ann, session).principal, "team"))
+    caches = lists._exposed, lists._read_title
+    for cache in caches:
+        cache.cache_clear()
+    tools = read(found)["tools"]
+    assert [tool["name"] for tool in tools] == ["files__short", "files__long"]
+    assert tools[1]["description"] == long["description"]
+    assert [cache.cache_info().currsize for cache in caches] == [1, 1]
 
 
 def test_only_arguments_that_headers_repeat_are_checked(ann: Any) -> None:

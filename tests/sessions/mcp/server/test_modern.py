@@ -125,6 +125,7 @@ SCHEMA = {
         ({"count": 42}, {}, False),
         ({}, {"mcp-param-region": "eu"}, False),
         ({"region": "eu"}, {"mcp-param-region": "EU"}, False),
+        ({"count": 2**53 + 1}, {"mcp-param-count": "9007199254740993"}, False),
     ],
 )
 def test_mirrored_arguments_must_match_and_integers_are_compared_as_numbers(arguments, headers, ok):

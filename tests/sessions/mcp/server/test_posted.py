@@ -106,6 +106,8 @@ META = {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
         ({"method": "server/discover"}, {}, Era.MODERN),
         ({"method": "initialize", "params": {}}, {}, Era.LEGACY),
         ("text", {}, Era.LEGACY),
+        ({"method": []}, {}, Era.LEGACY),
+        ({"method": {}}, {}, Era.LEGACY),
     ],
 )
 def test_the_era_follows_from_metadata_or_header(value, headers, era):

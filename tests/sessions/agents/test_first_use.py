@@ -1,0 +1,94 @@
+"""The first use of a server whose lists were never read: by a person without a credential there, through a bundle, and
+while the audit log cannot be written."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from servers.audit.writer import AuditUnavailable, Writer
+from servers.bundles import exposed
+from servers.enums import DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
+from servers.models import AgentPolicy, AgentRule, Bundle, BundleMember
+from sessions.agents import requests
+from sessions.models import McpSession
+from tests.sessions.agents.door import Door, make_listed, token_of
+from tests.sessions.host.make import make_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ECHO = {"name": "files__echo", "arguments": {}}
+
+
+@pytest.fixture(autouse=True)
+def _without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a list, waits for ever."""
+    monkeypatch.setattr(requests, "CONNECT_SECONDS", 3_600.0)
+
+
+def bundle_of(*sessions: McpSession) -> Bundle:
+    bundle = Bundle.objects.create(slug="team", name="Team")
+    for one in sessions:
+        BundleMember.objects.create(bundle=bundle, server=one.server, alias=one.server.slug, tools=["*"])
+    return bundle
+
+
+def a_bundle_that_denies_a_tool_of_a_list_that_was_not_read() -> None:
+    session = make_listed("files")
+    bundle = bundle_of(session)
+    exposed.assign(bundle.pk, DefinitionKind.TOOL, {(str(session.server.uid), "echo"): "files"})
+    session.catalog_counts = {"tool": {"problem": "It took too long."}}
+    session.save()
+    policy = AgentPolicy.objects.create(bundle=bundle)
+    AgentRule.objects.create(policy=policy, kind=PolicyKind.TOOL, pattern="files__*", effect=PolicyEffect.DENY)
+
+
+async def test_a_person_who_needs_a_credential_of_their_own_is_told_so(ada: Any, door: Door) -> None:
+    await door.thread(make_session, "personal", signs_in_as=SignsInAs.PERSONAL)
+    asked = door.modern(await door.thread(token_of, ada), "personal", "tools/list", id=7)
+    error = (await asked.response())["error"]
+    assert asked.status == 403
+    assert error["message"] == "Personal requires your own credential. Add one under Identity."
+
+
+async def test_a_member_that_needs_a_credential_of_ones_own_delays_no_other_one(ada: Any, door: Door) -> None:
+    personal = partial(make_session, "personal", signs_in_as=SignsInAs.PERSONAL)
+    await door.thread(lambda: bundle_of(make_listed("files"), personal()))
+    result = (await door.modern(await door.thread(token_of, ada), "team", "tools/list").response())["result"]
+    assert [tool["name"] for tool in result["tools"]] == ["files__echo"]
+    assert result["_meta"]["mcpadmin/members"] == {"files": "ok", "personal": "needs your own credential"}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_call_through_a_bundle_stays_one_of_the_bundle_where_its_list_was_not_read(
+    ada: Any, door: Door, era: str
+) -> None:
+    await door.thread(a_bundle_that_denies_a_tool_of_a_list_that_was_not_read)
+    token = await door.thread(token_of, ada)
+    if era == "legacy":
+        asked = door.legacy(token, "team", await door.session(token, "team"), "tools/call", ECHO)
+    else:
+        asked = door.modern(token, "team", "tools/call", ECHO)
+    result = (await asked.response())["result"]
+    assert result["isError"]
+    assert "Rule “Deny files__*” of the bundle Team." in result["content"][0]["text"]
+
+
+async def test_a_request_that_needs_an_audit_event_is_refused_as_one_to_repeat_while_there_is_no_audit_log(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await door.thread(token_of, ada)
+    await door.thread(make_session, "files")
+
+    def refuse(*given: Any, **more: Any) -> Any:
+        raise AuditUnavailable("The audit log cannot be written.")
+
+    monkeypatch.setattr(Writer, "submit_and_wait", refuse)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    opening = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": hello}
+    for asked, identity in (
+        (door.modern(token, "files", "tools/list", id=7), 7),
+        (door.post(token, "files", opening), None),
+    ):
+        found = await asked.response()
+        assert (asked.status, asked.headers["retry-after"]) == (503, "2")
+        assert (found["id"], found["error"]["code"], found["error"]["data"]["retrySafe"]) == (identity, 5030, True)

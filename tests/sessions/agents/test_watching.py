@@ -1,0 +1,110 @@
+"""An agent that waits with its call: a database that is away for a moment, a request that fails, an agent that left."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.utils import timezone
+
+from servers.audit import writer
+from sessions.models import AgentCall, AgentFollow, AgentSession, Call
+from tests.sessions.agents.door import Door, make_listed, token_of
+from tests.sessions.subscriptions.rows import make_subscription
+
+pytestmark = pytest.mark.django_db(transaction=True)
+AWAY = OperationalError("the database system is shutting down")
+ECHO = {"name": "echo", "arguments": {}}
+
+
+class Broken:
+    """Reads of updates, which fail."""
+
+    async def get(self, key: Any) -> Any:
+        raise AWAY
+
+
+@pytest.fixture
+def token(ada: Any) -> str:
+    return token_of(ada)
+
+
+@pytest.fixture
+def session(ada: Any) -> Any:
+    return make_listed("files")
+
+
+async def unheard(door: Door, call: Any) -> bool:
+    """After what was to be written before."""
+
+    def work() -> bool:
+        writer.writer().submit_and_wait(lambda: None)
+        return AgentCall.objects.get(call__uid=call).unheard_at is not None
+
+    return await door.thread(work)
+
+
+async def test_an_agent_waits_on_while_the_database_is_away_and_gets_its_response(
+    door: Door, token: str, session: Any
+) -> None:
+    asked = door.modern(token, "files", "tools/call", ECHO)
+    call = await door.viewed()
+    door.database.problem = AWAY
+    door.hint(f"call.{call}")
+    await asyncio.wait_for(door.database.refused.wait(), 30)
+    await door.finish(call)
+    door.database.problem = None
+    assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    assert not await unheard(door, call)
+
+
+async def test_an_agent_that_leaves_while_the_database_is_away_is_noticed_at_once(
+    door: Door, token: str, session: Any
+) -> None:
+    asked = door.modern(token, "files", "tools/call", ECHO)
+    call = await door.viewed()
+    door.database.problem = AWAY
+    door.hint(f"call.{call}")
+    await asyncio.wait_for(door.database.refused.wait(), 30)
+    asked.leaves()
+    await asked.ends()
+    door.database.problem = None
+    assert await unheard(door, call)
+
+
+async def test_a_call_whose_request_fails_counts_as_not_heard(door: Door, token: str, session: Any) -> None:
+    asked = door.modern(token, "files", "tools/call", ECHO)
+    call = await door.viewed()
+    door.database.problem = RuntimeError("a bug")
+    door.hint(f"call.{call}")
+    await asked.ends()
+    door.database.problem = None
+    assert asked.status == 500
+    assert await unheard(door, call)
+
+
+async def test_updates_that_cannot_be_read_do_not_take_the_place_of_the_response(
+    door: Door, token: str, session: Any
+) -> None:
+    key = await door.session(token, "files")
+
+    def follows() -> None:
+        row = make_subscription(session, "note://one")
+        AgentFollow.objects.create(
+            session=AgentSession.objects.get(key=key), subscription=row, uri=row.uri, renewed_at=timezone.now()
+        )
+
+    await door.thread(follows)
+    door.application.shared.stream_reads.events = Broken()  # type: ignore[assignment]
+    asked = door.legacy(token, "files", key, "tools/call", ECHO)
+    call = await door.viewed()
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_nothing_is_placed_for_a_modern_agent_that_left_before(door: Door, token: str, session: Any) -> None:
+    asked = door.modern(token, "files", "tools/call", ECHO)
+    asked.leaves()
+    await asked.ends()
+    assert not await door.thread(Call.objects.exists)

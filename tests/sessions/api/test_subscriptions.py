@@ -1,0 +1,77 @@
+"""Subscriptions of the HTTP API obey the rules for resources, as those over MCP do."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from servers.agents import tokens
+from servers.agents.tokens import Wanted
+from servers.audit import writer
+from servers.audit.record import Actor
+from servers.enums import PolicyEffect, PolicyKind
+from servers.models import AgentPolicy, AgentRule
+from sessions.api import subscriptions
+from sessions.api.asking import Caller
+from sessions.api.shapes import SubscriptionIn
+from sessions.mcp.server.refusals import Refusal
+from sessions.models import McpSession, Subscription
+from tests.sessions.host.make import make_session
+from tests.sessions.subscriptions.rows import add_version, make_subscription
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SECRET, PLAIN = "file:///etc/key", "file:///home/notes"
+#: whose policy has it, its words, and the rule; none: all is denied that no rule allows
+RULES: list[tuple[str, str, dict[str, Any]]] = [
+    (owner, words, rule)
+    for owner in ("server", "token")
+    for words, rule in (
+        ("Rule “Deny file:///etc/*”", {"effect": PolicyEffect.DENY}),
+        ("Rule “Ask file:///etc/*”", {"effect": PolicyEffect.ASK}),
+        ("Its default is Deny.", {}),
+    )
+]
+
+
+@pytest.fixture
+def ada(valkey: Path) -> Iterator[Any]:
+    yield get_user_model().objects.create_superuser("ada", password="x")
+    writer.reset()
+
+
+def worlds(user: Any) -> Iterator[tuple[Caller, McpSession, str]]:
+    """Of each rule a server of its own, its caller, and the words of the rule."""
+    for number, (owner, words, rule) in enumerate(RULES):
+        session = make_session(f"files-{number}")
+        issued = tokens.issue(Actor.of_user(user), user, Wanted("laptop", 7, ["mcp:read"]))
+        of: dict[str, Any] = {"server": session.server} if owner == "server" else {"token": issued.token}
+        policy = AgentPolicy.objects.create(**of, otherwise=PolicyEffect.ALLOW if rule else PolicyEffect.DENY)
+        given = {"pattern": "file:///etc/*", **rule} if rule else {"pattern": PLAIN, "effect": PolicyEffect.ALLOW}
+        AgentRule.objects.create(policy=policy, kind=PolicyKind.RESOURCE, **given)
+        yield Caller(tokens.principal_of(issued.text, ""), "192.0.2.7", "request-0001"), session, words
+
+
+def stored(session: McpSession, uri: str) -> Subscription:
+    row = make_subscription(session, uri)
+    add_version(row, "secret")
+    return row
+
+
+def test_a_resource_that_a_rule_closes_cannot_be_subscribed_to(ada: Any) -> None:
+    for caller, session, words in worlds(ada):
+        with pytest.raises(Refusal, match=re.escape(words)) as refused:
+            subscriptions._create(caller, SubscriptionIn(server=session.server.slug, uri=SECRET))
+        assert (refused.value.status, refused.value.data) == (403, {"reason": "policy"})
+        assert subscriptions._create(caller, SubscriptionIn(server=session.server.slug, uri=PLAIN)).uri == PLAIN
+    assert {row.uri for row in Subscription.objects.all()} == {PLAIN}
+
+
+def test_the_versions_of_a_resource_that_a_rule_closes_cannot_be_read(ada: Any) -> None:
+    for caller, session, words in worlds(ada):
+        with pytest.raises(Refusal, match=re.escape(words)) as refused:
+            subscriptions._contents(caller, stored(session, SECRET).uid, 1)
+        assert (refused.value.status, refused.value.data) == (403, {"reason": "policy"})
+        assert subscriptions._contents(caller, stored(session, PLAIN).uid, 1).contents
