@@ -4,15 +4,17 @@ Each row is read once, in the order of its key, when it is old enough that no tr
 So a page and a plan cost the same at a thousand and at ten million rows.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from django.db.models import Count, Max, Min, QuerySet, Sum
 from django.utils import timezone
 
 from servers.audit.spare import in_turn
+from servers.audit.statements import database
 from sessions.enums import StoredKind
 from sessions.models import StorageHour
 from sessions.retention.kinds import Stored, stored_kinds
@@ -22,6 +24,8 @@ SETTLED = timedelta(minutes=2)
 CHUNK = 2_000
 #: the retention removes whole entries, so an hour with many or large rows has several
 MOST_ROWS, MOST_BYTES = 20_000, 32 * 1024 * 1024
+# Any constant that no other part of the product uses as an advisory lock.
+_LOCK_ID = 7_230_002
 OnProgress = Callable[[int], None]
 
 
@@ -42,22 +46,49 @@ def measure_all(now: datetime | None = None, on_progress: OnProgress = lambda ro
 def measure(stored: Stored, now: datetime | None = None, on_progress: OnProgress = lambda rows: None) -> int:
     """Enter the rows that came since the last time. Safe to repeat after an interruption."""
     if stored.trimmed_elsewhere:
-        in_turn(StorageHour.objects.filter(kind=stored.kind).delete)
+        in_turn(partial(_forget, stored.kind))
     until = (now or timezone.now()) - SETTLED
-    entries = StorageHour.objects.filter(kind=stored.kind)
-    last = entries.aggregate(Max("last"))["last__max"] or 0
     read = 0
     while True:
-        chunk = list(stored.sized().filter(pk__gt=last, **{f"{stored.age}__lt": until})[:CHUNK])
+        after = _last(stored.kind)
+        chunk = list(stored.sized().filter(pk__gt=after, **{f"{stored.age}__lt": until})[:CHUNK])
         if not chunk:
             return read
-        in_turn(partial(_save, _entered(stored.kind, chunk)))
-        last, read = chunk[-1][0], read + len(chunk)
+        if in_turn(partial(_enter, stored.kind, chunk, after)):
+            read += len(chunk)
         on_progress(read)
 
 
+def _last(kind: StoredKind) -> int:
+    """The highest key that was entered."""
+    return StorageHour.objects.filter(kind=kind).order_by("-first").values_list("last", flat=True).first() or 0
+
+
+def _enter(kind: StoredKind, rows: Sequence[tuple[int, datetime, int]], after: int) -> bool:
+    """False: another job (a run and a dry run may measure at once) entered or removed entries since `rows` were read."""
+    _one_at_a_time()
+    if _last(kind) != after:
+        return False
+    for entry in _entered(kind, rows):
+        entry.save()
+    return True
+
+
+def _forget(kind: StoredKind) -> None:
+    _one_at_a_time()
+    StorageHour.objects.filter(kind=kind).delete()
+
+
+def _one_at_a_time() -> None:
+    """Until the end of the transaction. SQLite's IMMEDIATE ones exclude each other anyway."""
+    connection = database()
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
+
+
 def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> list[StorageHour]:
-    """The entries that change. Nobody else enters rows of this kind meanwhile."""
+    """The entries that change."""
     entry, changed = StorageHour.objects.filter(kind=kind).order_by("first").last(), []
     for key, at, size in rows:
         hour = at.replace(minute=0, second=0, microsecond=0)
@@ -68,11 +99,6 @@ def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> lis
         entry.last, entry.until = key, max(entry.until, at)
         entry.rows, entry.bytes = entry.rows + 1, entry.bytes + size
     return [*changed, entry] if entry is not None else changed
-
-
-def _save(entries: list[StorageHour]) -> None:
-    for entry in entries:
-        entry.save()
 
 
 def recount(stored: Stored, first: int, last: int, *, emptied: bool = False) -> None:
@@ -89,14 +115,24 @@ def recount_before(stored: Stored, before: datetime) -> None:
 
 def _recount(stored: Stored, entries: QuerySet[StorageHour], *, emptied: bool = False) -> None:
     for entry in entries:
-        inside = stored.sized().filter(pk__gte=entry.first, pk__lte=entry.last).order_by()
-        left = inside.aggregate(rows=Count("pk"), bytes=Sum("taken"))
-        row = StorageHour.objects.filter(pk=entry.pk)
-        if left["rows"]:
-            fields = {"rows": left["rows"], "bytes": left["bytes"], "emptied": emptied or entry.emptied}
-            in_turn(partial(row.update, **fields))
-        else:
-            in_turn(row.delete)
+        current: StorageHour | None = entry
+        while current is not None and not _recounted(stored, current, emptied=emptied):
+            current = StorageHour.objects.filter(pk=entry.pk).first()
+
+
+def _recounted(stored: Stored, entry: StorageHour, *, emptied: bool) -> bool:
+    """False: another job added rows to the entry meanwhile, or removed it."""
+    inside = stored.sized().filter(pk__gte=entry.first, pk__lte=entry.last).order_by()
+    left = inside.aggregate(rows=Count("pk"), bytes=Sum("taken"))
+    fields = {"rows": left["rows"], "bytes": left["bytes"], "emptied": emptied or entry.emptied}
+    return in_turn(partial(_change, StorageHour.objects.filter(pk=entry.pk, last=entry.last), fields))
+
+
+def _change(row: QuerySet[StorageHour], fields: dict[str, Any]) -> bool:
+    _one_at_a_time()
+    if fields["rows"]:
+        return bool(row.update(**fields))
+    return bool(row.delete()[0])
 
 
 def total(kind: StoredKind) -> Total:

@@ -1,13 +1,15 @@
 """Each kind is kept by its own age and size; what is still needed stays; the log of what went is in the log."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -39,11 +41,13 @@ from sessions.models import (
     StorageHour,
 )
 from sessions.retention import batched_deletes, job, ledger
+from sessions.retention.kinds import stored_kinds
 from sessions.retention.limits import Limit
 from sessions.retention.plan import Removal, plan
 from sessions.tasks import start_retention
 from tests.servers.audit.proof.log import new_key
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
+from tests.sessions.host.harness import eventually
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.retention.rows import call_at, days_ago, line_at
 from tests.sessions.subscriptions.rows import add_version, make_subscription
@@ -102,6 +106,81 @@ def test_the_bytes_of_contents_are_those_that_are_stored(session: McpSession) ->
     texts = sum(len(row.text) for row in Payload.objects.all())
     overhead = 2 * 350
     assert ledger.total(StoredKind.PAYLOADS).bytes == texts + 2 * 16 + overhead  # with their salts
+
+
+def elsewhere(work: Callable[[], object]) -> None:
+    """As another job does it, with a connection of its own. Ends with it."""
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run).result()
+
+
+def after_reading(table: str, then: Callable[[], object]) -> Any:
+    """Elsewhere, as soon as this connection has read rows of the table and before it writes: once."""
+    left = [then]
+
+    def hook(execute: Any, sql: str, *rest: Any) -> Any:
+        found = execute(sql, *rest)
+        if f'FROM "{table}"' in sql and left:
+            elsewhere(left.pop())
+        return found
+
+    return connection.execute_wrapper(hook)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "CHUNK", 2)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_dry_run_in_the_middle_of_a_run_counts_no_row_twice(session: McpSession) -> None:
+    for number in range(5):
+        call_at(session, days_ago(3))
+        line_at(session, days_ago(3), number)
+    with after_reading("mcp_sessions_call", ledger.measure_all):
+        ledger.measure_all(on_progress=lambda rows: elsewhere(ledger.measure_all))
+    assert ledger.total(StoredKind.CALLS).rows == 5
+    assert ledger.total(StoredKind.PAYLOADS).rows == 10
+    assert ledger.total(StoredKind.LOGS).rows == 4, "the newest line always stays"
+    assert sum(entry.last - entry.first + 1 for entry in StorageHour.objects.filter(kind=StoredKind.CALLS)) == 5
+
+
+def waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_on_postgresql_a_measurement_waits_for_another_that_is_under_way_and_counts_on_after_it() -> None:
+    session = make_session("tools")
+    call_at(session, days_ago(3))
+    calls = stored_kinds()[StoredKind.CALLS]
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            assert ledger._enter(StoredKind.CALLS, list(calls.sized()), 0)
+            second = pool.submit(elsewhere, partial(ledger.measure, calls))
+            eventually(waits_for_a_lock)
+        second.result()
+    assert ledger.total(StoredKind.CALLS).rows == 1
+
+
+def test_rows_that_a_dry_run_enters_while_what_is_left_is_counted_stay_counted(session: McpSession) -> None:
+    at = days_ago(3).replace(minute=0)
+    call_at(session, at)
+    ledger.measure_all()
+    call_at(session, at)
+    entry = StorageHour.objects.get(kind=StoredKind.CALLS)
+    with after_reading("mcp_sessions_call", ledger.measure_all):
+        ledger.recount(stored_kinds()[StoredKind.CALLS], entry.first, entry.last)
+    assert ledger.total(StoredKind.CALLS).rows == 2
 
 
 # --- calls ---------------------------------------------------------------------------------------------------------------
