@@ -78,7 +78,7 @@ class ExportLines:
         bodies = [_body(event) for event in events]
         calls: dict[Any, dict[str, Any]] = {}
         for check in rows.checks():
-            calls |= check.exported(events)
+            calls |= check.exported(events, self.last_seq)
         small = self._small_payloads(bodies) if self._payloads else {}
         for event, body in zip(events, bodies, strict=True):
             self._hashes.update(event.hash.encode())
