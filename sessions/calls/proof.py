@@ -5,12 +5,14 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
+from django.db.models import Min
+
 from servers.audit.proof.notes import stamp
 from servers.audit.proof.rows import Finding, Removed
 from servers.enums import AuditAction
 from servers.json.canonical import clean
 from servers.models import AuditEvent
-from sessions.enums import CallState
+from sessions.enums import UNSENT, CallState
 from sessions.models import Call
 
 #: between a time in a row and the event of the same transaction: a commit may wait, and a clock may be set
@@ -56,9 +58,11 @@ class CallRows:
             on_batch()
         return None
 
-    def exported(self, events: Sequence[AuditEvent]) -> dict[UUID, dict[str, Any]]:
+    def exported(self, events: Sequence[AuditEvent], last_seq: int) -> dict[UUID, dict[str, Any]]:
         asked = {event.call_uid for event in events if event.action == AuditAction.CALL_REQUEST}
-        return {row["uid"]: _exported(row) for row in _rows(asked - {None})}
+        rows = list(_rows(asked - {None}))
+        steps = _steps([row["uid"] for row in rows if row["state"] not in UNSENT])  # after the rows: none is missed
+        return {row["uid"]: _exported(_as_of(last_seq, row, steps.get(row["uid"], {}))) for row in rows}
 
 
 def _rows(uids: set[Any]) -> Iterator[_Row]:
@@ -144,6 +148,27 @@ def _without_event(row: _Row, actions: set[str], removed: Removed) -> str:
 
 
 # --- export -------------------------------------------------------------------------------------------------------------
+def _steps(uids: list[UUID]) -> dict[UUID, dict[str, int]]:
+    """Of calls by uid: the numbers of the events that sent and ended it, by action. A late result comes after the end."""
+    found: dict[UUID, dict[str, int]] = {}
+    wanted = AuditEvent.objects.filter(call_uid__in=uids, action__in=[AuditAction.CALL_SEND, AuditAction.CALL_FINISH])
+    for uid, action, first in wanted.order_by().values_list("call_uid", "action").annotate(Min("seq")) if uids else ():
+        found.setdefault(cast("UUID", uid), {})[action] = first
+    return found
+
+
+def _as_of(last_seq: int, row: _Row, steps: dict[str, int]) -> _Row:
+    """The row as it was when the log ended with event `last_seq`: rows are read later. A row that no event accounts for
+    stays as it is, so that a verification finds it."""
+    sent, ended = steps.get(AuditAction.CALL_SEND), steps.get(AuditAction.CALL_FINISH)
+    if ended is not None and ended > last_seq:
+        state = CallState.REQUESTED if sent is None else CallState.SENT
+        row = row | {"state": state.value, "result__digest": None, "finished_at": None}
+    if sent is not None and sent > last_seq:
+        row = row | {"state": CallState.REQUESTED.value, "epoch": 0, "sent_at": None}
+    return row
+
+
 def _exported(row: _Row) -> dict[str, Any]:
     return {
         "uid": str(row["uid"]),

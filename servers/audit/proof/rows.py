@@ -33,8 +33,9 @@ class RowCheck(Protocol):
     def unrecorded(self, removed: Removed, on_batch: Any) -> Finding | None:
         """After all events were verified: a row that the events do not account for."""
 
-    def exported(self, events: Sequence[AuditEvent]) -> dict[UUID, dict[str, Any]]:
-        """The rows that belong to these events, as an export has them, by uid of the call."""
+    def exported(self, events: Sequence[AuditEvent], last_seq: int) -> dict[UUID, dict[str, Any]]:
+        """The rows that belong to these events, as an export has them, by uid of the call: as they were when the log
+        ended with event `last_seq`."""
 
 
 _checks: list[RowCheck] = []

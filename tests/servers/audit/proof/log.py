@@ -2,6 +2,7 @@
 
 import os
 from base64 import b64encode
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -30,54 +31,84 @@ def new_key(settings: Any, directory: Path) -> None:
 
 def fill(calls: int = 6, checkpoint_every: int = 2) -> None:
     """Three events a call and one of administration, a checkpoint after every second call, the newest also in the file."""
-    user, _ = get_user_model().objects.get_or_create(username="ada")
-    server, _ = Server.objects.get_or_create(
-        slug="orders", defaults={"name": "orders", "transport": "streamable_http", "url": "http://127.0.0.1:9/mcp"}
-    )
+    user, server = caller_and_server()
     for number in range(calls):
         one_call(user, server, number)
         if number % checkpoint_every == checkpoint_every - 1:
             sign()
 
 
+def caller_and_server() -> tuple[Any, Server]:
+    user, _ = get_user_model().objects.get_or_create(username="ada")
+    server, _ = Server.objects.get_or_create(
+        slug="orders", defaults={"name": "orders", "transport": "streamable_http", "url": "http://127.0.0.1:9/mcp"}
+    )
+    return user, server
+
+
 @transaction.atomic
 def one_call(user: Any, server: Server, number: int) -> Call:
-    now = timezone.now()
-    arguments = payloads.store(PayloadKind.ARGUMENTS, f'{{"order":{number},"note":"é{number}"}}')
-    result = payloads.store(PayloadKind.RESULT, f'{{"content":"result {number}"}}')
-    ended = CallState.SUCCEEDED if number % 3 else CallState.TOOL_ERROR
-    call = Call.objects.create(
-        server=server, server_name=server.name, identity_name="Shared", user=user, user_name=user.username,
-        target=f"tool_{number}", arguments=arguments, result=result, state=ended, epoch=7, deadline=now, created_at=now,
-        sent_at=now, finished_at=now,
-    )  # fmt: skip
-    asked = {"arguments": arguments.digest}
-
-    def event(action: AuditAction, outcome: AuditOutcome, digests: dict[str, str], **details: Any) -> Event:
-        more = {"method": "tools/call", **details}
-        return Event(
-            action,
-            outcome,
-            Actor.of_user(user, "192.0.2.7"),
-            ServerRef.of(server),
-            "Shared",
-            call.target,
-            call.uid,
-            more,
-            digests,
-        )
-
+    call = begin(user, server, number)
+    end(call)
     record_many(
         [
-            event(AuditAction.CALL_REQUEST, AuditOutcome.PENDING, asked),
-            event(AuditAction.CALL_SEND, AuditOutcome.PENDING, asked, attempt=1, epoch=7),
-            event(AuditAction.CALL_FINISH, AuditOutcome.OK, asked | {"result": result.digest}, state=ended.value),
             Event(
                 AuditAction.SERVER_CHANGE, AuditOutcome.OK, Actor.of_user(user), ServerRef.of(server), subject="orders"
             ),
         ]
     )
     return call
+
+
+@transaction.atomic
+def begin(user: Any, server: Server, number: int, *, sent: bool = True) -> Call:
+    now = timezone.now()
+    arguments = payloads.store(PayloadKind.ARGUMENTS, f'{{"order":{number},"note":"é{number}"}}')
+    call = Call.objects.create(
+        server=server, server_name=server.name, identity_name="Shared", user=user, user_name=user.username,
+        target=f"tool_{number}", arguments=arguments, state=CallState.REQUESTED, deadline=now, created_at=now,
+    )  # fmt: skip
+    record_many([_event(call, AuditAction.CALL_REQUEST, AuditOutcome.PENDING)])
+    if sent:
+        send(call)
+    return call
+
+
+@transaction.atomic
+def send(call: Call) -> None:
+    call.state, call.epoch, call.sent_at = CallState.SENT, 7, timezone.now()
+    call.save()
+    record_many([_event(call, AuditAction.CALL_SEND, AuditOutcome.PENDING, attempt=1, epoch=7)])
+
+
+@transaction.atomic
+def end(call: Call) -> None:
+    """With a result, or cancelled if it was not sent."""
+    call.finished_at = timezone.now()
+    if call.sent_at is None:
+        call.state = CallState.CANCELLED
+    else:
+        number = int(call.target.removeprefix("tool_"))
+        call.state = CallState.SUCCEEDED if number % 3 else CallState.TOOL_ERROR
+        call.result = payloads.store(PayloadKind.RESULT, f'{{"content":"result {number}"}}')
+    call.save()
+    record_many([_event(call, AuditAction.CALL_FINISH, AuditOutcome.OK, state=str(call.state))])
+
+
+def _event(call: Call, action: AuditAction, outcome: AuditOutcome, **details: Any) -> Event:
+    digests = {"arguments": call.arguments.digest} | ({"result": call.result.digest} if call.result else {})
+    more = {"method": "tools/call", **details}
+    return Event(
+        action,
+        outcome,
+        Actor.of_user(call.user, "192.0.2.7"),
+        ServerRef.of(call.server),
+        "Shared",
+        call.target,
+        call.uid,
+        more,
+        digests,
+    )
 
 
 def sign() -> Checkpoint:
@@ -88,11 +119,13 @@ def sign() -> Checkpoint:
     return made
 
 
-def export_to(path: Path, **options: Any) -> Path:
+def export_to(path: Path, meanwhile: Callable[[], None] = lambda: None, **options: Any) -> Path:
+    """`meanwhile` happens after the export has begun, before it reads the events."""
     lines = ExportLines(**{"filtered": False, "payloads": True} | options)
-    events = AuditEvent.objects.order_by("seq").filter(seq__lte=lines.last_seq)
+    events = AuditEvent.objects.order_by("seq").filter(seq__gt=options.get("after", 0), seq__lte=lines.last_seq)
     with path.open("w", encoding="utf-8") as out:
         out.writelines(lines.head())
+        meanwhile()
         out.writelines(lines.lines(list(events)))
         out.write(lines.end())
     return path

@@ -12,8 +12,10 @@ import pytest
 
 from servers.audit.proof import export as export_lines
 from servers.audit.proof import verify_export
+from servers.audit.proof.cuts import cut
 from servers.audit.proof.notes import Statement, signed
 from servers.audit.verify import verify
+from servers.models import AuditEvent
 from tests.servers.audit.proof import log
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +36,62 @@ def test_a_clean_log_is_accepted_by_both_verifiers(tmp_path: Path, settings: Any
     assert (done.returncode, done.stderr) == (0, "")
     assert "25 events verified, 12 payloads, 0 erased" in done.stdout
     assert "25 events lead to a checkpoint" in done.stdout
+
+
+def rows_in(export: Path) -> dict[str, dict[str, Any]]:
+    lines = map(json.loads, export.read_text().splitlines())
+    return {line["target"]: line for line in lines if line["type"] == "call"}
+
+
+def test_calls_that_go_on_while_an_export_is_written_are_in_it_as_they_were_when_it_began(tmp_path: Path) -> None:
+    log.fill(1)
+    user, server = log.caller_and_server()
+    ends, runs, cancelled, through = (log.begin(user, server, number, sent=number == 1) for number in range(1, 5))
+
+    def meanwhile() -> None:
+        log.end(ends)
+        log.send(runs)
+        log.end(cancelled)
+        log.send(through)
+        log.end(through)
+
+    export = log.export_to(tmp_path / "e", meanwhile)
+    done = run(export, "--key", log.public_key())
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = rows_in(export)
+    assert [row["state"] for row in rows.values()] == ["tool_error", "sent", "requested", "requested", "requested"]
+    assert [(row["epoch"], bool(row["sent_at"])) for row in rows.values()] == [(7, True)] * 2 + [(0, False)] * 3
+    assert [target for target, row in rows.items() if row["finished_at"] or row["result"]] == ["tool_0"]
+    assert run(log.export_to(tmp_path / "next"), "--key", log.public_key()).returncode == 0
+
+
+def test_a_call_that_no_event_ended_is_found_in_an_export(tmp_path: Path) -> None:
+    call = log.begin(*log.caller_and_server(), 1)
+    call.state, call.finished_at = "succeeded", call.sent_at
+    call.save()
+    done = run(log.export_to(tmp_path / "e"), "--key", log.public_key())
+    assert (done.returncode, "No event ended the call." in done.stderr) == (1, True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_later_file_verifies_after_a_cut_before_or_beyond_its_beginning(tmp_path: Path) -> None:
+    log.fill(4)
+    for before in (5, 9, 12):
+        cut(before)
+        export = log.export_to(tmp_path / "e", after=8)
+        done = run(export, "--key", log.public_key())
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"Begins after event 8: what was before is in earlier files.\nThe retention removed the events up to {before - 1}." in done.stdout  # fmt: skip
+
+
+def test_a_later_file_without_events_verifies(tmp_path: Path) -> None:
+    log.fill(1)
+    last = AuditEvent.objects.latest("seq").seq
+    for signs in (False, True):
+        if signs:
+            log.sign()
+        done = run(log.export_to(tmp_path / "e", after=last), "--key", log.public_key())
+        assert (done.returncode, "0 events verified" in done.stdout) == (0, True), done
 
 
 def without(kind: str) -> Change:
