@@ -15,10 +15,8 @@ from ...core.session import Outgoing
 from ..authorizing import Refusal
 from ..dialing import wire_host
 
-#: a refusal of these is one of the whole server
-OPENING: Final = frozenset({"server/discover", "initialize"})
 #: Methods that change nothing on the server, so a same-origin 307 or 308 is followed for them.
-REDIRECTABLE: Final = OPENING
+REDIRECTABLE: Final = frozenset({"server/discover", "initialize"})
 MAX_REDIRECTS: Final = 3
 #: the beginning of an event stream
 _EVENT: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")

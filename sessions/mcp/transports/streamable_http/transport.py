@@ -9,6 +9,7 @@ from typing import Final
 
 import httpx
 
+from ...core import methods
 from ...core.errors import Fault, HttpError, McpError, ProtocolError, TransportError
 from ...core.session import Outgoing
 from ...core.versions import Revision
@@ -139,12 +140,12 @@ class StreamableHttpTransport(Transport):
 
     async def _refused(self, outgoing: Outgoing, response: httpx.Response, *, with_session: bool) -> None:
         """Not 2xx: deliver a JSON-RPC error from the body, unless the status alone decides. With another id than ours
-        its words may decide too; with ours only those to the opening, as a tool has sessions and keys of its own."""
+        its words may decide too; with ours not those to a call, as a tool has sessions and keys of its own."""
         body = await self._error_body(outgoing, response, with_session=with_session)
         error = await self._wire.refused(response, wire_session=with_session, body=body)
         if body is not None and b'"jsonrpc"' in body:
-            answers_call = outgoing.method not in answers.OPENING
-            own = answers_call and answers.is_own_error(body, outgoing, self._wire.limits)
+            is_call = outgoing.method not in methods.REPEATABLE
+            own = is_call and answers.is_own_error(body, outgoing, self._wire.limits)
             if own or error.fault is Fault.HTTP_STATUS:
                 self._deliver(body, response, outgoing, response.status_code)
         if not outgoing.answered:
