@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import httpx
 from django.utils import timezone
 
 from servers.credentials import references, service_account, vault
@@ -124,7 +125,7 @@ def account_authorization(
 def _settings(url: str, account: Parts, allowed: Expected | None) -> AuthorizationSettings:
     key, expected, issuer = account.secret("key"), expected_issuer(allowed), account.details["issuer"]
     return AuthorizationSettings(
-        server_url=url,
+        server_url=as_sent(url),
         flow=_FLOWS[account.kind],
         client_name=client_document.name(),
         client_id=account.details["client"],
@@ -152,3 +153,11 @@ def _given(account: Parts, redactor: Redactor) -> dict[str, Any]:
 
 def expected_issuer(given: Expected | None) -> ExpectedIssuer | None:
     return None if given is None else ExpectedIssuer(given.named, given.issuer)
+
+
+def as_sent(url: str) -> str:
+    """A server's URL in ASCII, as its requests have it: tokens are only for URLs with the same beginning."""
+    try:
+        return str(httpx.URL(url.strip()))
+    except httpx.InvalidURL:
+        return url  # connecting says so

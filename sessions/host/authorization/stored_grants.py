@@ -16,7 +16,7 @@ from servers.crypto import SealError
 from servers.secret import Secret
 from sessions.connections import client_document
 from sessions.host.answer_redaction import Redactor
-from sessions.host.authorization.accounts import account_authorization, expected_issuer
+from sessions.host.authorization.accounts import account_authorization, as_sent, expected_issuer
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch
@@ -126,7 +126,7 @@ def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSet
     """An instance reachable over https serves a client metadata document. Others use dynamic registration where the
     server has it."""
     return AuthorizationSettings(
-        server_url=url,
+        server_url=as_sent(url),
         redirect_uri=client_document.callback(),
         client_name=client_document.name(),
         metadata_document=client_document.address(),

@@ -119,7 +119,9 @@ def test_a_batch_is_as_many_messages_and_what_cannot_be_read_is_kept_as_such() -
 DEEP = b"[" * 1_020 + b"]" * 1_020
 OVER_A_LIMIT = {
     "more messages than a batch may hold": b"[" + b",".join([b"0"] * 101) + b"]",
-    "more values than a message may hold": b'{"jsonrpc":"2.0","id":1,"result":{"a":[' + b",".join([b"0"] * 2_001) + b"]}}",
+    "more values than a message may hold": b'{"jsonrpc":"2.0","id":1,"result":{"a":['
+    + b",".join([b"0"] * 2_001)
+    + b"]}}",
     "a batch that nests too deeply": b"[" + DEEP + b"]",
     "a message that nests too deeply": b'{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":' + DEEP + b"}}",
     "deeper than any parser reads": b"[" * 100_000 + b"]" * 100_000,

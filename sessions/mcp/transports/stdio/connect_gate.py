@@ -225,7 +225,7 @@ class Gate:
                 answer = self._listen(call, thread, first & 0xFFFFFFFF, second)
             else:
                 answer = self._decide(call, thread, first & 0xFFFFFFFF, second, third & 0xFFFFFFFF)
-        except OSError:
+        except (OSError, TypeError, ValueError):  # a caller that got no answer would wait for ever
             answer = errno.EACCES
         if answer is not None:
             self._respond(call, answer)
@@ -296,6 +296,9 @@ class Gate:
         if duplicate.family not in (socket.AF_INET, socket.AF_INET6) or duplicate.type != socket.SOCK_STREAM:
             duplicate.close()
             return errno.EACCES
+        if duplicate.family != (socket.AF_INET if len(target) == 2 else socket.AF_INET6):
+            duplicate.close()
+            return errno.EAFNOSUPPORT
         duplicate.setblocking(False)
         result = duplicate.connect_ex(target)
         if result == errno.EINPROGRESS and blocking and len(self._waiting) < _WAITING:

@@ -73,7 +73,7 @@ class Listener:
             failures = 0 if lasted else failures + 1
             if failures or not cursor.last_id:  # with an id, the server replays what was missed
                 self._feed(_BROKEN, failures < _REOPENINGS)
-            await asyncio.sleep(min(cursor.retry, 60.0) * 2**failures)
+            await asyncio.sleep(cursor.pause(failures))
 
     async def _listen(self, cursor: Cursor) -> bool:
         """False if the server offers no such stream."""

@@ -22,8 +22,6 @@ from .wire import Cursor, Wire, discard, exchange_of, parsed_url
 
 #: attempts to resume one reply without a new event in between
 _RESUMPTIONS: Final = 5
-#: seconds: after attempts that failed, the pause doubles up to this
-_LONGEST_PAUSE: Final = 30.0
 #: of a server, or a gateway before it, that is about to serve again
 _GATEWAY_STATUS: Final = frozenset({502, 503, 504})
 #: seconds: how long to wait for the end of an answered stream, so that its connection can be reused, and for DELETE
@@ -202,7 +200,7 @@ class StreamableHttpTransport(Transport):
                 if outgoing.unreadable is not None:
                     detail = f"{detail} {outgoing.unreadable.detail}"
                 raise TransportError(Fault.CONNECTION_LOST, detail, may_have_run=True)
-            await asyncio.sleep(min(cursor.retry * 2**failed, _LONGEST_PAUSE))
+            await asyncio.sleep(cursor.pause(failed))
             try:
                 await self._resume(outgoing, cursor)
                 failed = 0

@@ -36,6 +36,8 @@ _EVENT_ID: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
 #: milliseconds: a server that says 0 and ends every stream must not keep us busy
 _SHORTEST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 3_600_000
+#: seconds: after attempts that failed, the pause doubles up to this
+_LONGEST_PAUSE: Final = 30.0
 #: seconds to read the body of a refusal, which only provides words
 _WORDS_SECONDS: Final = 2.0
 #: answers until the habits of a server show: those to its opening and its lists
@@ -61,6 +63,10 @@ class Cursor:
             self.last_id = event_id
         if retry_ms is not None and 0 <= retry_ms <= _LONGEST_RETRY_MS:
             self.retry = max(retry_ms, _SHORTEST_RETRY_MS) / 1000
+
+    def pause(self, failed: int) -> float:
+        """Seconds to wait before the next attempt, after so many that failed: never less than the server asked for."""
+        return max(self.retry, min(self.retry * 2**failed, _LONGEST_PAUSE))
 
 
 class Wire:

@@ -380,6 +380,19 @@ async def test_loopback_is_reachable_only_where_it_is_named(
     assert any(line.startswith(f"stderr: {REFUSAL_MARK} refused to connect to") for line in lines) is not connects
 
 
+#: an address of IPv6 for a socket of IPv4
+MISMATCHED = """import ctypes, os, socket, struct
+libc, made = ctypes.CDLL(None, use_errno=True), socket.socket(socket.AF_INET)
+address = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", 9, 0) + socket.inet_pton(socket.AF_INET6, "::1") + bytes(4)
+libc.connect(made.fileno(), address, len(address)); print(os.strerror(ctypes.get_errno()))"""
+
+
+async def test_an_address_of_another_family_than_its_socket_is_answered(folder: Path) -> None:
+    given = confinement(folder, network=Network.LISTED, hosts=(Host.parsed("[::1]:9"),))
+    lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", MISMATCHED), confinement=given))
+    assert "stdout: Address family not supported by protocol" in lines, lines
+
+
 def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
     reach = Reach(Network.LISTED, [Host.parsed("*.example.com:443")])
     assert (reach.may_ask_for("api.example.com"), reach.may_ask_for("example.org")) == (True, False)

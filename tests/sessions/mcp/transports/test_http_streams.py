@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sessions.mcp.core.errors import Fault, HttpError, RpcError
+from sessions.mcp.transports.streamable_http.wire import Cursor
 
 from .http_answers import ERAS, OK, fail_call
 from .making import connected, http, unconnected
@@ -307,3 +308,13 @@ async def test_calls_over_event_streams_share_a_connection() -> None:
             await made.client.call_tool("t", {}, input_schema={})
             await asyncio.sleep(0.05)
         assert peer.connections <= 2
+
+
+@pytest.mark.parametrize(
+    ("retry_ms", "failed", "seconds"),
+    [(500, 0, 0.5), (500, 2, 2.0), (20_000, 3, 30.0), (45_000, 0, 45.0), (90_000, 4, 90.0)],
+)
+def test_a_stream_is_never_resumed_sooner_than_its_server_asked_for(retry_ms: int, failed: int, seconds: float) -> None:
+    cursor = Cursor()
+    cursor.note("e1", retry_ms)
+    assert cursor.pause(failed) == seconds
