@@ -164,8 +164,8 @@ class Requests:
             async with asyncio.timeout(CONNECT_SECONDS):
                 try:
                     await self._shared.reader.work(partial(_connect, entry))
-                except ValidationError as problem:
-                    raise Refusal(403, FORBIDDEN, " ".join(problem.messages)) from problem
+                except ValidationError as refused:
+                    raise Refusal(403, FORBIDDEN, " ".join(refused.messages)) from refused
                 while not _is_known(entry := await self._shared.reader.run(partial(_again, entry)), method):
                     place = entry.place
                     if isinstance(place, Endpoint) and method and (problem := lists.problem(place, method)):

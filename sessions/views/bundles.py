@@ -174,8 +174,9 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
     except Conflict:
         if bundle is not None:
             bundle.refresh_from_db()
-            form.data = form.data.copy()
-            form.data["version"] = str(bundle.version)
+            posted = request.POST.copy()
+            posted["version"] = str(bundle.version)
+            form.data = posted
         words = "Someone else has changed this bundle. What you entered is still here. Look at their changes on the bundle's page first: if you save now, yours replace them."
         form.add_error(None, words)
         return None
