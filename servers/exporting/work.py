@@ -59,7 +59,7 @@ def _write(export: Export, progress: JobProgress) -> None:
     first = selection.first_seq(export)
     export.events = 0
     with files.written(export) as output:
-        writer = _Lines(export, first, output) if export.format == ExportFormat.JSONL else _Rows(output)
+        writer = _Lines(export, output) if export.format == ExportFormat.JSONL else _Rows(output)
         export.last_seq = writer.last_seq
         total = max(0, export.last_seq - first + 1)
         selection.reach(export.query, export.last_seq, partial(progress, 0, total))
@@ -96,9 +96,9 @@ class _Rows:
 class _Lines:
     """JSONL. A batch with its payloads may be gigabytes, so each line is written on its own."""
 
-    def __init__(self, export: Export, first: int, output: files.Output) -> None:
+    def __init__(self, export: Export, output: files.Output) -> None:
         self._lines = ExportLines(
-            filtered=bool(export.query), filter_text=export.query, payloads=export.payloads, first_seq=first
+            filtered=bool(export.query), filter_text=export.query, payloads=export.payloads, after=export.after_seq
         )
         self.last_seq = self._lines.last_seq
         self._output = output

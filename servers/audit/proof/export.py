@@ -23,13 +23,13 @@ FORMAT = 1
 
 class ExportLines:
     """One export: `head()`, then `lines()` of each batch of events, then `end()`. Raises KeyMissing without the
-    checkpoint key. `payloads`: with arguments and results, for those who may read them. `first_seq`: regular checkpoints
-    before it are left out.
+    checkpoint key. `payloads`: with arguments and results, for those who may read them. `after`: the events up to this
+    one are in earlier files.
     """
 
-    def __init__(self, *, filtered: bool, filter_text: str = "", payloads: bool = False, first_seq: int = 1) -> None:
+    def __init__(self, *, filtered: bool, filter_text: str = "", payloads: bool = False, after: int = 0) -> None:
         self._filtered, self._filter_text, self._payloads = filtered, filter_text, payloads
-        self._first_seq = first_seq
+        self._after = after
         self._key = key.load()
         #: number of the last event that a whole export holds: the log's end when this object was made
         self.last_seq, self._hash = checkpoints.head()
@@ -47,6 +47,7 @@ class ExportLines:
             format=FORMAT,
             filtered=self._filtered,
             filter=self._filter_text,
+            **({"after": self._after} if self._after else {}),
             payloads=self._payloads,
             calls=True,
             origin=self._key.public.name,
@@ -57,7 +58,8 @@ class ExportLines:
             keys=[known.text for known in self._key.trusted],
         )
         cut, seen = checkpoints.newest_cut(), set()
-        first = max(self._first_seq, cut.seq + 1 if cut is not None else 1)
+        # also the one of the event before the first, which says what the first has to follow
+        first = max(self._after, cut.seq + 1 if cut is not None else 1)
         known = checkpoints.outside()
         for one in [*([cut] if cut is not None else []), *self._statements(first), *known]:
             if one.note not in seen and (one.kind != StatementKind.CUT or one is cut):

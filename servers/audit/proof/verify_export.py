@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from itertools import groupby
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -61,11 +62,11 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         void = [s for s in statements for b in self.back if s["seq"] > b["seq"] and s["time"] < b["time"]]
         self.statements = sorted((s for s in statements if s not in void), key=lambda s: int(s["seq"]))
         self.cut = [{"seq": 0, "hash": "", "first": 1}, *(s for s in self.statements if s["kind"] == "cut")][-1]
-        self.signed_at: dict[int, list[Line]] = {}
-        for s in self.statements:
-            self.signed_at.setdefault(s["seq"], []).append(s)
+        self.signed_at = {seq: list(found) for seq, found in groupby(self.statements, key=lambda s: int(s["seq"]))}
         self.gone = {s["rows"]: when(s["before"]) + TOLERANCE for s in self.statements if s["kind"] == "removal"}
-        self.seq, self.prev, self.signed = self.cut["seq"], self.cut["hash"], self.cut["seq"]
+        self.after = header.get("after", 0)  # events up to this one are in earlier files
+        self.seq = self.signed = max(self.cut["seq"], self.after)
+        self.prev = [s["hash"] for s in self.signed_at.get(self.seq, ())] if self.seq else [""]  # none: not known
         self.count = self.contents = self.gaps = self.run = self.chained = 0
         self.hashes, self.lines, self.at = sha256(), sha256(text), NEVER
         self.roles, self.due, self.named = dict[str, str](), set[str](), set[str]()  # digests of payloads
@@ -79,20 +80,19 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         rest = not self.count and int(self.cut["first"]) <= seq <= self.cut["seq"]  # of an interrupted cut
         demand(body["seq"] == seq and (seq > self.seq or rest), seq, "It is not part of the chain.")
         if seq == self.seq + 1:
-            demand(body["prev"] == self.prev, seq, "It does not follow the previous event.")
+            demand(all(body["prev"] == h for h in self.prev), seq, "It does not follow the previous event.")
         elif not rest:
             demand(not self.whole, self.seq + 1, "It is missing.")
             self.gaps, self.run = self.gaps + 1, 0
         demand("columns" not in line, seq, "Its columns differ from the body that was hashed.")
-        self.seq, self.prev, self.count, self.run = seq, digest, self.count + 1, self.run + 1
+        self.seq, self.prev, self.count, self.run = seq, [digest], self.count + 1, self.run + 1
         for s in self.signed_at.get(seq, ()):
             first = min(self.signed + 1, seq) if self.whole else seq
             demand(s["hash"] == digest, first, f"Event {seq} is not the one that was signed at {s['time']} UTC.")
             self.signed, self.chained, self.run = seq, self.chained + self.run, 0
         self.hashes.update(digest.encode())
-        self.at = when(body["at"])
         self.erasures.update(digest for role, digest in body["digests"].items() if role == "erased")
-        self.roles = {digest: role for role, digest in body["digests"].items() if role != "erased"}
+        self.at, self.roles = when(body["at"]), {d: role for role, d in body["digests"].items() if role != "erased"}
         self.due = self.roles.keys() - self.named if self.payloads else set()
         self.named |= self.due
         self.request = body if body["action"] == "call:tool:request" and self.calls else {}
@@ -140,7 +140,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         if self.whole:
             last = ([end] + [s for s in self.statements if s["seq"] > self.seq])[-1]
             words = f"The log ends at event {self.seq}. At {last['time']} UTC it had {last['seq']:,} events."
-            demand((last["seq"], last["hash"]) == (self.seq, self.prev or sha256().hexdigest()), self.seq + 1, words)
+            demand(last["seq"] == self.seq and all(last["hash"] == h for h in self.prev if h), self.seq + 1, words)
             for digest, seq in self.erased.items():
                 demand(not seq or digest in self.erasures, seq, "Its payload was erased, and no event says so.")
             for row in self.open.values():
@@ -152,6 +152,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         yield f"No tampering found: {self.count:,} events verified, {self.contents:,} payloads, {len(self.erased):,} erased."
         if "lines" not in end:
             yield "Header not covered: an older version signed only the events. Payloads and calls may have been left out."
+        yield from (f"Begins after event {n}: what was before is in earlier files." for n in [self.after] if n)
         yield from (f"The retention removed the events up to {s['seq']}." for s in [self.cut] if s["seq"])
         yield from (f"{s['time']} UTC: an older database, up to event {s['seq']}, was accepted." for s in self.back)
         yield f"{self.chained:,} events lead to a checkpoint. The rest is vouched for only by the export's signature of {end['time']} UTC."
@@ -191,9 +192,8 @@ if __name__ == "__main__":
     parser.add_argument("export")
     parser.add_argument("--key", action="append", required=True)
     parser.add_argument("--checkpoints", action="append", default=[])
-    options = parser.parse_args()
     try:
-        print("\n".join(verify(options.export, options.key, options.checkpoints)))
+        print("\n".join(verify(*vars(parser.parse_args()).values())))
     except Bad as bad:
         sys.exit(f"The log was changed. First bad event: {bad.args[0] or 'none'}. {bad.args[1]}")
     except (OSError, ValueError, KeyError, TypeError) as problem:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
+from servers.audit.proof import checkpoints
 from servers.audit.record import SYSTEM, Event, record_many
-from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget, Interval
+from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget, Interval, StatementKind
 from servers.exporting import files, schedules, work
 from servers.exporting.schedules import ScheduleSettings
 from servers.jobs import running
@@ -62,9 +64,47 @@ def test_the_files_of_a_schedule_together_are_the_whole_log(schedule: ExportSche
     last = ExportSchedule.objects.get().cursor
     assert [seq for part in found for seq in part] == list(range(1, last + 1))
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in made)
-    assert verified(made[0]).returncode == 0
+    for path in made:
+        done = verified(path)
+        assert (done.returncode, done.stderr) == (0, "")
+        before = numbers(path)[0] - 1
+        begins = f"Begins after event {before}: what was before is in earlier files."
+        assert (begins in done.stdout) == (before > 0)
     assert AuditEvent.objects.filter(action=AuditAction.EXPORT_END, actor_name="mcpadmin").count() == 3
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def second_file(folder: Path) -> Path:
+    for _ in range(2):
+        happen()
+        due_now()
+    return max(folder.iterdir(), key=lambda path: numbers(path)[0])
+
+
+def test_an_event_that_was_removed_is_found_in_a_later_file(schedule: ExportSchedule, folder: Path) -> None:
+    path = second_file(folder)
+    seqs = numbers(path)
+    lines = path.read_text().splitlines(keepends=True)
+    for gone in (seqs[0], seqs[2], seqs[-1]):
+        path.write_text("".join(line for line in lines if json.loads(line).get("seq") != gone or '"header"' in line))
+        done = verified(path)
+        assert (done.returncode, f"First bad event: {gone}." in done.stderr) == (1, True), done
+
+
+def test_the_first_event_of_a_later_file_follows_a_checkpoint_of_the_last_one_before(
+    schedule: ExportSchedule, folder: Path
+) -> None:
+    happen()
+    due_now()
+    after = ExportSchedule.objects.get().cursor
+    known = AuditEvent.objects.get(seq=after)
+    for digest, code in ((known.hash, 0), ("f" * 64, 1)):
+        with transaction.atomic():
+            checkpoints.sign(StatementKind.REGULAR, after, digest)
+        ExportSchedule.objects.update(cursor=after)
+        due_now()
+        done = verified(max(folder.iterdir(), key=lambda path: numbers(path)[-1]))
+        assert (done.returncode, f"First bad event: {after + 1}." in done.stderr) == (code, bool(code)), done
 
 
 def test_what_a_failed_export_missed_is_in_the_next(schedule: ExportSchedule, folder: Path, settings: Any) -> None:

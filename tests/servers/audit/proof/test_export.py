@@ -12,8 +12,10 @@ import pytest
 
 from servers.audit.proof import export as export_lines
 from servers.audit.proof import verify_export
+from servers.audit.proof.cuts import cut
 from servers.audit.proof.notes import Statement, signed
 from servers.audit.verify import verify
+from servers.models import AuditEvent
 from tests.servers.audit.proof import log
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +71,27 @@ def test_a_call_that_no_event_ended_is_found_in_an_export(tmp_path: Path) -> Non
     call.save()
     done = run(log.export_to(tmp_path / "e"), "--key", log.public_key())
     assert (done.returncode, "No event ended the call." in done.stderr) == (1, True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_later_file_verifies_after_a_cut_before_or_beyond_its_beginning(tmp_path: Path) -> None:
+    log.fill(4)
+    for before in (5, 9, 12):
+        cut(before)
+        export = log.export_to(tmp_path / "e", after=8)
+        done = run(export, "--key", log.public_key())
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"Begins after event 8: what was before is in earlier files.\nThe retention removed the events up to {before - 1}." in done.stdout  # fmt: skip
+
+
+def test_a_later_file_without_events_verifies(tmp_path: Path) -> None:
+    log.fill(1)
+    last = AuditEvent.objects.latest("seq").seq
+    for signs in (False, True):
+        if signs:
+            log.sign()
+        done = run(log.export_to(tmp_path / "e", after=last), "--key", log.public_key())
+        assert (done.returncode, "0 events verified" in done.stdout) == (0, True), done
 
 
 def without(kind: str) -> Change:
