@@ -164,8 +164,8 @@ class Requests:
             async with asyncio.timeout(CONNECT_SECONDS):
                 try:
                     await self._shared.reader.work(partial(_connect, entry))
-                except ValidationError as refused:
-                    raise Refusal(403, FORBIDDEN, " ".join(refused.messages)) from refused
+                except ValidationError as needs_own:
+                    raise Refusal(403, FORBIDDEN, " ".join(needs_own.messages)) from needs_own
                 while not _is_known(entry := await self._shared.reader.run(partial(_again, entry)), method):
                     place = entry.place
                     if isinstance(place, Endpoint) and method and (problem := lists.problem(place, method)):
