@@ -17,6 +17,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /
 SECRETS = {
     "MCPADMIN_SECRET_KEY": "canary-key",
     "MCPADMIN_KEYRING": "canary-ring",
+    "MCPADMIN_EMAIL_URL": "smtp+tls://ada:canary-mail@mail.example:587",
+    "MCPADMIN_WITNESSES": "https://witness.example/log?key=canary-witness",
     "DATABASE_URL": "postgres://ada:canary-database@h/d",
     "REDIS_URL": "redis://:canary-redis@h/0",
     "REDIS_URL_BEAT": "redis://beat:canary-beat@h/0",
@@ -55,6 +57,14 @@ def test_secrets_leave_the_environment_and_the_memory_that_proc_shows() -> None:
     assert "MCPADMIN_DATA_DIR=/srv/data" in found["environ"]
     assert found["path"] == os.environ["PATH"]
     assert found["umask"] == 0o077
+
+
+def test_the_settings_know_a_mail_server_whose_address_left_the_environment() -> None:
+    look = "from mcpadmin import hardening; hardening.harden(); from mcpadmin import settings; print(settings.EMAIL_HOST_PASSWORD)"
+    environment = {**os.environ, "MCPADMIN_EMAIL_URL": SECRETS["MCPADMIN_EMAIL_URL"]}
+    argv = [sys.executable, "-c", look]
+    done = subprocess.run(argv, cwd=BASE_DIR, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "canary-mail\n"
 
 
 @linux
