@@ -37,6 +37,8 @@ _DAY: Final = int(RollupLevel.DAY)
 _TABLE: Final = CallRollup._meta.db_table
 _KEY: Final = ("cell", "level", "start")
 _DIMENSIONS: Final = ("by", "server_uid", "server_name", "target", "user_name", "owner_id", "method", "way", "state")
+#: all that a cell's digest tells apart. The name of a server is not among them: it may be renamed
+_GROUPED: Final = tuple(name for name in _DIMENSIONS if name != "server_name")
 _SUMS: Final = ("calls", "bytes", *BUCKET_COLUMNS)
 _COLUMNS: Final = (*_KEY, *_DIMENSIONS, *_SUMS)
 
@@ -50,9 +52,9 @@ INSERT INTO {_TABLE} ({_names(_COLUMNS)}) VALUES ({", ".join(["%s"] * len(_COLUM
 ON CONFLICT ({_names(_KEY)}) DO UPDATE SET {", ".join(f'"{name}" = {_TABLE}."{name}" + excluded."{name}"' for name in _SUMS)}
 """  # noqa: S608  # names of our own model
 _DAY_FROM_HOURS = f"""
-INSERT INTO {_TABLE} ({_names(_COLUMNS)})
-SELECT cell, {_DAY}, %s, {_names(_DIMENSIONS)}, {", ".join(f'SUM("{name}")' for name in _SUMS)}
-FROM {_TABLE} WHERE level = {_HOUR} AND start >= %s AND start < %s GROUP BY cell, {_names(_DIMENSIONS)}
+INSERT INTO {_TABLE} ({_names((*_KEY, *_GROUPED, "server_name", *_SUMS))})
+SELECT cell, {_DAY}, %s, {_names(_GROUPED)}, MAX("server_name"), {", ".join(f'SUM("{name}")' for name in _SUMS)}
+FROM {_TABLE} WHERE level = {_HOUR} AND start >= %s AND start < %s GROUP BY cell, {_names(_GROUPED)}
 """  # noqa: S608  # the same
 
 

@@ -102,6 +102,18 @@ def test_a_missed_call_is_found_by_the_repair_at_every_level(database: None) -> 
     assert counted(RollupBy.TOOL, target="late") == 1
 
 
+def test_the_repair_counts_a_day_on_which_a_server_was_renamed(database: None) -> None:
+    at = timezone.now().replace(hour=12, minute=30) - timedelta(days=1)
+    session = make_session()
+    make_calls(session, 2, at - timedelta(hours=1))
+    make_calls(session, 1, at, server_name="Renamed")
+    counting.count_all()
+    missed = make_calls(session, 1, at, server_name="Renamed")[0]
+    RollupCursor.objects.update(call_id=missed.pk, repaired_until=0)
+    assert counting.count_all() == 0
+    assert [counted(by, RollupLevel.DAY) for by in RollupBy] == [4, 4, 4, 4]
+
+
 def test_calls_that_the_retention_deleted_stay_counted(database: None) -> None:
     make_calls(make_session(), 4, timezone.now() - timedelta(hours=5))
     counting.count_all()
