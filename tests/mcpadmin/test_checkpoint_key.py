@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from servers.audit.proof import key
+from servers.audit.proof import key, removals
 from servers.audit.proof.cuts import cut
 from servers.audit.verify import verify
 from servers.enums import AuditAction
-from servers.models import AuditEvent
+from servers.models import AuditEvent, Payload
+from sessions.models import Call
 from tests.servers.audit.proof import log
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -54,5 +55,21 @@ def test_without_its_public_key_what_it_signed_is_given_up_and_a_cut_is_signed_a
     cut(8)
     Path(key.settings.CHECKPOINT_KEY_FILE).unlink()
     call_command("checkpoint_key", "--replace", "--forget")
+    log.fill(2)
+    assert verify().ok, verify()
+
+
+def test_rows_that_the_retention_removed_are_not_missed_after_its_key_was_given_up() -> None:
+    log.fill(3)
+    removals.allow("calls", log.later(-3600))
+    removals.allow("payloads", log.later(0))
+    removals.allow("calls", log.later(0))
+    allowed = removals.allowed("calls"), removals.allowed("payloads")
+    Call.objects.all().delete()
+    Payload.objects.all().delete()
+    assert verify().ok, verify()
+    Path(key.settings.CHECKPOINT_KEY_FILE).unlink()
+    call_command("checkpoint_key", "--replace", "--forget")
+    assert (removals.allowed("calls"), removals.allowed("payloads")) == allowed
     log.fill(2)
     assert verify().ok, verify()

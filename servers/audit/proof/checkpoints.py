@@ -11,10 +11,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from servers.audit.proof import file, key
-from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp
+from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp, time_of
 from servers.audit.record import CHAIN
 from servers.enums import StatementKind
 from servers.models import AuditEvent, AuditHead, Checkpoint
@@ -91,14 +92,31 @@ def signers() -> list[str]:
 
 def forget(key_ids: list[str]) -> int:
     """Give up the statements of lost keys, in a transaction. The newest cut among them is signed again as it is: without it the log
-    would have no beginning."""
+    would have no beginning. So are the newest removals: without them rows would be missing."""
     lost = Checkpoint.objects.filter(key_id__in=key_ids)
+    removed = _removed(lost.filter(kind=StatementKind.REMOVAL))
     cut = lost.filter(kind=StatementKind.CUT).order_by("-seq").first()
     first = cut is not None and AuditEvent.objects.order_by("seq").first()
     count, _ = lost.delete()
     if cut is not None and first:
         sign(StatementKind.CUT, cut.seq, cut.hash, first="1", until=stamp(first.at))
+    for rows, before in removed.items():
+        sign(StatementKind.REMOVAL, *head(), rows=rows, before=stamp(before))
     return count
+
+
+def _removed(lost: "QuerySet[Checkpoint]") -> dict[str, datetime]:
+    """Of each kind of rows before which time they may be missing, as the notes say that nobody can verify any more. What
+    will only come cannot have been removed."""
+    now, found = timezone.now(), dict[str, datetime]()
+    for note in lost.values_list("note", flat=True):
+        more = dict(line.partition(" ")[::2] for line in note.split("\n"))
+        try:
+            rows, before = more["rows"], min(now, time_of(more["before"]))
+        except (KeyError, ValueError):
+            continue
+        found[rows] = max(before, found.get(rows, before))
+    return found
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
