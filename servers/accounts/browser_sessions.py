@@ -15,6 +15,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.models import Session
 from django.db import DatabaseError, transaction
+from django.db.models import BigIntegerField
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
@@ -121,6 +122,11 @@ def browser_words(agent: str) -> str:
     browser = next((name for name, pattern in _BROWSERS if re.search(pattern, agent)), "Unknown browser")
     system = next((name for name, pattern in _SYSTEMS if re.search(pattern, agent)), "")
     return f"{browser} on {system}" if system else browser
+
+
+def numbered(number: int) -> list[int]:
+    """The number of a URL as `end` takes it. None is higher than what the column holds, which SQLite refuses to compare."""
+    return [number] if number <= BigIntegerField.MAX_BIGINT else []
 
 
 def end(user: Any, ids: Collection[int] | None = None, keep_key: str = "") -> int:

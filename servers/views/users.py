@@ -283,7 +283,7 @@ def enable(request: HttpRequest, user_id: int) -> HttpResponse:
 
 @require_POST
 def end_sign_in(request: HttpRequest, user_id: int, number: int) -> HttpResponse:
-    return _end(request, _user(request, user_id), [number])
+    return _end(request, _user(request, user_id), browser_sessions.numbered(number))
 
 
 @require_POST

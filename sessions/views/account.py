@@ -76,7 +76,7 @@ def preferences(request: WebRequest) -> HttpResponse:
 
 @require_POST
 def end_sign_in(request: WebRequest, number: int) -> HttpResponse:
-    return _end(request, [number], "That browser is signed out.")
+    return _end(request, browser_sessions.numbered(number), "That browser is signed out.")
 
 
 @require_POST

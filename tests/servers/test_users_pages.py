@@ -237,6 +237,15 @@ def test_a_sign_in_of_another_person_is_not_ended_through_ones_own_page() -> Non
     assert theirs.get("/account/").status_code == 200
 
 
+def test_the_number_of_a_sign_in_that_no_column_holds_ends_nothing(root: Client) -> None:
+    vera = person("vera")
+    client = Client()
+    client.force_login(vera)
+    for page in (f"/users/{vera.pk}/sign-ins/{2**63}/end/", f"/account/sign-ins/{2**63}/end/"):
+        assert root.post(page).status_code == 302
+    assert client.get("/account/").status_code == 200
+
+
 def test_the_last_superuser_is_told_why_nothing_happened(root: Client) -> None:
     me = get_user_model().objects.get(username="root")
     for path in ("disable", "delete"):
