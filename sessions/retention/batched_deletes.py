@@ -2,7 +2,7 @@
 deletes. What is removed from the log of events is cut by `servers.audit.proof`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -43,31 +43,35 @@ _SURVEYED = 500
 def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: None) -> int:
     """Returns how many rows are gone. Raises OperationalError when the database refuses for too long."""
     stored = stored_kinds()
-    rows = stored[removal.kind].rows().filter(pk__lte=removal.last)
-    look, batches, after, gone = _LOOKS.get(removal.kind, _plain), Batches(), removal.first - 1, 0
-    while (batch := look(rows.filter(pk__gt=after), batches.size)) is not None:
+    batches, gone = Batches(), 0
+    for batch in _looked(removal, lambda: batches.size):
         batches.each(batch.going, batch.remove)
         indexing.merge()
-        after, gone = batch.last, gone + len(batch.going)
+        gone += len(batch.going)
         on_progress(gone)
     if removal.kind == StoredKind.CALLS:
         while asked := _questions(removal.before, batches.size):
             batches.each(asked, _remove_questions)
             on_progress(gone := gone + len(asked))
         ledger.recount_before(stored[StoredKind.PAYLOADS], removal.before)
-    ledger.recount(stored[removal.kind], removal.first, removal.last, emptied=removal.kind == StoredKind.PAYLOADS)
+    ledger.recount(stored[removal.kind], removal.first, removal.last, content=_CONTENT.get(removal.kind))
     return gone
 
 
 def finds_any(removal: Removal) -> bool:
     """False: all that is left of these rows is still needed. They stay in the ledger, since they take room."""
-    rows = stored_kinds()[removal.kind].rows().filter(pk__lte=removal.last)
-    look, after = _LOOKS.get(removal.kind, _plain), removal.first - 1
-    while (batch := look(rows.filter(pk__gt=after), _SURVEYED)) is not None:
-        if batch.going:
-            return True
-        after = batch.last
+    if any(batch.going for batch in _looked(removal, lambda: _SURVEYED)):
+        return True
     return removal.kind == StoredKind.CALLS and bool(_questions(removal.before, 1))
+
+
+def _looked(removal: Removal, most: Callable[[], int]) -> Iterator[Batch]:
+    rows, look = stored_kinds()[removal.kind].rows(), _LOOKS.get(removal.kind, _plain)
+    for first, last in ledger.spans(removal.kind, removal.first, removal.last):
+        after = first - 1
+        while (batch := look(rows.filter(pk__gt=after, pk__lte=last), most())) is not None:
+            yield batch
+            after = batch.last
 
 
 # --- what goes of each kind, and how -----------------------------------------------------------------------------------
@@ -105,7 +109,7 @@ def _remove_questions(ids: Sequence[int]) -> None:
 
 def _contents(rows: QuerySet[Any], most: int) -> Batch | None:
     """Contents of payloads; their rows, with digests, stay with their calls. What is still to be sent stays."""
-    keys = list(rows.values_list("pk", flat=True)[:most])
+    keys = list(rows.filter(_CONTENT[StoredKind.PAYLOADS]).values_list("pk", flat=True)[:most])
     running = [state.value for state in CallState if not state.final]
     needed = set(Call.objects.filter(state__in=running, arguments__in=keys).values_list("arguments_id", flat=True))
     asked = Question.objects.filter(Q(question__in=keys) | Q(answer__in=keys), Q(state=QuestionState.OPEN))
@@ -139,6 +143,8 @@ def _remove_rows(model: type[Model], ids: Sequence[int]) -> None:
     rows_removed.send(sender=model, ids=ids)
 
 
+#: the rows that hold something, of kinds whose rows stay without it
+_CONTENT: Mapping[StoredKind, Q] = {StoredKind.PAYLOADS: Q(erased_at=None)}
 _LOOKS: Mapping[StoredKind, Look] = {
     StoredKind.CALLS: _calls,
     StoredKind.PAYLOADS: _contents,

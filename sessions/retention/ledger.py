@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.db.models import Count, Max, Min, QuerySet, Sum
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.utils import timezone
 
 from servers.audit.spare import in_turn
@@ -92,7 +92,7 @@ def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> lis
     entry, changed = StorageHour.objects.filter(kind=kind).order_by("first").last(), []
     for key, at, size in rows:
         hour = at.replace(minute=0, second=0, microsecond=0)
-        if entry is None or hour > entry.hour or entry.rows >= MOST_ROWS or entry.bytes >= MOST_BYTES:
+        if entry is None or hour > entry.hour or _full(entry):
             if entry is not None:
                 changed.append(entry)
             entry = StorageHour(kind=kind, hour=hour, first=key, last=key, until=at, rows=0, bytes=0)
@@ -101,11 +101,26 @@ def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> lis
     return [*changed, entry] if entry is not None else changed
 
 
-def recount(stored: Stored, first: int, last: int, *, emptied: bool = False) -> None:
-    """After a removal from the key `first` up to `last`: what is left in the entries. Emptied ones before them stay as they
-    are: there may be a month of them."""
-    entries = StorageHour.objects.filter(kind=stored.kind, first__gte=first, last__lte=last)
-    _recount(stored, entries, emptied=emptied)
+def _full(entry: StorageHour) -> bool:
+    """No limit looks at an emptied entry again, so what comes now needs another one."""
+    return entry.emptied or entry.rows >= MOST_ROWS or entry.bytes >= MOST_BYTES
+
+
+def spans(kind: StoredKind, first: int, last: int) -> list[tuple[int, int]]:
+    """The keys from `first` up to `last`, without those of emptied entries: there may be a month of them between two others."""
+    entries = StorageHour.objects.filter(kind=kind, first__gte=first, last__lte=last, emptied=True)
+    found = []
+    for begin, end in entries.order_by("first").values_list("first", "last"):
+        found.append((first, begin - 1))
+        first = end + 1
+    return [(begin, end) for begin, end in [*found, (first, last)] if begin <= end]
+
+
+def recount(stored: Stored, first: int, last: int, *, content: Q | None = None) -> None:
+    """After a removal from the key `first` up to `last`: what is left in the entries. `content`: which rows still hold
+    some; an entry without any is emptied."""
+    entries = StorageHour.objects.filter(kind=stored.kind, first__gte=first, last__lte=last, emptied=False)
+    _recount(stored, entries, content)
 
 
 def recount_before(stored: Stored, before: datetime) -> None:
@@ -113,18 +128,19 @@ def recount_before(stored: Stored, before: datetime) -> None:
     _recount(stored, StorageHour.objects.filter(kind=stored.kind, hour__lte=before))
 
 
-def _recount(stored: Stored, entries: QuerySet[StorageHour], *, emptied: bool = False) -> None:
+def _recount(stored: Stored, entries: QuerySet[StorageHour], content: Q | None = None) -> None:
     for entry in entries:
         current: StorageHour | None = entry
-        while current is not None and not _recounted(stored, current, emptied=emptied):
+        while current is not None and not _recounted(stored, current, content):
             current = StorageHour.objects.filter(pk=entry.pk).first()
 
 
-def _recounted(stored: Stored, entry: StorageHour, *, emptied: bool) -> bool:
+def _recounted(stored: Stored, entry: StorageHour, content: Q | None) -> bool:
     """False: another job added rows to the entry meanwhile, or removed it."""
     inside = stored.sized().filter(pk__gte=entry.first, pk__lte=entry.last).order_by()
     left = inside.aggregate(rows=Count("pk"), bytes=Sum("taken"))
-    fields = {"rows": left["rows"], "bytes": left["bytes"], "emptied": emptied or entry.emptied}
+    emptied = entry.emptied or (content is not None and not inside.filter(content).exists())
+    fields = {"rows": left["rows"], "bytes": left["bytes"], "emptied": emptied}
     return in_turn(partial(_change, StorageHour.objects.filter(pk=entry.pk, last=entry.last), fields))
 
 

@@ -302,6 +302,40 @@ def test_arguments_that_are_still_to_be_sent_keep_their_content(session: McpSess
     assert payloads.read(Call.objects.get(pk=waiting.pk).arguments) is not None
 
 
+def test_contents_that_were_still_needed_go_when_their_call_has_ended(session: McpSession) -> None:
+    at = days_ago(40).replace(minute=0)
+    waiting = call_at(session, at, state=CallState.REQUESTED)
+    call_at(session, at)
+    emptied = [call_at(session, days_ago(days)) for days in (39, 38)]
+    keep(StoredKind.PAYLOADS, days=30)
+    assert run() == "Removed arguments and results: 7."
+    assert run() == "Measured. Nothing exceeds its limit.", "what is still needed is no reason for a run"
+    first, last = waiting.arguments_id, emptied[-1].result_id
+    assert ledger.spans(StoredKind.PAYLOADS, first, last) == [(first, emptied[0].arguments_id - 1)]
+    again: list[int] = []
+
+    def hear(payload_ids: list[int], **_: Any) -> None:
+        again.extend(payload_ids)
+
+    Call.objects.filter(pk=waiting.pk).update(state=CallState.FAILED)
+    payload_erased.connect(hear)
+    assert run() == "Removed arguments and results: 1."
+    payload_erased.disconnect(hear)
+    assert again == [waiting.arguments_id]
+    assert payloads.read(Call.objects.get(pk=waiting.pk).arguments) is None
+    assert not StorageHour.objects.filter(kind=StoredKind.PAYLOADS, emptied=False).exists()
+
+
+def test_contents_that_come_in_an_hour_that_was_emptied_go_by_the_limits_too(session: McpSession) -> None:
+    at = days_ago(3).replace(minute=0)
+    call_at(session, at)
+    keep(StoredKind.PAYLOADS, size=1)
+    assert run() == "Removed arguments and results: 2."
+    late = call_at(session, at + timedelta(minutes=1))
+    assert run() == "Removed arguments and results: 2."
+    assert payloads.read(Call.objects.get(pk=late.pk).arguments) is None
+
+
 def test_by_size_the_oldest_go_first_and_no_more_than_needed(session: McpSession) -> None:
     calls = [call_at(session, days_ago(days), size=10_000) for days in (5, 4, 3, 2)]
     keep(StoredKind.PAYLOADS, size=45_000)
