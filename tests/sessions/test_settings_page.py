@@ -103,13 +103,15 @@ def test_no_secret_is_shown(ada: Client, settings: Any) -> None:
         "DATABASE_URL": "postgres://ada:hunter2@db/mcp",
         "MCPADMIN_EMAIL_URL": "smtp+tls://ada:hun/ter2@mail.example:587",
         "MCPADMIN_WITNESSES": ["https://witness.example/log?key=hunter2"],
+        "MCPADMIN_CONTAINER_RUNTIME": "docker -H tcp://ada:hun/ter2@docker.example:2376",
     }
     read = {name: variables.Read("", value, given=True) for name, value in hidden.items()}
     settings.VARIABLES_READ = settings.VARIABLES_READ | read
     page = ada.get("/settings/").content.decode()
     assert "hunter2" not in page
     assert "ter2" not in page
-    assert "smtp+tls://…@mail.example:587" in page
+    assert "mail.example" not in page
+    assert "docker -H tcp://…@docker.example:2376" in page
     assert settings.SECRET_KEY not in page
 
 
