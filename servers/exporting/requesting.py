@@ -5,7 +5,7 @@ from typing import Any
 from django.db import transaction
 
 from servers import access, limits, rights
-from servers.audit.acts import audited
+from servers.audit.acts import Trail, audited
 from servers.audit.record import SYSTEM, Actor, Event
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobKind
 from servers.exporting import files, selection
@@ -35,35 +35,48 @@ def request(
     _require(user, actor, payloads=payloads)
     selection.events_of(user, query)
     export = Export(owner=user, owner_name=actor.name, format=export_format, query=query, payloads=payloads)
-    _open(export, actor)
+    with audited(actor) as trail:
+        _open(export, trail)
+    requesting.publish(export.job)
     return export
 
 
 def request_scheduled(schedule: ExportSchedule) -> Export | None:
-    """Of the events since the export before. In no transaction. None while too many exports are open."""
-    export = Export(
-        schedule=schedule,
-        owner_name=schedule.owner_name,
-        format=schedule.format,
-        payloads=schedule.payloads,
-        after_seq=schedule.cursor,
-    )
+    """Of the events since the export before. In no transaction. None while another one of it, or too many, are open.
+
+    Under a lock of its row: of two requests at the same moment, one makes an export, and none begins at an old cursor.
+    """
     try:
-        _open(export, SYSTEM)
+        with audited(SYSTEM) as trail:
+            current = ExportSchedule.objects.select_for_update().filter(pk=schedule.pk).first()
+            if current is None or _is_open(current):
+                return None
+            export = Export(
+                schedule=current,
+                owner_name=current.owner_name,
+                format=current.format,
+                payloads=current.payloads,
+                after_seq=current.cursor,
+            )
+            _open(export, trail)
     except TooMany:
         return None
+    requesting.publish(export.job)
     return export
 
 
-def _open(export: Export, actor: Actor) -> None:
-    with audited(actor) as trail:
-        if open_jobs() >= OPEN:
-            raise TooMany
-        requester = {"requested_by": export.owner, "requested_name": actor.name} if export.schedule is None else {}
-        export.job = requesting.create(JobKind.EXPORT, **requester)
-        export.save()
-        trail.note(AuditAction.EXPORT_REQUEST, None, _SUBJECT, facts(export))
-    requesting.publish(export.job)
+def _open(export: Export, trail: Trail) -> None:
+    """In the trail's transaction; its job is published after it. Raises TooMany."""
+    if open_jobs() >= OPEN:
+        raise TooMany
+    requester = {"requested_by": export.owner, "requested_name": trail.actor.name} if export.schedule is None else {}
+    export.job = requesting.create(JobKind.EXPORT, **requester)
+    export.save()
+    trail.note(AuditAction.EXPORT_REQUEST, None, _SUBJECT, facts(export))
+
+
+def _is_open(schedule: ExportSchedule) -> bool:
+    return Export.objects.filter(schedule=schedule, job__isnull=False, job__finished_at=None).exists()
 
 
 def open_jobs() -> int:

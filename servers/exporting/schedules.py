@@ -99,7 +99,7 @@ def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
 def run_now(user: access.User, actor: Actor, schedule: ExportSchedule) -> Export | None:
     """None while another one is open. Raises Denied."""
     rights.require(user, actor, RIGHT, subject=schedule.name)
-    return None if _is_open(schedule) else requesting.request_scheduled(schedule)
+    return requesting.request_scheduled(schedule)
 
 
 def run_due() -> list[Export]:
@@ -109,14 +109,12 @@ def run_due() -> list[Export]:
     made = []
     now = timezone.now()
     for schedule in ExportSchedule.objects.filter(paused_at=None, next_at__lte=now).select_related("owner"):
-        if _is_open(schedule):
-            continue
         taken = ExportSchedule.objects.filter(pk=schedule.pk, next_at=schedule.next_at, paused_at=None)
         if not taken.update(next_at=following(Interval(schedule.interval), now)):
             continue
         if (export := requesting.request_scheduled(schedule)) is not None:
             made.append(export)
-        else:  # too many at once: it is due again
+        else:  # too many at once, or the one before is not over: it is due again
             ExportSchedule.objects.filter(pk=schedule.pk).update(next_at=schedule.next_at)
     return made
 
@@ -156,10 +154,6 @@ def facts(schedule: ExportSchedule) -> dict[str, Any]:
         **{name: str(value) if name != "payloads" else value for name, value in found.items()},
         "place": where(schedule),
     }
-
-
-def _is_open(schedule: ExportSchedule) -> bool:
-    return Export.objects.filter(schedule=schedule, job__isnull=False, job__finished_at=None).exists()
 
 
 def _set(schedule: ExportSchedule, given: ScheduleSettings) -> None:

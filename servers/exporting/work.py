@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from servers import access
@@ -39,6 +40,8 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
     export = Export.objects.select_related("schedule", "owner", "schedule__owner").filter(job=progress.job).first()
     if export is None:
         raise Lost
+    if export.finished_at is not None:  # an earlier attempt wrote and delivered it, and could not say so
+        return _outcome(export)
     if export.owner is None and export.schedule is None:
         return _ended(export, failed="The schedule of this export was deleted.")
     try:
@@ -163,13 +166,21 @@ def _ended(export: Export, *, failed: str = "", place: str = "") -> JobOutcome:
         "place": place[:2000],
         "expires_at": keep,
     }
-    if not Export.objects.filter(pk=export.pk, job=export.job_id).update(**changes):
-        raise Lost  # it was deleted
-    result = requesting.facts(export) | {"events": export.events}
-    if failed:
-        return JobOutcome(False, failed, result)
-    if schedule is not None:
-        ExportSchedule.objects.filter(pk=schedule.pk, cursor=export.after_seq).update(cursor=export.last_seq)
+    with transaction.atomic():  # what ended has moved its schedule: the next attempt does neither again
+        if not Export.objects.filter(pk=export.pk, job=export.job_id).update(**changes):
+            raise Lost  # it was deleted
+        if schedule is not None and not failed:
+            ExportSchedule.objects.filter(pk=schedule.pk, cursor=export.after_seq).update(cursor=export.last_seq)
+    for name, value in changes.items():
+        setattr(export, name, value)
+    return _outcome(export)
+
+
+def _outcome(export: Export) -> JobOutcome:
+    """As its row has it."""
+    result, place = requesting.facts(export) | {"events": export.events}, export.place
+    if export.failed:
+        return JobOutcome(False, export.detail, result)
     result |= {"last": export.last_seq, "sha256": export.digest, "bytes": export.size} | (
         {"place": place} if place else {}
     )

@@ -12,12 +12,12 @@ from django.utils import timezone
 from servers.audit.proof import checkpoints
 from servers.audit.record import SYSTEM, Event, record_many
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget, Interval, StatementKind
-from servers.exporting import files, schedules, work
+from servers.exporting import files, requesting, schedules, work
 from servers.exporting.schedules import ScheduleSettings
-from servers.jobs import running
+from servers.jobs import lifecycle, running
 from servers.models import AuditEvent, Export, ExportSchedule, Instance
 from servers.secret import Secret
-from tests.servers.exporting.conftest import run
+from tests.servers.exporting.conftest import no_store, run
 from tests.servers.exporting.test_exports import verified
 
 pytestmark = pytest.mark.django_db
@@ -131,6 +131,39 @@ def test_of_two_schedulers_one_runs_it_and_not_while_it_is_open(schedule: Export
     assert schedules.run_due() == [], "the one before is not over"
     run(export)
     assert len(schedules.run_due()) == 1
+
+
+def test_an_export_that_was_delivered_is_not_delivered_again_when_its_job_is_retried(
+    schedule: ExportSchedule, folder: Path
+) -> None:
+    (export,) = schedules.run_due()
+    assert export.job is not None
+    claimed = lifecycle.claim(str(export.job.uid))
+    assert claimed is not None
+    outcome = work.run(no_store, running.JobProgress(claimed))
+    lifecycle.give_back(claimed)  # its end was not written
+    (delivered,) = folder.iterdir()
+    content, cursor = delivered.read_bytes(), ExportSchedule.objects.get().cursor
+    happen()
+    export = run(export)
+    assert export.job is not None
+    assert (export.last_seq, ExportSchedule.objects.get().cursor) == (cursor, cursor)
+    assert (export.job.detail, export.job.result) == (outcome.detail, outcome.result)
+    assert [path.read_bytes() for path in folder.iterdir()] == [content]
+
+
+def test_requests_of_the_same_moment_make_one_export_and_none_begins_at_an_old_cursor(
+    schedule: ExportSchedule, admin: Any, actor: Any
+) -> None:
+    """Each has read the row before the others changed anything."""
+    seen = [ExportSchedule.objects.get() for _ in range(3)]
+    first = schedules.run_now(admin, actor, seen[0])
+    assert first is not None
+    assert requesting.request_scheduled(seen[1]) is None
+    run(first)
+    second = requesting.request_scheduled(seen[2])
+    assert second is not None
+    assert second.after_seq == ExportSchedule.objects.get().cursor > 0
 
 
 def test_a_paused_schedule_and_a_held_copy_export_nothing(schedule: ExportSchedule, admin: Any, actor: Any) -> None:
