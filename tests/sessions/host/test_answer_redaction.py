@@ -42,15 +42,17 @@ def test_a_result_without_secrets_keeps_every_character() -> None:
     assert json.loads(Redactor([Secret("token-1")]).json_text(value)) == value
 
 
-@pytest.mark.parametrize("depth", [300, 5_000])
-def test_a_value_that_nests_too_deeply_is_written_or_refused(depth: int) -> None:
+def nested(depth: int) -> list[object]:
     value: list[object] = []
     for _ in range(depth):
         value = [value]
-    try:
-        assert dumped(value).count("[") == depth + 1
-    except ValueError as error:
-        assert depth == 5_000, error
+    return value
+
+
+def test_a_value_that_nests_too_deeply_is_refused() -> None:
+    assert dumped(nested(300)).count("[") == 301
+    with pytest.raises(ValueError, match="nested too deeply"):
+        dumped(nested(5_000))
 
 
 def test_a_value_too_short_to_be_a_secret_is_left_alone() -> None:
