@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import httpx
 from django.utils import timezone
 
 from servers.credentials import references, service_account, vault
@@ -26,6 +25,7 @@ from sessions.mcp.core.errors import AuthorizationError, McpError
 from sessions.mcp.oauth.challenges import Demand
 from sessions.mcp.oauth.settings import ExpectedIssuer, Flow
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
+from sessions.mcp.transports.dialing import as_sent
 from sessions.mcp.transports.registry import HttpSpec, WebSocketSpec
 
 _FAULT_CHARS = 300
@@ -153,11 +153,3 @@ def _given(account: Parts, redactor: Redactor) -> dict[str, Any]:
 
 def expected_issuer(given: Expected | None) -> ExpectedIssuer | None:
     return None if given is None else ExpectedIssuer(given.named, given.issuer)
-
-
-def as_sent(url: str) -> str:
-    """A server's URL in ASCII, as its requests have it: tokens are only for URLs with the same beginning."""
-    try:
-        return str(httpx.URL(url.strip()))
-    except httpx.InvalidURL:
-        return url  # connecting says so

@@ -16,7 +16,7 @@ from servers.crypto import SealError
 from servers.secret import Secret
 from sessions.connections import client_document
 from sessions.host.answer_redaction import Redactor
-from sessions.host.authorization.accounts import account_authorization, as_sent, expected_issuer
+from sessions.host.authorization.accounts import account_authorization, expected_issuer
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch
@@ -24,6 +24,7 @@ from sessions.mcp.client.authorization import Authorization, AuthorizationSettin
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.oauth.challenges import Demand
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
+from sessions.mcp.transports.dialing import as_sent
 from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.registry import StdioSpec
 

@@ -23,6 +23,14 @@ def wire_host(url: httpx.URL) -> str:
     return url.raw_host.decode("ascii")
 
 
+def as_sent(url: str) -> str:
+    """A server's URL in ASCII, as its requests have it: tokens are only for URLs with the same beginning."""
+    try:
+        return str(httpx.URL(url.strip()))
+    except httpx.InvalidURL:
+        return url  # connecting refuses it
+
+
 async def addresses(url: httpx.URL, policy: OutboundPolicy, timeout: float) -> list[str]:
     """The numeric addresses of the host, checked by the guard. Raises McpError (dns_failed, address_refused)."""
     return [str(info[4][0]) for info in await _infos(url, policy, timeout)]
