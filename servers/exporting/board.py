@@ -7,7 +7,7 @@ from django.db.models import Count, Max
 
 from servers import access
 from servers.enums import ExportFormat, JobKind, JobState
-from servers.exporting import files, schedules
+from servers.exporting import files, schedules, selection
 from servers.forwarding import board as forwarding
 from servers.jobs import board as jobs
 from servers.jobs.board import JobRow
@@ -73,7 +73,7 @@ class ExportRow:
     def span(self) -> str:
         """Of a schedule's export."""
         last = f" to {self.export.last_seq:,}" if self.export.last_seq else ""
-        return f"From event {self.export.after_seq + 1:,}{last}"
+        return f"From event {selection.begins_at(self.export):,}{last}"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils import timezone
 
+from servers.exporting import selection
 from servers.models import Export
 
 #: rows of exports that are over
@@ -28,7 +30,7 @@ def path_of(export: Export) -> Path:
 def name_of(export: Export) -> str:
     """What a downloaded or uploaded file is called."""
     instance = "".join(char if char.isalnum() and char.isascii() else "-" for char in settings.INSTANCE_NAME)
-    span = f"{export.after_seq + 1}-{export.last_seq}"
+    span = f"{selection.begins_at(export)}-{export.last_seq}"
     at = (export.finished_at or timezone.now()).strftime("%Y%m%dT%H%M%SZ")
     return f"{instance}-audit-{span}-{at}.{export.format}"
 
@@ -106,12 +108,14 @@ def remove(export: Export) -> None:
 
 
 def expire() -> int:
-    """Remove files whose time is over or whose row is gone, and the oldest rows. Returns how many files went."""
+    """Remove files whose time is over or whose row is gone, and the oldest rows. Returns how many files went. Another
+    machine may have ended an export whose file is on this one."""
     removed = 0
     for export in Export.objects.filter(expires_at__lte=timezone.now()):
         remove(export)
         removed += 1
-    known = {str(uid) for uid in Export.objects.values_list("uid", flat=True)}
+    wanted = Export.objects.filter(Q(finished_at=None) | Q(expires_at__isnull=False))
+    known = {str(uid) for uid in wanted.values_list("uid", flat=True)}
     old = (timezone.now() - timedelta(days=1)).timestamp()
     for path in _folder().iterdir():
         with suppress(FileNotFoundError):

@@ -36,8 +36,8 @@ def request(
     selection.events_of(user, query)
     export = Export(owner=user, owner_name=actor.name, format=export_format, query=query, payloads=payloads)
     with audited(actor) as trail:
-        _open(export, trail)
-    requesting.publish(export.job)
+        job = _open(export, trail)
+    requesting.publish(job)
     return export
 
 
@@ -58,21 +58,22 @@ def request_scheduled(schedule: ExportSchedule) -> Export | None:
                 payloads=current.payloads,
                 after_seq=current.cursor,
             )
-            _open(export, trail)
+            job = _open(export, trail)
     except TooMany:
         return None
-    requesting.publish(export.job)
+    requesting.publish(job)
     return export
 
 
-def _open(export: Export, trail: Trail) -> None:
+def _open(export: Export, trail: Trail) -> BackgroundJob:
     """In the trail's transaction; its job is published after it. Raises TooMany."""
     if open_jobs() >= OPEN:
         raise TooMany
     requester = {"requested_by": export.owner, "requested_name": trail.actor.name} if export.schedule is None else {}
-    export.job = requesting.create(JobKind.EXPORT, **requester)
+    export.job = job = requesting.create(JobKind.EXPORT, **requester)
     export.save()
     trail.note(AuditAction.EXPORT_REQUEST, None, _SUBJECT, facts(export))
+    return job
 
 
 def _is_open(schedule: ExportSchedule) -> bool:

@@ -75,6 +75,8 @@ def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: Sch
     try:
         with audited(actor) as trail:
             schedule.save(update_fields=[*_FIELDS, "sealed", "key_id", "owner", "owner_name"])
+            soon = following(Interval(schedule.interval), timezone.now())
+            ExportSchedule.objects.filter(pk=schedule.pk, next_at__gt=soon).update(next_at=soon)
             details = {"before": before, "after": facts(schedule)}
             trail.note(AuditAction.SCHEDULE_CHANGE, None, schedule.name, details)
     except IntegrityError:

@@ -77,3 +77,10 @@ def first_seq(export: Export) -> int:
     """Of a schedule: the event after those of the export before. Else the oldest that is stored."""
     oldest = AuditEvent.objects.order_by("seq").values_list("seq", flat=True).first() or 1
     return max(export.after_seq + 1, oldest)
+
+
+def begins_at(export: Export) -> int:
+    """Number of the first event that it holds. Without a query there are no gaps, so that an export that is over knows how
+    much the retention had removed before it."""
+    whole = not export.query and export.events
+    return export.last_seq - export.events + 1 if whole else export.after_seq + 1

@@ -10,15 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
 from servers import access
 from servers.audit import query
+from servers.audit.acts import audited
 from servers.audit.proof.export import ExportLines
 from servers.audit.proof.key import KeyMissing
-from servers.enums import ExportFormat, ExportTarget
-from servers.exporting import files, requesting, selection
+from servers.audit.record import SYSTEM, Event
+from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget
+from servers.exporting import files, requesting, schedules, selection
 from servers.exporting.table import Table
 from servers.jobs.lifecycle import JobOutcome, Lost, counted
 from servers.jobs.running import JobProgress
@@ -166,11 +167,17 @@ def _ended(export: Export, *, failed: str = "", place: str = "") -> JobOutcome:
         "place": place[:2000],
         "expires_at": keep,
     }
-    with transaction.atomic():  # what ended has moved its schedule: the next attempt does neither again
+    with audited(SYSTEM) as trail:  # what ended has moved its schedule: the next attempt does neither again
         if not Export.objects.filter(pk=export.pk, job=export.job_id).update(**changes):
             raise Lost  # it was deleted
         if schedule is not None and not failed:
             ExportSchedule.objects.filter(pk=schedule.pk, cursor=export.after_seq).update(cursor=export.last_seq)
+            if gap := _gap(export):
+                details = {"address": schedules.where(schedule), **gap}
+                skipped = Event(
+                    AuditAction.SINK_SKIP, AuditOutcome.FAILED, SYSTEM, subject=schedule.name, details=details
+                )
+                trail.add(skipped)
     for name, value in changes.items():
         setattr(export, name, value)
     return _outcome(export)
@@ -185,6 +192,12 @@ def _outcome(export: Export) -> JobOutcome:
         {"place": place} if place else {}
     )
     return JobOutcome(True, f"{counted(export.events, 'event')} exported{f' to {place}' if place else ''}.", result)
+
+
+def _gap(export: Export) -> dict[str, int]:
+    """Of a schedule: the events that the retention removed after the export before. The first one holds what there is."""
+    after, first = export.after_seq, selection.begins_at(export)
+    return {"first": after + 1, "last": first - 1} if after and first > after + 1 else {}
 
 
 def _of_disk(problem: OSError) -> str:

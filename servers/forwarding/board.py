@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Count, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
 from servers.audit import query
 from servers.forwarding.sinks import where
 from servers.kit.words import Look
-from servers.models import AuditEvent, Sink
+from servers.models import AuditEvent, ExportSchedule, Sink
 
 _PAUSED = Look("Paused", "", "player-pause")
 _WAITING = Look("Up to date", "ok", "circle-check")
@@ -98,10 +98,11 @@ def mark() -> str:
 
 
 def needed_from() -> int | None:
-    """Number of the oldest event that a sink still has to get: the retention may keep it. None if there is none."""
-    cursors = Sink.objects.filter(paused_at=None).order_by("cursor").values_list("cursor", flat=True)
-    oldest = cursors.first()
-    return None if oldest is None else oldest + 1
+    """Number of the oldest event that a sink or a schedule of exports still has to get: the retention may keep it. None if
+    there is none. A paused one holds nothing up."""
+    kinds: tuple[type[Sink | ExportSchedule], ...] = (Sink, ExportSchedule)
+    cursors = [kind._default_manager.filter(paused_at=None).aggregate(least=Min("cursor"))["least"] for kind in kinds]
+    return min((cursor + 1 for cursor in cursors if cursor is not None), default=None)
 
 
 def _rows(found: "QuerySet[Sink]") -> list[SinkRow]:

@@ -96,7 +96,8 @@ def _allow(rows: removals.Rows, removal: Removal) -> None:
 
 
 def _cut(removal: Removal, on_progress: Callable[[int], None]) -> int:
-    """What a sink has not received yet stays: a sink that stands still raises an alarm, and pausing it lets the events go."""
+    """What a sink or a schedule of exports has not received yet stays: a sink that stands still raises an alarm, the page
+    shows a schedule whose exports fail, and pausing either lets the events go."""
     needed = needed_from()
     end = removal.last if needed is None else min(removal.last, needed - 1)
     cut = cuts.cut(end + 1, on_batch=lambda done, total: on_progress(done))

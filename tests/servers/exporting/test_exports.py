@@ -174,6 +174,20 @@ def test_it_expires(admin: Any, actor: Actor) -> None:
     assert requesting.downloadable(admin, actor, export.uid) is None
 
 
+def test_a_file_whose_export_another_machine_ended_is_removed_here(
+    admin: Any, actor: Actor, settings: Any, tmp_path: Path
+) -> None:
+    export, waiting = exported(admin, actor), exported(admin, actor)
+    path, here = files.path_of(export), settings.DATA_DIR
+    Export.objects.filter(pk=export.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    settings.DATA_DIR = tmp_path / "other machine"
+    files.expire()
+    settings.DATA_DIR = here
+    assert path.exists()
+    assert files.expire() == 1
+    assert list(path.parent.iterdir()) == [files.path_of(waiting)]
+
+
 def test_an_interrupted_export_starts_over_and_leaves_no_half_file(
     admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

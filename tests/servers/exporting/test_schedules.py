@@ -1,6 +1,7 @@
 """Scheduled exports: each holds the events since the one before, and what fails is covered by the next."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from servers.audit.proof import checkpoints
+from servers.audit.proof.cuts import cut
 from servers.audit.record import SYSTEM, Event, record_many
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget, Interval, StatementKind
 from servers.exporting import files, requesting, schedules, work
+from servers.exporting.board import ExportRow
 from servers.exporting.schedules import ScheduleSettings
 from servers.jobs import lifecycle, running
 from servers.models import AuditEvent, Export, ExportSchedule, Instance
@@ -40,7 +43,8 @@ def schedule(admin: Any, actor: Any, folder: Path) -> ExportSchedule:
 
 
 def happen(count: int = 3) -> None:
-    record_many([Event(AuditAction.CALL_SEND, AuditOutcome.OK, SYSTEM) for _ in range(count)])
+    with transaction.atomic():
+        record_many([Event(AuditAction.CALL_SEND, AuditOutcome.OK, SYSTEM) for _ in range(count)])
 
 
 def due_now() -> list[Export]:
@@ -164,6 +168,40 @@ def test_requests_of_the_same_moment_make_one_export_and_none_begins_at_an_old_c
     second = requesting.request_scheduled(seen[2])
     assert second is not None
     assert second.after_seq == ExportSchedule.objects.get().cursor > 0
+
+
+def test_a_schedule_that_becomes_more_frequent_runs_at_its_new_time(
+    schedule: ExportSchedule, admin: Any, actor: Any, folder: Path
+) -> None:
+    late = timezone.now() + timedelta(days=6)
+    ExportSchedule.objects.update(next_at=late)
+    given = ScheduleSettings(
+        "Archive", ExportFormat.JSONL, False, Interval.HOURLY, ExportTarget.DIRECTORY, directory=str(folder)
+    )
+    schedules.change(admin, actor, schedule, given)
+    changed = ExportSchedule.objects.get().next_at
+    assert changed < late - timedelta(days=5)
+    schedules.change(admin, actor, schedule, replace(given, interval=Interval.WEEKLY))
+    assert ExportSchedule.objects.get().next_at == changed, "no later than it was"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_events_that_the_retention_removed_before_they_were_exported_are_reported(
+    schedule: ExportSchedule, folder: Path
+) -> None:
+    happen()
+    due_now()
+    after = ExportSchedule.objects.get().cursor
+    happen(8)
+    cut(after + 4)
+    (export,) = due_now()
+    skipped = json.loads(AuditEvent.objects.get(action=AuditAction.SINK_SKIP).body)
+    assert (skipped["subject"], skipped["outcome"]) == ("Archive", "failed")
+    assert skipped["details"] == {"address": str(folder), "first": after + 1, "last": after + 3}
+    path = max(folder.iterdir(), key=lambda path: numbers(path)[-1])
+    assert (numbers(path)[0], f"-audit-{after + 4}-" in path.name) == (after + 4, True)
+    assert ExportRow(export).span.startswith(f"From event {after + 4} to ")
+    assert verified(path).returncode == 0
 
 
 def test_a_paused_schedule_and_a_held_copy_export_nothing(schedule: ExportSchedule, admin: Any, actor: Any) -> None:

@@ -15,7 +15,7 @@ from servers.audit.record import record_many
 from servers.enums import AuditAction
 from servers.forwarding import board, delivery, sinks
 from servers.forwarding.delivery import DIVERGED, Batch, Claimed, Outcome
-from servers.models import AuditEvent, Instance, Sink
+from servers.models import AuditEvent, ExportSchedule, Instance, Sink
 from servers.secret import Secret
 from tests.servers.audit.proof.log import new_key
 from tests.servers.forwarding.conftest import chain_of
@@ -246,13 +246,17 @@ def test_a_claim_names_no_secret(sink: Sink) -> None:
     assert "canary" not in f"{claim!r} {claim.secrets!r} {vars(claim)!r}"
 
 
-def test_the_retention_learns_what_a_sink_still_needs(sink: Sink) -> None:
+def test_the_retention_learns_what_a_sink_or_a_schedule_still_needs(sink: Sink) -> None:
     assert board.needed_from() == 1
     Sink.objects.create(name="Other", kind="http", address="https://x.example.com/", created_name="ada", cursor=40)
     assert board.needed_from() == 1
     Sink.objects.filter(pk=sink.pk).update(paused_at=timezone.now())
     assert board.needed_from() == 41, "a paused one holds nothing up"
+    schedule = ExportSchedule.objects.create(name="Archive", interval="daily", next_at=timezone.now(), cursor=20)
+    assert board.needed_from() == 21, "a schedule of exports needs it too"
     Sink.objects.all().delete()
+    assert board.needed_from() == 21
+    ExportSchedule.objects.filter(pk=schedule.pk).update(paused_at=timezone.now())
     assert board.needed_from() is None
 
 

@@ -102,7 +102,7 @@ def _event(call: Call, action: AuditAction, outcome: AuditOutcome, **details: An
         action,
         outcome,
         Actor.of_user(call.user, "192.0.2.7"),
-        ServerRef.of(call.server),
+        ServerRef.of(call.server) if call.server else None,
         "Shared",
         call.target,
         call.uid,
