@@ -63,6 +63,8 @@ class NoNullCharacters:
         if "%00" not in request.META.get("QUERY_STRING", "") and "\0" not in request.path_info:
             return self.get_response(request)
         text = "It contains a null character, which no name and no search can contain."
+        if not _opened(request):
+            return HttpResponse(f"This address is not valid. {text}", status=400, content_type="text/plain")
         context = {"status": 400, "title": "This address is not valid", "text": text}
         return render(request, "mcpadmin/refused.html", context, status=400)
 

@@ -27,7 +27,7 @@ from sessions.agents.policy.policy_check import policy_owner_of
 from sessions.api.asking import Caller, caller_of, work
 from sessions.api.mount import URLCONF
 from sessions.api.problems import Problem, not_found
-from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow, Text
+from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow
 from sessions.calls import placing, visibility
 from sessions.calls.reading import record_reading
 from sessions.enums import CallState
@@ -46,7 +46,7 @@ _LOOK_SECONDS: Final = 5.0
 _REVISION: Final = "2025-11-25"
 #: more servers than this are compared row by row
 _NAMED: Final = 40
-Key = Annotated[Text, Header(alias="Idempotency-Key", min_length=1, max_length=idempotency.KEY_CHARS)]
+Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=idempotency.KEY_CHARS)]
 Wait = Annotated[
     float, Query(ge=0, le=WAIT_SECONDS, description="Answer when the call is over, or after these seconds.")
 ]
@@ -118,9 +118,7 @@ def _is_final(uid: UUID) -> bool:
 @router.get("/calls", response=CallPage, operation_id="list_calls", summary="Search calls")
 async def index(
     request: WebRequest,
-    q: Annotated[
-        Text, Query(max_length=language.TEXT_CHARS, description="In the query language of the explorer.")
-    ] = "",
+    q: Annotated[str, Query(max_length=language.TEXT_CHARS, description="In the query language of the explorer.")] = "",
     cursor: Annotated[str, Query(max_length=400)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> CallPage:

@@ -13,7 +13,7 @@ from servers.requests import WebRequest
 from sessions.agents import endpoints
 from sessions.agents.endpoints import NoEndpoint
 from sessions.api.asking import Caller, caller_of, work
-from sessions.api.shapes import ServerOut, ServerPage, Text
+from sessions.api.shapes import ServerOut, ServerPage
 from sessions.enums import SessionState
 from sessions.models import McpSession
 from sessions.overview.rows import session_of, with_session
@@ -25,7 +25,7 @@ MOST = 200
 @router.get("", response=ServerPage, operation_id="list_servers", summary="List servers")
 async def index(
     request: WebRequest,
-    cursor: Annotated[Text, Query(max_length=64)] = "",
+    cursor: Annotated[str, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> ServerPage:
     """Servers and bundles that this token reaches, by short name. Scope `mcp:list`."""

@@ -16,7 +16,7 @@ def _without_nul(text: str) -> str:
     return text
 
 
-#: what may be looked up: no text of a database holds a NUL
+#: what is looked up: no text of a database holds a NUL. In queries mcpadmin.errors refuses it
 Text = Annotated[str, AfterValidator(_without_nul)]
 Cursor = Annotated[str | None, Field(description="Give it as `cursor` to get the next page; null on the last one.")]
 

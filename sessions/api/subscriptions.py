@@ -22,7 +22,6 @@ from sessions.api.shapes import (
     SubscriptionIn,
     SubscriptionOut,
     SubscriptionPage,
-    Text,
     VersionOut,
     VersionPage,
     VersionRow,
@@ -40,7 +39,7 @@ Limit = Annotated[int, Query(ge=1, le=MOST)]
 @router.get("", response=SubscriptionPage, operation_id="list_subscriptions", summary="List subscriptions")
 async def index(
     request: WebRequest,
-    server: Annotated[Text, Query(max_length=64, description="Short name of a server.")] = "",
+    server: Annotated[str, Query(max_length=64, description="Short name of a server.")] = "",
     active: bool | None = None,
     cursor: Cursor = "",
     limit: Limit = 50,
