@@ -33,7 +33,7 @@ def opened_session(endpoint: str, token: str) -> dict[str, str]:
 
 def test_a_bundle_is_made_used_by_a_program_and_cut_off_when_its_token_is_revoked(own_stack, walker) -> None:
     for name in ("Web", "Wiki"):
-        command = [str(peer_python("sdk1")), str(HERE / "searching_server.py"), name]
+        command = [str(peer_python("sdk2")), str(HERE / "searching_server.py"), name]
         own_stack.manage("register_server", "--user", "ada", "--name", name, "--policy", "on_demand", "--", *command)
     ada = walker(own_stack, signed_in=True)
     with run_peer("sdk2", "http") as url:

@@ -1,12 +1,12 @@
 """A small server with a tool `search`, for bundles of servers that have tools of one name. Runs in the environment of
-the peer sdk1: python searching_server.py NAME."""
+the peer sdk2: python searching_server.py NAME."""
 
 import sys
 
-from mcp.server.fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
 
 NAME = sys.argv[1]
-server = FastMCP(NAME)
+server = MCPServer(NAME)
 
 
 @server.tool(title="Search")

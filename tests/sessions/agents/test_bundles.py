@@ -51,7 +51,7 @@ def bundle(
 def servers(product: Product) -> Product:
     product.register("Every", peer_command("everything"))
     for name in ("Web", "Wiki"):
-        product.register(name, (str(peer_python("sdk1")), [str(HERE / "searching_server.py"), name]))
+        product.register(name, (str(peer_python("sdk2")), [str(HERE / "searching_server.py"), name]))
     product.register("Broken", ("/bin/false", []))
     bundle(product, "team", ("web", "web"), ("wiki", "wiki"), ("every", "all"), ("ours", "ours"))
     return product

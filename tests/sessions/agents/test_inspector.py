@@ -29,7 +29,7 @@ def run_of(product: Product, slug: str, era: str, token: str) -> Run:
 @pytest.fixture(scope="module")
 def team(product: Product) -> str:
     for name in ("Inspected web", "Inspected wiki"):
-        product.register(name, (str(peer_python("sdk1")), [str(HERE / "searching_server.py"), name]))
+        product.register(name, (str(peer_python("sdk2")), [str(HERE / "searching_server.py"), name]))
     bundle(product, "inspected", ("legacy", "own"), ("inspected-web", "web"), ("inspected-wiki", "wiki"))
     return "inspected"
 
