@@ -230,7 +230,7 @@ def test_nobody_is_sent_to_an_address_that_the_program_did_not_register(
         ({"code_challenge": None}, "invalid_request"),
         ({"code_challenge": "x" * 42}, "invalid_request"),
         ({"code_challenge": "x" * 129}, "invalid_request"),
-        ({"code_challenge": "x" * 42 + "\0"}, "invalid_request"),
+        ({"code_challenge": "x" * 42 + " "}, "invalid_request"),
         ({"code_challenge_method": "plain"}, "invalid_request"),
         ({"code_challenge_method": None}, "invalid_request"),
         ({"resource": "https://elsewhere.example/mcp/files"}, "invalid_target"),

@@ -326,7 +326,7 @@ def test_a_view_is_saved_under_its_name_replaced_shared_and_deleted(ada: Client)
     assert (saved.name, saved.query, saved.shared) == ("Failed on github", "last:1h outcome:error", True)
     bob = client_of("bob", "view_server")
     page = unescape(markup(bob))
-    assert '/explorer/?q=last%3A1h%20outcome%3Aerror&cols=time%2Cwhat%2Cway">Failed on github</a>' in page
+    assert '/explorer/?q=last%3A1h%20outcome%3Aerror&tz=UTC&cols=time%2Cwhat%2Cway">Failed on github</a>' in page
     assert bob.post(f"/explorer/views/{saved.uid}/delete/").status_code == 404
     ada.post("/explorer/views/", view | {"q": "last:1h outcome:error"})
     assert "Failed on github" not in markup(bob)

@@ -122,7 +122,9 @@ def sign() -> Checkpoint:
 def export_to(path: Path, meanwhile: Callable[[], None] = lambda: None, **options: Any) -> Path:
     """`meanwhile` happens after the export has begun, before it reads the events."""
     lines = ExportLines(**{"filtered": False, "payloads": True} | options)
-    events = AuditEvent.objects.order_by("seq").filter(seq__gt=options.get("after", 0), seq__lte=lines.last_seq)
+    events = AuditEvent.objects.order_by("seq").filter(seq__lte=lines.last_seq)
+    if after := options.get("after"):
+        events = events.filter(seq__gt=after)
     with path.open("w", encoding="utf-8") as out:
         out.writelines(lines.head())
         meanwhile()
