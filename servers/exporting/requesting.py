@@ -49,7 +49,7 @@ def request_scheduled(schedule: ExportSchedule) -> Export | None:
     try:
         with audited(SYSTEM) as trail:
             current = ExportSchedule.objects.select_for_update().filter(pk=schedule.pk).first()
-            if current is None or _is_open(current):
+            if current is None or is_open(current):
                 return None
             export = Export(
                 schedule=current,
@@ -76,7 +76,7 @@ def _open(export: Export, trail: Trail) -> BackgroundJob:
     return job
 
 
-def _is_open(schedule: ExportSchedule) -> bool:
+def is_open(schedule: ExportSchedule) -> bool:
     return Export.objects.filter(schedule=schedule, job__isnull=False, job__finished_at=None).exists()
 
 

@@ -111,12 +111,14 @@ def run_due() -> list[Export]:
     made = []
     now = timezone.now()
     for schedule in ExportSchedule.objects.filter(paused_at=None, next_at__lte=now).select_related("owner"):
+        if requesting.is_open(schedule):  # it is due again when that one is over
+            continue
         taken = ExportSchedule.objects.filter(pk=schedule.pk, next_at=schedule.next_at, paused_at=None)
         if not taken.update(next_at=following(Interval(schedule.interval), now)):
             continue
         if (export := requesting.request_scheduled(schedule)) is not None:
             made.append(export)
-        else:  # too many at once, or the one before is not over: it is due again
+        else:  # too many at once: it is due again
             ExportSchedule.objects.filter(pk=schedule.pk).update(next_at=schedule.next_at)
     return made
 

@@ -31,6 +31,13 @@ Upload = Callable[[ExportSchedule, Path, str], str]
 
 #: between two signs of life within a batch: its payloads may be large
 SILENT_SECONDS = 1.0
+#: how often a file is written again because the retention removed rows meanwhile
+ATTEMPTS = 3
+
+
+class Outdated(Exception):
+    def __init__(self) -> None:
+        super().__init__("The retention kept removing rows while the file was written. Export again when it has ended.")
 
 
 class NotDelivered(Exception):
@@ -50,7 +57,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         place = _deliver(export, upload, progress) if export.schedule is not None else ""
     except access.Denied:
         return _ended(export, failed="The person who requested it no longer has permission.")
-    except (selection.QueryNotUnderstood, NotDelivered, KeyMissing) as problem:
+    except (selection.QueryNotUnderstood, NotDelivered, KeyMissing, Outdated) as problem:
         return _ended(export, failed=str(problem))
     except OSError as problem:
         return _ended(export, failed=_of_disk(problem))
@@ -59,6 +66,16 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
 
 # --- the file -------------------------------------------------------------------------------------------------------------
 def _write(export: Export, progress: JobProgress) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _write_once(export, progress)
+        except Outdated:
+            if attempt == ATTEMPTS:
+                raise
+
+
+def _write_once(export: Export, progress: JobProgress) -> None:
+    """Raises Outdated, without leaving a file."""
     events = selection.events_of(_reader(export), export.query)
     first = selection.first_seq(export)
     export.events = 0
@@ -77,12 +94,16 @@ def _write(export: Export, progress: JobProgress) -> None:
             done = reached - first + 1
             progress(done, total)
         writer.end()
+        if writer.outdated:
+            raise Outdated
     export.size, export.digest, export.host = output.size, output.digest, files.machine()
     export.finished_at = timezone.now()
 
 
 class _Rows:
-    """CSV."""
+    """CSV. Nobody verifies it against statements."""
+
+    outdated = False
 
     def __init__(self, output: files.Output) -> None:
         self.last_seq = query.head_seq()
@@ -116,6 +137,10 @@ class _Lines:
 
     def end(self) -> None:
         self._output.write(self._lines.end())
+
+    @property
+    def outdated(self) -> bool:
+        return self._lines.outdated
 
 
 def _reader(export: Export) -> access.User:

@@ -89,7 +89,7 @@ class StandingStreams:
         uid = call.uid
         await answer.open()
         message = await self._shared.calls.view(exchange, uid, answer, connection, late=True, needed_approval=True)
-        await (answer.finish(message, f"{uid}:1") if message is not None else answer.end())
+        await (answer.finish(message, f"{last.partition(':')[0]}:1") if message is not None else answer.end())
 
     async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
         require_scope(exchange, AgentScope.LIST)

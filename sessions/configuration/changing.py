@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.forms import BoundField
 from django.http import Http404
 
@@ -27,11 +26,12 @@ class Switch:
 
 @dataclass(frozen=True)
 class Kept:
-    """Days and megabytes of a kind of rows."""
+    """Days and megabytes of a kind of rows. `problem`: why they do not go with those of another kind."""
 
     kind: StoredKind
     days: BoundField
     megabytes: BoundField
+    problem: str = ""
 
     @property
     def key(self) -> str:
@@ -41,8 +41,24 @@ class Kept:
 Change = Switch | Kept
 
 
+class Refused(Exception):
+    """Days and megabytes of a kind, as they were entered, with their errors."""
+
+    def __init__(self, kind: StoredKind, form: LimitsForm) -> None:
+        super().__init__(kind)
+        self.kind, self.form = kind, form
+        self._own = [name for name in form.errors if name.startswith(f"{kind.value}_")]
+        form.fields[self._own[0] if self._own else f"{kind.value}_days"].widget.attrs["autofocus"] = True
+
+    def problem_of(self, kind: StoredKind) -> str:
+        """The errors that stand beside another kind."""
+        if kind != self.kind or self._own:
+            return ""
+        return " ".join(str(error) for errors in self.form.errors.values() for error in errors)
+
+
 def change(actor: Actor, user: Any, key: str, data: Mapping[str, Any]) -> bool:
-    """False if nothing changed. Raises access.Denied, ValidationError, and Http404 for an unknown key."""
+    """False if nothing changed. Raises access.Denied, Refused, and Http404 for an unknown key."""
     area, _, name = key.partition("-")
     on = data.get("on") == "yes"
     if key == "registration":
@@ -62,5 +78,5 @@ def _keep(actor: Actor, user: Any, kind: StoredKind, data: Mapping[str, Any]) ->
     given = {name: data.get(name, "") for name in (f"{kind.value}_days", f"{kind.value}_mb")}
     form = LimitsForm(known | given)
     if not form.is_valid():
-        raise ValidationError([str(error) for errors in form.errors.values() for error in errors])
+        raise Refused(kind, form)
     return retention.change(actor, user, {kind: form.wanted()[kind]})

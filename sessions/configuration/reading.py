@@ -21,7 +21,7 @@ from servers.models import Server
 from servers.privacy import changing as privacy
 from servers.privacy.forms import PrivacySettingsForm
 from servers.variables import variable
-from sessions.configuration.changing import Change, Kept, Switch
+from sessions.configuration.changing import Change, Kept, Refused, Switch
 from sessions.retention import limits as retention
 from sessions.retention.forms import LimitsForm
 
@@ -78,9 +78,10 @@ class Section:
     rows: list[Setting]
 
 
-def sections(words: str = "", source: str = "") -> list[Section]:
+def sections(words: str = "", source: str = "", refused: Refused | None = None) -> list[Section]:
+    """`refused`: its row is shown as it was entered."""
     found = [
-        Section("Set on pages", list(_of_pages())),
+        Section("Set on pages", list(_of_pages(refused))),
         *(Section(title, list(_of_variables(title))) for title in settings.VARIABLES),
         Section("Fixed limits", list(_fixed())),
     ]
@@ -188,11 +189,12 @@ def _fixed() -> Iterator[Setting]:
 
 
 # --- what pages change -----------------------------------------------------------------------------------------------
-def _of_pages() -> Iterator[Setting]:
+def _of_pages(refused: Refused | None) -> Iterator[Setting]:
     place = reverse("storage:index")
     about = "How long and how much is kept. The oldest rows are removed first. Leave empty to keep everything."
     kept = retention.limits()
-    for kind, days, megabytes in LimitsForm().pairs():
+    form = LimitsForm() if refused is None else refused.form
+    for kind, days, megabytes in form.pairs():
         limit = kept[kind]
         parts = [f"{limit.days} days"] if limit.days is not None else []
         parts += [byte_words(limit.bytes)] if limit.bytes is not None else []
@@ -203,7 +205,7 @@ def _of_pages() -> Iterator[Setting]:
             Source.PAGE if parts else Source.DEFAULT,
             "Everything" if parts else "",
             place,
-            Kept(kind, days, megabytes),
+            Kept(kind, days, megabytes, refused.problem_of(kind) if refused is not None else ""),
         )
     row, defaults = privacy.settings_now(), type(privacy.settings_now())()
     for name, field in PrivacySettingsForm.base_fields.items():

@@ -1,6 +1,6 @@
 """The tables of sessions, calls, questions, subscriptions and workers."""
 
-from sessions.models.agent import AgentCall, AgentFollow, AgentRound, AgentSession
+from sessions.models.agent import AgentAttachment, AgentCall, AgentFollow, AgentRound, AgentSession
 from sessions.models.approval import Approval
 from sessions.models.call import Attempt, Call, IndexCursor
 from sessions.models.connection import ConnectionEvent
@@ -23,6 +23,7 @@ from sessions.models.wire import WireMessage
 from sessions.models.worker import Worker
 
 __all__ = [
+    "AgentAttachment",
     "AgentCall",
     "AgentFollow",
     "AgentRound",

@@ -79,6 +79,20 @@ class AgentCall(models.Model):
         return f"{self.token_name}: {self.call_id}"
 
 
+class AgentAttachment(models.Model):
+    """A further request of a legacy session that waits for a call which an earlier request began."""
+
+    session = models.ForeignKey(AgentSession, on_delete=models.CASCADE, related_name="attachments")
+    request_id = models.TextField()  # as AgentCall has it
+    call = models.ForeignKey(AgentCall, on_delete=models.CASCADE, related_name="attachments")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["session", "request_id"], name="agent_attachment_once")]
+
+    def __str__(self) -> str:
+        return f"to {self.call_id}"
+
+
 class AgentRound(models.Model):
     """What travels between an agent and a modern server besides arguments and result, sealed, and for minutes only.
 

@@ -17,7 +17,17 @@ from servers.models import Payload, Unredacted
 from servers.signals import rows_removed
 from sessions.enums import CallState, QuestionState, StoredKind
 from sessions.explorer import indexing
-from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, Question, ResourceVersion, ServerTask
+from sessions.models import (
+    AgentAttachment,
+    AgentCall,
+    AgentRound,
+    Approval,
+    Attempt,
+    Call,
+    Question,
+    ResourceVersion,
+    ServerTask,
+)
 from sessions.retention import ledger
 from sessions.retention.kinds import stored_kinds
 from sessions.retention.plan import Removal
@@ -91,6 +101,7 @@ def _remove_calls(ids: Sequence[int]) -> None:
     _delete(AgentRound, "call_id", ids)
     _delete(Approval, "call_id", ids)
     AgentCall.objects.filter(continues__call__in=ids).update(continues=None)
+    AgentAttachment.objects.filter(call__call__in=ids).delete()
     _delete(AgentCall, "call_id", ids)
     owned += _deleted(Call, "id", ids, ("arguments_id", "result_id", "late_result_id"))
     rows_removed.send(sender=Call, ids=ids)

@@ -1,7 +1,6 @@
 """*Settings* of the instance: every value, where it comes from and what it does."""
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -13,6 +12,7 @@ from servers.kit.filters import ignored
 from servers.models import BrowserReport
 from servers.requests import WebRequest
 from sessions.configuration import changing, reading
+from sessions.configuration.changing import Refused
 
 RIGHT = "administer"
 
@@ -20,10 +20,14 @@ RIGHT = "administer"
 @require_safe
 def index(request: WebRequest) -> HttpResponse:
     access.require(request.user, RIGHT)
+    return _page(request)
+
+
+def _page(request: WebRequest, refused: Refused | None = None) -> HttpResponse:
     words = request.GET.get("text", "").strip()[:100]
     asked = request.GET.get("source", "")
     source = asked if asked in reading.Source else ""
-    found = reading.sections(words, source)
+    found = reading.sections(words, source, refused)
     context = {
         "nav": "settings",
         "words": words,
@@ -33,7 +37,7 @@ def index(request: WebRequest) -> HttpResponse:
         "sections": found,
         "reports": BrowserReport.objects.count(),
     }
-    return render(request, "settings/index.html", context)
+    return render(request, "settings/index.html", context, status=200 if refused is None else 422)
 
 
 @require_POST
@@ -41,9 +45,8 @@ def change(request: WebRequest, key: str) -> HttpResponse:
     access.require(request.user, RIGHT)
     try:
         changed = changing.change(Actor.of(request), request.user, key, request.POST)
-    except ValidationError as problem:
-        messages.error(request, " ".join(problem.messages))
-    else:
-        messages.success(request, "Saved.") if changed else messages.info(request, "Nothing changed.")
+    except Refused as refused:
+        return _page(request, refused)
+    messages.success(request, "Saved.") if changed else messages.info(request, "Nothing changed.")
     query = request.GET.urlencode()
     return redirect(f"{reverse('settings:index')}{'?' if query else ''}{query}#setting-{key}")

@@ -100,6 +100,48 @@ def test_the_list_follows_what_happens_and_counts_it_while_paused(filled: Stack,
     expect(rows).to_have_count(count + 3)
 
 
+def test_the_focus_stays_where_it_was_when_the_list_moves_on(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=last:24h+in:events")
+    expect(ada.page.locator("[data-live-pill]")).to_contain_text("Live")
+    page, rows = ada.page, ada.page.locator("tr[data-sel]")
+    newest = rows.first.get_attribute("data-sel")
+    for focused in (page.locator(f"tr[data-sel='{newest}'] a").first, page.get_by_role("link", name="Older")):
+        top = rows.first.get_attribute("data-sel")
+        focused.focus()
+        cookies_of_a_sign_in(filled)
+        expect(rows.first).not_to_have_attribute("data-sel", top)
+        expect(focused).to_be_focused()
+
+
+def test_a_chart_that_stays_open_moves_on_with_its_numbers(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/charts/")
+    chosen = ada.page.evaluate(MOVED)
+    assert chosen == [7_200 + 5 * 60, 7_200 + 6 * 60], "a bar of the new numbers, where one of the old ones was"
+
+
+#: draws ten bars of a minute each, gives the chart those of two hours later, and clicks into the middle of the sixth
+MOVED = """async () => {
+    const { stackedBars } = await import('/static/js/time-chart.js');
+    const slot = document.createElement('div');
+    slot.style.cssText = 'position: fixed; inset: 0 auto auto 0; width: 800px; z-index: 9999';
+    document.body.append(slot);
+    const bars = (start) => ({ start, step: 60, series: [{ name: 'ok', label: 'Succeeded', counts: Array(10).fill(3) }] });
+    let chosen = null;
+    const chart = stackedBars(slot, bars(0), { onBar: (from, to) => { chosen = [from, to]; } });
+    const drawn = () => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)));
+    await drawn();
+    chart.update(bars(7200));
+    await drawn();
+    const over = slot.querySelector('.u-over');
+    const { left, top, width, height } = over.getBoundingClientRect();
+    const at = { bubbles: true, clientX: left + width * 0.55, clientY: top + height * 0.9 };
+    for (const kind of ['mouseenter', 'mousemove', 'mousedown', 'mouseup', 'click']) over.dispatchEvent(new MouseEvent(kind, at));
+    return chosen;
+}"""
+
+
 def test_the_first_row_of_a_list_that_was_empty_is_in_the_chart_too(filled: Stack, walker) -> None:
     newcomer = ("newcomer", ADMIN[1])
     filled.shell(

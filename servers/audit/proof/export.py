@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Max
 from django.utils import timezone
 
 from servers.audit import payloads as stored
@@ -31,6 +32,7 @@ class ExportLines:
         self._filtered, self._filter_text, self._payloads = filtered, filter_text, payloads
         self._after = after
         self._key = key.load()
+        self._known = _newest_statement()
         #: number of the last event that a whole export holds: the log's end when this object was made
         self.last_seq, self._hash = checkpoints.head()
         self._hashes, self._count = hashlib.sha256(), 0
@@ -65,6 +67,12 @@ class ExportLines:
             if one.note not in seen and (one.kind != StatementKind.CUT or one is cut):
                 seen.add(one.note)
                 yield file.line(one.kind, one.note)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the retention removed rows since `head()`: what was written after that may lack what no statement in this
+        file accounts for."""
+        return _newest_statement() != self._known
 
     def _statements(self, first: int) -> Iterator[Statement]:
         others = Checkpoint.objects.filter(kind__in=[StatementKind.REMOVAL, StatementKind.RESTORED]).order_by("seq")
@@ -121,6 +129,13 @@ class ExportLines:
         seq, head_hash = (self.last_seq, self._hash) if self.last_seq else (0, EMPTY_HASH)
         statement = Statement(StatementKind.EXPORT, seq, head_hash, timezone.now(), more)
         return _line(type="end", note=signed(statement, self._key.private, self._key.public))
+
+
+def _newest_statement() -> int | None:
+    """Of those about rows that may be missing."""
+    kinds = [StatementKind.CUT, StatementKind.REMOVAL, StatementKind.RESTORED]
+    newest: int | None = Checkpoint.objects.filter(kind__in=kinds).aggregate(newest=Max("pk"))["newest"]
+    return newest
 
 
 def _line(**members: Any) -> str:

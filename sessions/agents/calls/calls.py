@@ -95,6 +95,7 @@ class Calls:
         self, exchange: Exchange, asked: CallRequest, answer: Answer | None, connection: Connection, mirrors: bool
     ) -> bytes | None:
         late = needed_approval = False
+        name = ""  # of its stream's events, for a request that attached to an earlier call
         await self._inherit()
         try:
             found = await self._continued(exchange, asked) if exchange.era is Era.MODERN else None
@@ -111,6 +112,8 @@ class Calls:
             uid, late, needed_approval = earlier.call, True, earlier.asked
             if not needed_approval:
                 idempotency.heard(uid)
+            if exchange.session is not None:
+                name = await self._hub.reader.work(partial(idempotency.attach, exchange, uid))
         except idempotency.Unheard as lost:
             return await self._tell_of(exchange, lost.call)
         except TooManyHeld:
@@ -124,7 +127,7 @@ class Calls:
             answer.headers[CALL_HEADER] = str(uid)
         resumes = exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25" and idempotency.is_short(exchange.id)
         if answer is not None and resumes:
-            answer.priming = f"{uid}:0"
+            answer.priming = f"{name or uid}:0"
         return await self.view(
             exchange, uid, answer, connection, asked=asked, late=late, needed_approval=needed_approval
         )

@@ -8,17 +8,18 @@ from functools import cache
 from typing import Any, Final, cast
 
 from servers.audit.statements import Columns, fetch, param
-from sessions.models import AgentCall, Approval, Call
+from sessions.models import AgentAttachment, AgentCall, Approval, Call
 
-CONTINUES, REQUEST, KEY, UNHEARD = "continues", "request", "key", "unheard"
+CONTINUES, REQUEST, ATTACHED, KEY, UNHEARD = "continues", "request", "attached", "key", "unheard"
 _CALL: Final = Columns(
     Call, "one", ("id", "uid", "state", "created_at", "sent_at", "cancel_requested_at", "may_have_run")
 )
-_TABLES: Final = {model.__name__: model._meta.db_table for model in (AgentCall, Approval, Call)}
+_TABLES: Final = {model.__name__: model._meta.db_table for model in (AgentAttachment, AgentCall, Approval, Call)}
 #: the last condition of `key` and of `unheard` is the one of its index
 _WHERE: Final = {
     CONTINUES: "agent.continues_id = %s",
     REQUEST: "agent.session_id = %s AND agent.request_id = %s",
+    ATTACHED: f"agent.id IN (SELECT call_id FROM {_TABLES['AgentAttachment']} WHERE session_id = %s AND request_id = %s)",  # noqa: S608  # names of our own models
     KEY: "agent.token_id = %s AND agent.key = %s AND NOT (agent.key = '')",
     UNHEARD: "agent.token_id = %s AND agent.same = %s AND one.created_at > %s AND agent.unheard_at IS NOT NULL",
 }
@@ -43,7 +44,7 @@ def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
     if row["continues_id"] is not None:
         wanted.append((CONTINUES, (row["continues_id"],)))
     if row["session_id"] is not None:
-        wanted.append((REQUEST, (row["session_id"], row["request_id"])))
+        wanted += [(why, (row["session_id"], row["request_id"])) for why in (REQUEST, ATTACHED)]
     if row["key"]:
         wanted.append((KEY, (row["token_id"], row["key"])))
     rows = fetch(_sql(tuple(why for why, _ in wanted)), [value for _, values in wanted for value in values])

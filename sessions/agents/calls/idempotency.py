@@ -1,7 +1,8 @@
 """What is stored of an agent's requests, besides their calls: so that none is sent twice by mistake.
 
-A repeated request (the same id in a session, or the same key) attaches to the earlier call. One that is equal to
-a call whose answer never reached the agent is not sent either: the agent is told of that call first.
+A repeated request (the same id in a session, or the same key) attaches to the earlier call, and so does one that is equal
+to a call which goes on without its agent. One that is equal to a call whose outcome the agent never heard is not sent
+either: the agent is told of that call first.
 """
 
 import hashlib
@@ -20,8 +21,9 @@ from servers.audit.statements import Insert, database
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.crypto import SealError
 from servers.enums import AgentScope
+from servers.numbers import whole_number
 from sessions.agents.call_request import CallRequest, answerable
-from sessions.agents.calls.earlier_calls import CONTINUES, KEY, REQUEST, UNHEARD, Earlier, earlier_calls
+from sessions.agents.calls.earlier_calls import ATTACHED, CONTINUES, KEY, REQUEST, UNHEARD, Earlier, earlier_calls
 from sessions.agents.calls.questions import Continuation, one_exchange
 from sessions.agents.exchange import Exchange
 from sessions.approvals.requesting import request_approval
@@ -32,7 +34,7 @@ from sessions.enums import CallState
 from sessions.mcp.core import methods
 from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.server.refusals import invalid_params
-from sessions.models import AgentCall, AgentRound, Call
+from sessions.models import AgentAttachment, AgentCall, AgentRound, Call
 
 _insert = Insert(AgentCall)
 
@@ -155,7 +157,7 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
     by_why = {one.why: one for one in found}
     if (earlier := by_why.get(CONTINUES)) is not None:  # a state that is used up leads to the call that it was used for
         raise SameRequest(earlier.call.uid, equal=True)
-    if (earlier := by_why.get(REQUEST) or by_why.get(KEY)) is not None:
+    if (earlier := by_why.get(REQUEST) or by_why.get(ATTACHED) or by_why.get(KEY)) is not None:
         raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
     _check_unheard([one for one in found if one.why == UNHEARD], now, tool=tool)
 
@@ -174,6 +176,23 @@ def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None
     for call in recent:
         if call.state in _UNSURE or (call.state in _UNSURE_IF_RUN and call.may_have_run):
             raise Unheard(call.uid)
+
+
+def attach(exchange: Exchange, call: UUID) -> str:
+    """This request waits for a call that an earlier one began. From now on its own id leads there too: a cancellation, a
+    repetition. Returns how the events of its stream name it. For a work thread."""
+    session = exchange.session
+    first = AgentCall.objects.filter(call__uid=call).first()
+    if session is None or first is None:
+        return str(call)
+    own = {"session_id": session.pk, "request_id": stored_id(exchange.id)}
+    if (first.session_id, first.request_id) == (own["session_id"], own["request_id"]):
+        return str(call)
+    row = AgentAttachment(call=first, **own)
+    with suppress(AuditUnavailable):  # then it waits without a name of its own
+        writer().submit_and_wait(lambda: AgentAttachment.objects.bulk_create([row], ignore_conflicts=True))
+    pk = AgentAttachment.objects.filter(call=first, **own).values_list("pk", flat=True).first()
+    return str(call) if pk is None else f"{call}.{pk}"
 
 
 # --- what an agent has heard ------------------------------------------------------------------------------------------
@@ -215,18 +234,26 @@ def _later(rows: Any, **fields: Any) -> None:
 # --- reads -------------------------------------------------------------------------------------------------------------
 def call_of_request(session_pk: int, request_id: RequestId) -> UUID | None:
     """For a cancellation."""
-    rows = AgentCall.objects.filter(session_id=session_pk, request_id=stored_id(request_id))
-    return rows.values_list("call__uid", flat=True).first()
+    own = {"session_id": session_pk, "request_id": stored_id(request_id)}
+    begun = AgentCall.objects.filter(**own).values_list("call__uid", flat=True).first()
+    return begun or AgentAttachment.objects.filter(**own).values_list("call__call__uid", flat=True).first()
 
 
 def call_of_event(session_pk: int, event: str) -> tuple[Call, Request] | None:
     """The call whose stream had this event, and the request as far as its response needs it."""
+    uid, _, attachment = event.partition(":")[0].partition(".")
     with suppress(ValueError):
-        uid = UUID(event.partition(":")[0])
-        row = AgentCall.objects.select_related("call").filter(session_id=session_pk, call__uid=uid).first()
-        if row is not None and not row.request_id.startswith(_DIGEST):
-            return row.call, Request(json.loads(row.request_id), row.call.method, {})
+        if attachment:
+            rows = AgentAttachment.objects.select_related("call__call").filter(pk=whole_number(attachment))
+            attached = rows.filter(session_id=session_pk, call__call__uid=UUID(uid)).first()
+            return None if attached is None else _resumed(attached.call.call, attached.request_id)
+        began = AgentCall.objects.select_related("call").filter(session_id=session_pk, call__uid=UUID(uid)).first()
+        return None if began is None else _resumed(began.call, began.request_id)
     return None
+
+
+def _resumed(call: Call, request_id: str) -> tuple[Call, Request] | None:
+    return None if request_id.startswith(_DIGEST) else (call, Request(json.loads(request_id), call.method, {}))
 
 
 def cancelled_by_agent(call: UUID) -> bool:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from servers import access
-from servers.audit.proof import verify_export
+from servers.audit import payloads
+from servers.audit.proof import removals, verify_export
 from servers.audit.record import SYSTEM, Actor, Event, record_many
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobState
 from servers.exporting import files, requesting, selection
 from servers.exporting.table import COLUMNS, cell
 from servers.jobs import lifecycle, running
-from servers.models import AuditEvent, BackgroundJob, Export
+from servers.models import AuditEvent, BackgroundJob, Export, Payload
 from tests.servers.audit.proof import log
 from tests.servers.conftest import person
 from tests.servers.exporting.conftest import exported, run
@@ -203,6 +205,43 @@ def test_an_interrupted_export_starts_over_and_leaves_no_half_file(
 
 def _stops(*_: Any) -> None:
     raise running.Stopping
+
+
+def test_a_file_is_written_again_when_the_retention_removed_rows_meanwhile(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill()
+    erase_while_written(monkeypatch, times=2)
+    export = exported(admin, actor, payloads=True)
+    done = verified(files.path_of(export))
+    assert (done.returncode, export.failed) == (0, False), done.stdout
+    assert "10 payloads" in done.stdout, "two were erased"
+
+
+def test_a_file_that_the_retention_keeps_overtaking_is_not_kept(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill()
+    erase_while_written(monkeypatch, times=99)
+    export = exported(admin, actor, payloads=True)
+    assert (export.failed, "Export again" in export.detail) == (True, True)
+    assert list(files.path_of(export).parent.iterdir()) == []
+
+
+def erase_while_written(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """One payload each time the events are read, as the retention does it: allowed first, then erased."""
+    ids = list(Payload.objects.order_by("pk").values_list("pk", flat=True))
+    read, begun = selection.windows, timezone.now()
+
+    def windows(*given: Any) -> Iterator[Any]:
+        nonlocal times
+        if times:
+            times -= 1
+            removals.allow("payloads", begun + timedelta(minutes=1, seconds=-times))
+            payloads.erase_all([ids.pop()], everywhere=False)
+        yield from read(*given)
+
+    monkeypatch.setattr(selection, "windows", windows)
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.api import calls
 from sessions.api.asking import Caller
 from sessions.enums import CallState
-from sessions.models import McpSession
-from tests.sessions.agents.door import Door, finish, make_listed, token_of
+from sessions.models import AgentAttachment, Call, McpSession
+from tests.sessions.agents.door import LEGACY, Door, finish, make_listed, token_of
 from tests.sessions.agents.placed import place
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,6 +52,58 @@ async def test_a_call_whose_end_a_resumed_stream_told_does_not_answer_the_next_e
     assert await door.viewed() != call
     another.leaves()
     await another.ends()
+
+
+async def test_a_request_that_joined_an_earlier_call_is_repeated_resumed_and_cancelled_by_its_own_id(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    key = await door.session(token, "files")
+    first = door.legacy(token, "files", key, "tools/call", ECHO, id=1)
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+    for _ in range(2):  # the second time with an id that is known by then
+        joined = door.legacy(token, "files", key, "tools/call", ECHO, id=2)
+        assert await door.viewed() == call
+        joined.leaves()
+        await joined.ends()
+    attachment = await door.thread(AgentAttachment.objects.get)
+    resumed = door.get(token, "files", key, last_event_id=f"{call}.{attachment.pk}:0")
+    assert await door.viewed() == call
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+    await door.post(token, "files", cancelled, mcp_session_id=key, mcp_protocol_version=LEGACY).ends()
+    row = await door.thread(Call.objects.get, uid=call)
+    assert row.cancel_requested_at is not None or row.state == CallState.CANCELLED
+    resumed.leaves()
+    await resumed.ends()
+    other_key = await door.session(token, "files")
+    foreign = door.get(token, "files", other_key, last_event_id=f"{call}.{attachment.pk}:0")
+    assert "error" in await foreign.response()
+
+
+async def test_a_repeated_request_that_had_joined_an_earlier_call_gets_the_end_of_that_one(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    key = await door.session(token, "files")
+    first = door.legacy(token, "files", key, "tools/call", ECHO, id=1)
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+    joined = door.legacy(token, "files", key, "tools/call", ECHO, id=2)
+    assert await door.viewed() == call
+    attachment = await door.thread(AgentAttachment.objects.get)
+    joined.leaves()
+    await joined.ends()
+    await door.finish(call)
+    resumed = await door.get(token, "files", key, last_event_id=f"{call}.{attachment.pk}:0").response()
+    repeated = await door.legacy(token, "files", key, "tools/call", ECHO, id=2).response()
+    assert (resumed["id"], repeated["id"]) == (2, 2)
+    assert resumed["result"] == repeated["result"]
+    assert await door.thread(Call.objects.count) == 1
 
 
 def test_a_denied_call_that_could_not_be_recorded_is_recorded_the_next_time(

@@ -29,8 +29,10 @@ from sessions.host.logs.line import ServerLogLine
 from sessions.live import feeds
 from sessions.live.topics import Topic, TopicKind
 from sessions.models import (
+    AgentAttachment,
     AgentCall,
     AgentRound,
+    AgentSession,
     Attempt,
     Call,
     LogLine,
@@ -47,6 +49,7 @@ from sessions.retention.plan import Removal, plan
 from sessions.tasks import start_retention
 from tests.servers.audit.proof.log import new_key
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
+from tests.sessions.agents.placed import principal_of
 from tests.sessions.host.harness import eventually
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.retention.rows import call_at, days_ago, line_at
@@ -229,6 +232,13 @@ def test_calls_of_programs_go_with_what_only_they_have_and_a_younger_one_stays(s
     old, young = call_at(session, days_ago(3)), call_at(session, days_ago(1))
     first = AgentCall.objects.create(call=old, token_name="laptop", same="a")
     AgentCall.objects.create(call=young, token_name="laptop", same="a", continues=first)
+    agent_session = AgentSession.objects.create(
+        token=principal_of(person("ann", "call_tool")).token,
+        server=session.server,
+        created_at=days_ago(3),
+        last_seen_at=days_ago(1),
+    )
+    AgentAttachment.objects.create(call=first, session=agent_session, request_id="2")
     row = agent_calls.sealed({"requestState": "theirs"}, back=True)
     row.call_id = old.pk
     row.save(force_insert=True)
@@ -237,6 +247,7 @@ def test_calls_of_programs_go_with_what_only_they_have_and_a_younger_one_stays(s
     assert [agent.call_id for agent in AgentCall.objects.all()] == [young.pk]
     assert AgentCall.objects.get().continues is None
     assert not AgentRound.objects.exists()
+    assert not AgentAttachment.objects.exists()
 
 
 def test_a_call_that_repeats_a_removed_one_stays(session: McpSession) -> None:
