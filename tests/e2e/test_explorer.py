@@ -106,7 +106,7 @@ def test_the_focus_stays_where_it_was_when_the_list_moves_on(filled: Stack, walk
     expect(ada.page.locator("[data-live-pill]")).to_contain_text("Live")
     page, rows = ada.page, ada.page.locator("tr[data-sel]")
     newest = rows.first.get_attribute("data-sel")
-    for focused in (page.locator(f"tr[data-sel='{newest}'] a").first, page.get_by_role("link", name="Older")):
+    for focused in (page.locator(f"tr[data-sel='{newest}'] a").first, page.locator("#explorer-list .scroll")):
         top = rows.first.get_attribute("data-sel")
         focused.focus()
         cookies_of_a_sign_in(filled)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
@@ -102,6 +101,7 @@ BETTER: dict[str, str] = {
 }
 _ANY_RULE = re.compile("|".join(BETTER), re.MULTILINE)  # nearly no text meets one
 _RULES = [(re.compile(pattern, re.MULTILINE), words) for pattern, words in BETTER.items()]
+_CLASS = re.compile(r"^ *class ((?:[A-Z][a-z]+){2,})\b", re.MULTILINE)
 _JS_STRING = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`((?:[^`\\]|\\.)*)`")
 
 
@@ -117,31 +117,20 @@ def refused(text: str) -> Iterator[tuple[str, str]]:
 @cache
 def _class_names() -> re.Pattern[str]:
     """Names of our classes, of two words or more."""
-    names = {name for path in files() if path.suffix == ".py" for name in _python(path.read_text()).classes}
-    several = sorted(name for name in names if re.fullmatch(r"[A-Z][a-z]+([A-Z][a-z]+)+", name))
+    texts = [path.read_text() for path in files() if path.suffix == ".py"]
+    several = sorted({name for text in texts for name in _CLASS.findall(text)})
     return re.compile(rf"(?<![{{\w.\[])(?<!\| )(?:{'|'.join(several)})(?![\w(\]]| \|)")  # no types such as "A | None"
 
 
 def sentences(path: Path) -> Iterator[tuple[int, str]]:
     text = path.read_text()
     if path.suffix == ".py":
-        yield from _python(text).sentences
+        yield from _strings(list(ast.walk(ast.parse(text))))
     elif path.suffix == ".js":
         for line, found in _matches(_JS_STRING, _blanked(r"/\*.*?\*/|(?<![:'\"`])//[^\n]*", text)):
             yield line, next(filter(None, found.groups()), "")
     else:
         yield from enumerate(_blanked(r"\{#.*?#\}|\{% comment %\}.*?\{% endcomment %\}", text).splitlines(), 1)
-
-
-class Python(NamedTuple):
-    sentences: list[tuple[int, str]]
-    classes: list[str]
-
-
-@cache
-def _python(text: str) -> Python:
-    nodes = list(ast.walk(ast.parse(text)))
-    return Python(list(_strings(nodes)), [node.name for node in nodes if isinstance(node, ast.ClassDef)])
 
 
 def _strings(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:

@@ -149,7 +149,7 @@ def test_a_program_that_opens_addresses_is_led_to_the_page(product: Product) -> 
     modern = product.agent(token, "modern")
     key = "io.modelcontextprotocol/clientCapabilities"
     meta = {key: {"elicitation": {"form": {}, "url": {}}}}
-    first = modern.ask_modern("tools/call", counter("url-page"), **meta).json()["result"]
+    first = response_of(modern.ask_modern("tools/call", counter("url-page"), **meta))["result"]
     assert first["resultType"] == "input_required"
     (asked,) = first["inputRequests"].values()
     (row,) = held(product, name="url-page")

@@ -72,7 +72,7 @@ def test_a_modern_program_discovers_lists_and_calls_without_a_session(product: P
     assert "mcp-session-id" not in listed.headers
     result = listed.json()["result"]
     assert (result["resultType"], result["cacheScope"]) == ("complete", "private")
-    told = modern.ask_modern("tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}}).json()["result"]
+    told = response_of(modern.ask_modern("tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}}))["result"]
     assert (told["resultType"], told["structuredContent"]["total"]) == ("complete", 5)
     assert product.calls(target="add")[-1]["program"] == "raw 2"
     # 0 while the session is not open: a list opens none, a call does
@@ -97,7 +97,7 @@ def test_a_header_that_repeats_an_argument_must_agree_with_it(product: Product, 
         assert len(product.calls(target="echo")) == before
         body_of_request, usual = modern.modern("tools/call", given)
         told = modern.post(body_of_request, **usual, Mcp_Param_Text="repeated")
-        assert told.json()["result"]["content"] == [{"type": "text", "text": "repeated"}]
+        assert response_of(told)["result"]["content"] == [{"type": "text", "text": "repeated"}]
     finally:
         product.stack.write(f"UPDATE servers_definition SET body = ? WHERE {where}", body)  # noqa: S608  # the same
 
@@ -110,7 +110,7 @@ def test_results_are_written_in_the_era_of_the_program(product: Product, token: 
     told = old.ask("tools/call", arguments)["result"]
     assert told["structuredContent"] == {"total": 2, "terms": [1, 1]}
     assert "resultType" not in told
-    new = product.agent(token, slug).ask_modern("tools/call", arguments).json()["result"]
+    new = response_of(product.agent(token, slug).ask_modern("tools/call", arguments))["result"]
     assert (new["resultType"], new["structuredContent"]) == ("complete", told["structuredContent"])
 
 
@@ -140,7 +140,7 @@ def test_resources_prompts_and_completion_are_relayed(agent: Agent, modern: Agen
     listed = agent.ask("resources/list")["result"]["resources"]
     uri = listed[0]["uri"]
     assert agent.ask("resources/read", {"uri": uri})["result"]["contents"][0]["uri"] == uri
-    read = modern.ask_modern("resources/read", {"uri": uri}).json()["result"]
+    read = response_of(modern.ask_modern("resources/read", {"uri": uri}))["result"]
     assert (read["cacheScope"], read["resultType"]) == ("private", "complete")
     assert agent.ask("resources/templates/list")["result"]["resourceTemplates"]
     prompts = agent.ask("prompts/list")["result"]["prompts"]
@@ -155,7 +155,7 @@ def test_resources_prompts_and_completion_are_relayed(agent: Agent, modern: Agen
 def test_a_missing_resource_is_told_in_the_words_of_each_era(agent: Agent, modern: Agent) -> None:
     missing = "test://nothing/here"
     old = agent.ask("resources/read", {"uri": missing})["error"]
-    new = modern.ask_modern("resources/read", {"uri": missing}).json()["error"]
+    new = response_of(modern.ask_modern("resources/read", {"uri": missing}))["error"]
     assert (old["code"], old["data"]) == (-32002, {"uri": missing})
     assert (new["code"], new["data"]) == (-32602, {"uri": missing})
 
@@ -321,7 +321,7 @@ def test_an_equal_call_whose_outcome_was_never_heard_is_told_before_it_runs_agai
     asyncio.run(_leave(modern, body, modern.headers(**headers), lambda: effects() == 1))
     sql = "SELECT * FROM mcp_sessions_agentcall WHERE unheard_at IS NOT NULL AND token_name = 'laptop'"
     eventually(lambda: product.stack.rows(sql))
-    told = modern.ask_modern("tools/call", counter).json()["result"]
+    told = response_of(modern.ask_modern("tools/call", counter))["result"]
     assert (told["isError"], "was not called" in told["content"][0]["text"]) == (True, True)
     assert effects() == 1
     asyncio.run(_leave(modern, body, modern.headers(**headers), lambda: effects() == 2))
@@ -342,7 +342,7 @@ def test_what_a_killed_web_process_was_watching_is_told_before_it_runs_again(pro
     thread.join(30)
     eventually(lambda: product.calls(target="counter")[-1]["state"] == "outcome_unknown", 60)
     eventually(lambda: _answers(product))
-    told = modern.ask_modern("tools/call", counter).json()["result"]
+    told = response_of(modern.ask_modern("tools/call", counter))["result"]
     assert (told["isError"], "was not called" in told["content"][0]["text"]) == (True, True)
     assert product.effects.read_text().count("web-died") == 1
 
@@ -356,11 +356,11 @@ def _answers(product: Product) -> bool:
 def test_a_key_of_the_program_is_used_for_one_call(product: Product, modern: Agent) -> None:
     body, headers = modern.modern("tools/call", {"name": "echo", "arguments": {"text": "keyed"}})
     before = len(product.calls())
-    first = modern.post(body, **headers, Idempotency_Key="k-1").json()
-    again = modern.post(body | {"id": "other"}, **headers, Idempotency_Key="k-1").json()
+    first = response_of(modern.post(body, **headers, Idempotency_Key="k-1"))
+    again = response_of(modern.post(body | {"id": "other"}, **headers, Idempotency_Key="k-1"))
     assert first["result"] == again["result"]
     other, headers = modern.modern("tools/call", {"name": "echo", "arguments": {"text": "another"}})
-    assert modern.post(other, **headers, Idempotency_Key="k-1").json()["error"]["code"] == -32600
+    assert response_of(modern.post(other, **headers, Idempotency_Key="k-1"))["error"]["code"] == -32600
     assert len(product.calls()) == before + 1
 
 

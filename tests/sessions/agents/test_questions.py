@@ -50,23 +50,25 @@ def test_a_modern_agent_gets_the_call_back_and_its_retry_continues_the_same_call
 ) -> None:
     agent = product.agent(token, slug)
     before = len(product.calls(target="pizza"))
-    first = agent.ask_modern("tools/call", PIZZA, **{META + "clientCapabilities": FORM}).json()["result"]
+    first = response_of(agent.ask_modern("tools/call", PIZZA, **{META + "clientCapabilities": FORM}))["result"]
     assert first["resultType"] == "input_required"
     ((key, asked),) = first["inputRequests"].items()
     assert asked["method"] == "elicitation/create"
     again = {"requestState": first["requestState"], "inputResponses": {"other": ANSWER}}
-    missing = agent.ask_modern("tools/call", PIZZA | again, **{META + "clientCapabilities": FORM}).json()["result"]
+    missing = response_of(agent.ask_modern("tools/call", PIZZA | again, **{META + "clientCapabilities": FORM}))[
+        "result"
+    ]
     assert list(missing["inputRequests"]) == [key]
     for wrong in (7, None, {"action": "accept", "content": {"count": "many"}}):
         bad = {"requestState": first["requestState"], "inputResponses": {key: wrong}}
         if wrong is not None:
-            refused = agent.ask_modern("tools/call", PIZZA | bad, **{META + "clientCapabilities": FORM}).json()
+            refused = response_of(agent.ask_modern("tools/call", PIZZA | bad, **{META + "clientCapabilities": FORM}))
             assert refused["error"]["code"] == -32602
     assert missing["requestState"] != first["requestState"]
     retry = {"requestState": first["requestState"], "inputResponses": {key: ANSWER}}
-    last = agent.ask_modern("tools/call", PIZZA | retry, **{META + "clientCapabilities": FORM}).json()["result"]
+    last = response_of(agent.ask_modern("tools/call", PIZZA | retry, **{META + "clientCapabilities": FORM}))["result"]
     assert (last["resultType"], "count=3" in last["content"][0]["text"]) == ("complete", True)
-    used = agent.ask_modern("tools/call", PIZZA | retry, **{META + "clientCapabilities": FORM}).json()["result"]
+    used = response_of(agent.ask_modern("tools/call", PIZZA | retry, **{META + "clientCapabilities": FORM}))["result"]
     assert used["content"] == last["content"]
     assert len(product.calls(target="pizza")) == before + 1
 
@@ -74,7 +76,7 @@ def test_a_modern_agent_gets_the_call_back_and_its_retry_continues_the_same_call
 def test_a_state_that_is_altered_foreign_or_of_another_request_sends_nothing(product: Product, token: str) -> None:
     agent = product.agent(token, "asking-legacy")
     meta = {META + "clientCapabilities": FORM}
-    first = agent.ask_modern("tools/call", PIZZA, **meta).json()["result"]
+    first = response_of(agent.ask_modern("tools/call", PIZZA, **meta))["result"]
     state, (key,) = first["requestState"], first["inputRequests"]
     before = len(product.calls())
     answers = {"inputResponses": {key: ANSWER}}
@@ -88,10 +90,10 @@ def test_a_state_that_is_altered_foreign_or_of_another_request_sends_nothing(pro
         (agent, PIZZA | {"inputResponses": None, "requestState": state}),
     ]
     for one, params in tries:
-        assert one.ask_modern("tools/call", params, **meta).json()["error"]["code"] == -32602
+        assert response_of(one.ask_modern("tools/call", params, **meta))["error"]["code"] == -32602
     assert len(product.calls()) == before
     assert len(open_questions(product)) == 1
-    done = agent.ask_modern("tools/call", PIZZA | answers | {"requestState": state}, **meta).json()["result"]
+    done = response_of(agent.ask_modern("tools/call", PIZZA | answers | {"requestState": state}, **meta))["result"]
     assert done["resultType"] == "complete"
 
 
@@ -209,7 +211,7 @@ def test_a_legacy_agent_gets_the_error_that_names_the_page_and_calls_again_after
 def test_a_modern_agent_without_url_mode_gets_the_error_that_names_the_page(product: Product, alone: str) -> None:
     agent = product.agent(alone, "asking-legacy")
     meta = {META + "clientCapabilities": FORM}
-    error = agent.ask_modern("tools/call", unlock("no url mode"), **meta).json()["error"]
+    error = response_of(agent.ask_modern("tools/call", unlock("no url mode"), **meta))["error"]
     assert (error["code"], error["data"]["elicitations"][0]["url"]) == (-32042, PAGE)
 
 
@@ -218,21 +220,21 @@ def test_a_modern_agent_with_url_mode_is_asked_to_visit_the_page_and_its_retry_c
 ) -> None:
     agent, meta, call = product.agent(alone, "asking-legacy"), {META + "clientCapabilities": URL}, unlock("modern")
     before = len(product.calls(target="unlock"))
-    first = agent.ask_modern("tools/call", call, **meta).json()["result"]
+    first = response_of(agent.ask_modern("tools/call", call, **meta))["result"]
     ((key, asked),) = first["inputRequests"].items()
     assert (asked["method"], asked["params"]["mode"], asked["params"]["url"]) == ("elicitation/create", "url", PAGE)
     retry = {"requestState": first["requestState"], "inputResponses": {key: {"action": "accept"}}}
-    last = agent.ask_modern("tools/call", call | retry, **meta).json()["result"]
+    last = response_of(agent.ask_modern("tools/call", call | retry, **meta))["result"]
     assert (last["resultType"], last["content"][0]["text"]) == ("complete", "unlocked")
     assert len(product.calls(target="unlock")) == before + 1
 
 
 def test_an_agent_that_declines_the_visit_hears_that_the_tool_did_not_run(product: Product, alone: str) -> None:
     agent, meta, call = product.agent(alone, "asking-legacy"), {META + "clientCapabilities": URL}, unlock("declined")
-    first = agent.ask_modern("tools/call", call, **meta).json()["result"]
+    first = response_of(agent.ask_modern("tools/call", call, **meta))["result"]
     (key,) = first["inputRequests"]
     retry = {"requestState": first["requestState"], "inputResponses": {key: {"action": "decline"}}}
-    last = agent.ask_modern("tools/call", call | retry, **meta).json()["result"]
+    last = response_of(agent.ask_modern("tools/call", call | retry, **meta))["result"]
     assert last["isError"]
     assert "did not run" in last["content"][0]["text"]
     assert last["_meta"]["mcpadmin/mayHaveRun"] is False

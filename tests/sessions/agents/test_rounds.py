@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agents.product import META, Agent, Product, in_background
+from tests.sessions.agents.product import META, Agent, Product, in_background, response_of
 from tests.sessions.agents.test_questions import ANSWERED
 from tests.sessions.host.harness import eventually
 
@@ -22,7 +22,7 @@ def agent(product: Product) -> Agent:
 
 def ask(agent: Agent, tool: str, capabilities: Any = ALL, **params: Any) -> dict[str, Any]:
     wanted = {"name": tool, "arguments": {}, **params}
-    return agent.ask_modern("tools/call", wanted, **{META + "clientCapabilities": capabilities}).json()
+    return response_of(agent.ask_modern("tools/call", wanted, **{META + "clientCapabilities": capabilities}))
 
 
 def rows(product: Product, tool: str) -> list[Any]:
@@ -104,10 +104,10 @@ def test_roots_sampling_and_prompts_pass_as_the_server_asks(agent: Agent) -> Non
     assert last["content"][0]["text"] == "file:///work"
     name = {"name": f"{ASKS}prompt"}
     meta = {META + "clientCapabilities": ALL}
-    asked = agent.ask_modern("prompts/get", name, **meta).json()["result"]
+    asked = response_of(agent.ask_modern("prompts/get", name, **meta))["result"]
     given = {"user_context": {"action": "accept", "content": {"context": "here"}}}
     more = {"requestState": asked["requestState"], "inputResponses": given}
-    assert "here" in str(agent.ask_modern("prompts/get", name | more, **meta).json()["result"]["messages"])
+    assert "here" in str(response_of(agent.ask_modern("prompts/get", name | more, **meta))["result"]["messages"])
 
 
 def test_the_server_hears_what_this_request_declares_and_the_token_allows(product: Product, agent: Agent) -> None:

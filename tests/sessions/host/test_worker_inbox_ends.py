@@ -2,6 +2,7 @@
 worker."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -110,17 +111,28 @@ def test_ten_thousand_questions_at_once_become_four_items_and_a_line_in_the_log(
 
 
 def test_a_server_may_ask_ten_questions_a_minute(session: McpSession) -> None:
-    for numbers in (range(4), range(4, 8), range(8, 10)):  # together: their minute must not end on a slow machine
+    begun = time.monotonic()
+    for numbers in (range(4), range(4, 8), range(8, 10)):
         call = begin(session, "ask", **ask(*(question(number, ELICIT, FORM) for number in numbers)))
         for _ in numbers:
             assert answer(asked_by(call), "decline")
         ended(call)
-    (reply,) = replies(begin(session, "ask", **ask(question("more", ELICIT, FORM))))
+    while admitted(call := begin(session, "ask", **ask(question("more", ELICIT, FORM)))):  # on a slow machine
+        assert answer(asked_by(call), "decline")
+        ended(call)
+    (reply,) = replies(call)
     assert reply["error"]["message"] == (
         "Too many requests: This server sent more in the last minute. Limit: 10 inbox requests a minute per server. "
         "An operator can change it with MCPADMIN_INBOX_PER_MINUTE. Try again later."
     )
-    assert Question.objects.count() == 10
+    assert 10 <= Question.objects.count() <= 10 + (time.monotonic() - begun) / 6
+
+
+def admitted(call: Call) -> bool:
+    """Whether its question waits for a person. One that is refused has no row, and its call ends."""
+    asked, row = Question.objects.filter(call=call), Call.objects.filter(pk=call.pk)
+    eventually(lambda: asked.exists() or row.get().finished_at)
+    return asked.exists()
 
 
 LARGE = "The request has more than 2,097,152 characters, which is a fixed limit."
