@@ -244,7 +244,7 @@ def call_of_event(session_pk: int, event: str) -> tuple[Call, Request] | None:
     uid, _, attachment = event.partition(":")[0].partition(".")
     with suppress(ValueError):
         if attachment:
-            rows = AgentAttachment.objects.select_related("call__call").filter(pk=whole_number(attachment))
+            rows = AgentAttachment.objects.select_related("call__call").filter(pk=whole_number(attachment) or 0)
             attached = rows.filter(session_id=session_pk, call__call__uid=UUID(uid)).first()
             return None if attached is None else _resumed(attached.call.call, attached.request_id)
         began = AgentCall.objects.select_related("call").filter(session_id=session_pk, call__uid=UUID(uid)).first()
