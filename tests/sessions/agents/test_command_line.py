@@ -23,6 +23,11 @@ LAST_LIST_IS_READ = """
     SELECT 1 FROM servers_definition JOIN servers_server ON servers_server.id = servers_definition.server_id
     WHERE servers_server.slug = ? AND servers_definition.kind = 'prompt'
 """
+FIRST_TOOL = """
+    SELECT servers_definition.id, digest FROM servers_definition
+    JOIN servers_server ON servers_server.id = servers_definition.server_id
+    WHERE servers_server.slug = ? AND servers_definition.kind = 'tool' ORDER BY position
+"""
 
 
 class Command:
@@ -190,13 +195,17 @@ def test_watch_reports_a_change_as_it_happens(product: Product, command: Command
     process = command.start("watch", "ours", "--count", "1")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline()) == {"event": "following"}
-    product.stack.shell(
+    pk, digest = product.stack.rows(FIRST_TOOL, "ours")[0]
+    change = (
         "from servers.models import Definition; from sessions import hints\n"
-        "d = Definition.objects.filter(server__slug='ours', kind='tool').first()\n"
-        "Definition.objects.filter(pk=d.pk).update(digest='e' * 64)\n"
+        "d = Definition.objects.select_related('server').get(pk={pk})\n"
+        "Definition.objects.filter(pk=d.pk).update(digest={digest!r})\n"
         "hints.session_changed(d.server.uid, kind='catalog'); hints.flush()"
     )
+    product.stack.shell(change.format(pk=pk, digest="e" * 64))
     status, lines, _ = finished(process)
+    # Otherwise the next reading of the list would be a change to the calls of other tests.
+    product.stack.shell(change.format(pk=pk, digest=digest))
     assert (status, lines) == (0, [{"event": "list_changed", "list": "tools"}])
 
 
