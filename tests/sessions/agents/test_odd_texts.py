@@ -40,7 +40,7 @@ NUL = "a\0b"
 
 
 @pytest.fixture(autouse=True)
-def _on_postgres(on_postgres: None) -> Iterator[None]:  # noqa: F811
+def _on_postgres(on_postgres: None) -> Iterator[None]:  # noqa: F811  the fixture by its name
     yield
     writer.reset()
 
@@ -85,7 +85,7 @@ def test_a_nul_is_refused_wherever_something_is_looked_up(entry: Entry) -> None:
             assert refused.value.code == -32602
     with pytest.raises(Refusal):
         follows.follow(of_bundle.actor, alone, f"note://{NUL}")
-    assert exposed.find(entry.place.bundle.pk, DefinitionKind.TOOL, NUL) is None  # type: ignore[union-attr]
+    assert exposed.find(entry.place.bundle.pk, DefinitionKind.TOOL, NUL) is None  # type: ignore[union-attr]  # the entry is of a bundle
     assert clients.usable(NUL) is None
     assert not clients.is_document_url(f"https://program.example/{NUL}")
     assert slug_of(f"http://localhost:8000/mcp/{NUL}") == ""

@@ -95,7 +95,7 @@ async def test_updates_that_cannot_be_read_do_not_take_the_place_of_the_response
         )
 
     await door.thread(follows)
-    door.application.shared.stream_reads.events = Broken()  # type: ignore[assignment]
+    door.application.shared.stream_reads.events = Broken()  # type: ignore[assignment]  # as a database that is away
     asked = door.legacy(token, "files", key, "tools/call", ECHO)
     call = await door.viewed()
     await door.finish(call)
