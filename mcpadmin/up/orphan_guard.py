@@ -87,17 +87,19 @@ class OrphanGuard:
         ]
         self._lock_descriptor = lock_descriptor
         self._groups: set[int] = set()
-        self._start()
+        self._gone = False
+        self._popen, self._pipe = self._start()
 
     @property
     def pid(self) -> int:
         return self._popen.pid
 
-    def _start(self) -> None:
-        listening, self._pipe = os.pipe()
+    def _start(self) -> "tuple[subprocess.Popen[bytes], int]":
+        """The script, and the pipe on which it is told."""
+        listening, telling = os.pipe()
         quiet = subprocess.DEVNULL
         try:
-            self._popen = subprocess.Popen(  # noqa: S603 - our own script
+            started = subprocess.Popen(  # noqa: S603 - our own script
                 self._argv,
                 stdin=listening,
                 stdout=quiet,
@@ -105,10 +107,12 @@ class OrphanGuard:
                 pass_fds=(self._lock_descriptor,),
                 start_new_session=True,
             )
+        except OSError:
+            os.close(telling)
+            raise
         finally:
             os.close(listening)
-        for pid in self._groups:
-            self._tell(f"+{pid}")
+        return started, telling
 
     def _tell(self, line: str) -> None:
         try:
@@ -127,8 +131,21 @@ class OrphanGuard:
 
     def revive(self, status: int) -> None:
         self._popen.returncode = status
+        self._gone = True
+        self.restore()
+
+    def restore(self) -> None:
+        """Start a successor of one that is gone. Where the system has no process free now, the next call does."""
+        if not self._gone:
+            return
+        try:
+            started, telling = self._start()
+        except OSError:
+            return
         os.close(self._pipe)
-        self._start()
+        self._popen, self._pipe, self._gone = started, telling, False
+        for pid in self._groups:
+            self._tell(f"+{pid}")
 
     def dismiss(self) -> None:
         self._tell("done")

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mcpadmin.up.options import StartProblem
@@ -35,14 +36,26 @@ def check_python() -> None:
 def prepare_data_dir(path: Path) -> None:
     """Create the directory with mode 700 and prove that files can be written in it."""
     os.umask(0o077)
-    remedy = "Make it writable for this user, or choose another with --data-dir."
-    try:
+    with usable(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = path / f".probe-{os.getpid()}"
         probe.write_bytes(b"")
         probe.unlink()
+
+
+@contextmanager
+def usable(data_dir: Path) -> Iterator[None]:
+    """Whatever keeps us from files in the data directory becomes a StartProblem."""
+    try:
+        yield
     except OSError as problem:
-        raise StartProblem(f"the data directory {path} cannot be used ({problem.strerror})", remedy) from problem
+        where = f": {problem.filename}" if problem.filename and str(problem.filename) != str(data_dir) else ""
+        remedy = "Make it writable for this user, or choose another with --data-dir."
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "Free some space, or choose another with --data-dir."
+        raise StartProblem(
+            f"the data directory {data_dir} cannot be used ({problem.strerror}{where})", remedy
+        ) from problem
 
 
 def tighten(path: Path) -> list[str]:
@@ -86,6 +99,11 @@ def acquire_lock(data_dir: Path) -> int:
     """Return the descriptor that holds the lock. Raises StartProblem when another `up` runs on this data directory.
 
     Uses flock: the kernel releases it when the last process that shares the descriptor exits."""
+    with usable(data_dir):
+        return _acquired(data_dir)
+
+
+def _acquired(data_dir: Path) -> int:
     path = data_dir / LOCK
     deadline = time.monotonic() + GUARD_SECONDS
     while True:
@@ -150,7 +168,7 @@ def listen(host: str, port: int) -> socket.socket:
     Restarting a web process then refuses no connection."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as problem:
+    except (OSError, UnicodeError) as problem:  # UnicodeError: no name at all, such as 127..0.1
         raise StartProblem(
             f"the host {host!r} has no address on this machine",
             "Give --host 127.0.0.1, 0.0.0.0 or an address of this machine.",

@@ -198,7 +198,8 @@ class PartSupervisor:
             raise StartProblem(
                 f"{report} {self._failures} times without becoming ready", f"Last output: {last or '(none)'}"
             )
-        delay = min(CEILING, FIRST_DELAY * 2 ** (self._failures - 1))
+        # A night of failures is a thousand of them, and no float holds 2 to that power.
+        delay = min(CEILING, FIRST_DELAY * 2 ** min(self._failures - 1, 10))
         self._output.say(f"{report}; starting it again in {delay:.1f} s" + (f"; last output: {last}" if last else ""))
         return delay
 
@@ -256,6 +257,7 @@ class Children:
 
     def _sweep(self) -> None:
         """A stdio server's grandchild may be reparented to us while its worker lives on. No signal reports that."""
+        self._guard.restore()
         self._kill_adopted()
         self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
@@ -367,9 +369,10 @@ class Supervisor:
                 self._output.say(f"the end of {part.name} could not be recorded")
 
     async def _bring_up(self) -> None:
-        socket_file = self._choose_socket()
+        with preflight.usable(self._options.data_dir):
+            socket_file = self._choose_socket()
+            self._passwords = valkey.write_users(self._valkey_dir) if self._embedded else {}
         self._env = environment(self._options, self._url, socket_file, os.isatty(1))
-        self._passwords = valkey.write_users(self._valkey_dir) if self._embedded else {}
         preparing = asyncio.create_task(self._prepare(socket_file))
         if not (self._options.data_dir / STATIC_MANIFEST).exists():
             await preparing  # the settings of a web process depend on whether there are collected files
@@ -461,7 +464,8 @@ class Supervisor:
         os.close(self._prepared)
         os.close(self._preparing)
         if self._embedded and self._valkey_dir.exists():
-            valkey.forget_socket(self._valkey_dir)
+            with contextlib.suppress(OSError):  # the next start removes it, or says why it cannot
+                valkey.forget_socket(self._valkey_dir)
         self._guard.dismiss()
         preflight.release_lock(self._options.data_dir, self._lock)
 

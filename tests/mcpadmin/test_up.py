@@ -207,6 +207,15 @@ def test_a_data_directory_that_cannot_be_used_is_one_line_and_status_1(make_stac
     assert_one_line(product, f"the data directory {blocked} cannot be used")
 
 
+def test_a_file_of_the_data_directory_that_cannot_be_replaced_is_one_line_and_status_1(make_stack: MakeStack) -> None:
+    product = make_stack()
+    for part in ("valkey", "valkey/users.acl"):  # as one that belongs to root is for an ordinary user
+        (product.data_dir / part).mkdir(mode=0o700, exist_ok=True)
+    product.launch()
+    assert product.process.wait(60) == 1
+    assert_one_line(product, f"the data directory {product.data_dir} cannot be used (Is a directory")
+
+
 def test_a_redis_that_anyone_could_reach_is_refused(make_stack: MakeStack) -> None:
     product = make_stack(env={"REDIS_URL": "redis://cache.example:6379/0"})
     product.launch()

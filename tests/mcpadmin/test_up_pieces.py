@@ -35,6 +35,12 @@ def test_a_lock_file_left_by_a_dead_process_is_taken_over(tmp_path: Path) -> Non
     preflight.release_lock(tmp_path, held)
 
 
+def test_a_lock_file_that_cannot_be_opened_is_explained(tmp_path: Path) -> None:
+    (tmp_path / preflight.LOCK).mkdir()  # as one that belongs to root is for an ordinary user
+    with pytest.raises(StartProblem, match=r"cannot be used \(Is a directory: .*up\.lock\)\. Make it writable"):
+        preflight.acquire_lock(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["x" * 120, "with space", "ünïcode", "question?mark"])
 def test_where_the_path_fits_no_socket_or_url_a_short_one_is_chosen_and_found_again(tmp_path: Path, name: str) -> None:
     valkey_dir = tmp_path / name
@@ -64,6 +70,11 @@ def test_a_busy_port_names_another() -> None:
 def test_a_host_that_is_not_ours_is_explained() -> None:
     with pytest.raises(StartProblem, match=r"192\.0\.2\.1 is not an address of this machine"):
         preflight.listen("192.0.2.1", 0)
+
+
+def test_a_host_that_is_no_name_is_explained() -> None:
+    with pytest.raises(StartProblem, match=r"the host '127\.\.0\.1' has no address on this machine"):
+        preflight.listen("127..0.1", 0)
 
 
 def test_nothing_a_part_prints_can_steer_the_terminal() -> None:
@@ -136,6 +147,28 @@ def test_after_an_orderly_stop_the_guard_touches_nothing(tmp_path: Path) -> None
     part.wait(10)
     preflight.release_lock(tmp_path, held)
     os.close(told)
+
+
+@pytest.mark.integration
+def test_a_guard_that_is_killed_while_no_process_is_free_gets_its_successor_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lock = preflight.acquire_lock(tmp_path)
+    guard = orphan_guard.OrphanGuard(tmp_path / preflight.LOCK, tmp_path / "valkey", lock)
+    part = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    killed = guard.pid
+    os.kill(killed, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(killed, 0)[1])
+    with monkeypatch.context() as full:
+        full.setattr(subprocess, "Popen", Forks(BlockingIOError(11, "Resource temporarily unavailable")))
+        guard.revive(status)
+        guard.started(part.pid)
+    guard.restore()
+    assert guard.pid != killed
+    os.close(lock)
+    os.close(guard._pipe)  # as when `up` is killed
+    assert part.wait(10) == -signal.SIGKILL
+    assert guard._popen.wait(10) == 0
 
 
 @pytest.mark.integration
@@ -265,6 +298,23 @@ async def test_a_part_that_died_is_started_again_although_the_system_refuses_a_p
     words = f"worker could not be started ({problem.strerror}); starting it again in"
     assert [line.startswith(words) for line in said.lines] == [False, False, True, True, False]
     assert len(forks.pids) == 2
+    kill(kept.child)
+    await kept.stop(1.0, asyncio.Event())
+
+
+async def test_a_part_that_fails_all_night_is_still_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    forks, said = Forks(None, *[OSError(28, "No space left on device")] * 1_100), Said()
+    monkeypatch.setattr(process, "spawn", forks)
+    monkeypatch.setattr(supervisor, "CEILING", 0.0)
+    part = Part("worker", "worker", SLEEPER.argv, 1.0, probe=answers)
+    kept = PartSupervisor(part, {}, said, lambda pid: None)
+    kept.start()
+    await kept.first_ready
+    assert kept.child is not None
+    kill(kept.child)
+    while len(forks.pids) < 2 and "is not started again" not in said.lines[-1]:  # noqa: ASYNC110 - either may come
+        await asyncio.sleep(0)
+    assert "starting it again" in said.lines[-1]
     kill(kept.child)
     await kept.stop(1.0, asyncio.Event())
 
