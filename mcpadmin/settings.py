@@ -212,6 +212,9 @@ if DATABASES["default"]["ENGINE"].endswith("postgresql"):
     # A socket directory comes percent-encoded; the writer keeps one connection of the pool for good.
     DATABASES["default"]["HOST"] = unquote(DATABASES["default"].get("HOST") or "")
     DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 2, "max_size": 16}
+    # One round trip for each connection that is taken from the pool. Without it, each that was open while the server
+    # restarted would fail the page that gets it.
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 # Under ASGI each request has a thread of its own: a kept connection would be a leaked descriptor.
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -1,5 +1,7 @@
 """The start-up steps that need Django: checks, migrations, key ring. Run by `manage.py prepare`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -19,6 +21,8 @@ from servers.crypto import SealError, missing_keys
 from servers.keyring import described
 
 log = structlog.get_logger("mcpadmin.up")
+# Any constant that no other part of the product uses as an advisory lock.
+LOCK_ID = 7_230_003
 
 
 def check_installation(data_dir: Path) -> None:
@@ -33,9 +37,10 @@ def check_installation(data_dir: Path) -> None:
 def bring_up_to_date() -> int:
     """Apply pending migrations and return their number. Closes all connections afterwards."""
     try:
-        count = len(unapplied())
-        if count:
-            call_command("migrate", interactive=False, verbosity=0)
+        with _one_at_a_time():
+            count = len(unapplied())
+            if count:
+                call_command("migrate", interactive=False, verbosity=0)
         _check_keyring()
         with transaction.atomic():
             record_many(instance.check())
@@ -44,6 +49,24 @@ def bring_up_to_date() -> int:
     finally:
         connections.close_all()
     return count
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Several machines may start at once on one PostgreSQL: the second finds what the first has done. A data directory, and
+    with it SQLite, has one `up` only."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK_ID])
+    try:
+        yield
+    finally:
+        if connection.is_usable():  # a session that has ended holds no lock
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK_ID])
 
 
 def unapplied() -> list[tuple[Migration, bool]]:
