@@ -69,18 +69,19 @@ class Placed:
 
 @dataclass
 class Connection:
-    """`calling`: the bytes of a tool call may have left."""
+    """`calling`: the bytes of a tool call may have left. `told`: its result was written, and how that ends."""
 
     url: str
     token: str = field(repr=False)
     placed: Placed = field(default_factory=Placed)
     calling: bool = False
+    told: ExitStatus | None = None
 
     def page_of(self, call: str) -> str:
         return f"{self.url}/calls/{call}/" if call else ""
 
     async def api(self, path: str, **query: str) -> dict[str, Any]:
-        """An answer of the HTTP API. Raises McpError."""
+        """A page of a list of the HTTP API. Raises McpError."""
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "User-Agent": _PROGRAM}
         transport = engine(_ANYWHERE, Limits(), shared_tls(), timeout=_PATIENT.connect)
         try:
@@ -90,11 +91,15 @@ class Connection:
                 body = await response.aread()
         finally:
             await transport.aclose()
+        if 300 <= response.status_code < 400:
+            answers.redirect_target(response, request.url, "")  # raises: no redirect is followed with a token
         if response.status_code != 200:
             words = words_in(body[:READ_BYTES], answers.media_type(response))
             raise answers.status_error(response, words, credential=True)
         try:
             found: dict[str, Any] = json.loads(body)
+            if not isinstance(found, dict) or not isinstance(found.get("items"), list):
+                raise ValueError("no page of a list")
         except ValueError as problem:
             raise ProtocolError(Fault.INVALID_MESSAGE, "The answer is not from mcpadmin. Check --url.") from problem
         return found
@@ -113,7 +118,7 @@ class Connection:
         McpError."""
         sent = {"Authorization": f"Bearer {self.token}", **(headers or {})}
         endpoint = Endpoint(
-            f"{self.url}/mcp/{quote(server, safe='')}",
+            f"{self.url}/mcp/{quote(server, safe='', errors='replace')}",
             headers=lambda: sent,
             policy=_ANYWHERE,
             credential=True,
@@ -142,11 +147,14 @@ async def _transport(endpoint: Endpoint, kind: str = "", url: str = "") -> Trans
 def connection(given: Namespace) -> Connection:
     """Raises Ending (usage)."""
     url = given.url.rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-        raise Ending(
-            ExitStatus.USAGE, f"{given.url[:200]} is not the address of an mcpadmin. Example: https://mcp.example.com"
-        )
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or "@" in url or "?" in url or "#" in url:
+        shown = f"{given.url[:200]!r}" if "@" not in url else "--url"  # it may hold a password
+        raise Ending(ExitStatus.USAGE, f"{shown} is not the address of an mcpadmin. Example: https://mcp.example.com")
     if parts.scheme == "http" and not _is_here(parts.hostname) and not given.allow_http:
         words = "The token would cross the network unencrypted. Use https, or --allow-http if the network is trusted."
         raise Ending(ExitStatus.USAGE, words)
@@ -177,7 +185,8 @@ def _token(given: Namespace) -> str:
 def read_file(name: str, option: str) -> str:
     """The text of a file; `-` is standard input. Raises Ending (usage)."""
     try:
-        return sys.stdin.read() if name == "-" else Path(os.path.expanduser(name)).read_text()
+        data = sys.stdin.buffer.read() if name == "-" else Path(os.path.expanduser(name)).read_bytes()
+        return data.decode("utf-8-sig")  # whatever the locale says: JSON is UTF-8
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
         raise Ending(ExitStatus.USAGE, f"{option}: {name} cannot be read: {reason}.") from problem

@@ -5,8 +5,10 @@ what they are. JSON escapes them.
 """
 
 import json
+import os
 import shutil
 import sys
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import Any, Final
 
@@ -17,7 +19,17 @@ _CLEAR: Final = "\r\x1b[K"
 _BAR: Final = 20
 
 
+class NotWritten(Exception):
+    """Standard output takes no more, such as a file on a full disk. The text says why."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(f"The output could not be written: {problem.strerror}.")
+
+
 class Output:
+    """Methods that write to stdout raise NotWritten, and BrokenPipeError when its reader has gone. What stderr does not
+    take is lost: the exit status says it too."""
+
     def __init__(self, form: str | None) -> None:
         """`form`: text or json; None: text on a terminal, otherwise json."""
         for stream in (sys.stdout, sys.stderr):
@@ -32,38 +44,50 @@ class Output:
     # --- stdout ------------------------------------------------------------------------------------------------------
     def record(self, value: Any) -> None:
         """One line of JSON."""
-        self._clear()
-        sys.stdout.write(f"{_json(value)}\n")
-        sys.stdout.flush()
+        self._write(f"{_json(value)}\n")
 
     def text(self, text: str) -> None:
         """A server's text, or ours."""
-        self._clear()
-        sys.stdout.write(f"{visible_text(text)}\n")
-        sys.stdout.flush()
+        self._write(f"{visible_text(text)}\n")
 
     def raw(self, data: bytes) -> None:
+        self._write(data)
+
+    def _write(self, data: str | bytes) -> None:
         self._clear()
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        try:
+            if isinstance(data, bytes):
+                sys.stdout.buffer.write(data)
+            else:
+                sys.stdout.write(data)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise NotWritten(problem) from problem
+
+    def let_go(self) -> None:
+        """Drop what could not be written: Python would try again at its end, and change the exit status."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     # --- stderr ------------------------------------------------------------------------------------------------------
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         if self._on_terminal:
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(_CLEAR + _drawn(done, total, message)[:width])
+            self._say(_CLEAR + _drawn(done, total, message)[:width])
             self._drawn = True
         elif not self._as_text:
-            sys.stderr.write(f"{_json({'progress': done, 'total': total, 'message': message})}\n")
-        sys.stderr.flush()
+            self._say(f"{_json({'progress': done, 'total': total, 'message': message})}\n")
 
     def note(self, words: str) -> None:
         """What a person should know; not part of the result."""
         if self._as_text:
             self._clear()
-            sys.stderr.write(f"{visible_text(words)}\n")
-            sys.stderr.flush()
+            self._say(f"{visible_text(words)}\n")
 
     def problem(self, ending: Ending, page: str) -> None:
         self._clear()
@@ -71,17 +95,20 @@ class Output:
             lines = [f"mcpadmin: {_LEAD.get(ending.status, '')}{visible_text(ending.words)}"]
             if ending.call:
                 lines.append(f"Call {visible_text(ending.call)}: {page}")
-            sys.stderr.write("\n".join(lines) + "\n")
+            self._say("\n".join(lines) + "\n")
         else:
             named = {"call": ending.call, "page": page} if ending.call else {}
             error = {"status": ending.status.name.lower(), "message": ending.words, **named}
-            sys.stderr.write(f"{_json({'error': error})}\n")
-        sys.stderr.flush()
+            self._say(f"{_json({'error': error})}\n")
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def _clear(self) -> None:
         if self._drawn:
-            sys.stderr.write(_CLEAR)
-            sys.stderr.flush()
+            self._say(_CLEAR)
             self._drawn = False
 
 

@@ -4,20 +4,19 @@ import asyncio
 import base64
 import binascii
 import json
-import os
 import signal
-import sys
+import traceback
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from mcpadmin.command_line.connecting import Connection, connection, read_file
 from mcpadmin.command_line.exit_status import Ending, ExitStatus, ending_of, status_of
-from mcpadmin.command_line.output import Output
+from mcpadmin.command_line.output import NotWritten, Output
 from sessions.mcp.client import Client
 from sessions.mcp.core import methods
 from sessions.mcp.core.backoff import Backoff
-from sessions.mcp.core.errors import InvalidRequest, McpError
+from sessions.mcp.core.errors import InvalidRequest, McpError, RpcError
 from sessions.mcp.core.events import Event, Following, FollowingLost, ListChanged, ListKind, ResourceUpdated
 from sessions.mcp.core.results import Timeouts
 
@@ -33,29 +32,56 @@ _KINDS: Final = {
 def run(given: Namespace) -> int:
     output = Output(given.output)
     try:
-        return int(asyncio.run(_run(given, output)))
+        return int(_run(given, output))
     except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
+    finally:
+        output.let_go()
 
 
-async def _run(given: Namespace, output: Output) -> ExitStatus:
+def _run(given: Namespace, output: Output) -> ExitStatus:
     reached: Connection | None = None
     try:
-        if given.token_file == "-" and getattr(given, "json", "") == "-":  # noqa: S105 - standard input
-            raise Ending(ExitStatus.USAGE, "Standard input can hold the token or the arguments, not both.")
-        reached = connection(given)
-        _on_signals()
         try:
-            async with asyncio.timeout(given.timeout):
-                return await _VERBS[given.verb](given, output, reached)
-        except McpError as error:
-            raise ending_of(error, call=reached.placed.call, calling=reached.calling) from error
-        except (asyncio.CancelledError, TimeoutError) as stopped:
-            raise _stopped(given, reached, timed_out=isinstance(stopped, TimeoutError)) from stopped
+            reached = _read(given)
+            return asyncio.run(_perform(given, output, reached))
+        except KeyboardInterrupt:  # from `_on_signals` on they cancel the task
+            raise Ending(ExitStatus.INTERRUPTED, "Interrupted. No tool was called.") from None
     except Ending as ending:
         output.problem(ending, reached.page_of(ending.call) if reached is not None else "")
         return ending.status
+    except BrokenPipeError:
+        raise
+    except Exception:  # a fault of ours must not end as 1, which says that the tool has answered
+        traceback.print_exc()
+        return ExitStatus.OUTCOME_UNKNOWN if reached is not None and reached.calling else ExitStatus.FAILED
+
+
+def _read(given: Namespace) -> Connection:
+    """Token and arguments. Before the event loop, which would keep Ctrl-C from a read that waits. Raises Ending."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if given.token_file == "-" and getattr(given, "json", "") == "-":  # noqa: S105 - standard input
+        raise Ending(ExitStatus.USAGE, "Standard input can hold the token or the arguments, not both.")
+    reached = connection(given)
+    if "json" in given:
+        given.arguments = _object(given.json)
+    return reached
+
+
+async def _perform(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
+    _on_signals()
+    try:
+        async with asyncio.timeout(given.timeout):
+            return await _VERBS[given.verb](given, output, reached)
+    except NotWritten as problem:
+        status = ExitStatus.OUTCOME_UNKNOWN if reached.calling else ExitStatus.FAILED
+        raise Ending(status, str(problem), reached.placed.call) from problem
+    except (McpError, asyncio.CancelledError, TimeoutError) as stopped:
+        if reached.told is not None:  # while the session was being closed
+            return reached.told
+        if isinstance(stopped, McpError):
+            raise ending_of(stopped, call=reached.placed.call, calling=reached.calling) from stopped
+        raise _stopped(given, reached, timed_out=isinstance(stopped, TimeoutError)) from stopped
 
 
 def _on_signals() -> None:
@@ -83,7 +109,7 @@ def _object(text: str) -> dict[str, Any]:
         text = read_file(text[1:], "--json")
     try:
         value = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise Ending(ExitStatus.USAGE, f"--json: not valid JSON: {problem}.") from problem
     if not isinstance(value, dict):
         raise Ending(ExitStatus.USAGE, '--json: the arguments must be an object, such as {"name": "value"}.')
@@ -92,21 +118,21 @@ def _object(text: str) -> dict[str, Any]:
 
 # --- call ------------------------------------------------------------------------------------------------------------
 async def _call(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
-    arguments = _object(given.json)
     key = {"Idempotency-Key": given.idempotency_key} if given.idempotency_key else {}
 
     async def before_send(attempt: int, reason: str) -> None:
         reached.calling = True
 
     async with reached.client(given.server, headers=key) as client:
-        done = await client.call_tool(given.tool, arguments, on_progress=output.progress, before_send=before_send)
-    status, call = status_of(done.raw, call=reached.placed.call)
-    if status not in (ExitStatus.SUCCESS, ExitStatus.TOOL_ERROR):
-        raise Ending(status, _as_text(done.raw), call)  # the words are mcpadmin's, and no result of the tool
-    if output.is_json:
-        output.record(done.raw)
-    else:
-        output.text(_as_text(done.raw))
+        done = await client.call_tool(given.tool, given.arguments, on_progress=output.progress, before_send=before_send)
+        status, call = status_of(done.raw, call=reached.placed.call)
+        if status not in (ExitStatus.SUCCESS, ExitStatus.TOOL_ERROR):
+            raise Ending(status, _as_text(done.raw), call)  # the words are mcpadmin's, and no result of the tool
+        if output.is_json:
+            output.record(done.raw)
+        else:
+            output.text(_as_text(done.raw))
+        reached.told = status
     if status is ExitStatus.TOOL_ERROR:
         output.note("The tool reported an error.")
     return status
@@ -189,7 +215,7 @@ def _write_list(output: Output, kind: str, items: list[dict[str, Any]]) -> None:
         output.text("\n".join([f"{kind.capitalize()} ({len(items)})", *(line.rstrip() for line in lines)]))
 
 
-async def _read(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
+async def _resource(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
     async with reached.client(given.server) as client:
         result = await client.read_resource(given.uri, on_progress=output.progress)
     contents = [one for one in result.get("contents", ()) if isinstance(one, dict)]
@@ -214,11 +240,10 @@ def _bytes(content: Mapping[str, Any]) -> bytes:
 
 
 async def _prompt(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
-    arguments = _object(given.json)
-    if wrong := [name for name, value in arguments.items() if not isinstance(value, str)]:
+    if wrong := [name for name, value in given.arguments.items() if not isinstance(value, str)]:
         raise Ending(ExitStatus.USAGE, f"--json: the arguments of a prompt are strings, and {wrong[0]} is not.")
     async with reached.client(given.server) as client:
-        result = await client.get_prompt(given.prompt, arguments, on_progress=output.progress)
+        result = await client.get_prompt(given.prompt, given.arguments, on_progress=output.progress)
     if output.is_json:
         output.record(result)
     else:
@@ -290,17 +315,21 @@ class _Watching:
 
     async def _told(self, client: Client, event: Event) -> None:
         if isinstance(event, ListChanged):
-            self._left -= 1
             self.tell({"event": "list_changed", "list": event.kind.value}, f"Changed list: {event.kind.value}")
-        elif isinstance(event, ResourceUpdated):
             self._left -= 1
+        elif isinstance(event, ResourceUpdated):
             record: dict[str, Any] = {"event": "resource_updated", "uri": event.uri}
             text = f"Updated: {event.uri}"
             if self._given.read:
-                record["result"] = result = await client.read_resource(event.uri)
-                contents = [one for one in result.get("contents", ()) if isinstance(one, dict)]
-                text = "\n".join([text, *map(_content, contents)])
+                try:
+                    record["result"] = result = await client.read_resource(event.uri)
+                    contents = [one for one in result.get("contents", ()) if isinstance(one, dict)]
+                    text = "\n".join([text, *map(_content, contents)])
+                except RpcError as refused:  # it may be gone: that is a change too
+                    record["reason"] = refused.message
+                    text = f"{text}\nIt could not be read: {refused.message}"
             self.tell(record, text)
+            self._left -= 1
         elif isinstance(event, FollowingLost):
             self.tell({"event": "following_lost", "reason": event.reason}, f"Not listening: {event.reason}")
             if not event.retried:
@@ -318,7 +347,7 @@ class _Watching:
 _VERBS: Final[dict[str, Callable[[Namespace, Output, Connection], Awaitable[ExitStatus]]]] = {
     "call": _call,
     "list": _list,
-    "read": _read,
+    "read": _resource,
     "prompt": _prompt,
     "watch": _watch,
 }

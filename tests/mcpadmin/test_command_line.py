@@ -1,0 +1,162 @@
+"""The command `mcpadmin` against a scripted endpoint: what it does when its surroundings fail."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.prepared import ROOT, clean_environment
+
+pytestmark = pytest.mark.integration
+TOKEN = "mca_" + "a" * 12 + "_" + "b" * 43
+CAPABILITIES = {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
+
+
+class Peer(ThreadingHTTPServer):
+    """Answers as the endpoint for agents does, as far as one call needs it. `page`: what the HTTP API answers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.called: list[Any] = []
+        self.page: tuple[int, dict[str, str], bytes] = (200, {}, b"{}")
+        self.deleted: Callable[[], None] = lambda: None
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Peer
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        self.answer(*self.server.page)
+
+    def do_DELETE(self) -> None:
+        self.server.deleted()
+        self.answer(204)
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "id" not in message:
+            return self.answer(202)
+        result: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
+        if message["method"] == "initialize":
+            result = {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES} | {
+                "serverInfo": {"name": "peer", "version": "1"}
+            }
+        else:
+            self.server.called.append(message["params"])
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        headers = {"Content-Type": "application/json", "Mcp-Session-Id": "s1", "Mcpadmin-Call": "c1"}
+        self.answer(200, headers, body)
+
+    def answer(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    with Peer() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def start(peer: Peer, *words: str, env: dict[str, str] | None = None, **options: Any) -> "subprocess.Popen[str]":
+    environment = clean_environment(**{"MCPADMIN_URL": peer.url, "MCPADMIN_TOKEN": TOKEN, **(env or {})})
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen([sys.executable, "-m", "mcpadmin", *words], cwd=ROOT, text=True, env=environment, **pipes)
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, dict[str, Any]]:
+    """Exit status, stdout, and the problem that stderr names."""
+    written, said = process.communicate(timeout=60)
+    lines = [json.loads(line) for line in said.splitlines()]
+    return process.returncode, written or "", lines[-1]["error"] if lines else {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_waits_for_standard_input_can_be_interrupted(peer: Peer, number: int, tmp_path: Path) -> None:
+    fifo = tmp_path / "arguments"
+    os.mkfifo(fifo)
+    process = start(peer, "call", "files", "read", "--json", f"@{fifo}")
+    with fifo.open("w"):  # opens once the command reads
+        process.send_signal(number)
+        status, _, error = ended(process)
+    assert (status, error["status"], peer.called) == (130, "interrupted", [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_result_that_the_disk_does_not_take_is_no_error_of_the_tool(peer: Peer) -> None:
+    with open("/dev/full", "w") as full:
+        status, _, error = ended(start(peer, "call", "files", "read", stdout=full))
+    assert (status, error["status"], error["call"]) == (5, "outcome_unknown", "c1")
+    assert "No space left on device" in error["message"]
+    assert len(peer.called) == 1
+
+
+def test_files_are_utf_8_whatever_the_locale_says(peer: Peer, tmp_path: Path) -> None:
+    (tmp_path / "arguments.json").write_bytes('{"name": "Zoë"}'.encode())
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = ("call", "files", "read", "--json", f"@{tmp_path / 'arguments.json'}")
+    assert ended(start(peer, *words, env=plain))[0] == 0
+    process = start(peer, *words[:-1], "-", env=plain)
+    assert process.stdin is not None
+    process.stdin.buffer.write('{"name": "Zoë"}'.encode())
+    assert ended(process)[0] == 0
+    assert [call["arguments"] for call in peer.called] == [{"name": "Zoë"}] * 2
+
+
+def test_a_result_that_came_counts_although_the_end_of_the_session_is_interrupted(peer: Peer) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def interrupt() -> None:
+        begun.wait(60)
+        process.send_signal(signal.SIGINT)
+        over.wait(60)
+
+    peer.deleted = interrupt
+    process = start(peer, "call", "files", "read")
+    begun.set()
+    status, written, error = ended(process)
+    over.set()
+    assert (status, json.loads(written)["content"][0]["text"], error) == (0, "done", {})
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"items": 1}', b"<html>"])
+def test_an_address_of_something_else_is_said_to_be_one(peer: Peer, body: bytes) -> None:
+    peer.page = (200, {"Content-Type": "application/json"}, body)
+    status, _, error = ended(start(peer, "list"))
+    assert (status, error["status"]) == (7, "failed")
+    assert "not from mcpadmin" in error["message"]
+
+
+def test_a_redirect_is_not_followed_and_names_the_address(peer: Peer) -> None:
+    peer.page = (301, {"Location": "https://mcp.example.org/api/v1/servers"}, b"")
+    status, _, error = ended(start(peer, "list"))
+    assert (status, error["status"]) == (3, "refused")
+    assert "https://mcp.example.org/" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://127.0.0.1:port", "http://127.0.0.1:99999", "http://u:hunter2@127.0.0.1", "", "x://y"]
+)
+def test_what_is_no_address_is_refused_before_anything_is_sent(peer: Peer, url: str) -> None:
+    status, _, error = ended(start(peer, "list", "--url", url))
+    assert (status, error["status"]) == (2, "usage")
+    assert "hunter2" not in error["message"]
