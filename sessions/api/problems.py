@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+import structlog
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import NinjaAPI
 from ninja import errors as ninja
 
 from servers.audit.writer import AuditUnavailable, WriterBusy
+from servers.crypto import SealError
 from sessions.agents.endpoints import NoEndpoint
 from sessions.api.asking import SCOPE_MISSING
 from sessions.explorer.language import QueryError
@@ -25,6 +28,7 @@ _KINDS: Final = {
     5030: "unavailable",
 }
 _BUSY: Final = {"Retry-After": "2"}
+log = structlog.get_logger(__name__)
 
 
 class Problem(Exception):
@@ -67,6 +71,9 @@ def register(api: NinjaAPI) -> None:
         ninja.HttpError: lambda request, raised: answer(Problem(raised.status_code, "invalid", str(raised))),
         AuditUnavailable: _unavailable,
         WriterBusy: _unavailable,
+        OperationalError: _without_database,
+        InterfaceError: _without_database,
+        SealError: _sealed,
     }
     for kind, handler in handlers.items():
         api.add_exception_handler(kind, handler)
@@ -88,3 +95,16 @@ def _invalid(request: HttpRequest, raised: ninja.ValidationError) -> HttpRespons
 
 def _unavailable(request: HttpRequest, raised: Exception) -> HttpResponse:
     return answer(Problem(503, "unavailable", f"{raised} Nothing was done."), _BUSY)
+
+
+def _without_database(request: HttpRequest, raised: Exception) -> HttpResponse:
+    log.warning("api.database_away", path=request.path, problem=str(raised))
+    words = (
+        "The database does not respond. Try again in a moment. A call that was started goes on: its key leads to it."
+    )
+    return answer(Problem(503, "unavailable", words), _BUSY)
+
+
+def _sealed(request: HttpRequest, raised: Exception) -> HttpResponse:
+    log.error("api.key_ring_cannot_open", path=request.path, problem=str(raised))
+    return answer(Problem(503, "unavailable", str(raised)), _BUSY)

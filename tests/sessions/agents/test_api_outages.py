@@ -1,0 +1,38 @@
+"""The HTTP API while the database is away: answers in its own shape, which say to come back."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from django.db import InterfaceError, OperationalError
+from django.test import AsyncClient
+
+from servers.crypto import SealError
+from sessions.agents import asgi
+from tests.sessions.agents.door import Door, token_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def token(ada: Any) -> str:
+    return token_of(ada)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (OperationalError("the database system is shutting down"), "The database does not respond."),
+        (InterfaceError("connection already closed"), "The database does not respond."),
+        (SealError("The key ring lacks k1."), "The key ring lacks k1."),
+    ],
+)
+async def test_a_request_that_cannot_be_answered_now_is_told_to_come_back(
+    door: Door, token: str, problem: Exception, words: str
+) -> None:
+    asgi._applications[asyncio.get_running_loop()] = door.application
+    door.database.problem = problem
+    answer = await AsyncClient().get("/api/v1/servers", headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status_code, answer["Content-Type"], answer["Retry-After"]) == (503, "application/problem+json", "2")
+    found = answer.json()
+    assert (found["type"], found["detail"].startswith(words)) == ("urn:mcpadmin:problem:unavailable", True)
