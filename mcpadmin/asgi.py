@@ -6,21 +6,21 @@ from mcpadmin import hardening
 
 hardening.harden()  # before anything reads a setting or opens a file
 
-import django  # noqa: E402  # as above
 from channels.auth import AuthMiddlewareStack  # noqa: E402  # as above
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402  # as above
 from django.conf import settings  # noqa: E402  # as above
 
 from mcpadmin import collector  # noqa: E402  # as above
+from mcpadmin.up import ready  # noqa: E402  # as above
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
 collector.pause()
-django.setup()
+ready.start_django()
 
 # After Django's own start: both read models and settings.
 from mcpadmin.agents import WithAgents  # noqa: E402  # after Django's own start
 from mcpadmin.origin import SameOriginOnly  # noqa: E402  # after Django's own start
-from mcpadmin.up import ended_worker, ready  # noqa: E402  # after Django's own start
+from mcpadmin.up import ended_worker  # noqa: E402  # after Django's own start
 from mcpadmin.web.handler import Handler  # noqa: E402  # after Django's own start
 from servers import keyring  # noqa: E402  # after Django's own start
 from sessions.agents.asgi import agents_application  # noqa: E402  # after Django's own start

@@ -13,7 +13,24 @@ from servers.audit.proof.witnesses import parsed as parsed_witness
 from servers.validators import LIMITS
 
 TAG = "mcpadmin"
-LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
+LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]", ""}
+#: with 0, these would refuse or end everything
+ABOVE_ZERO = {
+    "MCPADMIN_REQUEST_SECONDS": "REQUEST_SECONDS",
+    "MCPADMIN_CONNECTIONS": "CONNECTIONS",
+    "MCPADMIN_IMPORT_SECONDS": "IMPORT_SECONDS",
+    "MCPADMIN_SESSION_SECONDS": "SESSION_COOKIE_AGE",
+    "MCPADMIN_INVITATION_DAYS": "INVITATION_DAYS",
+    "MCPADMIN_HEARTBEAT_SECONDS": "HEARTBEAT_SECONDS",
+    "MCPADMIN_INBOX_SECONDS": "INBOX_SECONDS",
+    "MCPADMIN_STDIO_FILE_MIB": "STDIO_FILE_MIB",
+    "MCPADMIN_STDIO_OPEN_FILES": "STDIO_OPEN_FILES",
+    "MCPADMIN_AGENT_REQUESTS_PER_SECOND": "AGENT_REQUESTS_PER_SECOND",
+    "MCPADMIN_AGENT_REQUESTS_PER_PERSON": "AGENT_REQUESTS_PER_PERSON",
+    "MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS": "RECONNECT_EARLY_CEILING_SECONDS",
+    "MCPADMIN_RECONNECT_CEILING_SECONDS": "RECONNECT_CEILING_SECONDS",
+    "MCPADMIN_EXPORT_HOURS": "EXPORT_HOURS",
+}
 
 
 @register(TAG)
@@ -134,6 +151,13 @@ def _consistency() -> Iterator[CheckMessage]:
 
 
 def _limits() -> Iterator[CheckMessage]:
+    for variable, setting in ABOVE_ZERO.items():
+        if getattr(settings, setting) <= 0:
+            yield Error(
+                f"{variable} must be greater than 0.",
+                hint="Correct it, or unset it for the default.",
+                id="mcpadmin.E017",
+            )
     for name, limit in LIMITS.items():
         if not limit.least <= limit.default <= limit.most:
             yield Error(

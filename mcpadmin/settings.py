@@ -1,7 +1,6 @@
 """All settings, read from the environment once. docs/configuration.md explains each for operators."""
 
 import secrets
-import shlex
 import ssl
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from mcpadmin import __version__, hardening, installation, keys, variables
 from mcpadmin.up import valkey
+from mcpadmin.variables import in_host_header
 
 BASE_DIR = installation.ROOT
 env = variables.Environment()
@@ -17,7 +17,7 @@ PRIVATE_VARIABLES = hardening.private  # what was in the environment and shows t
 
 # --- where things live -------------------------------------------------------------------------------------------
 DATA_DIR = Path(env.str("MCPADMIN_DATA_DIR", default=str(installation.default_data_dir()))).resolve()
-PUBLIC_URL = env.str("MCPADMIN_PUBLIC_URL", default="http://127.0.0.1:8000").rstrip("/")
+PUBLIC_URL = env.address("MCPADMIN_PUBLIC_URL", default="http://127.0.0.1:8000").rstrip("/")
 VERSION = __version__
 PROGRAM = installation.PROGRAM
 INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
@@ -43,10 +43,11 @@ DEBUG = env.bool("MCPADMIN_DEBUG", default=False)
 _public = urlsplit(PUBLIC_URL)
 _https = _public.scheme == "https"
 ALLOWED_HOSTS = [
-    _public.hostname or "127.0.0.1",
+    in_host_header(_public.hostname or "127.0.0.1"),
     "127.0.0.1",
     "localhost",
-    *env.list("MCPADMIN_ALLOWED_HOSTS", default=[]),
+    "[::1]",
+    *map(in_host_header, env.list("MCPADMIN_ALLOWED_HOSTS", default=[])),
 ]
 CSRF_TRUSTED_ORIGINS = [f"{_public.scheme}://{_public.netloc}", *env.list("MCPADMIN_TRUSTED_ORIGINS", default=[])]
 TRUSTED_PROXIES = env.int("MCPADMIN_TRUSTED_PROXIES", default=0)
@@ -206,8 +207,7 @@ _sqlite = {
         "PRAGMA recursive_triggers=ON;",
     },
 }
-_database_url = env.str("DATABASE_URL", default="")
-DATABASES: dict[str, Any] = {"default": env.db_url_config(_database_url) if _database_url else _sqlite}
+DATABASES: dict[str, Any] = {"default": env.database("DATABASE_URL", default=_sqlite)}
 if DATABASES["default"]["ENGINE"].endswith("postgresql"):
     # A socket directory comes percent-encoded; the writer keeps one connection of the pool for good.
     DATABASES["default"]["HOST"] = unquote(DATABASES["default"].get("HOST") or "")
@@ -222,9 +222,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # --- Redis: broker, channel layer, cache -------------------------------------------------------------------------
 VALKEY_DIR = DATA_DIR / "valkey"
 VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(valkey.recorded_socket(VALKEY_DIR))))
-REDIS_URL = env.str("REDIS_URL", default="")
+REDIS_URL = env.address("REDIS_URL")
 # Those of single parts, by name: `up` gives each part its own as REDIS_URL.
-REDIS_URLS = {name: value for name, value in hardening.variables.items() if name.startswith("REDIS_URL_")}
+REDIS_URLS = {name: env.address(name) for name in hardening.variables if name.startswith("REDIS_URL_")}
 REDIS_WITHOUT_PASSWORD = env.bool("MCPADMIN_REDIS_WITHOUT_PASSWORD", default=False)
 _valkey_login = hardening.variables.get(valkey.LOGIN_VARIABLE) or valkey.login_of_commands(VALKEY_DIR)
 _valkey_url = f"unix://{_valkey_login}@{VALKEY_SOCKET}" if _valkey_login else f"unix://{VALKEY_SOCKET}"
@@ -306,7 +306,7 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 INVITATION_DAYS = env.float("MCPADMIN_INVITATION_DAYS", default=7.0)
 # Invitations and password links are mailed too where a mail server is named: smtp+tls://user:password@host:587
 EMAIL_URL = env.str("MCPADMIN_EMAIL_URL", default="")
-_mail = env.email_url_config(EMAIL_URL or "dummymail://")
+_mail = env.mail("MCPADMIN_EMAIL_URL")
 EMAIL_BACKEND = _mail["EMAIL_BACKEND"]
 EMAIL_HOST, EMAIL_PORT = _mail["EMAIL_HOST"] or "localhost", _mail["EMAIL_PORT"] or 25
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["EMAIL_HOST_USER"] or "", _mail["EMAIL_HOST_PASSWORD"] or ""
@@ -339,7 +339,7 @@ STDIO_OPEN_FILES = env.int("MCPADMIN_STDIO_OPEN_FILES", default=4096)
 # Hosts that every stdio server can reach besides what its registration grants: package mirrors.
 STDIO_HOSTS = env.list("MCPADMIN_STDIO_HOSTS", default=[])
 # Run stdio servers in containers: the command line of a runtime, and an image instead of the machine's own programs.
-CONTAINER_RUNTIME = shlex.split(env.str("MCPADMIN_CONTAINER_RUNTIME", default=""))
+CONTAINER_RUNTIME = env.command_line("MCPADMIN_CONTAINER_RUNTIME")
 CONTAINER_IMAGE = env.str("MCPADMIN_CONTAINER_IMAGE", default="")
 # Run stdio servers without confinement, with all that mcpadmin itself may do.
 STDIO_UNCONFINED = env.bool("MCPADMIN_STDIO_UNCONFINED", default=False)
@@ -426,8 +426,8 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
-LOG_LEVEL = env.str("MCPADMIN_LOG_LEVEL", default="INFO")
-LOG_FORMAT = env.str("MCPADMIN_LOG_FORMAT", default="auto")  # auto: words on a terminal, JSON elsewhere
+LOG_LEVEL = env.choice("MCPADMIN_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR")
+LOG_FORMAT = env.choice("MCPADMIN_LOG_FORMAT", "auto", "plain", "json")  # auto: words on a terminal, JSON elsewhere
 LOGGING_CONFIG = "mcpadmin.logging.configure"
 LOGGING = {"configured": True}  # Django asks LOGGING_CONFIG only when there is something in it
 

@@ -3,12 +3,20 @@
 docs/configuration.md and the page *Settings* are made from this. No Django here: the settings import it.
 """
 
+import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from ipaddress import ip_address
+from math import isfinite
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import environ
+from environ.compat import ImproperlyConfigured
 
 from mcpadmin import hardening
+
+T = TypeVar("T")
 
 #: names of the variables that `up` itself wrote into the environment of its parts, separated by commas
 SET_BY_UP = "MCPADMIN_SET_BY_UP"
@@ -34,20 +42,105 @@ class Read:
     given: bool
 
 
+_WORDS: Final = dict.fromkeys(("true", "on", "ok", "yes", "y", "1"), True) | dict.fromkeys(
+    ("false", "off", "no", "n", "0"), False
+)
+_CORRECT: Final = "Correct it, or unset it for the default."
+_DATABASES: Final = ("postgres", "postgresql", "pgsql", "psql", "sqlite")
+
+
 class Environment(environ.Env):
-    """Keeps what was read, so that nothing has to list the settings a second time."""
+    """Keeps what was read, so that nothing has to list the settings a second time.
+
+    django-environ alone reads "10m" as 10, an unknown word as false, and a value that begins with `$` as the name of
+    another variable. Here what cannot be read is refused with the name of its variable. A variable without a value counts
+    as not set; for a list it is the empty list.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.ENVIRON = hardening.variables
         self.read: dict[str, Read] = {}
 
-    def get_value(
-        self, var: str, cast: Any = None, default: Any = environ.Env.NOTSET, parse_default: bool = False
-    ) -> Any:
-        value = super().get_value(var, cast=cast, default=default, parse_default=parse_default)
-        self.read[var] = Read(default, value, var in self.ENVIRON)
+    def get_value(self, var: str, cast: Any = str, default: Any = None, parse_default: bool = False) -> Any:
+        text = self.ENVIRON.get(var, "")
+        given = bool(text.strip()) or (cast is list and var in self.ENVIRON)
+        value = _parsed(var, text, cast) if given else default
+        self.read[var] = Read(default, value, given)
         return value
+
+    def choice(self, name: str, *words: str) -> str:
+        """One of the words, in any case; the first is the default."""
+        found: str = self.str(name, default=words[0])
+        known = {word.lower(): word for word in words}
+        if found.strip().lower() not in known:
+            raise ImproperlyConfigured(f"{name} is {found[:100]!r}, and must be one of {', '.join(words)}. {_CORRECT}")
+        return known[found.strip().lower()]
+
+    def address(self, name: str, default: str = "") -> str:
+        found: str = self.str(name, default=default)
+        _unquoted(name, lambda: urlsplit(found).port)
+        return found
+
+    def database(self, name: str, default: dict[str, Any]) -> dict[str, Any]:
+        url: str = self.str(name, default="")
+        if not url:
+            return default
+        if url.partition(":")[0] not in _DATABASES:
+            raise ImproperlyConfigured(f"{name} must begin with postgres://. {_CORRECT}")
+        return _unquoted(name, lambda: self.db_url_config(url))
+
+    def mail(self, name: str) -> dict[str, Any]:
+        url: str = self.str(name, default="") or "dummymail://"
+        if url.partition(":")[0] not in self.EMAIL_SCHEMES:
+            raise ImproperlyConfigured(f"{name} must begin with smtp+tls://, smtp+ssl:// or smtp://. {_CORRECT}")
+        return _unquoted(name, lambda: self.email_url_config(url))
+
+    def command_line(self, name: str) -> list[str]:
+        try:
+            return shlex.split(self.str(name, default=""))
+        except ValueError as problem:
+            raise ImproperlyConfigured(f"{name} is not a command line ({problem}). {_CORRECT}") from problem
+
+
+def in_host_header(name: str) -> str:
+    """As requests name it: an IPv6 address has brackets there, and its shortest spelling."""
+    try:
+        address = ip_address(name.strip("[]"))
+    except ValueError:
+        return name
+    return f"[{address}]" if address.version == 6 else name
+
+
+def _unquoted(name: str, work: Callable[[], T]) -> T:
+    """What `work` makes of an address. Its own words for a wrong one would quote it, with part of a password."""
+    try:
+        return work()
+    except ValueError:
+        raise ImproperlyConfigured(
+            f"{name} is not an address that can be read. Percent-encode special characters in its user name and password, "
+            "such as / (%2F), # (%23) and @ (%40)."
+        ) from None
+
+
+def _parsed(name: str, text: str, cast: type) -> Any:
+    """Raises ImproperlyConfigured."""
+    if cast is str:
+        return text
+    if cast is list:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if cast is bool:
+        if text.strip().lower() not in _WORDS:
+            raise ImproperlyConfigured(f"{name} is {text[:100]!r}, and must be true or false. {_CORRECT}")
+        return _WORDS[text.strip().lower()]
+    kind = "a whole number" if cast is int else "a number"
+    try:
+        value = cast(text)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} is {text[:100]!r}, which is not {kind}. {_CORRECT}") from None
+    if not (isfinite(value) and value >= 0):
+        raise ImproperlyConfigured(f"{name} is {text[:100]!r}, and must be 0 or greater. {_CORRECT}")
+    return value
 
 
 def set_by_up() -> frozenset[str]:

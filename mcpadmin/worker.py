@@ -11,17 +11,15 @@ from mcpadmin import hardening
 
 hardening.harden()  # before anything reads a setting or opens a file
 
-import django  # noqa: E402  # as above
-
 from mcpadmin import collector  # noqa: E402  # as above
 from mcpadmin.celery import app  # noqa: E402  # as above
+from mcpadmin.up import ready  # noqa: E402  # as above
 
 collector.pause()
-django.setup()
+ready.start_django()
 
 # After Django's own start: they need models. All is loaded here, while `up` may still be preparing the database.
 from mcpadmin.beat import BeatStep  # noqa: E402  # after Django's own start
-from mcpadmin.up import ready  # noqa: E402  # after Django's own start
 from servers import keyring  # noqa: E402  # after Django's own start
 from sessions import tasks  # noqa: E402  # after Django's own start
 from sessions.host.boot import HostStep  # noqa: E402  # after Django's own start

@@ -24,13 +24,13 @@ class StartProblem(Exception):
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--host", default=os.environ.get("MCPADMIN_HOST", "127.0.0.1"), help="address to listen on (%(default)s)"
+        "--host", default=os.environ.get("MCPADMIN_HOST") or "127.0.0.1", help="address to listen on (%(default)s)"
     )
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (%(default)s); 0 takes a free one")
     parser.add_argument(
         "--web-processes",
         type=int,
-        default=os.environ.get("MCPADMIN_WEB_PROCESSES", "1"),
+        default=os.environ.get("MCPADMIN_WEB_PROCESSES") or "1",
         help="number of web processes on that port (%(default)s)",
     )
     parser.add_argument("--workers", type=int, default=1, help="number of worker processes (%(default)s)")

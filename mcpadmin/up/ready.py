@@ -54,6 +54,18 @@ def wait_until_prepared() -> None:
     os.close(int(descriptor))
 
 
+def start_django() -> None:
+    """Where a variable cannot be read, the preparation says so, and `up` ends: the other parts wait for that in silence."""
+    import django  # noqa: PLC0415  # `up` loads this module too, and no Django
+    from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415  # as above
+
+    try:
+        django.setup()
+    except ImproperlyConfigured:
+        wait_until_prepared()
+        raise
+
+
 def announce_when_serving(application: Application) -> None:
     """For a web process. Several may share the listening socket, so a request from outside does not prove that this one
     serves. It requests a page from itself first, which also loads what the first visitor would wait for."""

@@ -115,11 +115,15 @@ def environment(options: Options, public_url: str, socket_file: Path, on_termina
     if options.labels:
         env["MCPADMIN_WORKER_LABELS"] = ",".join(options.labels)
     env.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
-    if on_terminal and env.get("MCPADMIN_LOG_FORMAT", "auto") == "auto":
+    if on_terminal and _log_format(env) == "auto":
         env["MCPADMIN_LOG_FORMAT"] = "plain"
     written = [name for name, value in env.items() if name.startswith("MCPADMIN_") and os.environ.get(name) != value]
     env["MCPADMIN_SET_BY_UP"] = ",".join(sorted(written))
     return env
+
+
+def _log_format(env: Mapping[str, str]) -> str:
+    return env.get("MCPADMIN_LOG_FORMAT", "").strip().lower() or "auto"
 
 
 class PartSupervisor:
@@ -499,7 +503,7 @@ def supervise(options: Options) -> None:
         options = replace(options, browser=False)  # the display is not this user's
     preflight.prepare_data_dir(options.data_dir)
     lock_descriptor = preflight.acquire_lock(options.data_dir)
-    output = Output(as_json=os.environ.get("MCPADMIN_LOG_FORMAT") == "json")
+    output = Output(as_json=_log_format(os.environ) == "json")
     for line in (*privileges.lines, *preflight.tighten(options.data_dir)):
         output.say(line)
     try:

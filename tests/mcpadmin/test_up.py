@@ -223,6 +223,19 @@ def test_a_redis_that_anyone_could_reach_is_refused(make_stack: MakeStack) -> No
     assert_one_line(product, "no password")
 
 
+def test_a_variable_that_cannot_be_read_is_named_in_one_line(make_stack: MakeStack) -> None:
+    product = make_stack(env={"MCPADMIN_INBOX_SECONDS": "10m", "REDIS_URL": "redis://127.0.0.1:9/0"})
+    product.launch()
+    assert product.process.wait(60) == 1
+    assert_one_line(product, "MCPADMIN_INBOX_SECONDS is '10m', which is not a number. Correct it")
+
+
+def test_pages_are_served_on_an_ipv6_address(make_stack: MakeStack) -> None:
+    product = make_stack("--port", "0", "--host", "::1").start()
+    assert product.base_url.startswith("http://[::1]:")
+    assert get(product.setup_link)[0] == 200
+
+
 def assert_one_line(product: Stack, words: str) -> None:
     deadline = time.monotonic() + 5
     while words not in product.output and time.monotonic() < deadline:
