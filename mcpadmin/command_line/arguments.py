@@ -1,9 +1,10 @@
 """The command line of the verbs that use a running mcpadmin. It loads fast: `--help` needs nothing else."""
 
 import os
+import re
 from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from mcpadmin import __version__, hardening
 from mcpadmin.installation import PROGRAM
@@ -19,6 +20,7 @@ commands that run mcpadmin:
 A token is read from --token-file, from the variable MCPADMIN_TOKEN, or from --token, in this order. Issue one on the
 page Agents. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 timeout,
 7 failed. All of it: docs/command-line.md."""
+_TOKEN: Final = re.compile(r"\bmc[ao]_[\w-]+")
 _SERVER: Final = "short name of a server or bundle, as in its URL"
 
 
@@ -30,8 +32,14 @@ class _Secret(Action):
         setattr(given, self.dest, value)
 
 
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Without a token that stands where it does not belong, such as before the command."""
+        super().error(_TOKEN.sub("***", message))
+
+
 def parser() -> ArgumentParser:
-    whole = ArgumentParser(
+    whole = _Parser(
         prog="mcpadmin",
         description="Use the servers of a running mcpadmin, or run mcpadmin.",
         epilog=_ABOUT,

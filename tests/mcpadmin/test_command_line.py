@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from mcpadmin.command_line import arguments, verbs
+from mcpadmin.command_line.output import Output
+from sessions.mcp.core.errors import Fault, RpcError, TransportError
+from sessions.mcp.core.events import ResourceUpdated
 from tests.tools.prepared import ROOT, clean_environment
 
 pytestmark = pytest.mark.integration
@@ -160,3 +164,41 @@ def test_what_is_no_address_is_refused_before_anything_is_sent(peer: Peer, url: 
     status, _, error = ended(start(peer, "list", "--url", url))
     assert (status, error["status"]) == (2, "usage")
     assert "hunter2" not in error["message"]
+
+
+@pytest.mark.parametrize("words", [("--token", TOKEN, "list"), ("list", "--tok=" + TOKEN), ("call", "a", "b", TOKEN)])
+def test_a_token_at_the_wrong_place_is_not_repeated(peer: Peer, words: tuple[str, ...]) -> None:
+    process = start(peer, *words)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, TOKEN in said, "usage:" in said) == (2, False, True)
+
+
+class Reads:
+    """A client whose reads end with `problem`."""
+
+    def __init__(self, problem: Exception) -> None:
+        self.problem = problem
+
+    async def read_resource(self, uri: str) -> dict[str, Any]:
+        raise self.problem
+
+
+def watching() -> verbs._Watching:
+    given = arguments.parse(["watch", "files", "peer://a", "--read", "--count", "1", "--output", "json"])
+    return verbs._Watching(given, Output("json"))
+
+
+async def test_a_change_whose_contents_are_refused_is_told_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    watched = watching()
+    await watched._told(Reads(RpcError(-32002, "It is gone.")), ResourceUpdated("peer://a"))
+    assert json.loads(capsys.readouterr().out) == {
+        "event": "resource_updated", "uri": "peer://a", "reason": "It is gone.",
+    }  # fmt: skip
+    assert watched._left == 0
+
+
+async def test_a_change_that_could_not_be_told_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
+    watched, lost = watching(), TransportError(Fault.CONNECTION_LOST, "The connection ended.", may_have_run=True)
+    with pytest.raises(TransportError):
+        await watched._told(Reads(lost), ResourceUpdated("peer://a"))
+    assert (watched._left, capsys.readouterr().out) == (1, "")
