@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.errors import Fault, HttpError, LocalError, McpError, RpcError
-from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, RESOURCE_NOT_FOUND
+from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, RESOURCE_NOT_FOUND, UNAUTHORIZED
 
 #: of a result that mcpadmin wrote itself (sessions/agents/calls/outcomes.py)
 _CALL_KEY: Final = "mcpadmin/call"
@@ -46,6 +46,10 @@ class Ending(Exception):
 
 def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Ending:
     """`calling`: a tool was being called, so an answer that did not arrive is no failure that may be repeated."""
+    rpc_code = error.code if isinstance(error, RpcError) else 0
+    if call and calling and (error.fault in _TOKEN_FAULTS or rpc_code == UNAUTHORIZED):
+        words = "The token was revoked or has expired during the call, which goes on."
+        return Ending(ExitStatus.OUTCOME_UNKNOWN, words, call)
     if error.fault in _TOKEN_FAULTS:
         return Ending(ExitStatus.REFUSED, "mcpadmin does not accept this token: it is unknown, expired or revoked.")
     if isinstance(error, RpcError):

@@ -455,7 +455,7 @@ class Supervisor:
             self._output.say(
                 "warning: passwords and secrets cross the network unencrypted; put a TLS proxy before it and set MCPADMIN_PUBLIC_URL=https://…"
             )
-        if "MCPADMIN_PUBLIC_URL" not in os.environ:
+        if not os.environ.get("MCPADMIN_PUBLIC_URL"):
             self._output.say(
                 f"warning: other machines are refused until MCPADMIN_PUBLIC_URL names the address they use (now {self._url})"
             )

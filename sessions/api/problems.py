@@ -16,12 +16,12 @@ from servers.crypto import SealError
 from sessions.agents.endpoints import NoEndpoint
 from sessions.api.asking import SCOPE_MISSING
 from sessions.explorer.language import QueryError
-from sessions.mcp.server.refusals import Refusal
+from sessions.mcp.server.refusals import UNAUTHORIZED, Refusal
 
 MEDIA_TYPE: Final = "application/problem+json"
 #: what our own codes of refusals mean here
 _KINDS: Final = {
-    4010: "unauthorized",
+    UNAUTHORIZED: "unauthorized",
     SCOPE_MISSING: "insufficient-scope",
     4091: "conflict",
     4290: "too-many-requests",

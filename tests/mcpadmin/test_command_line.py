@@ -25,7 +25,8 @@ CAPABILITIES = {"tools": {}, "resources": {"subscribe": True, "listChanged": Tru
 
 
 class Peer(ThreadingHTTPServer):
-    """Answers as the endpoint for agents does, as far as one call needs it. `page`: what the HTTP API answers."""
+    """Answers as the endpoint for agents does, as far as one call needs it. `page`: what the HTTP API answers,
+    `refused`: how a call ends, if with an error."""
 
     daemon_threads = True
 
@@ -34,6 +35,7 @@ class Peer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.called: list[Any] = []
         self.page: tuple[int, dict[str, str], bytes] = (200, {}, b"{}")
+        self.refused: tuple[int, dict[str, Any]] | None = None
         self.deleted: Callable[[], None] = lambda: None
 
 
@@ -61,9 +63,13 @@ class Handler(BaseHTTPRequestHandler):
             }
         else:
             self.server.called.append(message["params"])
-        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
-        headers = {"Content-Type": "application/json", "Mcp-Session-Id": "s1", "Mcpadmin-Call": "c1"}
-        self.answer(200, headers, body)
+        status, outcome = 200, {"result": result}
+        headers = {"Content-Type": "application/json", "Mcp-Session-Id": "s1"}
+        if message["method"] == "tools/call":
+            headers["Mcpadmin-Call"] = "c1"
+            if self.server.refused is not None:
+                status, outcome = self.server.refused
+        self.answer(status, headers, json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}).encode())
 
     def answer(self, status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self.send_response(status)
@@ -140,6 +146,14 @@ def test_a_result_that_came_counts_although_the_end_of_the_session_is_interrupte
     status, written, error = ended(process)
     over.set()
     assert (status, json.loads(written)["content"][0]["text"], error) == (0, "done", {})
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_a_token_that_ends_during_a_call_leaves_its_outcome_unknown(peer: Peer, status: int) -> None:
+    """200: in the stream of an answer that had begun."""
+    peer.refused = status, {"error": {"code": 4010, "message": "This token is unknown, expired, revoked."}}
+    found, _, error = ended(start(peer, "call", "files", "read"))
+    assert (found, error["status"], error["call"]) == (5, "outcome_unknown", "c1")
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"items": 1}', b"<html>"])

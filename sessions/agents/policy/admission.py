@@ -29,10 +29,8 @@ from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
 from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.live.hub import Hub
 from sessions.mcp.core import methods
-from sessions.mcp.server.refusals import QUOTA, Refusal
+from sessions.mcp.server.refusals import QUOTA, UNAUTHORIZED, Refusal
 
-#: our own code of a missing or worthless token
-UNAUTHORIZED: Final = 4010
 KNOWN_SECONDS: Final = 5.0
 _MOST_KNOWN: Final = 10_000
 _NOTED_SECONDS: Final = 60.0

@@ -9,6 +9,7 @@ from ..core.jsonrpc import RequestId
 #: legacy code of a resource that does not exist; modern servers use INVALID_PARAMS
 RESOURCE_NOT_FOUND: Final = -32002
 #: our own codes: outside of the range that JSON-RPC and MCP keep for themselves
+UNAUTHORIZED: Final = 4010
 QUOTA: Final = 4290
 DUPLICATE: Final = 4091
 NOT_SENT: Final = 5030
