@@ -1,8 +1,11 @@
 """The OAuth grant of an identity, as rows: sealed whole, one holder refreshes it, and no older one replaces a newer.
 
-What is in a grant belongs to `sessions.mcp.oauth.grant`; here it is plain data.
+What is in a grant belongs to `sessions.mcp.oauth.grant`; here it is plain data. `place`: of the server whose tokens they
+are. A server may move while a token request is pending, and a sign-in may be removed: what such a request brings is not
+for the new place, and brings nothing back that was erased.
 """
 
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,7 +15,7 @@ from django.utils import timezone
 
 from servers import crypto
 from servers.credentials import issuers
-from servers.credentials.binding import belongs, place_of
+from servers.credentials.binding import Destination, belongs, bound_to, place_of
 from servers.credentials.vault import FIELD, TABLE
 from servers.enums import CredentialKind
 from servers.models import Credential, CredentialUse, Identity
@@ -21,6 +24,21 @@ from servers.secret import Secret
 #: longer than the requests of one refresh may take; a holder that died is succeeded after this
 HOLD = timedelta(seconds=40)
 _NAME_CHARS = 100
+
+
+class GrantGone(Exception):
+    """What was renewed or signed in for is there no more. In words for the page."""
+
+    def __init__(self) -> None:
+        super().__init__("The sign-in was removed or the server moved meanwhile, so its token was not kept.")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """`row`: its key. What renews it replaces this row and no other."""
+
+    row: int
+    text: Secret = field(repr=False)
 
 
 def row_of(identity_pk: int) -> Credential | None:
@@ -32,20 +50,24 @@ def row_of(identity_pk: int) -> Credential | None:
     return next((use.credential for use in uses if belongs(use.credential, identity.server)), None)
 
 
-def load(identity_pk: int) -> Secret | None:
+def load(identity_pk: int, place: Destination) -> Kept | None:
     """JSON. Raises crypto.SealError."""
     row = row_of(identity_pk)
-    if row is None:
+    if row is None or bound_to(row) != place:
         return None
-    return crypto.open_sealed(row.sealed or b"", key_id=row.key_id, table=TABLE, uid=row.uid, field=FIELD)
+    text = crypto.open_sealed(row.sealed or b"", key_id=row.key_id, table=TABLE, uid=row.uid, field=FIELD)
+    return Kept(row.pk, text)
 
 
-def save(identity_pk: int, text: Secret, shown: dict[str, Any]) -> bool:
+def save(identity_pk: int, place: Destination, text: Secret, shown: dict[str, Any], renewed: int | None = None) -> bool:
     """`shown`: issuer, generation, signed_in, expires_at (seconds of the epoch or None), scopes, client, refusal.
+    `renewed`: the row that it comes from; None for the first grant.
 
-    False when the row holds a newer generation already.
+    False when the row holds a newer generation already. Raises GrantGone.
     """
-    row = row_of(identity_pk) or _new(identity_pk)
+    row = _first(identity_pk, place) if renewed is None else Credential.objects.filter(pk=renewed).first()
+    if row is None:
+        raise GrantGone
     sealed, key_id = crypto.seal(text.reveal(), table=TABLE, uid=row.uid, field=FIELD)
     now = timezone.now()
     fresh = shown["generation"] > row.generation
@@ -86,10 +108,18 @@ def challenged(identity_pk: int, metadata_url: str, scopes: tuple[str, ...]) -> 
     issuers.challenged(identity_pk, challenge)
 
 
-def _new(identity_pk: int) -> Credential:
+def _first(identity_pk: int, place: Destination) -> Credential | None:
+    """None: the identity was ended, or its server is elsewhere now."""
+    # Locked, so that who ends it now finds this grant, or this finds it ended.
+    identity = Identity.objects.select_for_update(of=("self",)).select_related("server").filter(pk=identity_pk).first()
+    if identity is None or identity.ended_at is not None or place_of(identity.server) != place:
+        return None
+    return row_of(identity_pk) or _new(identity, place)
+
+
+def _new(identity: Identity, place: Destination) -> Credential:
     """An empty row in use by the identity; filled by its caller in the same transaction."""
-    identity = Identity.objects.select_related("server").get(pk=identity_pk)
-    scheme, host, port = place_of(identity.server)
+    scheme, host, port = place
     uid = uuid4()
     whose = f" of {identity.name[:_NAME_CHARS]}" if identity.user_id else ""
     name = f"{identity.server.name[:_NAME_CHARS]} sign-in{whose}"

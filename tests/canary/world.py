@@ -40,8 +40,10 @@ SECRETS = {
 PROOF_KEY = """
 import json
 from servers.credentials import grants
+from servers.credentials.binding import place_of
 from servers.models import CredentialUse
-print(json.loads(grants.load(CredentialUse.objects.get(credential__kind="oauth").identity_id).reveal())["dpop_key"])
+identity = CredentialUse.objects.get(credential__kind="oauth").identity
+print(json.loads(grants.load(identity.pk, place_of(identity.server)).text.reveal())["dpop_key"])
 """
 LOCAL = ("traceback", "garbage", "crash", "errors")
 SECONDS = 90

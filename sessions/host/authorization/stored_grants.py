@@ -11,9 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 from servers.credentials import grants
+from servers.credentials.binding import Destination
+from servers.credentials.grants import GrantGone
 from servers.credentials.issuers import Expected
 from servers.crypto import SealError
 from servers.secret import Secret
+from servers.validators import origin
 from sessions.connections import client_document
 from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.accounts import account_authorization, expected_issuer
@@ -21,7 +24,7 @@ from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
-from sessions.mcp.core.errors import Fault, McpError, TransportError
+from sessions.mcp.core.errors import AuthorizationError, Fault, McpError, TransportError
 from sessions.mcp.oauth.challenges import Demand
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
 from sessions.mcp.transports.dialing import as_sent
@@ -33,28 +36,35 @@ _ASK_AGAIN_SECONDS = 0.1
 
 
 class RowStore:
-    """The grant of one identity."""
+    """The grant of one identity at `place`, where its server was when this began."""
 
-    def __init__(self, db: Database, identity: int, redactor: Redactor) -> None:
-        self._db, self._identity, self._known = db, identity, Known(redactor)
+    def __init__(self, db: Database, identity: int, place: Destination, redactor: Redactor) -> None:
+        self._db, self._identity, self._place, self._known = db, identity, place, Known(redactor)
+        self._row: int | None = None
 
     async def load(self) -> Grant | None:
         try:
-            text = await self._db.read(partial(grants.load, self._identity))
+            kept = await self._db.read(partial(grants.load, self._identity, self._place))
         except (DatabaseAway, SealError) as exc:
             raise _unavailable(exc) from exc
-        if text is None:
+        self._row = None if kept is None else kept.row
+        if kept is None:
             return None
-        grant = Grant.from_data(json.loads(text.reveal()))
+        grant = Grant.from_data(json.loads(kept.text.reveal()))
         self._known.learn(grant)
         return grant
 
     async def save(self, grant: Grant) -> None:
-        """Waits for the database as long as it takes: the previous token may already be invalid."""
+        """In place of what was loaded last. Waits for the database as long as it takes: the previous token may already be
+        invalid."""
         self._known.learn(grant)
         text = Secret(json.dumps(grant.to_data()))
         try:
-            await self._db.persist(partial(grants.save, self._identity, text, _shown(grant)))
+            await self._db.persist(
+                partial(grants.save, self._identity, self._place, text, _shown(grant), renewed=self._row)
+            )
+        except GrantGone as exc:
+            raise AuthorizationError(str(exc)) from exc
         except (DatabaseAway, SealError) as exc:
             raise _unavailable(exc) from exc
 
@@ -101,7 +111,7 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
         return replace(launch, spec=replace(launch.spec, authorization=account))
     if launch.identity is None:
         return launch
-    store = RowStore(db, launch.identity, redactor)
+    store = RowStore(db, launch.identity, origin(launch.spec.url), redactor)
     made = HeldAuthorization(
         settings_for(launch.spec.url, launch.expected),
         store,
@@ -119,7 +129,7 @@ def for_sign_in(
     expected: Expected | None = None,
 ) -> Authorization:
     """To prepare and finish a person's sign-in. `client`: id and secret if the client was registered by hand."""
-    store = RowStore(db, identity, Redactor())
+    store = RowStore(db, identity, origin(url), Redactor())
     return Authorization(replace(settings_for(url, expected), **client), store, AuthorizationHttp(policy))
 
 

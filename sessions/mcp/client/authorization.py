@@ -20,6 +20,7 @@ from ..oauth.exchange import Exchange, HttpResponse
 from ..oauth.grant import Grant, Pending, Registration
 from ..oauth.settings import AuthorizationSettings, IdentityProvider
 from ..oauth.tokens import TokenRefused
+from ..oauth.urls import covers, http_twin
 from ..transports.authorizing import Trial
 from .authorization_needs import Consent, Http, TokenStore
 from .authorization_signing import Signing
@@ -82,6 +83,8 @@ class Authorization:
         """Check the redirect's parameters (`iss`, error), exchange the code, save and return the grant."""
         if self._clock() - pending.created_at > LIFETIME:
             raise AuthorizationError("This sign-in has expired. Start again.")
+        if not covers(pending.grant.resource, http_twin(self.settings.server_url)):
+            raise AuthorizationError("The server has another address than when this sign-in began. Start again.")
         try:
             grant = await self._run(flows.redeem(pending, parameters, self.signing, self._clock()))
         except TokenRefused as exc:

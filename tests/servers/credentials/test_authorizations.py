@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from servers.access import Denied
 from servers.audit.record import Actor
-from servers.credentials import authorizations, grants
-from servers.enums import AuthorizationState
+from servers.credentials import authorizations, grants, identities, vault
+from servers.credentials.binding import place_of
+from servers.enums import AuthorizationState, SignsInAs
 from servers.models import Credential, CredentialUse, Identity, Server, ServerAuthorization
 from servers.registration import registering
 from servers.secret import Secret
@@ -111,7 +112,10 @@ def test_a_local_process_and_plain_http_have_no_sign_in(admin: Any, actor: Actor
 
 
 # --- grants --------------------------------------------------------------------------------------------------------------
-def kept(identity: Identity, token: str, generation: int, *, signed_in: bool = True) -> bool:
+def kept(
+    identity: Identity, token: str, generation: int, *, signed_in: bool = True, renewed: int | None = None
+) -> bool:
+    """`identity`: with its server as its worker knows it."""
     shown = {
         "issuer": "https://login.example",
         "generation": generation,
@@ -121,12 +125,13 @@ def kept(identity: Identity, token: str, generation: int, *, signed_in: bool = T
         "client": "c",
     }
     with transaction.atomic():
-        return grants.save(identity.pk, Secret(json.dumps({"access_token": token})), shown)
+        text = Secret(json.dumps({"access_token": token}))
+        return grants.save(identity.pk, place_of(identity.server), text, shown, renewed)
 
 
 def token_of(identity: Identity) -> str:
-    text = grants.load(identity.pk)
-    return "" if text is None else str(json.loads(text.reveal())["access_token"])
+    found = grants.load(identity.pk, place_of(identity.server))
+    return "" if found is None else str(json.loads(found.text.reveal())["access_token"])
 
 
 def test_an_older_grant_never_replaces_a_newer_one(server: Server) -> None:
@@ -156,11 +161,56 @@ def test_a_grant_does_not_follow_a_server_that_moved(server: Server, admin: Any,
     identity = Identity.objects.get(server=server)
     kept(identity, "canary-one", 1)
     registering.change(actor, admin, server, over_http(url="https://elsewhere.example/mcp"), server.version)
-    assert grants.load(identity.pk) is None
+    identity.refresh_from_db()
+    assert token_of(identity) == ""
     assert kept(identity, "canary-new", 1)
     assert token_of(identity) == "canary-new"
     assert CredentialUse.objects.filter(blanked_at=None).count() == 1
     assert not CredentialUse.objects.exclude(blanked_at=None).exists(), "the old one is not waited for any more"
+
+
+def test_a_token_that_comes_after_its_server_moved_is_not_for_the_new_place(
+    server: Server, admin: Any, actor: Actor
+) -> None:
+    before = Identity.objects.select_related("server").get(server=server)
+    kept(before, "canary-one", 1)
+    row = Credential.objects.get()
+    registering.change(actor, admin, server, over_http(url="https://elsewhere.example/mcp"), server.version)
+    moved = Identity.objects.select_related("server").get(server=server)
+    assert kept(before, "canary-two", 2, renewed=row.pk)
+    assert (token_of(moved), token_of(before)) == ("", "")
+    with pytest.raises(grants.GrantGone):
+        kept(before, "canary-first", 1)
+    assert Credential.objects.get() == row
+    assert kept(moved, "canary-new", 1)
+    assert token_of(moved) == "canary-new"
+    assert token_of(before) == "", "a session that still has the old address does not send it there"
+
+
+def test_a_token_that_comes_after_its_sign_in_was_removed_brings_nothing_back(
+    server: Server, admin: Any, actor: Actor
+) -> None:
+    shared = Identity.objects.get(server=server)
+    kept(shared, "canary-one", 7)
+    row = Credential.objects.get()
+    vault.delete(actor, admin, row)
+    with pytest.raises(grants.GrantGone):
+        kept(shared, "canary-two", 8, renewed=row.pk)
+    kept(shared, "canary-new", 1)
+    with pytest.raises(grants.GrantGone):
+        kept(shared, "canary-two", 8, renewed=row.pk)
+    assert token_of(shared) == "canary-new"
+
+
+def test_a_sign_in_of_an_identity_that_was_ended_meanwhile_stores_nothing(server: Server) -> None:
+    Server.objects.update(signs_in_as=SignsInAs.EITHER)
+    bea = person("bea", "view_server", "call_tool")
+    server.refresh_from_db()
+    row = authorizations.begin_own(Actor.of_user(bea), bea, server, BROWSER)
+    assert identities.end(Actor.of_user(bea), bea, server)
+    with pytest.raises(grants.GrantGone):
+        kept(row.identity, "canary-one", 1)
+    assert not Credential.objects.exists()
 
 
 def test_a_refused_refresh_stands_on_the_board(server: Server) -> None:

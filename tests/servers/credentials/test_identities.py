@@ -14,6 +14,7 @@ from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.credentials import board as credential_board
 from servers.credentials import grants, identities, vault
+from servers.credentials.binding import place_of
 from servers.credentials.kinds import Parts
 from servers.enums import AuditAction, CredentialKind, SignsInAs
 from servers.models import AuditEvent, Credential, Identity, Server
@@ -149,9 +150,9 @@ def test_an_own_credential_is_seen_and_deleted_by_admins_and_never_used(
 def test_a_sign_in_of_somebody_is_theirs(server: Server, bea: Any) -> None:
     mine = own(bea, server)
     shown = {"issuer": "https://as.example", "generation": 1, "signed_in": True, "expires_at": None}
-    grants.save(mine.pk, Secret("{}"), shown | {"scopes": [], "client": "c"})
+    grants.save(mine.pk, place_of(server), Secret("{}"), shown | {"scopes": [], "client": "c"})
     assert Credential.objects.get(kind=CredentialKind.OAUTH).owner == bea
-    assert grants.load(server.identities.get(kind="shared").pk) is None
+    assert grants.load(server.identities.get(kind="shared").pk, place_of(server)) is None
 
 
 def test_going_back_erases_the_own_credentials_and_only_those(server: Server, bea: Any) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -199,6 +200,21 @@ def test_an_answer_from_another_issuer_is_not_used(
     assert "Start again" in ada.get(page).content.decode()
     assert protected.events("code") == 0
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN_END, outcome="failed").count() == 1
+
+
+def test_a_server_that_moved_while_a_person_was_asked_gets_no_token_of_its_old_address(
+    ada: Client, shared_worker: WorkerProcess, protected: Protected
+) -> None:
+    server = registered(protected.url)
+    page = begun(ada, server)
+    parameters = brought_back(ada, page)
+    user = get_user_model().objects.get(username="ada")
+    elsewhere = replace(Registration.of_server(server), url=f"http://127.0.0.1:{free_port()}/mcp")
+    registering.change(Actor.of_user(user), user, server, elsewhere, server.version)
+    ada.get("/sign-in/callback/", parameters)
+    row = eventually(lambda: ServerAuthorization.objects.filter(state=AuthorizationState.FAILED).first(), 30)
+    assert "another address than when this sign-in began" in row.detail
+    assert protected.events("code") == 0
 
 
 def test_a_server_that_knows_no_authorization_server_says_so(ada: Client, shared_worker: WorkerProcess) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from sessions.mcp.client.authorization import Grant
+from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant
 from sessions.mcp.core.errors import AuthorizationError
 from sessions.mcp.transports.authorizing import Refusal
 from tests.sessions.mcp.client.authorization_world import EXPIRED, ISSUER, SERVER, Store, World, signed_in, token
@@ -84,6 +84,17 @@ async def test_a_sign_in_that_fails_leaves_the_tokens_that_we_have() -> None:
     assert store.grant is not None
     assert store.grant.access_token == "t1"
     assert store.grant.registration is None
+
+
+async def test_a_sign_in_that_began_at_another_address_of_the_server_brings_no_token() -> None:
+    world, store = World(), Store()
+    pending = await world.authorization(store, person=False).begin()
+    world.server = "https://moved.example/mcp"
+    moved = AuthorizationSettings(world.server, redirect_uri="https://hub.example/back")
+    with pytest.raises(AuthorizationError, match="another address than when this sign-in began"):
+        there = Authorization(moved, store, world, clock=lambda: world.now)
+        await there.finish(pending, {"state": pending.state, "code": "c"})
+    assert world.token_requests() == []
 
 
 async def test_a_sign_in_ends_after_ten_minutes() -> None:
