@@ -231,12 +231,13 @@ class Authorization:
         self._grant, self._loaded = grant, True
 
     async def _keep_registration(self, grant: Grant) -> None:
-        """Keep the permanent registration, whether or not the person comes back; drop another issuer's tokens."""
+        """Keep the permanent registration, whether or not the person comes back; drop another issuer's tokens. A refresh
+        token works for the client that it was given to, so that one stays with it until there is a new token."""
         async with self._store.refreshing():
             last = await self._store.load()  # its token may have been renewed meanwhile
             if last is None or last.issuer != grant.issuer:
                 await self._keep(grant)
-            elif last.registration != grant.registration:
+            elif last.registration is None or (last.registration != grant.registration and not last.refresh_token):
                 await self._keep(replace(last, registration=grant.registration))
 
     async def _forget_registration(self, grant: Grant, refused: TokenRefused) -> None:

@@ -55,6 +55,25 @@ async def test_a_registration_is_kept_though_the_person_does_not_come_back() -> 
     assert len(first.state) >= 43
 
 
+async def test_a_sign_in_that_nobody_completes_leaves_our_tokens_the_client_that_they_were_given_to() -> None:
+    world, store = World(), Store()
+    session = await signed_in(world, store)
+    by_hand = world.authorization(store, person=False, client_id="other", client_secret="mistyped")
+    pending = await by_hand.begin()
+    world.refuse = [{"error": "invalid_client"}]
+    with pytest.raises(AuthorizationError, match="invalid_client"):
+        await by_hand.finish(pending, {"state": pending.state, "code": "c"})
+    trial = session.trial("x")
+    assert await token(trial) == "Bearer t1"
+    assert await trial.refused(EXPIRED)
+    assert [one["client_id"] for one in world.token_requests()] == ["as.example-1", "other", "as.example-1"]
+    again = await by_hand.begin()
+    await by_hand.finish(again, {"state": again.state, "code": "c"})
+    assert store.grant is not None
+    assert store.grant.registration is not None
+    assert store.grant.registration.client_id == "other"
+
+
 async def test_a_sign_in_that_begins_during_a_renewal_does_not_bring_the_old_tokens_back() -> None:
     world, store = World(), Store()
     authorization = await signed_in(world, store)
