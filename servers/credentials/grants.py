@@ -24,6 +24,8 @@ from servers.secret import Secret
 #: longer than the requests of one refresh may take; a holder that died is succeeded after this
 HOLD = timedelta(seconds=40)
 _NAME_CHARS = 100
+#: of a server and of a person, where both stand in the name of a credential
+_OWN_SERVER_CHARS, _OWN_CHARS = 60, 39
 
 
 class GrantGone(Exception):
@@ -121,8 +123,9 @@ def _new(identity: Identity, place: Destination) -> Credential:
     """An empty row in use by the identity; filled by its caller in the same transaction."""
     scheme, host, port = place
     uid = uuid4()
-    whose = f" of {identity.name[:_NAME_CHARS]}" if identity.user_id else ""
-    name = f"{identity.server.name[:_NAME_CHARS]} sign-in{whose}"
+    name = f"{identity.server.name[:_NAME_CHARS]} sign-in"
+    if identity.user_id:
+        name = f"{identity.server.name[:_OWN_SERVER_CHARS]} sign-in of {identity.name[:_OWN_CHARS]}"
     if Credential.objects.filter(name__iexact=name).exists():
         name = f"{name} {uid.hex[:8]}"
     row = Credential.objects.create(

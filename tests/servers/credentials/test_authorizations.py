@@ -213,6 +213,18 @@ def test_a_sign_in_of_an_identity_that_was_ended_meanwhile_stores_nothing(server
     assert not Credential.objects.exists()
 
 
+def test_the_name_of_a_sign_in_fits_its_column_however_long_those_of_server_and_person_are(server: Server) -> None:
+    Server.objects.update(name="s" * 120, signs_in_as=SignsInAs.EITHER)
+    server.refresh_from_db()
+    for name in ("b" * 149, "b" * 150):
+        bea = person(name, "view_server", "call_tool")
+        kept(authorizations.begin_own(Actor.of_user(bea), bea, server, BROWSER).identity, "canary-one", 1)
+    kept(Identity.objects.get(server=server, kind="shared"), "canary-one", 1)
+    most = Credential._meta.get_field("name").max_length
+    assert max(len(row.name) for row in Credential.objects.all()) <= most
+    assert Credential.objects.count() == 3
+
+
 def test_a_refused_refresh_stands_on_the_board(server: Server) -> None:
     identity = Identity.objects.get(server=server)
     kept(identity, "canary-one", 1)
