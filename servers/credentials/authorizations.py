@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from servers import connect_limit, crypto, rights
+from servers import access, connect_limit, crypto, rights
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.credentials import identities
@@ -28,6 +28,8 @@ from servers.secret import Secret
 from servers.signals import sign_in_asked
 
 LIFETIME = timedelta(minutes=10)
+#: for a worker to fetch the token, however late the browser came back
+FINISHING = timedelta(minutes=2)
 RIGHT = "manage_credential"
 TABLE = ServerAuthorization._meta.db_table
 _MAX_PARAMETERS, _MAX_CHARS = 10, 8_192
@@ -107,7 +109,8 @@ def address(row: ServerAuthorization) -> str:
 
 
 def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> ServerAuthorization:
-    """What the browser brought back, taken once. Raises Forged; a token is not asked for then."""
+    """What the browser brought back, taken once. Raises Forged, and access.Denied for a person who may no longer do what
+    was begun; a token is not asked for then."""
     given = {name: value for name, value in parameters.items() if len(name) + len(value) <= _MAX_CHARS}
     found = ServerAuthorization.objects.select_related("identity__server").filter(
         state_digest=digest(given.get("state", "")), user_id=user.pk, browser=digest(browser)
@@ -115,8 +118,11 @@ def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> ServerAuth
     row = found.first()
     if row is None or len(given) > _MAX_PARAMETERS or len(given) != len(parameters):
         raise Forged
+    for right in ("change_server", RIGHT) if row.identity.user_id is None else (identities.RIGHT,):
+        access.require(user, right, row.identity.server)
     _put(row, "answer", given)
-    fields = {"sealed_answer": row.sealed_answer, "answer_key_id": row.answer_key_id}
+    until = max(row.expires_at, timezone.now() + FINISHING)
+    fields = {"sealed_answer": row.sealed_answer, "answer_key_id": row.answer_key_id, "expires_at": until}
     with transaction.atomic():
         if not _step(row.uid, AuthorizationState.READY, AuthorizationState.ANSWERED, **fields):
             raise Forged

@@ -6,6 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
@@ -91,6 +93,27 @@ def test_an_answer_that_comes_after_ten_minutes_is_refused(ready: ServerAuthoriz
     ServerAuthorization.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     with pytest.raises(authorizations.Forged):
         back(admin)
+
+
+def test_an_answer_in_the_last_moment_leaves_a_worker_the_time_to_fetch_the_token(
+    ready: ServerAuthorization, admin: Any
+) -> None:
+    soon = timezone.now() + timedelta(seconds=5)
+    ServerAuthorization.objects.update(expires_at=soon)
+    back(admin)
+    assert ServerAuthorization.objects.get().expires_at > soon + timedelta(seconds=60)
+
+
+def test_who_lost_the_right_meanwhile_completes_no_sign_in(server: Server, actor: Actor) -> None:
+    eve = person("eve", "view_server", "change_server", "manage_credential")
+    row = authorizations.begin(Actor.of_user(eve), eve, server, BROWSER)
+    taken = authorizations.take(row.uid)
+    assert taken is not None
+    authorizations.ready(taken, "https://login.example", STATE, {}, "https://login.example/?x")
+    eve.user_permissions.remove(Permission.objects.get(codename="manage_credential"))
+    with pytest.raises(Denied):
+        back(get_user_model().objects.get(pk=eve.pk))
+    assert ServerAuthorization.objects.get().state == AuthorizationState.READY
 
 
 def test_a_sealed_part_does_not_open_as_another_part(ready: ServerAuthorization) -> None:
