@@ -1,12 +1,19 @@
 """The stored data of an authorization: plain data that a store can encrypt as JSON. Every value is a secret or decides
 where a secret is sent."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 Source = Literal["registered_by_hand", "metadata_document", "dynamic"]
 EndpointAuth = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+#: RFC 6749 appendix A: client ids, client secrets and refresh tokens. JSON can hold what no request can.
+_SENDABLE: Final = re.compile(r"[\x20-\x7e]{0,32768}\Z")
+
+
+def is_sendable(value: str) -> bool:
+    return _SENDABLE.match(value) is not None
 
 
 class _Data:

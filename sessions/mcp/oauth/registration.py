@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from ..core.errors import AuthorizationError
 from .exchange import Exchange, HttpResponse, post_json
-from .grant import EndpointAuth, Registration
+from .grant import EndpointAuth, Registration, is_sendable
 from .resource_metadata import check_transient
 from .server_metadata import AuthorizationServer
 from .settings import AuthorizationSettings
@@ -93,6 +93,8 @@ def _dynamic(settings: AuthorizationSettings, server: AuthorizationServer) -> Ex
     if not response.ok or not isinstance(identity, str) or not identity:
         raise _refused(response)
     kept = secret if isinstance(secret, str) else ""
+    if not (is_sendable(identity) and is_sendable(kept)):
+        raise AuthorizationError("The authorization server gave a client ID or secret that could not be sent.")
     method = _method_given(said.get("token_endpoint_auth_method"), server, kept)
     return Registration(server.issuer, identity, "dynamic", kept, method, settings.redirect_uri)
 

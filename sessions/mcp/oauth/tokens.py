@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote_plus
 
-from ..core.errors import AuthorizationError
+from ..core.errors import AuthorizationError, Fault, HttpError
 from .exchange import Exchange, HttpRequest, HttpResponse, form
-from .grant import Grant, Registration
+from .grant import Grant, Registration, is_sendable
 from .resource_metadata import check_transient
 from .scopes import scopes_in
 from .signing import Signer
@@ -17,6 +17,8 @@ from .words import error_code, server_said
 
 ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,32768}\Z")
+#: codes with which some servers say at the token endpoint what others say with HTTP 503 or 429
+_FOR_THE_MOMENT: Final = ("temporarily_unavailable", "server_error", "slow_down")
 _SCHEMES: Final = {"bearer": "Bearer", "dpop": "DPoP"}
 #: seconds; a longer lifetime is capped
 _LONGEST: Final = 10 * 365 * 86_400
@@ -93,11 +95,16 @@ def read(response: HttpResponse, sent: Iterable[str] = ()) -> TokenAnswer:
     said = response.json()
     if not response.ok or said is None or "error" in said:
         code = error_code((said or {}).get("error"))
+        if code in _FOR_THE_MOMENT:
+            detail = f"The authorization server gives no token at the moment. {server_said(response, sent)}"
+            raise HttpError(Fault.HTTP_STATUS, detail, status=response.status, may_have_run=False)
         raise TokenRefused(f"The authorization server gave no token. {server_said(response, sent)}", code)
     token, kind = said.get("access_token"), _SCHEMES.get(str(said.get("token_type", "")).lower(), "")
     if not isinstance(token, str) or not _TOKEN.match(token):
         raise AuthorizationError("The answer of the authorization server holds no token that could be sent.")
     renewal, scope = said.get("refresh_token"), said.get("scope")
+    if isinstance(renewal, str) and not is_sendable(renewal):
+        raise AuthorizationError("The answer of the authorization server holds a refresh token that could not be sent.")
     return TokenAnswer(
         token,
         kind or str(said.get("token_type", ""))[:40],

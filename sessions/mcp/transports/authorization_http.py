@@ -42,6 +42,7 @@ class AuthorizationHttp:
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         demand_secure(request.url, "An address of the authorization server")
+        _demand_sendable(request.url)
         connections = engine(self._policy, _LIMITS, self._tls, timeout=self._seconds)
         try:
             async with asyncio.timeout(self._seconds):
@@ -52,6 +53,15 @@ class AuthorizationHttp:
             raise TransportError(Fault.TIMEOUT, detail, may_have_run=False) from None
         finally:
             await connections.aclose()
+
+
+def _demand_sendable(url: str) -> None:
+    """Some addresses pass for https ones and cannot be dialled: https://999.1.1.1, or 70,000 characters."""
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as exc:
+        words = f"An address of the authorization server is not valid, so it is not used: {url[:200]!r}."
+        raise AuthorizationError(words) from exc
 
 
 async def _followed(connections: httpx.AsyncBaseTransport, request: HttpRequest, recorder: Recorder) -> HttpResponse:

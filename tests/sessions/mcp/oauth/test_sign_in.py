@@ -158,6 +158,12 @@ def test_what_the_server_made_of_us_decides_how_we_prove_it() -> None:
     assert "hidden" not in repr(registration)
 
 
+@pytest.mark.parametrize("wrong", [{"client_id": "a\ud800"}, {"client_id": "a\0"}, {"client_secret": "s\ud800"}])
+def test_a_client_that_no_request_could_name_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(AuthorizationError, match="could not be sent"):
+        begun(world({"client_id": "dyn"} | wrong))
+
+
 def test_a_registration_is_used_again_and_never_at_another_issuer() -> None:
     known = Grant(ISSUER, Registration(ISSUER, "kept", "dynamic", redirect_uri=SETTINGS.redirect_uri))
     pending, asked = begun(world(registered=500), known=known)

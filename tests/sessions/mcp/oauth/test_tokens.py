@@ -113,6 +113,19 @@ def test_an_answer_without_a_token_that_could_be_sent_is_no_answer(body: Any) ->
         renewed(saying(body))
 
 
+@pytest.mark.parametrize("given", ["r\ud800", "r\0", "r\n", "ü"])
+def test_a_refresh_token_that_no_request_could_carry_is_refused(given: str) -> None:
+    with pytest.raises(AuthorizationError, match="refresh token that could not be sent"):
+        renewed(saying({**GOOD, "refresh_token": given}))
+
+
+@pytest.mark.parametrize("code", ["temporarily_unavailable", "server_error", "slow_down"])
+def test_a_refusal_for_the_moment_is_none_of_the_token(code: str) -> None:
+    with pytest.raises(HttpError, match=f"at the moment. It says: {code}") as failed:
+        renewed(saying({"error": code}, 400))
+    assert not failed.value.permanent
+
+
 def test_a_refusal_carries_its_code_and_none_of_our_secrets() -> None:
     words = {"error": "invalid_grant", "error_description": "token old-refresh of p w:/ is unknown"}
     with pytest.raises(TokenRefused) as refused:

@@ -40,6 +40,14 @@ async def test_a_host_whose_name_cannot_be_shown_in_unicode_fails_as_any_other(h
     assert host in (await failed(get(f"https://{host}/x"))).detail
 
 
+@pytest.mark.parametrize("url", ["https://999.1.1.1/token", f"https://as.example/{'x' * 70_000}"])
+async def test_an_address_that_cannot_be_dialled_is_refused_in_words(url: str) -> None:
+    refused = await failed(get(url))
+    assert isinstance(refused, AuthorizationError)
+    assert "is not valid" in refused.detail
+    assert len(refused.detail) < 400
+
+
 async def test_an_answer_over_64_kib_is_refused() -> None:
     async def script(asked: Asked, line: Line) -> None:
         await line.reply(200, b"x" * (64 * 1024 + 1))
