@@ -139,7 +139,9 @@ class _Rows(RequestValidator):
         request.client = client if genuine else None
         return genuine
 
-    def authenticate_client_id(self, client_id: str, request: Request, *_: Any, **__: Any) -> bool:
+    def authenticate_client_id(self, client_id: str | None, request: Request, *_: Any, **__: Any) -> bool:
+        """oauthlib gives the id of the form; a client without a secret may also name itself in the header."""
+        client_id, _secret = _credentials(request)
         request.client = clients.usable(client_id)
         return request.client is not None and not request.client.confidential
 

@@ -242,7 +242,7 @@ def read(client: OAuthClient, body: bytes) -> None:
 
 def not_read(client: OAuthClient, problem: str) -> None:
     OAuthClient.objects.filter(pk=client.pk).update(
-        document=DocumentState.FAILED, document_problem=problem[:300], document_at=timezone.now()
+        document=DocumentState.FAILED, document_problem=_storable(problem)[:300], document_at=timezone.now()
     )
 
 
@@ -331,4 +331,9 @@ def facts(client: OAuthClient) -> dict[str, Any]:
 
 def cleaned_name(given: Any) -> str:
     """As a client gives it: one line."""
-    return " ".join(given.replace("\0", "").split())[:120] if isinstance(given, str) else ""
+    return " ".join(_storable(given).split())[:120] if isinstance(given, str) else ""
+
+
+def _storable(text: str) -> str:
+    """Without what JSON can write and no database takes: NUL, and halves of surrogate pairs."""
+    return text.replace("\0", "").encode(errors="ignore").decode()

@@ -438,6 +438,20 @@ def test_a_client_with_a_secret_must_send_it(signed_in: Client, files: Server, a
     assert Client().post("/oauth/token", form, HTTP_AUTHORIZATION=f"Basic {basic}").status_code == 200
 
 
+def test_a_client_without_a_secret_may_name_itself_in_the_header(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    """As HTTP libraries do it where they are given an empty password."""
+    header = {"HTTP_AUTHORIZATION": f"Basic {base64.b64encode(b'program:').decode()}"}
+    form = {"grant_type": "authorization_code", "code": allow(signed_in), "redirect_uri": BACK}
+    found = Client().post("/oauth/token", form | {"code_verifier": VERIFIER}, **header)
+    assert found.status_code == 200, found.content
+    renewal = {"grant_type": "refresh_token", "refresh_token": found.json()["refresh_token"]}
+    fresh = Client().post("/oauth/token", renewal, **header).json()
+    assert Client().post("/oauth/revoke", {"token": fresh["refresh_token"]}, **header).status_code == 200
+    assert why(fresh["access_token"]) == "revoked"
+
+
 @pytest.mark.parametrize(
     ("registered", "asked", "fits"),
     [
@@ -498,11 +512,12 @@ def test_programs_register_themselves_only_where_an_administrator_allows_it(admi
     assert made.status_code == 201
     assert (made.json()["client_name"], "client_secret" in made.json()) == ("A client", False)
     assert post({"redirect_uris": [BACK]}).json()["client_secret"]
+    assert post(sent | {"client_name": "Half \ud800\0a pair"}).json()["client_name"] == "Half a pair"
     deep = Client().post("/oauth/register", "[" * 15_000, content_type="application/json")
     assert deep.json()["error"] == "invalid_client_metadata"
     for bad in ([], {}, {"redirect_uris": ["javascript:x"]}, sent | {"token_endpoint_auth_method": "private_key_jwt"}):
         assert post(bad).status_code == 400
-    assert AuditEvent.objects.filter(action=AuditAction.OAUTH_CLIENT_REGISTER).count() == 2
+    assert AuditEvent.objects.filter(action=AuditAction.OAUTH_CLIENT_REGISTER).count() == 3
 
 
 def test_registrations_of_one_address_are_bounded_and_unused_ones_forgotten(db: None) -> None:
@@ -588,6 +603,7 @@ def test_clients_whose_document_was_never_read_make_room_and_are_forgotten(
         (json.dumps({"client_id": "https://other.example/x", "redirect_uris": [BACK]}).encode(), "its own address"),
         (json.dumps({"client_id": DOCUMENT}).encode(), "redirect_uris"),
         (json.dumps({"client_id": DOCUMENT, "redirect_uris": ["http://x.example/"]}).encode(), "https"),
+        (json.dumps({"client_id": DOCUMENT, "redirect_uris": ["https://\ud800\0/"]}).encode(), "cannot be a redirect"),
         (
             json.dumps(
                 {"client_id": DOCUMENT, "redirect_uris": [BACK], "token_endpoint_auth_method": "client_secret_post"}
@@ -599,8 +615,10 @@ def test_clients_whose_document_was_never_read_make_room_and_are_forgotten(
 def test_a_document_that_does_not_fit_makes_no_client(db: None, document: bytes, says: str) -> None:
     ann = person("ann", "call_tool")
     row = clients.of_document(Actor.of_user(ann), ann, DOCUMENT)
-    with pytest.raises(BadClient, match=says):
+    with pytest.raises(BadClient, match=says) as bad:
         clients.read(row, document)
+    clients.not_read(row, str(bad.value))
+    assert says in OAuthClient.objects.get().document_problem
     assert clients.usable(DOCUMENT) is None
 
 
