@@ -21,9 +21,9 @@ def prepare_key(path: Path) -> str:
     return str(document["next"])
 
 
-def has_next_key(path: Path) -> bool:
-    """Whether one was prepared."""
-    return "next" in json.loads(path.read_text())
+def next_key(path: Path) -> str:
+    """The id of the one that was prepared; empty if there is none."""
+    return str(json.loads(path.read_text()).get("next", ""))
 
 
 def use_next_key(path: Path) -> str:

@@ -23,7 +23,7 @@ from servers.exporting import work as exporting
 from servers.jobs import requesting, running, work
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.keyring import KeySource
-from servers.keyring_file import has_next_key
+from servers.keyring_file import next_key
 from servers.models import ExportSchedule, Unredacted
 from servers.packages import checks
 from servers.privacy import reading
@@ -144,7 +144,7 @@ def _statistics(progress: running.JobProgress) -> JobOutcome:
 def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
     """A new key in the key ring file of one machine would lock the other machines' workers out of all secrets."""
     machines = Worker.objects.living().values_list("machine", flat=True).distinct()
-    if keyring.source() is KeySource.FILE and len(machines) > 1 and not has_next_key(Path(settings.KEYRING_FILE)):
+    if keyring.source() is KeySource.FILE and len(machines) > 1 and not next_key(Path(settings.KEYRING_FILE)):
         return JobOutcome(
             False,
             f"Workers run on several machines. Run {settings.PROGRAM} rotate_keys --prepare, copy the key ring to each, and try again.",

@@ -19,7 +19,7 @@ from servers.credentials import rotation
 from servers.crypto import SealError, missing_keys
 from servers.enums import AuditAction
 from servers.keyring import KeySource
-from servers.keyring_file import prepare_key, remove_keys
+from servers.keyring_file import next_key, prepare_key, remove_keys
 from servers.registration.drafts import purge_drafts
 
 
@@ -90,8 +90,10 @@ class Command(BaseCommand):
         self.stdout.write(f"No row needs {', '.join(old)} now: {how}. Older backups of the database need them.")
 
     def _old(self) -> list[str]:
+        """Not the one that was prepared: it is in use nowhere yet."""
         loaded = keyring.load()
-        return sorted(loaded.ciphers.keys() - {loaded.current})
+        prepared = next_key(Path(settings.KEYRING_FILE)) if keyring.source() is KeySource.FILE else ""
+        return sorted(loaded.ciphers.keys() - {loaded.current, prepared})
 
     def _report(self, rest: dict[str, int]) -> None:
         self.stdout.write(json.dumps({"current": keyring.load().current, "left": rest}))

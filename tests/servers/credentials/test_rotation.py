@@ -144,6 +144,15 @@ def test_a_key_is_prepared_for_other_machines_before_it_is_used(installation: In
     assert installation.count()["keys"] == sorted(prepared)
 
 
+def test_a_prepared_key_is_used_also_by_a_rotation_that_removes_the_old_ones(installation: Installation) -> None:
+    old = installation.keys()
+    installation.run("rotate_keys", "--prepare")
+    prepared = installation.keys() - old
+    assert f"Removed {', '.join(old)}" in installation.run("rotate_keys", "--retire")
+    assert installation.count() == {"keys": sorted(prepared), "rows": ROWS, "right": True}
+    assert installation.keys() == prepared
+
+
 def stop_here(renewed: int) -> None:
     raise KeyboardInterrupt(renewed)
 
