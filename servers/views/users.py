@@ -396,6 +396,8 @@ def _group_form(request: HttpRequest, found: Group | None, initial: dict[str, An
             problem, status = str(refused), 409
             found = Group.objects.filter(pk=found.pk).first() if found else None
             form = GroupForm(authority, found, initial=_as_shown(found) if found else {})
+        except IntegrityError:  # another administrator took the name in this moment
+            form.add_error("name", "A group with this name exists already.")
         else:
             messages.success(request, f"{saved.name} is saved. Its members have these rights now.")
             return redirect("users:groups")

@@ -13,6 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from servers.accounts import browser_sessions, catalog, links, people, reads
+from servers.accounts.forms import GroupForm
 from servers.accounts.links import Invitation
 from servers.audit.record import SYSTEM
 from servers.enums import AuditAction
@@ -270,6 +271,16 @@ def test_groups_are_added_changed_and_deleted(root: Client) -> None:
     assert (group.name, catalog.rights_of_groups([group])) == ("Day shift", {"view_server"})
     assert root.post(f"/users/groups/{group.pk}/delete/").status_code == 302
     assert not Group.objects.filter(name="Day shift").exists()
+
+
+def test_a_group_whose_name_another_administrator_took_in_this_moment_is_explained(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Group.objects.create(name="Night shift")
+    monkeypatch.setattr(GroupForm, "clean_name", lambda form: form.cleaned_data["name"])  # as the form found it before
+    answer = root.post("/users/groups/add/", {"name": "Night shift"})
+    assert answer.status_code == 422
+    assert "A group with this name exists already." in text_of(answer)
 
 
 # --- one's own account -----------------------------------------------------------------------------------------------
