@@ -7,12 +7,13 @@ from typing import Any
 
 from servers.kit.json_tree import value_at
 from servers.schemas.compile import compile_form
+from servers.schemas.jsontext import MAX_DEPTH
 from servers.schemas.match import fits
 from servers.schemas.nodes import Node, ObjectNode
 from servers.schemas.pointer import segments, unescape
 from servers.schemas.resolve import Document
 from servers.schemas.shapes import Schema, Unsupported, types_of
-from servers.schemas.values import is_type
+from servers.schemas.values import depth, is_type
 from servers.secret import MASK
 from sessions.calls.result_files import items_of, text_of
 from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ
@@ -73,6 +74,8 @@ def value_of(method: str, result: Mapping[str, Any], part: str, pointer: str | N
         found = value_at(value, pointer or "")
     except LookupError:
         raise NoValue("The result has nothing there.") from None
+    if _too_deep(found):
+        raise NoValue(f"It is nested more than {MAX_DEPTH} levels deep. A form takes no deeper value.")
     size = len(json.dumps(found))
     if size > VALUE_CHARS:
         raise NoValue(f"It has {size:,} characters as JSON. A form takes at most {VALUE_CHARS:,}.")
@@ -138,12 +141,20 @@ def _forms(value: Any) -> Iterator[Any]:
     yield value
     if isinstance(value, str):
         try:
-            yield json.loads(value)
+            parsed = json.loads(value)
         except (ValueError, RecursionError):
             pass
+        else:
+            if not _too_deep(parsed):
+                yield parsed
     else:
         yield json.dumps(value, indent=2, ensure_ascii=False)
     yield [value]
+
+
+def _too_deep(value: Any) -> bool:
+    """The text of a result may nest as deep as its server likes."""
+    return depth(value, MAX_DEPTH) > MAX_DEPTH
 
 
 def _schema_at(document: Document, schema: Schema, pointer: str) -> Schema:

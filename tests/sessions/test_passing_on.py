@@ -73,6 +73,16 @@ def test_a_value_beyond_what_a_form_takes_says_its_size(monkeypatch: pytest.Monk
         value_of(TOOLS_CALL, RESULT, "structured", None)
 
 
+def test_a_value_that_nests_deeper_than_a_form_takes_is_refused_in_words() -> None:
+    deep = {"content": [{"type": "text", "text": f'{"[" * 600}"{MASK}"{"]" * 600}'}]}
+    with pytest.raises(NoValue, match="nested more than 64 levels"):
+        value_of(TOOLS_CALL, deep, "0", "")
+    text = value_of(TOOLS_CALL, deep, "0", None)
+    assert arguments_with({"type": "object", "properties": {"names": {"type": "array"}}}, "/names", text) == {
+        "names": [text]
+    }, "what it stands for would be too deep"
+
+
 def test_the_fields_are_those_of_the_form_with_nested_ones_and_the_one_that_fits_is_suggested() -> None:
     fields = fields_of(SCHEMA)
     assert [field.pointer for field in fields] == [
