@@ -41,7 +41,7 @@ def _call_frame(call: Call, reserved_too: bool) -> Frame:
     found = call.result or call.late_result
     record = None if found is None else partial(record_soon, found=[found], context=context_of(call))
     final = CallState(call.state).final
-    return Frame(*texts, "call", call.version, call.user_id, final, record_reading=record)
+    return Frame(*texts, "call", call.version, call.user_id, final, record_reading=record, confidential=True)
 
 
 def progress_frame(call_uid: UUID, row: Row, reserved_too: bool) -> Frame | None:
@@ -50,7 +50,8 @@ def progress_frame(call_uid: UUID, row: Row, reserved_too: bool) -> Frame | None
     if call is None or CallState(call.state).final:
         return None
     call.progress, call.progress_total, call.progress_message = row["progress"], row["total"], row["message"] or ""
-    return Frame(*_texts(call, reserved_too, None, "progress", [row]), "progress", owner_id=call.user_id)
+    texts = _texts(call, reserved_too, None, "progress", [row])
+    return Frame(*texts, "progress", owner_id=call.user_id, confidential=True)
 
 
 def _texts(call: Call, reserved_too: bool, seq: int | None, kind: str, rows: list[Row]) -> tuple[str, str | None]:

@@ -39,7 +39,8 @@ class Frame:
 
     `moved`: milliseconds since the epoch, if the topic's cursor is a time and not a version. `audience`: who receives
     the frame at all. `reserved`: the text for viewers, except the owner, who may not read arguments and results.
-    Without it everyone receives `text`.
+    Without it everyone receives `text`, or of a `confidential` frame those alone who may read it: it was made while
+    nobody else listened, and who came meanwhile gets a frame of their own.
     """
 
     text: str
@@ -50,13 +51,14 @@ class Frame:
     final: bool = False
     moved: int | None = None
     audience: Audience = EVERYBODY
+    confidential: bool = False
     #: records that a person who is not the owner reads `text`
     record_reading: Callable[[Actor], None] | None = None
 
-    def for_viewer(self, user_id: int, reads_payloads: bool) -> str:
-        if self.reserved is None or reads_payloads or user_id == self.owner_id:
+    def for_viewer(self, user_id: int, reads_payloads: bool) -> str | None:
+        if reads_payloads or user_id == self.owner_id:
             return self.text
-        return self.reserved
+        return self.text if self.reserved is None and not self.confidential else self.reserved
 
 
 def encode(topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]], html: str | None = None) -> str:

@@ -60,7 +60,7 @@ class TopicSubscription:
             return
         text = frame.for_viewer(viewer.user_id, viewer.reads_payloads)
         version, digest = self.seen.get(frame.key, (-1, 0))
-        if frame.version < version or digest == hash(text):
+        if text is None or frame.version < version or digest == hash(text):
             return
         self.seen[frame.key] = (frame.version, hash(text))
         if frame.record_reading is not None and viewer.reads_payloads and viewer.user_id != frame.owner_id:

@@ -11,10 +11,16 @@ from typing import Any, cast
 import pytest
 from django.db import OperationalError
 
+from servers.audit import payloads
+from servers.enums import PayloadKind
+from sessions.enums import CallState
+from sessions.live import call_frames
 from sessions.live.frames import Frame
 from sessions.live.streams import OVERLAP_MS, Member, SnapshotStream, TopicSubscription
 from sessions.live.topics import Topic, parse
 from sessions.live.viewers import Viewer
+from tests.servers.conftest import person
+from tests.sessions.host.make import make_call, make_session
 
 pytestmark = pytest.mark.asyncio
 ONE, OTHER = "0f7c2a9e-8f5e-4b55-9d57-6f3a1a5d3c01", "0f7c2a9e-8f5e-4b55-9d57-6f3a1a5d3c02"
@@ -22,8 +28,8 @@ ONE, OTHER = "0f7c2a9e-8f5e-4b55-9d57-6f3a1a5d3c01", "0f7c2a9e-8f5e-4b55-9d57-6f
 
 @dataclass
 class Reader:
-    user_id = 1
-    reads_payloads = True
+    user_id: int = 1
+    reads_payloads: bool = True
 
 
 @dataclass
@@ -162,3 +168,38 @@ async def test_a_page_whose_first_read_failed_is_not_live_so_the_slow_timer_read
     await inbox.stream.catch_up(joined)
     assert joined.live
     assert page.told[:2] == ["01 v1", "5 open"]
+
+
+@pytest.fixture
+def frame_for_readers(db: None) -> Frame:
+    """Of a call with a result, made while only those who may read it listened."""
+    call = make_call(make_session("files"), text="secret words")
+    call.user = person("ada", "view_server")
+    call.state, call.result = CallState.SUCCEEDED, payloads.store(PayloadKind.RESULT, '{"content": "secret words"}')
+    call.save()
+    return call_frames.call_frames([(call.uid, False)])[call.uid, False]
+
+
+async def test_a_page_that_joins_while_a_result_is_read_for_others_gets_it_only_by_its_own_right(
+    frame_for_readers: Frame,
+) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def read(*_: Any) -> list[Frame]:
+        asked.set()
+        await may_answer.wait()
+        return [frame_for_readers]
+
+    topic = parse(f"call.{ONE}")
+    assert topic is not None
+    stream, caller, other = SnapshotStream(topic, read), Page(), Page()
+    caller.viewer = cast(Viewer, Reader(user_id=frame_for_readers.owner_id or 0))
+    other.viewer = cast(Viewer, Reader(user_id=0, reads_payloads=False))
+    stream.subscriptions.add(TopicSubscription(cast(Member, caller), topic, None, live=True))
+    stream.hint({"kind": "call"})
+    await asked.wait()
+    stream.subscriptions.add(TopicSubscription(cast(Member, other), topic, None, live=True))
+    may_answer.set()
+    await asyncio.wait_for(cast("asyncio.Task[None]", stream._pump), 20)
+    assert "secret words" in caller.told[0]
+    assert other.told == []
