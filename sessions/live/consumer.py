@@ -1,7 +1,8 @@
 """The live socket of a browser tab at /ws/: hello, topics, calls. All code here is async; hub.py does the rest.
 
 Close codes: 4401 not or no longer signed in, or a bad ticket; 4403 no rights left; 4408 no hello in time;
-4008 too slow; 4029 too many messages; 4030 too many sockets of this user; 4009 message too big; 4400 protocol violated.
+4008 too slow; 4029 too many messages; 4030 too many sockets of this user; 4009 message too big; 4400 protocol violated;
+4500 mcpadmin failed.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Any
 
 import structlog
 from channels.consumer import get_handler_name
+from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from servers.audit.record import Actor
@@ -27,6 +29,7 @@ from sessions.live.socket import Socket
 from sessions.live.topics import parse
 
 log = structlog.get_logger(__name__)
+FAILED = 4500
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
@@ -34,8 +37,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
     channel_layer_alias = "none"
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        """Like the base class, but without a thread hop per message: nothing here holds a database connection."""
-        await getattr(self, get_handler_name(message))(message)
+        """Like the base class, but without a thread hop per message: nothing here holds a database connection.
+
+        A failure ends the socket, and the hub forgets it: no one would tell it that this application is gone.
+        """
+        try:
+            await getattr(self, get_handler_name(message))(message)
+        except StopConsumer:
+            raise
+        except Exception:  # whatever it was: the page connects again
+            if self._closing:
+                raise
+            log.exception("live.socket_failed")
+            self._shut(FAILED)
 
     async def connect(self) -> None:
         self.socket: Socket | None = None

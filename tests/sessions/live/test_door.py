@@ -206,3 +206,20 @@ async def test_a_large_message_that_is_no_call_closes_the_socket(ada: Browser) -
     async with ada.tab() as tab:
         await tab.say(op="ping", ref="x" * 70_000)
         assert await tab.closed() == 4009
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"op": "ping", "ref": 10**30}, {"op": "sub", "topics": {"\ud800": None}}],
+    ids=["a number", "half a character"],
+)
+async def test_a_socket_that_fails_at_a_message_takes_no_place_of_its_user(
+    ada: Browser, message: dict[str, object]
+) -> None:
+    """What no answer can carry."""
+    for _ in range(11):
+        async with ada.tab() as tab:
+            await tab.say(**message)
+            assert await tab.closed() == 4500
+    async with ada.tab() as tab:
+        assert (await tab.ask(op="ping"))["op"] == "pong"
