@@ -5,7 +5,6 @@ hands each one over twice: 0.2 ms of CPU a message instead of 0.06.
 """
 
 import asyncio
-import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -24,6 +23,8 @@ from sessions.hints.group_sender import group_channel
 from sessions.hints.outage import outage
 
 JOIN_SECONDS: Final = 2.0
+#: without a message: then Redis is asked whether it is there
+QUIET_SECONDS: Final = 10.0
 #: between two attempts to join the group while Redis is away
 REJOIN_SECONDS: Final = 1.0
 #: at most one line about malformed messages in this time
@@ -50,8 +51,7 @@ class Listener:
                 async with self._subscribed() as connection:
                     self._joined()
                     while True:
-                        # the timeout of the address is that of commands
-                        self._on_reply(await connection.read_response(timeout=math.inf))
+                        self._on_reply(await self._next_reply(connection))
             except (RedisError, OSError) as problem:
                 outage.noticed(problem)
             except Exception as problem:  # the listener must outlive whatever the client raises
@@ -73,9 +73,20 @@ class Listener:
         finally:
             await connection.disconnect(nowait=True)
 
+    @staticmethod
+    async def _next_reply(connection: Any) -> Any:
+        """Who only reads never learns that the other end is gone without a word, such as a machine that lost its power."""
+        reply = await connection.read_response(timeout=QUIET_SECONDS)
+        if reply is None:
+            await connection.send_command("PING")
+            reply = await connection.read_response(timeout=JOIN_SECONDS)
+        if reply is None:
+            raise TimeoutError(f"no answer within {JOIN_SECONDS:g} s")
+        return reply
+
     def _on_reply(self, reply: Any) -> None:
         try:
-            kind, _, data = reply
+            kind, *_, data = reply  # to a PING: two parts
             if kind == b"message":
                 self._received(self._read(data))
         except Exception as problem:  # anyone who reaches Redis can publish anything
