@@ -20,6 +20,9 @@ from sessions.explorer.language import Value
 STREAMS = ("calls", "events")
 #: characters of each payload that are indexed
 WORDS_CHARS = 64 * 1024
+#: bytes of the folded words of one document. Folding takes some letters apart (a Korean one into three, a ligature into
+#: eighteen), and PostgreSQL refuses a document whose words and places take a mebibyte: at most twice these bytes.
+FOLDED_BYTES = 400_000
 #: rows that one search takes from the index, newest first
 FOUND = 5_000
 #: so many of the newest documents are looked at, and so many of them must match, to call it common (PostgreSQL)
@@ -82,8 +85,15 @@ def _row(vendor: str, stream: str, document: Document) -> list[Any]:
     key, names = document.key, _storable(document.names)
     if vendor == "sqlite":
         return [key, document.tags, names, _storable(document.words)] if stream == "calls" else [key, names]
-    names = folded(names)
-    return [key, names, folded(f"{names} {_storable(document.words)}")] if stream == "calls" else [key, names]
+    names = _bounded(folded(names))
+    if stream != "calls":
+        return [key, names]
+    return [key, names, _bounded(folded(f"{names} {_storable(document.words)}"))]
+
+
+def _bounded(text: str) -> str:
+    data = text.encode()
+    return text if len(data) <= FOLDED_BYTES else data[:FOLDED_BYTES].decode(errors="ignore")
 
 
 def _storable(text: str) -> str:

@@ -117,6 +117,17 @@ def words_of_a_compressed_content_are_found_and_those_of_an_encrypted_one_are_no
 
 
 @check
+def a_text_of_letters_that_are_taken_apart_is_found_by_its_beginning() -> None:
+    """Korean syllables become three letters each: more than PostgreSQL takes for one document."""
+    call, admin = ended_call(make_session(), "echo"), reader()
+    syllables = [chr(0xAC01 + 28 * number) for number in range(100)]
+    words = [syllables[number // 100] + syllables[number % 100] * 19 for number in range(6_200)]
+    with transaction.atomic():
+        fulltext.write("calls", [fulltext.Document(call.pk, "", call.target, " ".join(words))])
+    assert found(admin, f"in:calls {words[100]}") == found(admin, "in:calls echo") == ["echo"]
+
+
+@check
 def events_are_found_by_their_words() -> None:
     admin = reader()
     event(AuditAction.SIGN_IN, "ann", Actor(None, "ann", "192.0.2.77"))
