@@ -143,7 +143,9 @@ class Card:
     @property
     def percent(self) -> int | None:
         done, total = self.call.progress, self.call.progress_total
-        return None if done is None or not total or total <= 0 else max(0, min(100, round(100 * done / total)))
+        if done is None or not total or total <= 0:
+            return None
+        return round(100 * max(0.0, min(1.0, done / total)))  # a server may name numbers whose ratio is infinite
 
     @property
     def got_to(self) -> str:

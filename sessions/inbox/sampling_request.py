@@ -99,7 +99,14 @@ def _preferences(preferences: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Model", named
     for word in ("cost", "speed", "intelligence"):
         if isinstance(weight := preferences.get(f"{word}Priority"), int | float):
-            yield f"{word.capitalize()} priority", f"{weight:g} of 1"
+            yield f"{word.capitalize()} priority", f"{_number(weight)} of 1"
+
+
+def _number(value: float) -> str:
+    try:
+        return f"{value:g}"
+    except OverflowError:  # a whole number of hundreds of digits, which JSON allows
+        return str(value)
 
 
 def _list(value: Any) -> list[Any]:

@@ -56,6 +56,15 @@ def html(call: Call, may_read: bool = True) -> str:
     return render_to_string("calls/_card.html", {"call": call, "may_read": may_read})
 
 
+@pytest.mark.parametrize(
+    ("done", "total", "percent"),
+    [(3, 4, 75), (1.7e308, 1.7e308, 100), (1, 5e-324, 100), (1.7e308, 1, 100), (-1.7e308, 1, 0), (9, 4, 100)],
+)
+def test_a_card_shows_progress_of_any_size(call: Call, done: float, total: float, percent: int) -> None:
+    call.state, call.progress, call.progress_total = CallState.SENT, done, total
+    assert f'value="{percent}"' in html(call)
+
+
 def test_a_running_call_has_a_progress_bar_and_can_be_cancelled(call: Call) -> None:
     call.state, call.progress, call.progress_total = CallState.SENT, 3, 4
     shown = html(call)

@@ -51,6 +51,11 @@ NONSENSE: dict[str, Any] = {
     "empty": {},
     "no-list": {"messages": "hello", "tools": 4, "modelPreferences": [], "stopSequences": {}},
     "no-objects": {"messages": [1, None, "x", []], "tools": ["x"], "modelPreferences": {"hints": [1]}},
+    "huge-numbers": {
+        "maxTokens": 10**400,
+        "temperature": 10**400,
+        "modelPreferences": {"costPriority": 10**400, "speedPriority": 1e300},
+    },
     "no-content": {"messages": [{"role": 5}, {"content": [[], {"type": "tool_use"}, {"type": "tool_result"}]}]},
 }
 
