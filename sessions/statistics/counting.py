@@ -28,7 +28,8 @@ from sessions.statistics.cells import BUCKET_COLUMNS, LEVELS, Cell, CountedCall,
 BATCH: Final = 200
 #: the audit writer refuses an intent that is not committed within 5 s
 SETTLED: Final = timedelta(seconds=10)
-MINUTES_KEPT: Final = timedelta(hours=48)
+#: the chart of a day compares it with the day before, whose minutes are all kept then
+MINUTES_KEPT: Final = timedelta(hours=49)
 HOURS_KEPT: Final = timedelta(days=400)
 REPAIR_EVERY: Final = timedelta(days=1)
 FINAL: Final = [state.value for state in CallState if state.final]

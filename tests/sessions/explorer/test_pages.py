@@ -24,6 +24,7 @@ from sessions.statistics import counting
 from tests.servers.conftest import person
 from tests.sessions.explorer.rows import catch_up, ended_call, event
 from tests.sessions.host.make import make_session
+from tests.sessions.statistics.conftest import make_calls
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOSTILE = "<script>alert(1)</script>"
@@ -288,6 +289,14 @@ def test_charts_show_calls_errors_and_latency_and_lead_to_the_calls(ada: Client,
     narrowed = markup(ada, path=f"/explorer/charts/?server={session.server.uid}&tool=search")
     assert ">3</a>" in narrowed
     assert "No calls in this range" in markup(ada, path="/explorer/charts/?caller=nobody")
+
+
+def test_as_many_calls_as_the_day_before_are_no_change(ada: Client, session: McpSession) -> None:
+    now = timezone.now()
+    for number in range(50 * 6):
+        make_calls(session, 1, now - timedelta(minutes=5 + 10 * number))
+    counting.count_all()
+    assert ada.get("/explorer/charts/").context["changes"]["calls"] == "unchanged"
 
 
 # --- following -------------------------------------------------------------------------------------------------------
