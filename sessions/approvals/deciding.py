@@ -91,7 +91,7 @@ def refuse(actor: Actor, user: Any, approval: Approval, words: str) -> Decision:
     """The agent is told, with these words."""
     if not may_refuse(user, approval):
         _require(actor, user, approval)
-    said = words.strip()[:WORDS]
+    said = words.replace("\0", "").strip()[:WORDS]  # PostgreSQL stores no null character
     detail = f"{actor.name} refused it{f': {said}' if said else '.'}"
 
     def work() -> list[Event]:

@@ -2,7 +2,7 @@
 
 query    terms, separated by blanks; all of them must hold
 term     field:value, field:value,value (any of them), or free text; `-` in front negates it
-value    a word, or text in double quotes (\\" and \\\\ inside); `*` at its ends stands for any text
+value    a word, or text in double quotes (\\", \\\\ and \\* inside); `*` at its ends stands for any text
          of duration and size: a comparison (>2s, <=500ms, >1mb)
          of since and until: a date, a time, both (2026-11-23T15:00), today, yesterday, or a duration ago (2h)
 """
@@ -133,9 +133,9 @@ class Value:
             return "*"
         plain = re.fullmatch(r'[^\s",*<>-][^\s",*]*', self.text) and not re.match(r"[A-Za-z_]+:", self.text)
         escaped = self.text.replace("\\", "\\\\").replace('"', '\\"')
-        text = self.text if plain else f'"{escaped}"'
         if self.any_start and not plain:
             return f'"*{escaped}"' + ("*" if self.any_end else "")
+        text = self.text if plain else f'"\\{escaped}"' if escaped.startswith("*") else f'"{escaped}"'
         return f"{self.comparison}{'*' if self.any_start else ''}{text}{'*' if self.any_end else ''}"
 
 
@@ -226,8 +226,9 @@ def _value(tokens: "list[Token]") -> Value:
         comparison, tokens = str(tokens[0]), tokens[1:]
     text = str(tokens[0])
     if tokens[0].type == "QUOTED":
-        inner = re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
-        return Value(inner.removeprefix("*"), comparison, inner.startswith("*"), len(tokens) > 1)
+        any_start = text.startswith('"*')
+        inner = re.sub(r"\\(.)", r"\1", text[1 + any_start : -1], flags=re.DOTALL)
+        return Value(inner, comparison, any_start, len(tokens) > 1)
     if text == "*":
         return Value("", comparison, any_end=True)
     any_start, any_end = text.startswith("*"), text.endswith("*")
@@ -383,7 +384,8 @@ def _moment(term: Term, value: Value, now: datetime, *, end_of_day: bool) -> dat
             day = now.date() - timedelta(days=days[text]) + whole
             return _in_utc(term, datetime.combine(day, time(), now.tzinfo))
         if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", text):
-            return _in_utc(term, datetime.combine(now.date(), time.fromisoformat(text.zfill(5)), now.tzinfo))
+            clock = time.fromisoformat(text if text[2] == ":" else f"0{text}")
+            return _in_utc(term, datetime.combine(now.date(), clock, now.tzinfo))
         moment = datetime.fromisoformat(value.text.upper())
         if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
             moment += whole

@@ -51,6 +51,8 @@ def save(user: access.User, name: str, query: str, columns: str, *, shared: bool
     name = " ".join(name.split())
     if not name or len(name) > 80:
         raise Unsaved("Give the view a name of at most 80 characters.")
+    if any("\0" in text for text in (name, query, columns)):  # PostgreSQL stores none
+        raise Unsaved("A view cannot contain a null character.")
     if len(query) > TEXT_CHARS:
         raise Unsaved(f"The query is longer than {TEXT_CHARS:,} characters.")
     mine = SavedView.objects.filter(owner_id=user.pk)

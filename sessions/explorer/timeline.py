@@ -52,7 +52,7 @@ def _of_event(event: AuditEvent) -> TimelineEntry:
         at=event.at,
         kind=kind,
         label=label if kind != "end" else audit.outcome_word(event.outcome),
-        detail=str(details.get("detail") or details.get("reason") or "").replace("first", "", 1),
+        detail=str(details.get("detail") or details.get("reason") or ""),
         who=event.actor_name,
         tone="" if kind in ("request", "send") else audit.tone(event.outcome),
         seq=event.seq,

@@ -50,6 +50,7 @@ def test_a_query_is_its_conditions_their_values_and_a_range() -> None:
         ("since:yesterday until:yesterday", TODAY - timedelta(days=1), TODAY),
         ("since:2026-11-20 until:2026-11-22", TODAY - timedelta(days=4), TODAY - timedelta(days=1)),
         ("since:9:30", TODAY + timedelta(hours=9, minutes=30), None),
+        ("since:9:30:15", TODAY + timedelta(hours=9, minutes=30, seconds=15), None),
         ("since:2h until:1h", NOW - timedelta(hours=2), NOW - timedelta(hours=1)),
         ("since:2026-11-24T12:00Z", datetime(2026, 11, 24, 12, tzinfo=UTC), None),
     ],
@@ -124,6 +125,12 @@ def test_a_query_has_bounds() -> None:
         read("x " * 41)
 
 
+def test_a_name_that_begins_with_an_asterisk_is_found_by_its_facet_and_no_other() -> None:
+    (term,) = read(read("").having("server", "*prod*")).terms
+    assert term.values == (Value("*prod*"),)
+    assert read('server:"*prod"').terms[0].values == (Value("prod", any_start=True),)
+
+
 def test_conditions_are_added_and_taken_away() -> None:
     query = read('last:1h user:ann "acme"')
     assert query.having("server", "Git Lab") == 'last:1h user:ann acme server:"Git Lab"'
@@ -132,9 +139,7 @@ def test_conditions_are_added_and_taken_away() -> None:
 
 
 texts = st.text(min_size=1, max_size=20)
-values = st.builds(Value, text=texts, any_start=st.booleans(), any_end=st.booleans()).filter(
-    lambda value: not value.text.startswith("*") and not value.text.endswith("*")
-)
+values = st.builds(Value, text=texts, any_start=st.booleans(), any_end=st.booleans())
 names = st.sampled_from([field.name for field in FIELDS.values() if field.kind is language.Kind.NAME])
 terms = st.builds(Term, field=names, values=st.lists(values, min_size=1, max_size=3).map(tuple), negated=st.booleans())
 

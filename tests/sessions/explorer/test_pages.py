@@ -343,6 +343,14 @@ def test_a_view_is_saved_under_its_name_replaced_shared_and_deleted(ada: Client)
     assert not SavedView.objects.exists()
 
 
+@pytest.mark.parametrize("field", ["name", "q", "cols"])
+def test_a_view_with_a_null_character_is_refused(ada: Client, field: str) -> None:
+    view = {"name": "x", "q": "in:calls", "cols": "time"}
+    answer = ada.post("/explorer/views/", view | {field: "a\0b"}, follow=True)
+    assert "A view cannot contain a null character." in answer.content.decode()
+    assert not SavedView.objects.exists()
+
+
 def test_an_administrator_may_delete_a_shared_view_of_another_person_and_no_private_one(ada: Client) -> None:
     bob = client_of("bob", "view_server")
     for name, shared in (("open", {"shared": "yes"}), ("mine", {})):

@@ -215,6 +215,12 @@ def a_row_shows_what_its_reader_may_know() -> None:
 
 
 @check
+def a_row_whose_key_no_column_holds_does_not_exist() -> None:
+    admin = root()
+    assert search.one(admin, "calls", 2**63) is search.one(admin, "events", 10**40) is None
+
+
+@check
 def what_is_done_as_a_person_is_seen_by_that_person_and_who_may_see_all() -> None:
     session = make_session()
     ann, bob = person("ann", "view_server"), person("bob", "view_server")
@@ -431,6 +437,13 @@ def test_what_is_no_cursor_is_the_first_page(cursor: str) -> None:
 
 
 # --- the timeline of a call ------------------------------------------------------------------------------------------
+@pytest.mark.django_db
+def test_a_timeline_has_every_word_of_the_person_who_refused_the_call() -> None:
+    call, words = ended_call(make_session(), "pay"), "ann refused it: first ask me, then the first auditor."
+    event(AuditAction.APPROVAL_REFUSE, "pay", details={"detail": words}, call_uid=call.uid)
+    assert search.timeline(root(), call)[-1].detail == words
+
+
 @pytest.mark.django_db
 def test_a_timeline_is_read_from_the_log_or_from_the_row() -> None:
     session, admin, ann = make_session(), root(), person("ann", "view_server")

@@ -7,8 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from servers.audit import writer as writing
+from servers.audit.record import Actor
 from servers.enums import Way
 from sessions.approvals import deciding
+from sessions.approvals.deciding import Decision
 from sessions.enums import CallState
 from sessions.models import AgentCall, Approval, Call
 from tests.servers.conftest import person
@@ -60,6 +63,17 @@ def test_another_person_may_do_both() -> None:
     page = page_of(person("root", is_superuser=True), approval)
     assert "Approve this call" in page
     assert "/refuse/" in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reason_is_stored_without_what_no_database_stores() -> None:
+    root = person("root", is_superuser=True)
+    approval = destructive_request(root)
+    try:
+        assert deciding.refuse(Actor.of_user(root), root, approval, "Not\0 today.") is Decision.DONE
+    finally:
+        writing.reset()
+    assert Call.objects.get().detail == "root refused it: Not today."
 
 
 def test_only_the_owner_may_refuse_what_they_may_not_approve() -> None:
