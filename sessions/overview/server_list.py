@@ -1,5 +1,6 @@
 """The list of servers: filters, order and pages; each row with its session, what it offers, and its last day."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -119,7 +120,9 @@ def page(user: access.User, servers: QuerySet[Server], sort: str, number: int, *
 
 
 def _contains(text: str) -> Q:
-    found = Q()
+    found = Q(
+        tags__icontains=json.dumps(text)[1:-1]
+    )  # as SQLite has them: other letters than those of ASCII are escaped
     for field in ("name", "slug", "description", "url", "command", "tags"):
         found |= Q(**{f"{field}__icontains": text})
     return found

@@ -54,6 +54,12 @@ def page(client: Client, query: str = "") -> str:
     return answer.content.decode()
 
 
+@pytest.mark.parametrize("text", ["büro", "üR", "intern"])
+def test_a_server_is_found_by_letters_of_its_tags(ada: Client, text: str) -> None:
+    Server.objects.filter(slug=many(2)[1].slug).update(tags=["Büro", "intern"])
+    assert set(names(page(ada, f"?text={text}"))) == {"s001"}
+
+
 def names(text: str) -> list[str]:
     """Of the rows or cards, in their order."""
     return re.findall(r'href="/servers/([^/"]+)/tools/"', text)
