@@ -4,14 +4,16 @@ import html
 import json
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
 from servers.models import AuditEvent
 from sessions.enums import QuestionKind, QuestionState
-from sessions.inbox.questions import WORKER_GONE
+from sessions.inbox.questions import WORKER_GONE, withdraw_of_dead_workers
 from sessions.models import Question
 from tests.servers.conftest import _a_writer_of_its_own, admin, person  # noqa: F401 -- fixtures
 from tests.sessions.inbox.rows import FORM, SAMPLING, a_call, a_question, answered
@@ -147,6 +149,16 @@ def test_an_answer_goes_with_its_defaults_and_types(ada: Client) -> None:
     assert "Answered by ada" in page
     assert "Not delivered to the server yet" in page
     assert "Oslo" in page
+
+
+def test_an_answer_that_its_worker_could_not_deliver_is_not_on_its_way_any_more(ada: Client) -> None:
+    question = a_question(FORM, worker_uid=uuid4())
+    assert post(ada, question, **city()).status_code == 303
+    with transaction.atomic():
+        withdraw_of_dead_workers([question.worker_uid])
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "stopped before it could deliver this answer" in page
+    assert "Not delivered to the server yet" not in page
 
 
 def test_an_answer_that_does_not_fit_comes_back_with_the_errors_at_its_fields(ada: Client) -> None:
