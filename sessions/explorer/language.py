@@ -406,13 +406,17 @@ _FIXED = {
     "duration": (">1s", ">5s", ">30s", "<100ms"),
     "size": (">64kb", ">1mb", ">10mb"),
 }
-_TYPED = re.compile(r"""(?:^|(?<=\s))-?(?:(?P<field>[A-Za-z_]+):)?(?P<value>(?:"(?:\\.|[^"\\])*"?|[^\s"])*)$""")
+_QUOTE = r'"(?:\\.|[^"\\])*'
+#: the conditions before, and the one that is typed; its quote may be open
+_TYPED = re.compile(
+    rf'(?:(?:{_QUOTE}"|[^\s"])*\s)*-?(?:(?P<field>[A-Za-z_]+):)?(?P<value>(?:{_QUOTE}"|[^\s"])*(?:{_QUOTE})?)', re.DOTALL
+)
 _LAST_OF_LIST = re.compile(r"""(?:"(?:\\.|[^"\\])*"|[^,"])*,""")
 
 
 def complete(user: Any, text: str, cursor: int) -> list[Completion]:
     """For the word that ends at `cursor`: fields, or values of the field before it."""
-    typed = _TYPED.search(text[:cursor])
+    typed = _TYPED.fullmatch(text[:cursor])
     if typed is None:
         return []
     field, value = typed["field"], typed["value"]

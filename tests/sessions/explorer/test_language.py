@@ -175,6 +175,7 @@ def test_fields_and_fixed_values_are_offered() -> None:
     assert offered(None, "user:ann ser") == ["user:ann server:"]
     assert offered(None, "-o") == ["-outcome:", "-own:"]
     assert offered(None, "outcome:den") == ["outcome:denied"]
+    assert offered(None, '"acme corp" outc') == ['"acme corp" outcome:']
     assert offered(None, "outcome:ok,err") == ["outcome:ok,error"]
     assert offered(None, "kind:sign-")[0] == "kind:sign-in"
     assert offered(None, "duration:>1") == ["duration:>1s"]
