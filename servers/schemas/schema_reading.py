@@ -119,8 +119,17 @@ class Document:
             if isinstance(branches, list) and branches:
                 rest = {key: value for key, value in flat.items() if key != keyword}
                 joined = [{"allOf": [rest, branch]} if rest else branch for branch in branches]
-                return [flat for branch in joined for flat in self.alternatives(branch)]
+                return self._spread_out(joined)
         return [] if flat.get("not") == {} else [flat]
+
+    def _spread_out(self, branches: list[Any]) -> list[Flat]:
+        """Of choices that refer to choices, each level can double the alternatives: each of them is paid for."""
+        found: list[Flat] = []
+        for branch in branches:
+            more = self.alternatives(branch)
+            self._budget.spend(1 + len(more))
+            found += more
+        return found
 
     def by_type(self, schema: Any) -> list[Flat]:
         """The alternatives, with one type each where they name their types."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from servers.schemas.compatibility import TOO_LARGE, Compatibility, check_compatibility
+from servers.schemas.schema_reading import Budget, Document, TooLarge
 
 TEXT, NUMBER, INTEGER, NULL = ({"type": word} for word in ("string", "number", "integer", "null"))
 
@@ -280,3 +281,15 @@ def test_a_template_breaks_by_other_variables() -> None:
     assert check_compatibility(one, {**one, "mimeType": "text/plain"}) == Compatibility(
         "compatible", ["The type was added."]
     )
+
+
+def test_choices_of_choices_are_spread_out_within_the_budget_only() -> None:
+    """Each level doubles them: a schema of a few kilobytes would fill the memory of the worker that compares it."""
+    levels = 20
+    choices = {
+        f"c{n}": {"anyOf": [{"$ref": f"#/$defs/c{n + 1}"}, {"$ref": f"#/$defs/c{n + 1}"}]} for n in range(levels)
+    }
+    schema = {"$ref": "#/$defs/c0", "$defs": {**choices, f"c{levels}": TEXT}}
+    with pytest.raises(TooLarge):
+        Document(schema, Budget()).alternatives(schema)
+    assert of_input(schema, {**schema, "minProperties": 1}) == Compatibility("breaking", [TOO_LARGE])
