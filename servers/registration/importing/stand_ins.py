@@ -38,7 +38,7 @@ _YOURS = re.compile(
 )
 _MASKED = re.compile(r"\*{3}|(?<![A-Za-z])(?:x{3,}|X{3,})(?![A-Za-z])|^[0xX]{8}(?:-[0xX]{4}){3}-[0xX]{12}$")
 _ASKED = re.compile(
-    r"^(?:REPLACE|INSERT|ENTER|PASTE|PUT)[-_](?:[A-Z0-9]+[-_]?)+$|^(?:change|replace|fill)[-_]?me$|[a-zA-Z][-_](?:here|HERE)$",
+    r"^(?:REPLACE|INSERT|ENTER|PASTE|PUT)(?:[-_][A-Z0-9]+)+[-_]?$|^(?:change|replace|fill)[-_]?me$|[a-zA-Z][-_](?:here|HERE)$",
 )
 _CUT_OFF = re.compile(r"(?<![\w./-])[A-Za-z][\w-]{0,60}(?:\.{3}|…)(?![\w.])")
 _WHOLE = re.compile(r"\.{3}|…|\*+|x{3,}|TODO|TBD|FIXME", re.IGNORECASE)

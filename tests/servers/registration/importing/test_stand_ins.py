@@ -99,3 +99,10 @@ def test_text_made_to_be_slow_ends(piece: str) -> None:
     """The test would hang if a pattern scanned the text repeatedly."""
     stand_ins(piece * (4_000 // len(piece)), secret=True, url=True)
     assert stand_ins(piece * 4_000, secret=True) == [] or len(piece) * 4_000 <= 4_000
+
+
+@pytest.mark.parametrize("word", ["PUT", "REPLACE", "ENTER"])
+def test_a_long_word_after_an_order_ends_and_is_none(word: str) -> None:
+    """The test would hang if the parts of the word could be parted in more than one way."""
+    assert stand_ins(f"{word}_{'A' * 60}b") == []
+    assert [one.text for one in stand_ins(f"{word}_{'A' * 60}_")] == [f"{word}_{'A' * 60}_"]
