@@ -155,7 +155,7 @@ def _fits(path: str, given: Any) -> bool:
         return isinstance(given, dict) and any(map(_is_entry, given.values()))
     if path == "extensions":
         rows = list(given.values()) if isinstance(given, dict) else given if isinstance(given, list) else []
-        return any(_is_entry(row) or (isinstance(row, dict) and row.get("type") in _OF_GOOSE) for row in rows)
+        return any(_is_entry(row) or _is_of_goose(row) for row in rows)
     return True
 
 
@@ -170,7 +170,7 @@ def _of(owner: Mapping[str, Any], key: str, dialect: str) -> ImportedDocument:
     else:
         words = f"{key} must be an object with the name of each server, or a list of servers."
         raise ValidationError(words, code="shape")
-    own = [name for name, row in rows if isinstance(row, dict) and row.get("type") in _OF_GOOSE and not _is_entry(row)]
+    own = [name for name, row in rows if _is_of_goose(row) and not _is_entry(row)]
     remarks = (f"Skipped because they are built into Goose: {', '.join(own)}.",) if own else ()
     rows = [(name, row) for name, row in rows if name not in own]
     return ImportedDocument(dialect, rows, _doubles(found), inputs_of(owner.get("inputs")), remarks=remarks)
@@ -192,6 +192,11 @@ def _is_entry(value: Any) -> bool:
         return False
     inner = [value.get(key) for key in ("transport", "config")]
     return any(_ENTRY_KEYS & one.keys() for one in (value, *inner) if isinstance(one, dict))
+
+
+def _is_of_goose(value: Any) -> bool:
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(kind, str) and kind in _OF_GOOSE
 
 
 def _doubles(value: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 
 from servers import limits
 from servers.registration.importing.document import read
+from servers.registration.importing.entries import parse
 
 CANARY = "canary-secret-44e1"
 
@@ -118,3 +119,11 @@ def test_text_made_to_be_slow_is_refused(text: str) -> None:
     """The test would hang if a reader scanned the text repeatedly."""
     with pytest.raises(ValidationError):
         read(text)
+
+
+@pytest.mark.parametrize("kind", [["stdio"], {"name": "stdio"}, 1, None])
+@pytest.mark.parametrize("frame", ["mcpServers", "extensions"])
+def test_a_type_that_is_no_text_is_left_to_the_entry(kind: object, frame: str) -> None:
+    document = read(json.dumps({frame: {"a": {"command": "x", "type": kind}}}))
+    assert [name for name, _ in document.servers] == ["a"]
+    assert ("type must be a string." in parse(document, *document.servers[0]).problems) is (kind is not None)
