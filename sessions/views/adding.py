@@ -41,7 +41,8 @@ def add(request: WebRequest) -> HttpResponse:
     reading = reading_of(request.POST)
     if reading is not None and not is_filled_from(request.POST, reading):
         return _page(request, reading)
-    form = ServerForm(with_secrets(request.POST, reading), user=request.user, propose=True)
+    read = reading.registration if reading is not None else None
+    form = ServerForm(with_secrets(request.POST, reading), user=request.user, propose=True, read=read)
     vault = vault_form(request)
     if is_complete(form) and vault.is_valid() and (server := _registered(request, form, vault.chosen)) is not None:
         messages.success(request, f"{server.name} is registered.")

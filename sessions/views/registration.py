@@ -177,8 +177,9 @@ def test(request: WebRequest) -> HttpResponse:
     slug = request.GET.get("server")
     server = access.server_for(request.user, slug, "change") if slug else None
     access.require(request.user, "change_server" if slug else "add_server", server)
-    posted = request.POST if server else with_secrets(request.POST, reading_of(request.POST))
-    form, vault = ServerForm(posted, user=request.user, server=server), vault_form(request)
+    reading = None if server else reading_of(request.POST)
+    posted, read = with_secrets(request.POST, reading), reading.registration if reading is not None else None
+    form, vault = ServerForm(posted, user=request.user, server=server, read=read), vault_form(request)
     complete = form.is_valid()
     if complete and not vault.is_valid():
         form.refuse(ValidationError(list(vault.errors["credentials"])))

@@ -266,3 +266,22 @@ def test_a_person_who_is_gone_stays_the_owner_of_the_form(admin: Any, actor: Act
     operator.save()
     assert operator in ServerForm(user=admin, server=server).fields["owner"].queryset
     assert operator not in ServerForm(user=admin).fields["owner"].queryset
+
+
+SCRIPT = "set -e\nexport LEVEL=1\n\nexec files"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_an_argument_of_several_lines_or_none_stays_one_where_it_is_left_as_it_is(
+    end: str, admin: Any, actor: Actor
+) -> None:
+    """The field has one argument on each line, and a browser posts line ends of its own."""
+    given = over_stdio(command="sh", arguments=["-c", SCRIPT, "", "--last"])
+    server = registering.register(actor, admin, given)
+    shown = str(ServerForm(user=admin, server=server)["arguments"].value())
+    stdio = {"transport": "stdio", "command": "sh", "url": "", "name": "Files"}
+    assert data_of(filled(admin, server, **stdio, arguments=shown.replace("\n", end))).arguments == given.arguments
+    more = data_of(filled(admin, server, **stdio, arguments=f"{shown}\n--more".replace("\n", end)))
+    assert more.arguments == ["-c", SCRIPT, "--last", "--more"]
+    other = data_of(filled(admin, server, **stdio, arguments="-c\nset -e"))
+    assert other.arguments == ["-c", "set -e"]

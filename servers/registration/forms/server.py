@@ -1,5 +1,6 @@
 """The form of a server: registering, changing and testing one. It speaks to the domain in plain data only."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, cast
@@ -87,7 +88,7 @@ class ServerForm(forms.Form):
 
     `adding_row` is true when a button to add a row was pressed: the form then has one row more, and no errors.
     `notes_for_user` says what was read into the input, such as a command line that was split. `read`: what an unbound form
-    is filled with; its secrets are not.
+    is filled with, and a bound one was; its secrets are not.
     """
 
     name = _text("Name", 120, required=True)
@@ -119,7 +120,7 @@ class ServerForm(forms.Form):
         strip=False,
         max_length=100_000,
         help_text=(
-            "One per line, without quotes. ${NAME} is a variable of this server or one that the worker provides; ${file:/path} is a file on the worker. Write $${ for a literal ${."
+            "One per line, without quotes. An argument that has several lines is kept while you do not change them. ${NAME} is a variable of this server or one that the worker provides; ${file:/path} is a file on the worker. Write $${ for a literal ${."
         ),
         widget=forms.Textarea(attrs={**_MONO, "rows": 4}),
     )
@@ -190,6 +191,7 @@ class ServerForm(forms.Form):
         **kwargs: Any,
     ) -> None:
         self.server = server
+        self._shown_arguments = server.arguments if server else read.arguments if read else []
         self.notes_for_user: list[str] = []
         row_prefix = next((prefix for button, prefix in ADD_ROW.items() if data is not None and button in data), "")
         self.adding_row = bool(row_prefix)
@@ -337,8 +339,7 @@ class ServerForm(forms.Form):
         return label
 
     def clean_arguments(self) -> list[str]:
-        lines = str(self.cleaned_data["arguments"]).replace("\r\n", "\n").split("\n")
-        arguments = [line for line in lines if line.strip()]
+        arguments = _arguments(str(self.cleaned_data["arguments"]), self._shown_arguments)
         validators.validate_arguments(arguments)
         return arguments
 
@@ -440,6 +441,31 @@ class ServerForm(forms.Form):
         for name, errors in by_field.items():
             known = name if name in self.fields else None
             self.add_error("owner" if name == "owner_id" else known, list(errors))
+
+
+def _arguments(text: str, shown: Sequence[str]) -> list[str]:
+    """What was entered, one on each line. `shown`: what the field was filled with. An argument that is empty, or of several
+    lines as a script, cannot be entered here, but one that was shown stays what it is."""
+    known = [_lines_as_posted(one) for one in shown]
+    lines = _lines_as_posted(text)
+    if lines == [line for one in known for line in one]:
+        return list(shown)
+    several = [(one, argument) for one, argument in zip(known, shown, strict=True) if len(one) > 1]
+    arguments: list[str] = []
+    at = 0
+    while at < len(lines):
+        whole = next(((one, argument) for one, argument in several if lines[at : at + len(one)] == one), None)
+        if whole is not None:
+            arguments.append(whole[1])
+        elif lines[at].strip():
+            arguments.append(lines[at])
+        at += len(whole[0]) if whole is not None else 1
+    return arguments
+
+
+def _lines_as_posted(text: str) -> list[str]:
+    """A browser posts each line's end as CRLF, whatever it was."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _initial(server: Server | None, user: Any) -> dict[str, Any]:
