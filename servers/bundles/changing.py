@@ -26,6 +26,8 @@ MOST_PATTERNS: Final = 500
 PATTERN_CHARS: Final = 500
 MOST_OVERRIDES: Final = 200
 INSTRUCTIONS_CHARS: Final = 4_000
+#: of one text, and of one list, in an audit event
+SHOWN_CHARS, SHOWN_ITEMS = 500, 50
 #: who may change what a server is may also join servers
 RIGHT: Final = "change_server"
 _GRAMMAR: Final = "2 to 12 lower-case letters, digits and single hyphens, beginning with a letter"
@@ -101,7 +103,8 @@ def create(actor: Actor, user: Any, wanted: Wanted) -> Bundle:
     with _taken_in_words(), audited(actor) as trail:
         bundle = Bundle.objects.create(slug=slug, created_by_id=user.pk, **wanted.columns())
         _write_members(bundle, wanted.members)
-        trail.note(AuditAction.BUNDLE_CREATE, None, bundle.name, {"bundle": str(bundle.uid), **described(bundle)})
+        details = {"bundle": str(bundle.uid), **_shortened(described(bundle))}
+        trail.note(AuditAction.BUNDLE_CREATE, None, bundle.name, details)
         _tell(bundle)
     return bundle
 
@@ -121,7 +124,11 @@ def change(actor: Actor, user: Any, bundle: Bundle, wanted: Wanted, expected_ver
         current.save()
         _write_members(current, wanted.members)
         after = described(current)
-        changed = {name: {"from": before[name], "to": after[name]} for name in after if before[name] != after[name]}
+        changed = {
+            name: {"from": _shortened(before[name]), "to": _shortened(after[name])}
+            for name in after
+            if before[name] != after[name]
+        }
         if changed:
             trail.note(AuditAction.BUNDLE_CHANGE, None, current.name, {"bundle": str(current.uid), "changed": changed})
         _tell(current)
@@ -168,30 +175,39 @@ def _write_members(bundle: Bundle, wanted: Sequence[Membership]) -> None:
 
 
 def described(bundle: Bundle) -> dict[str, Any]:
-    """As the audit log names a bundle. Members in their order."""
+    """All of a bundle, as the audit log names it. Members in their order."""
     return {
         "name": bundle.name,
         "short_name": bundle.slug,
         "listing": bundle.listing,
-        "instructions": bundle.instructions[:500],
-        "pinned": list(bundle.pinned)[:50],
+        "instructions": bundle.instructions,
+        "pinned": list(bundle.pinned),
         "members": [
             {
                 "server": row.server.name,
                 "alias": row.alias,
-                "tools": row.tools[:50],
-                "resources": row.resources[:50],
-                "prompts": row.prompts[:50],
-                "overrides": _described(row.overrides),
+                "tools": row.tools,
+                "resources": row.resources,
+                "prompts": row.prompts,
+                "overrides": {tool: overrides.stored(row.overrides, tool).value() for tool in row.overrides},
             }
             for row in current_members(bundle)
         ],
     }
 
 
-def _described(value: Mapping[str, Any]) -> dict[str, Any]:
-    shown = [(tool, overrides.stored(value, tool)) for tool in list(value)[:50]]
-    return {tool: replace(one, description=one.description[:500]).value() for tool, one in shown}
+def _shortened(value: Any) -> Any:
+    """For an event, which says how much of a long text or list it leaves out. A change is looked for before this."""
+    if isinstance(value, str):
+        return value if len(value) <= SHOWN_CHARS else f"{value[:SHOWN_CHARS]}… ({len(value):,} characters)"
+    if isinstance(value, list):
+        more = len(value) - SHOWN_ITEMS
+        return [*map(_shortened, value[:SHOWN_ITEMS]), *([f"… and {more} more"] if more > 0 else [])]
+    if isinstance(value, dict):
+        more = len(value) - SHOWN_ITEMS
+        kept = {name: _shortened(part) for name, part in list(value.items())[:SHOWN_ITEMS]}
+        return kept | ({"…": f"and {more} more"} if more > 0 else {})
+    return value
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -235,7 +251,7 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
     problems: list[str] = []
     by_skeleton: dict[str, Membership] = {}
     seen: set[int] = set()
-    reserved = _reserved(bundle)
+    owners = reserved(bundle)
     for one in members:
         if one.server.pk in seen:
             problems.append(f"{one.server.name} is chosen twice.")
@@ -249,7 +265,7 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
             problems.append(
                 f"Alias “{one.alias}” of {one.server.name} {same} of {other.server.name}. Change one of them."
             )
-        owner = reserved.get(skeleton)
+        owner = owners.get(skeleton)
         if owner is not None and owner.server_id != one.server.pk:
             until = (owner.retired_at or timezone.now()) + exposed.TOMBSTONE
             problems.append(
@@ -260,8 +276,8 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
     return problems
 
 
-def _reserved(bundle: Bundle | None) -> dict[str, BundleMember]:
-    """The latest owner of each alias, today's too: an alias does not change hands."""
+def reserved(bundle: Bundle | None) -> dict[str, BundleMember]:
+    """The latest owner of each alias by its skeleton, today's too: an alias does not change hands."""
     if bundle is None:
         return {}
     rows = bundle.members.exclude(retired_at__lt=timezone.now() - exposed.TOMBSTONE).select_related("server")

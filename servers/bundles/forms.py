@@ -7,7 +7,7 @@ from django import forms
 
 from servers import access
 from servers.bundles import names, overrides
-from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted, current_members
+from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted, current_members, reserved
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing
 from servers.kit.choices import ServersField, offer
@@ -120,8 +120,10 @@ class BundleForm(forms.Form):
         given = self.cleaned_data
         kept = [one for one in self.members if not one.cleaned_data["remove"]]
         members = [one.membership() for one in sorted(kept, key=lambda one: int(one.cleaned_data["position"]))]
+        owners = reserved(self.bundle)
         for server in given["add"]:
-            members.append(Membership(server, names.alias_from(server.slug, [one.alias for one in members])))
+            taken = [row.alias for row in owners.values() if row.server_id != server.pk]
+            members.append(Membership(server, names.alias_from(server.slug, [*taken, *(one.alias for one in members)])))
         return Wanted(
             given["name"].strip(),
             members,

@@ -353,3 +353,34 @@ def test_who_meets_the_change_of_someone_else_keeps_what_they_entered_and_can_sa
     again = signed_in.post(f"/agents/bundles/{bundle.slug}/edit/", mine | {"version": version[1]})
     assert again.status_code == 302
     assert Bundle.objects.get().name == "Mine"
+
+
+def test_a_change_behind_what_an_event_shows_is_an_event_all_the_same(ann: Any) -> None:
+    web = server("web", "search")
+    patterns = [f"tool_{number}" for number in range(60)]
+    bundle = make(ann, Membership(web, "web", tools=patterns), instructions="x" * 600)
+    for instructions, tools in (("x" * 599 + "y", patterns), ("x" * 599 + "y", [*patterns, "!tool_3"])):
+        before = AuditEvent.objects.filter(action=AuditAction.BUNDLE_CHANGE).count()
+        wanted = replace(changing.with_member(bundle, "web", tools=tools), instructions=instructions)
+        bundle = changing.change(Actor.of_user(ann), ann, bundle, wanted, bundle.version)
+        assert AuditEvent.objects.filter(action=AuditAction.BUNDLE_CHANGE).count() == before + 1
+    body = AuditEvent.objects.filter(action=AuditAction.BUNDLE_CHANGE).latest("seq").body
+    sides = json.loads(body)["details"]["changed"]["members"]
+    assert [sides[side][0]["tools"][-1] for side in ("from", "to")] == ["… and 10 more", "… and 11 more"]
+
+
+def test_a_server_is_proposed_no_alias_that_is_still_reserved_for_another(signed_in: Client, ann: Any) -> None:
+    """The form has no field for the alias of a server that is being added."""
+    first, second = server("customer-data-eu", "a"), server("customer-data-us", "b")
+    bundle = make(ann, Membership(first, "customer-dat"), Membership(server("web", "search"), "web"))
+    members = [(row.server, row.alias) for row in bundle.members.all()]
+    removed = {f"member-{first.uid}-remove": "on"}
+    answer = signed_in.post("/agents/bundles/team/edit/", edit(bundle, *members, add=[str(second.uid)], **removed))
+    assert answer.status_code == 302, errors(answer)
+    bundle.refresh_from_db()
+    assert bundle.members.get(server=second).alias == "customer-d-2"
+    again = edit(
+        bundle, *[(row.server, row.alias) for row in bundle.members.filter(retired_at=None)], add=[str(first.uid)]
+    )
+    assert signed_in.post("/agents/bundles/team/edit/", again).status_code == 302
+    assert bundle.members.get(server=first, retired_at=None).alias == "customer-dat"
