@@ -219,3 +219,10 @@ def test_the_schema_masks_what_a_person_typed_into_a_password_field() -> None:
         "user": "ann",
         "password": "x",
     }
+
+
+@pytest.mark.parametrize("beside", ["[" * 5_000 + "]" * 5_000, "1" * 5_000], ids=["nesting", "digits"])
+def test_json_inside_of_a_text_that_cannot_be_searched_is_masked_as_a_whole(beside: str) -> None:
+    inner = f'{{"password": "hunter2", "beside": {beside}}}'
+    text, count = redacted(json.dumps({"content": [{"type": "text", "text": inner}]}), RESULT, rules("$.password"))
+    assert (json.loads(text)["content"][0]["text"], count) == (MASK, 1)
