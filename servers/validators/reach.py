@@ -25,7 +25,8 @@ def validate_path(path: str) -> None:
         raise ValidationError(f"Enter an absolute path without “..”: {path[:100]}", code="path")
     if len(path) > MAX_PATH_LENGTH or CONTROL.search(path):
         raise ValidationError("A path must be one line of at most 1,000 characters.", code="path")
-    if path.rstrip("/") in ("", *_NEVER) or path.startswith(tuple(f"{place}/" for place in _NEVER)):
+    plain = "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+    if plain == "/" or plain in _NEVER or plain.startswith(tuple(f"{place}/" for place in _NEVER)):
         raise ValidationError(
             f"{path[:100]} cannot be granted. Name the folder that the server works with.", code="path"
         )
@@ -37,7 +38,7 @@ def validate_host(host: str) -> None:
     name = found["name"] if found else None
     if six is not None:
         _validate_address(six, host)
-    elif not name or len(name) > 253 or not _NAME.fullmatch(name) or name in _METADATA:
+    elif not name or len(name) > 253 or not _NAME.fullmatch(name) or _is_metadata(name):
         _refuse(host)
     if found and found["port"] and not 0 < int(found["port"]) < 65_536:
         _refuse(host)
@@ -48,8 +49,18 @@ def _validate_address(text: str, host: str) -> None:
         ipaddress.IPv6Address(text)
     except ValueError:
         _refuse(host)
-    if text.lower() in _METADATA:
+    if "%" in text or _is_metadata(text):
         _refuse(host)
+
+
+def _is_metadata(text: str) -> bool:
+    """However the address is spelled."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found) in _METADATA
 
 
 def _refuse(host: str) -> None:

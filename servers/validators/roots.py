@@ -45,6 +45,8 @@ def _validate_parts(uri: str) -> None:
         raise ValidationError("Use three slashes and an absolute path: file:///srv/data.", code="path")
     if parts.query or parts.fragment or uri[-1] in "?#":
         raise ValidationError("A root cannot contain ? or #. Write them as %3F and %23.", code="uri")
+    if "\0" in unquote(parts.path):
+        raise ValidationError("A path cannot contain a NUL character.", code="uri")
     if ".." in unquote(parts.path).split("/"):
         raise ValidationError("Enter the path without “..”.", code="path")
 

@@ -222,9 +222,13 @@ def _confinement(
     folder_is_private = Path(directory).is_relative_to(Path(settings.DATA_DIR) / "servers")
     protected = (str(settings.DATA_DIR), str(settings.KEYRING_FILE))
     roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
-    # A root that holds mcpadmin's own files stays what it is to the server: a hint.
-    named = (*source.readable_paths, *(root for root in roots if not stdio.overlaps(root, protected)))
+    # A root that holds mcpadmin's own files, or is none of files, stays what it is to the server: a hint.
+    roots = [root for root in roots if not stdio.overlaps(root, protected) and not stdio.is_interface(root)]
+    named = (*source.readable_paths, *roots)
     changed = (*source.writable_paths, *(() if folder_is_private else (directory,)))
+    if closed := next((path for path in (*named, *changed) if stdio.is_interface(path)), None):
+        words = f"{closed} leads to processes, settings or devices of the machine, which no server may touch. Grant the folder that it works with."
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect"))
     user = stdio.user(number)
     if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):
         user = None  # only our own user reaches these files

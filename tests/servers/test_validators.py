@@ -128,3 +128,30 @@ def test_a_suggestion_completes_a_bare_host_and_splits_a_command_line() -> None:
     assert (found.command, found.arguments) == ("npx", ["-y", "a b", "$HOME"])
     with pytest.raises(ValidationError):
         suggest("npx 'open")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/.", "//", "/proc", "/./proc", "//proc/self", "/proc/.", "/sys//kernel", "/dev/./sda", "srv", "/a/../b"],
+)
+def test_a_path_to_everything_or_to_the_kernel_cannot_be_granted_however_it_is_spelled(path: str) -> None:
+    with pytest.raises(ValidationError):
+        validators.validate_path(path)
+    validators.validate_path("/srv/proc")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["169.254.169.254", "[fd00:ec2::254]:80", "[fd00:0ec2:0::254]", "[::ffff:169.254.169.254]", "[fe80::1%eth0]"],
+)
+def test_a_metadata_service_is_no_host_however_it_is_spelled(host: str) -> None:
+    """A start of the server would fail on it, and not say where to change it."""
+    with pytest.raises(ValidationError):
+        validators.validate_host(host)
+    validators.validate_host("[fd00::5]:8080")
+
+
+def test_a_root_with_a_nul_character_is_refused() -> None:
+    """No path holds one, and the session would end with an error of the worker."""
+    with pytest.raises(ValidationError, match="NUL"):
+        validators.validate_root_uri("file:///srv/%00data")

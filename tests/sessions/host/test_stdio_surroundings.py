@@ -232,3 +232,20 @@ def test_what_a_starting_server_writes_to_stderr_stands_in_the_row_before_it_is_
     assert (ready.era, ready.stderr_tail, ready.restarts) == ("legacy", "", 0)
     assert LogLine.objects.filter(text__contains="fetching package").count() == 1
     assert json.loads(json.dumps(ready.remembered))["era"] == "legacy"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("field", ["readable_paths", "writable_paths", "working_directory"])
+def test_a_link_to_the_processes_of_the_machine_is_not_granted(field: str, data: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/proc")
+    with pytest.raises(LaunchProblem, match="leads to processes, settings or devices of the machine"):
+        spec_of(**{field: str(link) if field == "working_directory" else [str(link)]})
+
+
+@pytest.mark.django_db
+def test_a_root_that_names_the_processes_of_the_machine_is_a_hint_only(data: Path) -> None:
+    confinement = spec_of(roots=[{"uri": "file:///proc", "name": ""}, {"uri": "file:///srv", "name": ""}]).confinement
+    assert confinement is not None
+    assert "/srv" in confinement.read
+    assert "/proc" not in confinement.read

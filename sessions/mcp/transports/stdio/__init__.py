@@ -1,6 +1,6 @@
 """stdio servers: a child process that exchanges one JSON-RPC message per line."""
 
-from .confinement import Confinement, Confines, Tier, overlaps
+from .confinement import Confinement, Confines, Tier, is_interface, overlaps
 from .connect_gate import Host, Network
 from .container import Runtime
 from .lifetime import Isolation, isolation, prepare_loop
@@ -18,6 +18,7 @@ __all__ = [
     "Tier",
     "confines",
     "has_view",
+    "is_interface",
     "isolation",
     "overlaps",
     "prepare_loop",

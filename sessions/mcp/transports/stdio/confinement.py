@@ -62,6 +62,9 @@ ETC: Final = tuple(
 #: in addition, where there is no view of its own in which these can be made
 SHARED_ETC: Final = ("/etc/passwd", "/etc/group", "/etc/resolv.conf")
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+#: what the kernel shows and takes, of which every server gets the harmless part; shared memory is a file system
+_INTERFACES: Final = ("/proc", "/sys", "/dev")
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # only compared
 _SCRIPTS: Final = frozenset(
     (".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".lua")
 )
@@ -343,6 +346,12 @@ def is_of_the_system(path: str) -> bool:
 
 def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def is_interface(path: str) -> bool:
+    """Whether a path leads to processes, settings or devices of the machine, by whatever name."""
+    real = os.path.realpath(path)
+    return any(_within(real, place) for place in _INTERFACES) and not _within(real, _SHARED_MEMORY)
 
 
 def overlaps(path: str, protected: Iterable[str]) -> bool:
