@@ -45,6 +45,8 @@ SPECIAL: Final = _networks(
     "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )  # fmt: skip
 _GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
+#: gateways reach the IPv4 address in the last 32 bits (RFC 6052, RFC 8215)
+_NAT64: Final = _networks("64:ff9b::/96", "64:ff9b:1::/48")
 _ENTRY: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<four>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -87,11 +89,19 @@ def refusal_reason(address: str, port: int, policy: OutboundPolicy) -> str | Non
         return "it is not a plain IP address"
     if isinstance(parsed, IPv6) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
-    if _within(parsed, METADATA):
+    if _within(parsed, METADATA) or any(_within(inner, METADATA) for inner in _embedded(parsed)):
         return "it is a cloud metadata service"
     if any(parsed in entry.network and entry.port in (None, port) for entry in policy.allow):
         return None
     return _by_kind(parsed, policy)
+
+
+def _embedded(address: IPv4 | IPv6) -> list[IPv4]:
+    """The IPv4 addresses that a gateway makes of it: NAT64, 6to4."""
+    if not isinstance(address, IPv6):
+        return []
+    found = [address.sixtofour] if address.sixtofour is not None else []
+    return [*found, IPv4(int(address) & 0xFFFFFFFF)] if _within(address, _NAT64) else found
 
 
 def _within(address: IPv4 | IPv6, networks: tuple[Network, ...]) -> bool:

@@ -126,6 +126,9 @@ def test_no_exception_opens_a_metadata_service() -> None:
     policy = OutboundPolicy(True, True, (Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
     assert refusal_reason("169.254.169.254", 80, policy) is not None
     assert refusal_reason("fd00:ec2::254", 80, policy) is not None
+    for through_a_gateway in ("64:ff9b::a9fe:a9fe", "64:ff9b:1::169.254.169.254", "2002:a9fe:a9fe::1"):
+        assert refusal_reason(through_a_gateway, 80, policy) == "it is a cloud metadata service"
+    assert refusal_reason("64:ff9b::8.8.8.8", 80, policy) is None
 
 
 def test_the_socket_factory_judges_what_it_is_given() -> None:
