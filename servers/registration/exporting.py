@@ -4,6 +4,7 @@ A secret stands as a reference: `${NAME}` in the form `mcpServers`, an input tha
 like a secret and is stored in clear, in an argument or a URL, becomes one as well.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -148,8 +149,10 @@ def exported(actor: Actor, servers: Sequence[Server], form: Form, *, own: bool) 
 def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: bool = True) -> str:
     """JSON text. `own`: with the member `mcpadmin`, which other clients pass over."""
     writer, entries = _Writer(form, own=own), {}
+    taken: set[str] = set()
     for server in servers:
-        name = server.name if server.name not in entries else server.slug  # names may stand twice here
+        name = _free_name(server, taken)
+        taken.add(_folded(name))
         entries[name] = writer.entry(server)
         if own and name != server.name:
             entries[name].setdefault(KEY, {})["name"] = server.name
@@ -158,6 +161,16 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
     else:
         document = {"mcpServers": entries}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _free_name(server: Server, taken: set[str]) -> str:
+    """Names may stand twice here; in a file they may not, and an import takes those that differ only in case for one."""
+    names = itertools.chain((server.name, server.slug), (f"{server.slug} ({number})" for number in itertools.count(2)))
+    return next(name for name in names if _folded(name) not in taken)
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()
 
 
 def _with_vault(server: Server, data: Registration) -> Registration:

@@ -186,3 +186,15 @@ def test_a_credential_of_the_vault_is_named_and_needed(admin: Any, actor: Actor)
     Server.objects.all().delete()
     (proposal,) = plan(admin, read(text))
     assert [need.key for need in proposal.entry.needs] == ["value:Authorization"]
+
+
+def test_servers_whose_names_are_one_in_a_file_all_come_back(admin: Any, actor: Actor) -> None:
+    """Names that differ only in case, and a short name that is the name of another one."""
+    for name, slug in (("git-2", "a"), ("Git", "git"), ("GIT", "git-2"), ("git", "git-3")):
+        registering.register(actor, admin, over_http(name=name, slug=slug))
+    before = {(server.slug, server.name) for server in Server.objects.all()}
+    document = read(export(Server.objects.order_by("pk")))
+    Server.objects.all().delete()
+    proposals = plan(admin, document)
+    apply(actor, admin, document, proposals, {proposal.index: Decision(Choice.CREATE) for proposal in proposals})
+    assert {(server.slug, server.name) for server in Server.objects.all()} == before
