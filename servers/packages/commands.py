@@ -272,7 +272,7 @@ def _image(words: str, arguments: list[str]) -> PackageCommand:
         raise Unpinnable(f"{arguments[place]} is not the name of an image.")
     before = [*words.split()[1:], *arguments[:place]]
     platform = next((word for word in before if word.startswith("--platform=")), "")
-    if "--platform" in before:
+    if "--platform" in before[:-1]:  # the last word may be the value of another option
         platform = f"--platform={before[before.index('--platform') + 1]}"
     return PackageCommand(
         Ecosystem.IMAGE,

@@ -105,3 +105,9 @@ def test_options_of_the_registry_belong_to_what_was_requested_and_arguments_do_n
     lines = ("npx notes a", "npx notes b", "npx --registry=https://npm.example notes a")
     plain, other, elsewhere = (found.requested if (found := of(line)) else "" for line in lines)
     assert plain == other != elsewhere
+
+
+def test_the_value_of_an_option_that_looks_like_another_option_is_none() -> None:
+    found = of("docker run -e --platform acme/notes")
+    assert found is not None
+    assert (found.name, found.options) == ("acme/notes", ())
