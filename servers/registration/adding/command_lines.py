@@ -1,6 +1,5 @@
 """Command lines as instructions print them: `claude mcp add …`, the Inspector's, variables in front of a command."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from servers.registration.importing.parsing import parts
 from servers.validators import split_command_line
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -16,8 +16,14 @@ _URL = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 _CLIENTS = frozenset({"claude", "codex", "gemini", "qwen", "copilot", "droid"})
 _INSPECTOR = "@modelcontextprotocol/inspector"
 _HEADER, _VARIABLE, _TRANSPORT, _URL_OPTION = ("-H", "--header"), ("-e", "--env"), ("-t", "--transport"), ("--url",)
-#: options with a value that means nothing here: the scope of a client's settings, its time-outs
-_SKIPPED = ("-s", "--scope", "--timeout", "--description", "--include-tools", "--exclude-tools", "--client-id")
+_BEARER = ("--bearer-token-env-var",)
+#: options with a value that means nothing here: the scope of a client's settings, its time-outs, its own sign-in
+_SKIPPED = (
+    *("-s", "--scope", "--timeout", "--description", "--include-tools", "--exclude-tools", "--client-id"),
+    "--callback-port",
+)
+#: the same without a value: `--client-secret` has the client ask for one
+_FLAGS = ("--client-secret", "--trust")
 
 
 @dataclass(frozen=True)
@@ -81,13 +87,18 @@ def _of_client(program: str, verb: str, words: list[str]) -> CommandLine:
         name, options.rest = (options.rest[0], options.rest[1:]) if options.rest else ("", [])
         return _entry(name, options, f"{program} mcp add")
     name, text = (*options.rest, "", "")[:2]
-    try:
-        entry = json.loads(text)
-    except ValueError:
-        entry = None
+    entry = _json(text)
     if not isinstance(entry, dict):
         raise ValidationError(f"The JSON of {program} mcp add-json cannot be read.", code="json")
     return CommandLine(entry, name, f"{program} mcp add-json")
+
+
+def _json(text: str) -> Any:
+    """As a configuration is read: within the same limits, and with names that stand twice. None for no JSON."""
+    try:
+        return next((part.value for part in parts(text)), None) if text.lstrip()[:1] == "{" else None
+    except ValidationError:
+        return None
 
 
 def _options(words: Sequence[str]) -> _Options:
@@ -99,7 +110,9 @@ def _options(words: Sequence[str]) -> _Options:
         if word == "--":
             found.rest += waiting
             break
-        if name in (*_HEADER, *_VARIABLE, *_TRANSPORT, *_URL_OPTION, *_SKIPPED):
+        if word in _FLAGS:
+            continue
+        if name in (*_HEADER, *_VARIABLE, *_TRANSPORT, *_URL_OPTION, *_BEARER, *_SKIPPED):
             if not mark and waiting:
                 value = waiting.pop(0)
             found.values.setdefault(name, []).append(value)
@@ -124,6 +137,8 @@ def _entry(name: str, options: _Options, words: str) -> CommandLine:
             headers[key.strip()] = value.strip()
         kind = (options.of(_TRANSPORT) or [""])[0]
         entry: dict[str, Any] = {"url": urls[0], "headers": headers} | ({"type": kind} if kind else {})
+        if token := options.of(_BEARER):
+            entry["bearer_token_env_var"] = token[0]
     else:
         entry = {"command": options.rest[0] if options.rest else "", "args": options.rest[1:], "env": variables}
     return CommandLine(entry, name, words)

@@ -15,13 +15,16 @@ from servers.registration.forms.suggestion import suggest
 from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.entries import Entry, parse
 from servers.registration.importing.entry_reader import Need
+from servers.registration.importing.placeholders import in_one_spelling, replaced
+from servers.registration.importing.stand_ins import stand_ins
 from servers.registration.proposals import Proposal, proposed
 from servers.secret import Secret
-from servers.validators import is_secret_parameter, secret_arguments
+from servers.validators import holds_secret, is_secret_parameter, looks_secret, secret_arguments
 
 #: a command line longer than this is a configuration, or a mistake
 _LONGEST_LINE = 20_000
 _CONFIGURATION = re.compile(r"\s*(?:[{\[\"#]|//|/\*)|\s*[\w.\"-]+\s*:\s*(?:\{|$)", re.MULTILINE)
+_SCHEME = re.compile(r"(?:bearer|basic|token)\b", re.IGNORECASE)
 #: parts of a host or package that name no server
 _COMMON = frozenset({"mcp", "server", "api", "www", "docs", "modelcontextprotocol", "index", "main", "sse"})
 
@@ -42,6 +45,8 @@ class Reading:
     problem: str = ""
     access: Proposal | None = None
     given: Mapping[str, str] = field(default_factory=dict)
+    #: what was not read of the text may hold one: other servers, members that are ignored, prose
+    rest_holds_secret: bool = False
 
     @property
     def registration(self) -> Registration | None:
@@ -79,7 +84,8 @@ class Reading:
             return True
         query = found.url.partition("?")[2].partition("#")[0]
         return (
-            any(isinstance(value.value, Secret) for value in found.values)
+            self.rest_holds_secret
+            or any(isinstance(value.value, Secret) for value in found.values)
             or bool(secret_arguments(found.arguments))
             or any(is_secret_parameter(item) for item in query.split("&"))
         )
@@ -87,7 +93,7 @@ class Reading:
 
 def read_source(text: str, index: int = 0, typed: Mapping[int, str] | None = None) -> Reading:
     """`typed`: the values that the text needs, by their place in `needs`; a default counts where nothing was posted."""
-    text = text.replace("\r\n", "\n").strip()  # a form posts each line's end as CRLF
+    text = text.replace("\r\n", "\n").strip().removeprefix("\ufeff").strip()  # a form posts each line's end as CRLF
     try:
         kind, document = _document(text)
     except ValidationError as problem:
@@ -99,7 +105,37 @@ def read_source(text: str, index: int = 0, typed: Mapping[int, str] | None = Non
     given = {need.key: _given(need, number, typed) for number, need in enumerate(entry.needs)}
     if given := {key: value for key, value in given.items() if value}:
         entry = parse(document, name, raw, given)
-    return _with_access(Reading(text, kind, names, index, entry, document.remarks, given=given))
+    rest = bool(document.remarks) or any(map(_may_hold_secret, (raw for _, raw in document.servers)))
+    return _with_access(Reading(text, kind, names, index, entry, document.remarks, given=given, rest_holds_secret=rest))
+
+
+def _may_hold_secret(raw: Any) -> bool:
+    """Whether a value anywhere in an entry looks like one, by itself or by its name."""
+    waiting = [("", raw)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.items()
+        elif isinstance(value, list):
+            texts = [item if isinstance(item, str) else "" for item in value]
+            if any(_is_meant(texts[index]) for index in secret_arguments(texts)):
+                return True
+            waiting += [("", item) for item in value]
+        elif isinstance(value, str) and _is_secret(name, value):
+            return True
+    return False
+
+
+def _is_secret(name: str, text: str) -> bool:
+    if any(is_secret_parameter(item) for item in text.partition("?")[2].split("&")):
+        return True
+    return holds_secret(name, text) and _is_meant(text, secret=looks_secret(name))
+
+
+def _is_meant(text: str, *, secret: bool = True) -> bool:
+    """Whether more stands there than a reference, or what instructions print in the place of a value."""
+    plain = _SCHEME.sub("", replaced(in_one_spelling(text), lambda _: "")).strip()
+    return bool(plain) and not stand_ins(plain, secret=secret)
 
 
 def _given(need: Need, number: int, typed: Mapping[int, str] | None) -> str:
@@ -120,7 +156,8 @@ def _document(text: str) -> tuple[str, ImportedDocument]:
     if suggestion.transport != TransportKind.STDIO:
         return "URL", ImportedDocument("URL", [(_of_host(suggestion.url), {"url": suggestion.url})])
     line = read_command_line(text)
-    name = line.name or (_of_host(line.entry["url"]) if line.entry.get("url") else _of_package(line.entry))
+    url = line.entry.get("url")
+    name = line.name or (_of_host(url) if url and isinstance(url, str) else _of_package(line.entry))
     return line.words, ImportedDocument(line.words, [(name, line.entry)])
 
 
@@ -135,7 +172,8 @@ def _of_host(url: str) -> str:
 
 def _of_package(entry: Mapping[str, Any]) -> str:
     """`npx -y @modelcontextprotocol/server-filesystem /srv` is Filesystem."""
-    words = [str(word) for word in (entry.get("command", ""), *entry.get("args", ())) if word]
+    arguments = entry.get("args")
+    words = [str(word) for word in (entry.get("command"), *(arguments if isinstance(arguments, list) else ())) if word]
     named = [word for word in words[1:] if not word.startswith(("-", "run"))] or words
     last = re.sub(r"(?<=.)(?:@|==).*$", "", named[0].rstrip("/").rpartition("/")[2]) if named else ""
     stem = re.sub(r"\.(?:py|js|mjs|ts|sh)$", "", last)

@@ -148,3 +148,62 @@ def test_templates_grant_what_their_server_needs_and_nothing_before_it_is_known(
     assert granted("git") == ["/srv/work/graph.jsonl"]
     assert granted("fetch") == []
     assert filled(REMOTE_SERVERS[0]).registration.transport == TransportKind.AUTO_HTTP  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        {"b": {"command": "b", "env": {"API_TOKEN": "abc"}}},
+        {"b": {"url": "https://b.example/mcp", "headers": {"X-Team": TOKEN}}},
+        {"b": {"command": "b", "args": ["--password", "abc"]}},
+        {"b": {"url": "https://b.example/mcp?api_key=abc"}},
+    ],
+)
+def test_a_secret_of_a_server_that_was_not_chosen_is_not_sent_back_either(rest: dict[str, Any]) -> None:
+    first: dict[str, Any] = {"a": {"url": "https://a.example/mcp"}}
+    assert not read_source(json.dumps({"mcpServers": first})).holds_secret
+    assert read_source(json.dumps({"mcpServers": first | rest})).holds_secret
+
+
+def test_a_secret_that_is_ignored_or_stands_beside_the_configuration_is_not_sent_back() -> None:
+    ignored = {"command": "a", "headers": {"Authorization": f"Bearer {TOKEN}"}}
+    assert read_source(json.dumps({"mcpServers": {"a": ignored}})).holds_secret
+    beside = f'My token is {TOKEN}:\n\n{{"mcpServers": {{"a": {{"command": "a"}}}}}}'
+    assert read_source(beside).holds_secret
+
+
+def test_text_with_placeholders_alone_is_sent_back() -> None:
+    asks = {"API_KEY": "YOUR_API_KEY", "TOKEN": "${input:token}", "AUTH": "Bearer ${env:TOKEN}", "PAT": "<your token>"}
+    both = {name: {"command": name, "env": asks} for name in ("a", "b")}
+    assert not read_source(json.dumps({"mcpServers": both})).holds_secret
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("""claude mcp add-json "" '{"url": 5}'""", "url must be a string. Neither a command nor a URL is set."),
+        ("""claude mcp add-json "" '{"command": "a", "args": null}'""", ""),
+        ("""claude mcp add-json a '{"command": "a", "command": "b"}'""", "“command” is defined twice. Remove one."),
+        (f"claude mcp add-json a '{'[' * 9_000}'", None),
+        ("""claude mcp add-json a '{"a":""" + '{"a":' * 900 + "1" + "}" * 901 + "'", None),
+    ],
+    ids=["url", "args", "double", "list", "deep"],
+)
+def test_odd_json_in_a_command_line_is_refused_with_words(line: str, problem: str | None) -> None:
+    reading = read_source(line)
+    if problem is None:
+        assert "cannot be read" in reading.problem
+    else:
+        assert reading.entry is not None
+        assert " ".join(reading.entry.problems) == problem
+
+
+def test_options_of_a_clients_own_sign_in_are_no_command() -> None:
+    line = "claude mcp add --transport http --client-id x --client-secret --callback-port 8080 a https://a.example/mcp"
+    assert understood(line) == ("a", "auto_http", "https://a.example/mcp", {})
+    line = "codex mcp add a --url https://a.example/mcp --bearer-token-env-var A_TOKEN"
+    assert understood(line) == ("a", "auto_http", "https://a.example/mcp", {"Authorization": "Bearer ${A_TOKEN}"})
+
+
+def test_a_byte_order_mark_before_a_configuration_is_passed_over() -> None:
+    assert understood('\ufeff{"mcpServers": {"a": {"command": "b"}}}') == ("a", "stdio", ["b"], {})
