@@ -17,8 +17,8 @@ from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.bundles import exposed, names, offers, overrides
 from servers.bundles.overrides import Override
-from servers.enums import AuditAction, BundleListing
-from servers.models import Bundle, BundleMember, Server
+from servers.enums import AuditAction, BundleListing, PolicyEffect
+from servers.models import AgentRule, Bundle, BundleMember, Server
 from servers.signals import bundle_changed
 
 MOST_MEMBERS: Final = 50
@@ -273,7 +273,33 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
                 f"its names. It is reserved until {until:%Y-%m-%d}. Choose another alias."
             )
         problems += [*_pattern_problems(one), *_override_problems(one)]
-    return problems
+    return problems or _rule_problems(members, bundle)
+
+
+def _rule_problems(members: Sequence[Membership], bundle: Bundle | None) -> list[str]:
+    """Rules are about names, which begin with the alias: under another one, what they deny or ask for would be allowed."""
+    if bundle is None:
+        return []
+    before = former_aliases(bundle)
+    renamed = [(one, before[one.server.pk]) for one in members if before.get(one.server.pk, one.alias) != one.alias]
+    if not renamed:
+        return []
+    rules = list(AgentRule.objects.filter(policy__bundle=bundle).exclude(effect=PolicyEffect.ALLOW))
+    known = {(rule.kind, rule.pattern): rule.effect for rule in rules}
+    return [
+        f"Alias “{one.alias}” of {one.server.name}: the rule “{PolicyEffect(rule.effect).label} {rule.pattern}” of the "
+        f"bundle's policy would no longer match. Add one for {pattern}, or remove it, before you change the alias."
+        for one, old in renamed
+        for rule in rules
+        if (pattern := names.pattern_renamed(rule.pattern, old, one.alias)) is not None
+        and known.get((rule.kind, pattern)) not in (rule.effect, PolicyEffect.DENY)
+    ]
+
+
+def former_aliases(bundle: Bundle | None) -> dict[int, str]:
+    """The alias that each server has in the bundle, or had last as long as it is reserved, by the server's key."""
+    rows = sorted(reserved(bundle).values(), key=lambda row: row.retired_at or timezone.now())
+    return {row.server_id: row.alias for row in rows}
 
 
 def reserved(bundle: Bundle | None) -> dict[str, BundleMember]:

@@ -7,7 +7,14 @@ from django import forms
 
 from servers import access
 from servers.bundles import names, overrides
-from servers.bundles.changing import INSTRUCTIONS_CHARS, Membership, Wanted, current_members, reserved
+from servers.bundles.changing import (
+    INSTRUCTIONS_CHARS,
+    Membership,
+    Wanted,
+    current_members,
+    former_aliases,
+    reserved,
+)
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing
 from servers.kit.choices import ServersField, offer
@@ -120,10 +127,11 @@ class BundleForm(forms.Form):
         given = self.cleaned_data
         kept = [one for one in self.members if not one.cleaned_data["remove"]]
         members = [one.membership() for one in sorted(kept, key=lambda one: int(one.cleaned_data["position"]))]
-        owners = reserved(self.bundle)
+        owners, former = reserved(self.bundle), former_aliases(self.bundle)
         for server in given["add"]:
             taken = [row.alias for row in owners.values() if row.server_id != server.pk]
-            members.append(Membership(server, names.alias_from(server.slug, [*taken, *(one.alias for one in members)])))
+            proposed = names.alias_from(server.slug, [*taken, *(one.alias for one in members)])
+            members.append(Membership(server, former.get(server.pk, proposed)))
         return Wanted(
             given["name"].strip(),
             members,

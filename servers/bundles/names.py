@@ -58,6 +58,19 @@ def assigned(alias: str, target: Target, taken: Mapping[str, Target]) -> str:
     raise ValueError(f"no name is left for {target[1]!r}")  # needs a collision of SHA-256
 
 
+def pattern_renamed(pattern: str, old: str, new: str) -> str | None:
+    """The pattern of a rule that means the same names and URIs after the alias changed; None if it does not hold the old
+    one."""
+    for before, after in (
+        (f"{old}{SEPARATOR}", f"{new}{SEPARATOR}"),
+        (f"urn:mcp:{old}:", f"urn:mcp:{new}:"),
+    ):
+        if pattern.startswith(before):
+            return after + pattern.removeprefix(before)
+    renamed = pattern.replace(f"://{old}.mcp/", f"://{new}.mcp/", 1)
+    return renamed if renamed != pattern else None
+
+
 def alias_from(slug: str, taken: Iterable[str]) -> str:
     """A proposal for a server's alias that cannot be confused with those taken."""
     skeletons = {skeleton(one) for one in taken}

@@ -384,3 +384,34 @@ def test_a_server_is_proposed_no_alias_that_is_still_reserved_for_another(signed
     )
     assert signed_in.post("/agents/bundles/team/edit/", again).status_code == 302
     assert bundle.members.get(server=first, retired_at=None).alias == "customer-dat"
+
+
+def test_an_alias_is_not_changed_while_what_a_rule_denies_would_be_allowed_by_it(signed_in: Client, ann: Any) -> None:
+    web, wiki = server("web", "drop"), server("wiki", "search")
+    bundle = make(ann, Membership(web, "web"), Membership(wiki, "wiki"))
+    actor = Actor.of_user(ann)
+
+    def rule(kind: PolicyKind, pattern: str, effect: PolicyEffect = PolicyEffect.DENY) -> None:
+        policy_changes.add_rule(actor, ann, bundle, Rule(effect, kind, pattern))
+
+    def renamed() -> Any:
+        return signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "net"), (wiki, "wiki")))
+
+    rule(PolicyKind.TOOL, "web__drop*")
+    rule(PolicyKind.RESOURCE, "file://web.mcp/secret*", PolicyEffect.ASK)
+    rule(PolicyKind.TOOL, "web__search", PolicyEffect.ALLOW)
+    assert "Add one for net__drop*, or remove it, before you change the alias." in errors(renamed())
+    rule(PolicyKind.TOOL, "net__drop*")
+    assert "Add one for file://net.mcp/secret*" in errors(renamed())
+    rule(PolicyKind.RESOURCE, "file://net.mcp/secret*", PolicyEffect.DENY)
+    assert renamed().status_code == 302
+
+
+def test_a_server_that_comes_back_has_the_alias_and_so_the_rules_that_it_had(signed_in: Client, ann: Any) -> None:
+    web, wiki = server("web", "drop"), server("wiki", "search")
+    bundle = make(ann, Membership(web, "net"), Membership(wiki, "wiki"))
+    for change in ({f"member-{web.uid}-remove": "on"}, {"add": [str(web.uid)]}):
+        bundle.refresh_from_db()
+        members = [(row.server, row.alias) for row in changing.current_members(bundle)]
+        assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, *members, **change)).status_code == 302
+    assert [row.alias for row in changing.current_members(bundle)] == ["wiki", "net"]
