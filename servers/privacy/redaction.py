@@ -227,10 +227,8 @@ def _inner(text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
         document = json.loads(text)
     except json.JSONDecodeError:
         return text, 0
-    except (
-        ValueError,
-        RecursionError,
-    ):  # JSON with a number or a nesting that cannot be read here: not searched, not stored
+    except (ValueError, RecursionError):
+        # JSON with a number or a nesting that cannot be read here: what cannot be searched is not stored.
         return MASK, 1
     masked, count = _masked(document, _places(document, rules, schema))
     return (json.dumps(masked, ensure_ascii=False), count) if count else (text, 0)

@@ -409,7 +409,8 @@ _FIXED = {
 _QUOTE = r'"(?:\\.|[^"\\])*'
 #: the conditions before, and the one that is typed; its quote may be open
 _TYPED = re.compile(
-    rf'(?:(?:{_QUOTE}"|[^\s"])*\s)*-?(?:(?P<field>[A-Za-z_]+):)?(?P<value>(?:{_QUOTE}"|[^\s"])*(?:{_QUOTE})?)', re.DOTALL
+    rf'(?:(?:{_QUOTE}"|[^\s"])*\s)*-?(?:(?P<field>[A-Za-z_]+):)?(?P<value>(?:{_QUOTE}"|[^\s"])*(?:{_QUOTE})?)',
+    re.DOTALL,
 )
 _LAST_OF_LIST = re.compile(r"""(?:"(?:\\.|[^"\\])*"|[^,"])*,""")
 

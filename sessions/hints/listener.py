@@ -75,7 +75,7 @@ class Listener:
 
     @staticmethod
     async def _next_reply(connection: Any) -> Any:
-        """Who only reads never learns that the other end is gone without a word, such as a machine that lost its power."""
+        """Raises TimeoutError. A connection that only reads never learns that the other machine lost its power."""
         reply = await connection.read_response(timeout=QUIET_SECONDS)
         if reply is None:
             await connection.send_command("PING")

@@ -120,9 +120,8 @@ def page(user: access.User, servers: QuerySet[Server], sort: str, number: int, *
 
 
 def _contains(text: str) -> Q:
-    found = Q(
-        tags__icontains=json.dumps(text)[1:-1]
-    )  # as SQLite has them: other letters than those of ASCII are escaped
+    # SQLite keeps tags as JSON text, in which letters other than those of ASCII are escaped.
+    found = Q(tags__icontains=json.dumps(text)[1:-1])
     for field in ("name", "slug", "description", "url", "command", "tags"):
         found |= Q(**{f"{field}__icontains": text})
     return found

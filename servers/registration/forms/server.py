@@ -120,7 +120,7 @@ class ServerForm(forms.Form):
         strip=False,
         max_length=100_000,
         help_text=(
-            "One per line, without quotes. An argument that has several lines is kept while you do not change them. ${NAME} is a variable of this server or one that the worker provides; ${file:/path} is a file on the worker. Write $${ for a literal ${."
+            "One per line, without quotes. An argument with several lines is kept as long as you leave its lines as they are. ${NAME} is a variable of this server or one that the worker provides; ${file:/path} is a file on the worker. Write $${ for a literal ${."
         ),
         widget=forms.Textarea(attrs={**_MONO, "rows": 4}),
     )
