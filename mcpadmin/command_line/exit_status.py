@@ -46,14 +46,13 @@ class Ending(Exception):
 
 def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Ending:
     """`calling`: a tool was being called, so an answer that did not arrive is no failure that may be repeated."""
-    rpc_code = error.code if isinstance(error, RpcError) else 0
-    if call and calling and (error.fault in _TOKEN_FAULTS or rpc_code == UNAUTHORIZED):
-        words = "The token was revoked or has expired during the call, which goes on."
-        return Ending(ExitStatus.OUTCOME_UNKNOWN, words, call)
+    if call and calling and error.fault in _TOKEN_FAULTS:
+        return Ending(ExitStatus.OUTCOME_UNKNOWN, "This token does not count any more. The call goes on.", call)
     if error.fault in _TOKEN_FAULTS:
         return Ending(ExitStatus.REFUSED, "mcpadmin does not accept this token: it is unknown, expired or revoked.")
     if isinstance(error, RpcError):
-        return Ending(_status_of_code(error), error.message, call)
+        status = _status_of_placed(error) if call and calling else _status_of_code(error)
+        return Ending(status, error.message, call)
     words = error.words or error.detail if isinstance(error, HttpError) else error.detail
     if error.fault is Fault.RATE_LIMITED:
         return Ending(ExitStatus.UNAVAILABLE, words)
@@ -64,6 +63,11 @@ def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Endi
     status = error.status if isinstance(error, HttpError) else 0
     gone = not error.may_have_run or error.fault in (Fault.CONNECTION_LOST, Fault.TIMEOUT) or status in _GATEWAY_STATUS
     return Ending(ExitStatus.UNAVAILABLE if gone else ExitStatus.FAILED, words, call)
+
+
+def _status_of_placed(error: RpcError) -> ExitStatus:
+    """Of a call in the ledger: an error of its server, unless mcpadmin tells no more of the call."""
+    return ExitStatus.OUTCOME_UNKNOWN if error.code in (UNAUTHORIZED, QUOTA, NOT_SENT) else ExitStatus.FAILED
 
 
 def _status_of_code(error: RpcError) -> ExitStatus:

@@ -156,6 +156,18 @@ def test_a_token_that_ends_during_a_call_leaves_its_outcome_unknown(peer: Peer, 
     assert (found, error["status"], error["call"]) == (5, "outcome_unknown", "c1")
 
 
+@pytest.mark.parametrize(
+    ("code", "status", "name"),
+    [(-32602, 7, "failed"), (-32603, 7, "failed"), (5030, 5, "outcome_unknown"), (4290, 5, "outcome_unknown")],
+)
+def test_an_error_of_the_server_never_says_that_nothing_reached_it(
+    peer: Peer, code: int, status: int, name: str
+) -> None:
+    peer.refused = 200, {"error": {"code": code, "message": "No."}}
+    found, _, error = ended(start(peer, "call", "files", "read"))
+    assert (found, error["status"], error["call"]) == (status, name, "c1")
+
+
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"items": 1}', b"<html>"])
 def test_an_address_of_something_else_is_said_to_be_one(peer: Peer, body: bytes) -> None:
     peer.page = (200, {"Content-Type": "application/json"}, body)
