@@ -94,7 +94,8 @@ def _invalid(request: HttpRequest, raised: ninja.ValidationError) -> HttpRespons
 
 
 def _unavailable(request: HttpRequest, raised: Exception) -> HttpResponse:
-    return answer(Problem(503, "unavailable", f"{raised} Nothing was done."), _BUSY)
+    """Its words say whether something was done."""
+    return answer(Problem(503, "unavailable", str(raised)), _BUSY)
 
 
 def _without_database(request: HttpRequest, raised: Exception) -> HttpResponse:

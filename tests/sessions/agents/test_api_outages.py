@@ -7,6 +7,7 @@ import pytest
 from django.db import InterfaceError, OperationalError
 from django.test import AsyncClient
 
+from servers.audit.writer import AuditUnavailable, WriterBusy
 from servers.crypto import SealError
 from sessions.agents import asgi
 from tests.sessions.agents.door import Door, token_of
@@ -25,6 +26,7 @@ def token(ada: Any) -> str:
         (OperationalError("the database system is shutting down"), "The database does not respond."),
         (InterfaceError("connection already closed"), "The database does not respond."),
         (SealError("The key ring lacks k1."), "The key ring lacks k1."),
+        (WriterBusy("This process is stopping."), "This process is stopping."),
     ],
 )
 async def test_a_request_that_cannot_be_answered_now_is_told_to_come_back(
@@ -36,3 +38,11 @@ async def test_a_request_that_cannot_be_answered_now_is_told_to_come_back(
     assert (answer.status_code, answer["Content-Type"], answer["Retry-After"]) == (503, "application/problem+json", "2")
     found = answer.json()
     assert (found["type"], found["detail"].startswith(words)) == ("urn:mcpadmin:problem:unavailable", True)
+
+
+async def test_what_may_have_been_done_is_not_said_to_be_undone(door: Door, token: str) -> None:
+    words = "The audit log could not be written in time. Check whether the change was made before trying again."
+    asgi._applications[asyncio.get_running_loop()] = door.application
+    door.database.problem = AuditUnavailable(words)
+    answer = await AsyncClient().get("/api/v1/servers", headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status_code, answer.json()["detail"]) == (503, words)
