@@ -144,9 +144,11 @@ def _problem(
 
 
 def _with_redirect(response: HttpResponse, asked: AuthorizationRequest) -> HttpResponse:
-    """Chromium applies form-action to where a form's answer redirects, too."""
+    """Chromium applies form-action to where a form's answer redirects, too. No source of a policy names an IPv6 address
+    (CSP3 section 2.3.1): Chromium ignores it, and then blocks the form."""
     parts = urlsplit(asked.redirect_uri)
-    target = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+    named = parts.scheme in ("http", "https") and not parts.netloc.startswith("[")
+    target = f"{parts.scheme}://{parts.netloc}" if named else f"{parts.scheme}:"
     response._csp_update = {"form-action": [target]}  # type: ignore[attr-defined]  # what django-csp's decorator sets
     return response
 

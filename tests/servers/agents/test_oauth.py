@@ -153,6 +153,23 @@ def test_consent_needs_a_sign_in_and_comes_back_to_the_same_request(files: Serve
     assert parse_qs(urlsplit(away["Location"]).query)["next"] == [query()]
 
 
+@pytest.mark.parametrize(
+    ("back", "source"),
+    [
+        ("http://127.0.0.1:7777/callback", "http://127.0.0.1:7777"),
+        ("http://[::1]:7777/callback", "http:"),  # the address itself is no source, and Chromium would block the form
+        ("cursor://back", "cursor:"),
+    ],
+)
+def test_the_form_of_consent_may_lead_back_to_the_program(
+    signed_in: Client, files: Server, program: OAuthClient, back: str, source: str
+) -> None:
+    OAuthClient.objects.update(redirect_uris=[back])
+    page = signed_in.get(query(redirect_uri=back))
+    sources = page.headers["Content-Security-Policy"].partition("form-action ")[2].partition(";")[0].split()
+    assert sources == ["'self'", source]
+
+
 def test_a_form_of_another_site_allows_nothing(ann: Any, files: Server, program: OAuthClient) -> None:
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(ann)
