@@ -24,7 +24,7 @@ from tests.servers.cast import over_http, over_stdio
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
-BROWSER, STATE = "browser-session-key", "state-of-256-bits"
+BROWSER, STATE, URL = "browser-session-key", "state-of-256-bits", "https://mcp.example.com/mcp"
 
 
 @pytest.fixture
@@ -178,6 +178,29 @@ def test_one_holder_at_a_time_and_a_dead_one_is_succeeded(server: Server) -> Non
     assert grants.hold(identity.pk, other)
     Credential.objects.update(held_until=timezone.now() - timedelta(seconds=1))
     assert grants.hold(identity.pk, one)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_worker_whose_clock_is_ahead_does_not_refresh_beside_another(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """Its refresh would use up the token of the other: many authorization servers then revoke the whole grant."""
+    if database == "postgres":
+        request.getfixturevalue("on_postgres")
+    identity = Identity.objects.create(server=Server.objects.create(slug="s", name="S", transport="auto_http", url=URL))
+    kept(identity, "canary-one", 1)
+    one, other = uuid4(), uuid4()
+    assert grants.hold(identity.pk, one)
+    ahead = timezone.now() + timedelta(minutes=5)
+    monkeypatch.setattr(timezone, "now", lambda: ahead)
+    assert not grants.hold(identity.pk, other)
+    grants.release(one)
+    assert grants.hold(identity.pk, other)
+    monkeypatch.undo()
+    held = Credential.objects.get().held_until
+    assert held is not None
+    assert held < timezone.now() + grants.HOLD + timedelta(seconds=1), "and a worker that died is succeeded in time"
 
 
 def test_a_grant_does_not_follow_a_server_that_moved(server: Server, admin: Any, actor: Actor) -> None:
