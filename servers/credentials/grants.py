@@ -139,8 +139,12 @@ def _new(identity: Identity, place: Destination) -> Credential:
         port=port,
         sealed_at=timezone.now(),
     )
-    # A grant of the place where the server was before is not waited for any more.
-    CredentialUse.objects.filter(identity=identity, credential__kind=CredentialKind.OAUTH).delete()
+    # A grant of the place where the server was before is not waited for any more. That of a person would be found by
+    # nobody who erases what is theirs.
+    before = CredentialUse.objects.filter(identity=identity, credential__kind=CredentialKind.OAUTH)
+    if identity.user_id:
+        Credential.objects.filter(pk__in=[use.credential_id for use in before]).delete()
+    before.delete()
     CredentialUse.objects.create(credential=row, identity=identity)
     return row
 

@@ -259,6 +259,21 @@ def test_a_sign_in_of_an_identity_that_was_ended_meanwhile_stores_nothing(server
     assert not Credential.objects.exists()
 
 
+def test_who_gives_an_identity_up_leaves_no_grant_of_an_earlier_address_behind(
+    server: Server, admin: Any, actor: Actor
+) -> None:
+    Server.objects.update(signs_in_as=SignsInAs.EITHER)
+    bea = person("bea", "view_server", "call_tool")
+    server.refresh_from_db()
+    mine = authorizations.begin_own(Actor.of_user(bea), bea, server, BROWSER).identity
+    kept(mine, "canary-one", 1)
+    elsewhere = over_http(url="https://elsewhere.example/mcp", signs_in_as=SignsInAs.EITHER)
+    registering.change(actor, admin, server, elsewhere, server.version)
+    kept(Identity.objects.select_related("server").get(pk=mine.pk), "canary-two", 1)
+    assert identities.end(Actor.of_user(bea), bea, server)
+    assert not Credential.objects.exists()
+
+
 def test_the_name_of_a_sign_in_fits_its_column_however_long_those_of_server_and_person_are(server: Server) -> None:
     Server.objects.update(name="s" * 120, signs_in_as=SignsInAs.EITHER)
     server.refresh_from_db()
