@@ -5,6 +5,10 @@ import { announce } from './dom.js';
 const PAUSE_MS = 120;
 const GIVE_UP_MS = 5_000;
 
+/* The server counts characters, and a browser halves of some. */
+const characters = (text) => [...text].length;
+const upTo = (text, count) => [...text].slice(0, count).join('').length;
+
 class QueryCompletion {
   #field;
   #address;
@@ -43,14 +47,15 @@ class QueryCompletion {
     const mine = this.#asked;
     const { value, selectionStart } = this.#field;
     try {
-      const asked = fetch(`${this.#address}?${new URLSearchParams({ q: value, at: selectionStart })}`, {
+      const asked = fetch(`${this.#address}?${new URLSearchParams({ q: value, at: characters(value.slice(0, selectionStart)) })}`, {
         headers: { Accept: 'application/json' },
         signal: AbortSignal.timeout(GIVE_UP_MS),
       });
       const response = await whileBusy(this.#field.parentElement, asked, 'Loading suggestions…');
       if (!response.ok || response.redirected) throw new Error(`the server answered ${response.status}`);
       const { completions } = await response.json();
-      if (mine === this.#asked && document.activeElement === this.#field) this.#show(completions);
+      if (mine !== this.#asked || document.activeElement !== this.#field) return;
+      this.#show(completions.map((one) => ({ ...one, start: upTo(value, one.start) })));
     } catch {
       this.close(); // a query without suggestions is still a query
     }

@@ -55,6 +55,20 @@ def test_the_keyboard_completes_a_query_and_walks_through_rows_and_their_details
     expect(page.locator("#detail")).to_be_visible()
 
 
+def test_a_completion_takes_the_place_of_the_word_behind_letters_that_a_browser_counts_twice(
+    filled: Stack, walker
+) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=")
+    page = ada.page
+    page.keyboard.press("/")
+    page.keyboard.insert_text('"🚀🚀🚀" outc')
+    expect(page.get_by_role("option", name=re.compile("outcome:"))).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#query")).to_have_value('"🚀🚀🚀" outcome:')
+
+
 @pytest.mark.long
 def test_dragging_over_the_chart_selects_that_range_and_a_facet_narrows_it(filled: Stack, walker) -> None:
     ada = walker(filled, signed_in=True)
