@@ -1,7 +1,7 @@
 /* The pages of the inbox follow what others do: the list, and the one question. */
 import { startCountdowns } from './countdown.js';
-import { live } from './live.js';
-import { refreshSoon, sendInPlace } from './refresh.js';
+import { live, onReturn } from './live.js';
+import { refreshParts, refreshSoon, sendInPlace } from './refresh.js';
 
 startCountdowns();
 sendInPlace((answer) => {
@@ -48,6 +48,20 @@ if (page()) {
     else refreshSoon('question-head', 'question-body');
   });
 }
+
+/* After a time without connection: what ended long before is in no frame. The head comes first, because what is typed
+   below stays while it is still open. */
+async function catchUp(shown, head, body) {
+  if (shown()?.dataset.state !== 'open') return;
+  await refreshParts(head).catch(() => refreshSoon(head));
+  if (shown().dataset.state !== 'open') refreshSoon(body);
+}
+
+onReturn('inbox', () => {
+  if (document.querySelector('[data-inbox-list]')) refreshSoon('inbox-approvals', 'inbox-open', 'inbox-decided', 'inbox-ended');
+  catchUp(decision, 'approval-head', 'approval-body');
+  catchUp(page, 'question-head', 'question-body');
+});
 
 /* After the visit, the next step is to say so. */
 document.addEventListener('click', (event) => {

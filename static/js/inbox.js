@@ -8,6 +8,7 @@ const TITLES = {
 };
 const open = new Map(); // uid of a question -> its row
 const toasts = new Map();
+const heard = new Set(); // uids of questions and approvals since the connection began
 let synced = false; // before that, frames tell of what stood here already
 let title = document.title;
 
@@ -49,6 +50,7 @@ function tell(entry, row) {
 }
 
 function take(entry, row) {
+  heard.add(row.question);
   if (row.state !== 'open') {
     open.delete(row.question);
     toasts.get(row.question)?.remove();
@@ -62,6 +64,7 @@ function take(entry, row) {
 
 /* A call of an agent that needs approval: kept with the questions, so that each is announced once. */
 function takeApproval(entry, row) {
+  heard.add(row.approval);
   if (row.state !== 'open') {
     open.delete(row.approval);
     toasts.get(row.approval)?.remove();
@@ -81,6 +84,16 @@ function takeApproval(entry, row) {
   if (element) toasts.set(row.approval, element);
 }
 
+/* Whatever is open is told on joining the topic. What ended long before the connection came back is told no more. */
+function forgetEnded() {
+  for (const uid of open.keys()) {
+    if (heard.has(uid)) continue;
+    open.delete(uid);
+    toasts.get(uid)?.remove();
+    toasts.delete(uid);
+  }
+}
+
 export function startInbox(live) {
   const entry = document.querySelector('[data-inbox-nav]');
   if (!entry) return;
@@ -95,8 +108,10 @@ export function startInbox(live) {
     for (const row of frame.rows ?? []) takeApproval(entry, row);
   });
   live.on('inbox', 'count', (frame) => paintCount(entry, frame.rows[0].open));
+  live.addEventListener('lost', () => heard.clear());
   live.on('inbox', 'synced', () => {
     synced = true;
+    forgetEnded();
     paintServers();
   });
 }

@@ -2,6 +2,7 @@
 import { Connection } from './live-connection.js';
 
 const ANSWER_MS = 15_000;
+const LOADED_MS = 5_000; // who joins a topic later than that after the page came may have missed something
 const ANY = '*';
 
 const FEEDS = ['audit', 'log', 'wire']; // as in sessions/live/topics.py
@@ -195,3 +196,10 @@ class Live extends EventTarget {
 }
 
 export const live = new Live();
+
+/* `act` shows anew what frames tell only while it happens: after a time without connection, however long it was. */
+export function onReturn(topic, act) {
+  live.on(topic, 'synced', () => {
+    if (performance.now() > LOADED_MS) act();
+  });
+}

@@ -3,7 +3,7 @@ import { whileBusy } from './busy.js';
 import { addCard, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { fillArguments, keepDrafts } from './drafts.js';
-import { live } from './live.js';
+import { live, onReturn } from './live.js';
 import './pick-list.js';
 import { refreshParts, refreshSoon } from './refresh.js';
 import { NotSent, sendCall, unconfirmed } from './sending.js';
@@ -181,6 +181,10 @@ if (watched) {
       if (row.deleted || row.uri === buttonOf) refreshButton();
       if (row.deleted || row.uri === shown()) refresh(true);
     }
+  });
+  onReturn('subscriptions', () => {
+    refreshSoon(watched.id, 'resource-content');
+    refreshButton();
   });
   const none = () => !watched.querySelector('li');
   let empty = none();

@@ -4,7 +4,7 @@ import { whileBusy } from './busy.js';
 import { copied, write } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { number, storage } from './dom.js';
-import { live } from './live.js';
+import { live, onReturn } from './live.js';
 import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, saidIn, send, SignedOut } from './sign-in.js';
 import { keepToasts, toast } from './toast.js';
@@ -193,6 +193,7 @@ if (history) {
     }
     showCount();
   });
+  onReturn(`server.${history.dataset.callsOf}`, () => refreshSoon('history-calls'));
   addEventListener('scroll', () => {
     if (!newer.size || !grows()) return;
     newer.clear();
