@@ -53,6 +53,11 @@ def seen(user: Any) -> QuerySet[Approval]:
     return rows.filter(Exists(visibility.visible(user).filter(pk=OuterRef("call"))))
 
 
+def _listed(user: Any) -> QuerySet[Approval]:
+    """Without the arguments, which may be of any size."""
+    return seen(user).defer(*(f"call__arguments__{column}" for column in ("text", "blob", "sealed")))
+
+
 def open_count(user: Any) -> int:
     """On every page: where nothing is open, the rules of who sees what need not be asked."""
     is_open = Q(state=ApprovalState.OPEN)
@@ -61,12 +66,12 @@ def open_count(user: Any) -> int:
 
 def open_rows(user: Any) -> list[Approval]:
     """The one that expires first comes first."""
-    return list(seen(user).filter(state=ApprovalState.OPEN).order_by("expires_at", "id")[:SHOWN])
+    return list(_listed(user).filter(state=ApprovalState.OPEN).order_by("expires_at", "id")[:SHOWN])
 
 
 def ended_rows(user: Any) -> list[Approval]:
     """Of the last days, newest first. All are in the history."""
-    recent = seen(user).filter(created_at__gt=timezone.now() - ENDED_SINCE)
+    recent = _listed(user).filter(created_at__gt=timezone.now() - ENDED_SINCE)
     return list(recent.exclude(state=ApprovalState.OPEN).order_by("-id")[:ENDED])
 
 

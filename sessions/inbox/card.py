@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -30,17 +31,23 @@ LOOKS: dict[str, tuple[str, str]] = {
     QuestionState.EXPIRED: ("warn", "clock-x"),
     QuestionState.WITHDRAWN: ("", "arrow-back-up"),
 }
+#: what a list of questions does not read
+_CONTENTS = [f"{link}__{column}" for link in ("question", "answer") for column in ("text", "blob", "sealed")]
 ICONS = {QuestionKind.FORM: "forms", QuestionKind.URL: "external-link", QuestionKind.SAMPLING: "sparkles"}
 
 
 @dataclass(frozen=True)
 class QuestionCard:
-    """One question for one reader. `params` is empty if the reader may not see it, or it was erased."""
+    """One question for one reader."""
 
     question: Question
     readable: bool
     may_answer: bool
-    params: dict[str, Any]
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """Empty if the reader may not see it, or it was erased. A list has no use for it: it may be of any size."""
+        return reads.params_of(self.question) if self.readable else {}
 
     @property
     def open(self) -> bool:
@@ -103,8 +110,7 @@ def _own_call(user: Any, question: Question) -> bool:
 
 
 def card_of(user: Any, question: Question) -> QuestionCard:
-    readable = may_read(user, question)
-    return QuestionCard(question, readable, may_answer(user, question), reads.params_of(question) if readable else {})
+    return QuestionCard(question, may_read(user, question), may_answer(user, question))
 
 
 def answer_of(user: Any, question: Question) -> dict[str, Any] | None:
@@ -148,11 +154,12 @@ def open_count(user: Any) -> int:
 
 def open_questions(user: Any) -> list[Question]:
     """The one that expires first comes first."""
-    return list(seen(user).filter(state=QuestionState.OPEN).order_by("expires_at", "id")[:OPEN_SHOWN])
+    listed = seen(user).filter(state=QuestionState.OPEN).defer(*_CONTENTS)
+    return list(listed.order_by("expires_at", "id")[:OPEN_SHOWN])
 
 
 def ended_page(user: Any, before: int | None) -> RowsPage[Question]:
-    return page_before(seen(user).exclude(state=QuestionState.OPEN), "id", before, PAGE)
+    return page_before(seen(user).exclude(state=QuestionState.OPEN).defer(*_CONTENTS), "id", before, PAGE)
 
 
 def waiting_for(call: Call) -> list[Question]:

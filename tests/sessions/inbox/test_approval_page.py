@@ -4,7 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from servers.audit import writer as writing
@@ -42,6 +44,16 @@ def test_the_owner_who_may_not_approve_may_refuse() -> None:
     assert "another person must decide" in page
     assert "Approve this call" not in page
     assert f"/inbox/approvals/{approval.uid}/refuse/" in page
+
+
+def test_the_list_reads_no_arguments() -> None:
+    root = person("root", is_superuser=True)
+    destructive_request(root)
+    client = Client()
+    client.force_login(root)
+    with CaptureQueriesContext(connection) as queries:
+        assert "It is destructive." in client.get("/inbox/").content.decode()
+    assert not [query["sql"] for query in queries if '"servers_payload"."text"' in query["sql"]]
 
 
 def test_the_page_leads_to_the_policy_and_to_inviting_a_person() -> None:

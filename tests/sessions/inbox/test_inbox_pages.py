@@ -7,8 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from servers.models import AuditEvent
@@ -130,6 +131,16 @@ def test_who_may_see_no_server_sees_no_question() -> None:
     question = a_question(FORM)
     assert nobody.get(f"/inbox/{question.uid}/").status_code == 404
     assert str(question.uid) not in nobody.get("/inbox/").content.decode()
+
+
+def test_the_list_reads_nothing_of_what_servers_ask_and_people_answer(ada: Client) -> None:
+    """Which may be of any size, of each of them."""
+    a_question(FORM)
+    answered(a_question(FORM), {"city": "Oslo"}, "ada")
+    with CaptureQueriesContext(connection) as queries:
+        page = text(ada.get("/inbox/"))
+    assert page.count("Which city do you mean?") == 2
+    assert not [query["sql"] for query in queries if '"servers_payload"."text"' in query["sql"]]
 
 
 # --- a form ----------------------------------------------------------------------------------------------------------
