@@ -13,6 +13,10 @@ FIND_TOOL: Final = "find_tool"
 CALL_TOOL: Final = "call_tool"
 MOST_FOUND: Final = 20
 _FOUND: Final = 8
+#: of a description: what it says at the end of a book is not what it is
+_SEARCHED: Final = 20_000
+#: of the beginnings of a word that are kept
+_STEM: Final = 40
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _READ_ONLY: Final = {"readOnlyHint": True, "openWorldHint": False}
@@ -79,27 +83,32 @@ def found(items: Sequence[dict[str, Any]], query: str, limit: int) -> list[dict[
     """Definitions that have words of the query, best first: a word of the name counts more than one of the description,
     a rare word more than one that many tools have."""
     words = set(_words(query))
-    weighed = [
+    hits = [
         (
-            {*_words(str(one.get("name", ""))), *_words(str(one.get("title", "")))},
-            {*_words(str(one.get("description", "")))},
-            one,
+            _said(words, f"{one.get('name', '')} {one.get('title', '')}"),
+            _said(words, str(one.get("description", ""))[:_SEARCHED]),
         )
         for one in items
     ]
-    rarity = {word: 1 / (1 + sum(_has(name | text, word) for name, text, _ in weighed)) for word in words}
+    rarity = {word: 1 / (1 + sum(word in name or word in text for name, text in hits)) for word in words}
     scored = []
-    for position, (name, text, one) in enumerate(weighed):
-        score = sum(rarity[word] * (3 * _has(name, word) + _has(text, word)) for word in words)
+    for position, (name, text) in enumerate(hits):
+        score = sum(rarity[word] * (3 * (word in name) + (word in text)) for word in words)
         if score:
-            scored.append((-score, position, one))
-    return [one for _, _, one in sorted(scored, key=lambda entry: entry[:2])[:limit]]
+            scored.append((-score, position))
+    return [items[position] for _, position in sorted(scored)[:limit]]
 
 
-def _has(words: set[str], word: str) -> bool:
-    return word in words or (
-        len(word) > 3 and any(one.startswith(word) or word.startswith(one) for one in words if len(one) > 3)
-    )
+def _said(wanted: set[str], text: str) -> set[str]:
+    """Those of the words that the text has; of longer ones, one may begin with the other. The beginnings are looked up, not
+    compared with each other: a hostile server has many words."""
+    words = set(_words(text))
+    stems = {word[:size] for word in words for size in range(4, min(len(word), _STEM) + 1)}
+
+    def said(word: str) -> bool:
+        return word in words or word[:_STEM] in stems or any(word[:size] in words for size in range(4, len(word)))
+
+    return {word for word in wanted if (said(word) if len(word) > 3 else word in words)}
 
 
 def _words(text: str) -> list[str]:
