@@ -49,6 +49,7 @@ class _Writer:
     def __init__(self, form: Form, *, own: bool) -> None:
         self.form, self.own = form, own
         self.inputs: list[dict[str, Any]] = []
+        self._names: dict[str, tuple[int, str]] = {}
 
     def entry(self, server: Server) -> dict[str, Any]:
         data = _with_vault(server, Registration.of_server(server))
@@ -113,12 +114,20 @@ class _Writer:
 
     def _reference(self, server: Server, name: str, words: str) -> str:
         if self.form == Form.MCP_SERVERS:
-            return f"${{{_variable(f'{server.slug}_{name}')}}}"
-        key = f"{server.slug}-{_variable(name).lower().replace('_', '-')}"
+            return f"${{{self._own_name(server, words, _variable(f'{server.slug}_{name}'), '_')}}}"
+        key = self._own_name(server, words, f"{server.slug}-{_variable(name).lower().replace('_', '-')}", "-")
         self.inputs.append(
             {"type": "promptString", "id": key, "description": f"{server.name}: {words}", "password": True}
         )
         return f"${{input:{key}}}"
+
+    def _own_name(self, server: Server, words: str, key: str, separator: str) -> str:
+        """One reference for each secret: whoever reads the file sends the value of a reference wherever it stands."""
+        number, free = 1, key
+        while self._names.setdefault(free, (server.pk, words)) != (server.pk, words):
+            number += 1
+            free = f"{key}{separator}{number}"
+        return free
 
     def _own(self, server: Server, data: Registration, secrets: list[str]) -> dict[str, Any]:
         """What differs from the defaults of a registration, and what a client's file has no word for."""

@@ -198,3 +198,20 @@ def test_servers_whose_names_are_one_in_a_file_all_come_back(admin: Any, actor: 
     proposals = plan(admin, document)
     apply(actor, admin, document, proposals, {proposal.index: Decision(Choice.CREATE) for proposal in proposals})
     assert {(server.slug, server.name) for server in Server.objects.all()} == before
+
+
+@pytest.mark.parametrize("form", list(Form), ids=str)
+def test_two_secrets_never_share_one_reference(form: Form, admin: Any, actor: Actor) -> None:
+    """A client sends the value of a reference to every server that has it."""
+    given = [("github", variable("ENTERPRISE_TOKEN")), ("github-enterprise", variable("TOKEN"))]
+    for slug, value in given:
+        registering.register(actor, admin, over_stdio(name=slug, slug=slug, values=[value]))
+    twins = [header("X-Key"), header("X_Key")]
+    registering.register(actor, admin, over_http(name="twins", slug="twins", values=twins))
+    entries = json.loads(export(Server.objects.order_by("pk"), form))[
+        "servers" if form == Form.VS_CODE else "mcpServers"
+    ]
+    values = [
+        value for entry in entries.values() for value in {**entry.get("env", {}), **entry.get("headers", {})}.values()
+    ]
+    assert len(set(values)) == 4
