@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
@@ -47,7 +48,12 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
     except SealError as problem:
         messages.error(request, str(problem))
         return redirect("servers:import")
-    document = read(text) if text else None
+    try:
+        document = read(text) if text else None
+    except ValidationError as problem:  # it could be read before: the machine is busy
+        words = f"{' '.join(problem.messages)} The preview is kept for an hour: open {request.path} again."
+        messages.error(request, words)
+        return redirect("servers:import")
     if request.method == "POST":
         return _applied(request, draft, document)
     outcomes = stored_preview.outcomes_of(draft)

@@ -200,3 +200,14 @@ def test_the_next_import_waits_when_many_addresses_were_just_tried(client: Clien
     AuditEvent.objects.update(at=timezone.now() - timedelta(minutes=2))
     client.post(more, {"version": "1", "choice-0": "create"})
     assert Server.objects.count() == 6
+
+
+def test_a_preview_that_cannot_be_read_at_this_moment_says_so_and_is_kept(client: Client, settings: Any) -> None:
+    """As where several configurations are being read: it could be read before."""
+    made = client.post("/servers/import/", {"text": "mcpServers:\n  notes:\n    url: https://notes.example/mcp\n"})
+    limit, settings.IMPORT_SECONDS = settings.IMPORT_SECONDS, 1e-6
+    for answer in (client.get(made.url, follow=True), client.post(made.url, {"version": "0"}, follow=True)):
+        assert answer.status_code == 200
+        assert f"The preview is kept for an hour: open {made.url} again." in answer.content.decode()
+    settings.IMPORT_SECONDS = limit
+    assert "https://notes.example/mcp" in client.get(made.url).content.decode()
