@@ -156,7 +156,8 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
     name = name.strip() or f"{server.name[: _NAME_LENGTH - 7]} (copy)"
     used, given = used_by(server), set(choosable(user))
     chosen = [credential for credential in used if credential in given]
-    values = merged(server, kept)
+    given_here = replace(kept, values=[value for value in kept.values if not value.needed])
+    values = [*merged(server, given_here), *(value for value in kept.used_values() if value.needed)]
     missing = as_values((credential for credential in used if credential not in given), values)
     data = replace(kept, name=name, slug="", values=[*values, *missing])
     check(data)
@@ -194,13 +195,15 @@ def restore(actor: Actor, user: Any, server: Server) -> Server:
 def delete(actor: Actor, user: Any, server: Server) -> None:
     rights.require(user, actor, "delete_server", server)
     with audited(actor) as trail:
-        gone = {
-            name: shown(name, value) for name, value in columns_of(server).items() if value not in ("", [], {}, None)
-        }
-        trail.note(AuditAction.SERVER_DELETE, ServerRef.of(server), server.name, {"before": gone})
-        _notify(server, AuditAction.SERVER_DELETE)
         # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
-        Server.objects.select_for_update().filter(pk=server.pk).first()
+        current = Server.objects.select_for_update().filter(pk=server.pk).first()
+        if current is None:
+            return  # another user was faster, and their event says so
+        gone = {
+            name: shown(name, value) for name, value in columns_of(current).items() if value not in ("", [], {}, None)
+        }
+        trail.note(AuditAction.SERVER_DELETE, ServerRef.of(current), current.name, {"before": gone})
+        _notify(current, AuditAction.SERVER_DELETE)
         Server.objects.filter(pk=server.pk).delete()
 
 
