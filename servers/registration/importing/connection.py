@@ -106,13 +106,16 @@ def _stdio(reading: EntryReader, command: str, arguments: list[str]) -> dict[str
     if any(text.startswith("~/") for text in (command, *arguments)):
         reading.notes.append("“~” is not expanded: write the absolute path.")
     script = command.rpartition("/")[2] in _SHELLS and "-c" in arguments and not reading.is_own
+    kept = [
+        _escaped(argument) if script else reading.kept(argument, f"argument {index + 1}")
+        for index, argument in enumerate(arguments)
+    ]
+    if any(need.secret and need.place.startswith("argument ") for need in reading.needs.values()):
+        reading.notes.append(_IN_CLEAR)  # the value that is asked for ends up there
     return {
         "transport": TransportKind.STDIO,
         "command": reading.plain(command, "command"),
-        "arguments": [
-            _escaped(argument) if script else reading.kept(argument, f"argument {index + 1}")
-            for index, argument in enumerate(arguments)
-        ],
+        "arguments": kept,
         "working_directory": _directory(reading, reading.text("cwd", "workingDirectory")),
     }
 

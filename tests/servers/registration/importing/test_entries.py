@@ -189,3 +189,12 @@ def test_a_date_of_toml_is_no_value() -> None:
 @pytest.mark.parametrize("text", [json.dumps("x" * 100), "null", "7", "[]", "true"])
 def test_an_entry_that_is_no_object_is_refused(text: str) -> None:
     assert entry(json.loads(text)).problems
+
+
+def test_a_secret_that_is_asked_for_in_an_argument_is_said_to_be_stored_in_plain_text() -> None:
+    asked = {"id": "dsn", "type": "promptString", "description": "Connection", "password": True}
+    entry = {"command": "db", "args": ["${input:dsn}"]}
+    document = read(json.dumps({"servers": {"a": entry}, "inputs": [asked]}))
+    assert any("stored in plain text" in note for note in parse(document, *document.servers[0]).notes)
+    plain = read(json.dumps({"servers": {"a": entry}, "inputs": [asked | {"password": False}]}))
+    assert not any("stored in plain text" in note for note in parse(plain, *plain.servers[0]).notes)
