@@ -223,7 +223,11 @@ def _confinement(
     protected = (str(settings.DATA_DIR), str(settings.KEYRING_FILE))
     roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
     # A root that holds mcpadmin's own files, or is none of files, stays what it is to the server: a hint.
-    roots = [root for root in roots if not stdio.overlaps(root, protected) and not stdio.is_interface(root)]
+    roots = [
+        root
+        for root in roots
+        if "\0" not in root and not stdio.overlaps(root, protected) and not stdio.is_interface(root)
+    ]
     named = (*source.readable_paths, *roots)
     changed = (*source.writable_paths, *(() if folder_is_private else (directory,)))
     if closed := next((path for path in (*named, *changed) if stdio.is_interface(path)), None):
@@ -248,9 +252,17 @@ def _confinement(
         protected=protected,
         uid=user,
         network=stdio.Network(source.network_access),
-        hosts=(*map(stdio.Host.parsed, source.network_hosts), *hosts),
+        hosts=(*_hosts(source), *hosts),
         limits=_process_limits(),
     )
+
+
+def _hosts(source: Server | Registration) -> list[stdio.Host]:
+    try:
+        return [*map(stdio.Host.parsed, source.network_hosts)]
+    except ValueError as problem:  # stored by a version that took it
+        words = f"The hosts under Access in the server's settings cannot be used: {problem}"
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
 
 
 def _is_ours(path: str) -> bool:

@@ -81,6 +81,10 @@ class ConnectionTest:
             raise
         except (DatabaseAway, ObjectDoesNotExist) as exc:
             log.warning("host.test_given_up", draft=str(self._uid), problem=str(exc)[:200])
+        except Exception as exc:  # a bug of ours: the page waits for an end
+            log.exception("host.test_failed", draft=str(self._uid))
+            words = f"mcpadmin failed while testing this connection ({type(exc).__name__}). See its log for details."
+            await self._finish(self._failed(Failure("internal_error", words, step="resolve")))
 
     async def _verdict(self) -> dict[str, Any]:
         """The final fields of the draft's row."""

@@ -135,6 +135,10 @@ class SessionSupervisor:
             launch = await self._load()
         except LaunchProblem as problem:
             return ConnectionLoss(problem.failure)
+        except (Overtaken, DatabaseAway):
+            raise
+        except Exception as exc:
+            return self._of_our_own(exc)
         self._idle_seconds = launch.idle_seconds
         logs = (self._log, self._wire, self.desired.recording)
         self._live = live = OpenSession(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
@@ -145,15 +149,19 @@ class SessionSupervisor:
             return ConnectionLoss(live.failure(error), retry_after=retry_after(error))
         except (Overtaken, DatabaseAway):
             raise
-        except Exception as exc:  # a bug of ours: show it on the page and retry, never stop silently
-            log.exception("host.connection_failed", session=str(self.lease.session_uid))
-            words = f"mcpadmin failed while running this session ({type(exc).__name__}). See its log for details."
-            return ConnectionLoss(Failure("internal_error", words))
+        except Exception as exc:
+            return self._of_our_own(exc)
         finally:
             self.live = None
             await live.close()
             if self._shared.draining:
                 await live.settle(self._shared.drain_left())
+
+    def _of_our_own(self, exc: Exception) -> ConnectionLoss:
+        """A bug of ours: show it on the page and retry, never stop silently."""
+        log.exception("host.connection_failed", session=str(self.lease.session_uid))
+        words = f"mcpadmin failed while running this session ({type(exc).__name__}). See its log for details."
+        return ConnectionLoss(Failure("internal_error", words))
 
     def _call_room(self) -> None:
         self._shared.on_ready(self.lease.session_id)

@@ -249,3 +249,15 @@ def test_a_root_that_names_the_processes_of_the_machine_is_a_hint_only(data: Pat
     assert confinement is not None
     assert "/srv" in confinement.read
     assert "/proc" not in confinement.read
+
+
+@pytest.mark.django_db
+def test_what_an_earlier_version_stored_and_no_server_may_have_is_said_or_left_out(data: Path) -> None:
+    with pytest.raises(
+        LaunchProblem, match="hosts under Access in the server's settings cannot be used: Cloud metadata"
+    ):
+        spec_of(network_hosts=["[::ffff:169.254.169.254]"])
+    roots = [{"uri": "file:///srv/%00", "name": ""}, {"uri": "file:///srv", "name": ""}]
+    confinement = spec_of(slug="roots", roots=roots).confinement
+    assert confinement is not None
+    assert [path for path in confinement.read if path.startswith("/srv")] == ["/srv"]

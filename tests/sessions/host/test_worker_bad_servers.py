@@ -104,3 +104,12 @@ def test_an_outcome_waits_for_a_locked_database_and_is_not_lost(shared_worker: W
     eventually(lambda: is_ready(session))
     wake(again)
     assert ended(again).state == CallState.SUCCEEDED
+
+
+def test_a_registration_that_mcpadmin_itself_cannot_load_is_said_so_and_tried_again(
+    shared_worker: WorkerProcess,
+) -> None:
+    """As one that another version stored. Without an end it would be taken and given back, each time without a word."""
+    row = in_condition(make_session("odd", network_access="nowhere"), SessionCondition.BACKING_OFF)
+    assert row.fault == "internal_error"
+    eventually(lambda: McpSession.objects.get(pk=row.pk).attempts > row.attempts, 20, "never tried again")

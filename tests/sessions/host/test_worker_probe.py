@@ -90,3 +90,10 @@ def test_a_command_that_ends_at_once_shows_its_last_words_without_its_secret(use
     done = over(draft)
     assert (done.state, done.fault) == (DraftState.FAILED, "process_exited")
     assert "bad key [redacted]" in done.stderr_tail
+
+
+def test_a_draft_that_mcpadmin_itself_cannot_load_ends_too(user: Any) -> None:
+    draft = draft_of(user, transport=TransportKind.STDIO, command=sys.executable, network_access="nowhere")
+    commands.test_draft(Actor.of_user(user), draft)
+    done = over(draft)
+    assert (done.state, done.fault) == (DraftState.FAILED, "internal_error")

@@ -350,6 +350,8 @@ def _within(path: str, folder: str) -> bool:
 
 def is_interface(path: str) -> bool:
     """Whether a path leads to processes, settings or devices of the machine, by whatever name."""
+    if "\0" in path:
+        return False  # no path: the start says so
     real = os.path.realpath(path)
     return any(_within(real, place) for place in _INTERFACES) and not _within(real, _SHARED_MEMORY)
 
