@@ -33,7 +33,9 @@ class GrantGone(Exception):
     """What was renewed or signed in for is there no more. In words for the page."""
 
     def __init__(self) -> None:
-        super().__init__("The sign-in was removed, or the server's address was changed, so the new token was not kept. Sign in again.")
+        super().__init__(
+            "The sign-in was removed, or the server's address was changed, so the new token was not kept. Sign in again."
+        )
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def _placed(source: Server | Registration, values: LaunchValues, private: Callab
         words = (
             f"The private working directory of the server could not be made: {problem.strerror}: {problem.filename}."
         )
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
     return replace(values, reached=replace(values.reached, working_directory=directory))
 
 
@@ -240,7 +240,7 @@ def _confinement(
         own = folders(user, reachable=not stdio.has_view())
     except OSError as problem:
         words = f"The private folders of the server could not be made: {problem.strerror}: {problem.filename}."
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
     files, hosts = _of_the_operator()
     return stdio.Confinement(
         home=str(own.home),
@@ -262,7 +262,7 @@ def _hosts(source: Server | Registration) -> list[stdio.Host]:
         return [*map(stdio.Host.parsed, source.network_hosts)]
     except ValueError as problem:  # stored by a version that took it
         words = f"The hosts under Access in the server's settings cannot be used: {problem}"
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
 
 
 def _is_ours(path: str) -> bool:
@@ -278,7 +278,7 @@ def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
         files, hosts = [], [*map(stdio.Host.parsed, settings.STDIO_HOSTS)]
     except ValueError as problem:
         words = f"The setting MCPADMIN_STDIO_HOSTS cannot be used: {problem}"
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from None
+        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
     for value in inherited().values():
         if value.startswith("/") and Path(value).exists():
             files.append(value)
