@@ -47,12 +47,11 @@ class Ending(Exception):
 def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Ending:
     """`calling`: a tool was being called, so an answer that did not arrive is no failure that may be repeated."""
     if call and calling and error.fault in _TOKEN_FAULTS:
-        return Ending(ExitStatus.OUTCOME_UNKNOWN, "This token does not count any more. The call goes on.", call)
+        return Ending(ExitStatus.OUTCOME_UNKNOWN, "This token is no longer valid. The call goes on.", call)
     if error.fault in _TOKEN_FAULTS:
         return Ending(ExitStatus.REFUSED, "mcpadmin does not accept this token: it is unknown, expired or revoked.")
     if isinstance(error, RpcError):
-        status = _status_of_placed(error) if call and calling else _status_of_code(error)
-        return Ending(status, error.message, call)
+        return Ending(_status_of_placed(error) if call and calling else _status_of_code(error), error.message, call)
     words = error.words or error.detail if isinstance(error, HttpError) else error.detail
     if error.fault is Fault.RATE_LIMITED:
         return Ending(ExitStatus.UNAVAILABLE, words)
