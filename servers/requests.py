@@ -23,4 +23,12 @@ def client_address(peer: str, forwarded_for: str) -> str:
     if count < 1:
         return peer
     hops = [hop.strip() for hop in forwarded_for.split(",") if hop.strip()]
-    return hops[-count] if len(hops) >= count else peer
+    return _without_port(hops[-count]) if len(hops) >= count else peer
+
+
+def _without_port(hop: str) -> str:
+    """Some proxies write the port too, such as Azure's. With it, each connection would come from an address of its own."""
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    address, _, port = hop.rpartition(":")
+    return address if port.isdecimal() and address and ":" not in address else hop

@@ -46,6 +46,10 @@ def test_without_trusted_proxies_a_forwarded_address_is_ignored(settings: object
         (2, "198.51.100.7", "127.0.0.1"),
         (1, "", "127.0.0.1"),
         (1, "6" * 600 + ", 198.51.100.7", "198.51.100.7"),
+        (1, "6.6.6.6:1, 198.51.100.7:41234", "198.51.100.7"),  # as Azure's gateways write it
+        (1, "6.6.6.6, [2001:db8::7]:41234", "2001:db8::7"),
+        (1, "6.6.6.6, [2001:db8::7]", "2001:db8::7"),
+        (1, "6.6.6.6, 2001:db8::7", "2001:db8::7"),
     ],
 )
 def test_the_client_is_the_address_that_our_outermost_proxy_saw(
