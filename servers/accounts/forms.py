@@ -1,6 +1,6 @@
 """Forms of accounts: the first set-up and invitations share one, so that they have one set of password rules."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from django import forms
@@ -60,7 +60,8 @@ class NewPasswordForm(SetPasswordForm):
 
 
 class ProfileForm(forms.Form):
-    """Of one's own account. Links to a new password are mailed to this address, so a new one needs the password."""
+    """Of one's own account. Links to a new password are mailed to this address, so a new one needs the password.
+    `may_try`: whether this person may try a password now."""
 
     name = forms.CharField(
         required=False, max_length=150, label="Name", widget=forms.TextInput(attrs={"autocomplete": "name"})
@@ -73,13 +74,17 @@ class ProfileForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
 
-    def __init__(self, user: Any, data: Any = None) -> None:
-        self.user = user
+    def __init__(self, user: Any, data: Any = None, may_try: Callable[[], bool] = lambda: True) -> None:
+        self.user, self._may_try = user, may_try
         super().__init__(data, initial={"name": user.get_full_name(), "email": user.email})
 
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}
-        if "email" in found and found["email"] != self.user.email and not self.user.check_password(found["password"]):
+        if "email" not in found or found["email"] == self.user.email:
+            return found
+        if found["password"] and not self._may_try():
+            self.add_error("password", "Too many attempts. Try again in a minute.")
+        elif not self.user.check_password(found["password"]):
             self.add_error("password", "Enter your current password to change the e-mail address.")
         return found
 

@@ -1,5 +1,8 @@
 """*Your account*: profile, how pages look, sign-ins, tokens, own credentials and saved calls."""
 
+from functools import partial
+
+from allauth.core import ratelimit
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -47,7 +50,9 @@ def _page(request: WebRequest, profile: ProfileForm | None = None) -> HttpRespon
 
 @require_POST
 def profile(request: WebRequest) -> HttpResponse:
-    form = ProfileForm(request.user, request.POST)
+    # As often as any page asks for the password of a person who is signed in: a stolen session must not find it out.
+    may_try = partial(ratelimit.consume, request, action="reauthenticate", user=request.user)
+    form = ProfileForm(request.user, request.POST, may_try)
     if not form.is_valid():
         return _page(request, form)
     data = form.cleaned_data

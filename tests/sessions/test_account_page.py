@@ -91,6 +91,16 @@ def test_a_new_address_for_mail_needs_the_password(hers: Client, carla: Any) -> 
     assert "Enter a valid email address" in words(hers.post("/account/profile/", {"email": "no address"}), 422)
 
 
+def test_the_password_of_a_stolen_session_is_not_found_out_by_trying(hers: Client, carla: Any) -> None:
+    data = {"name": "", "email": "mallory@example.org"}
+    for number in range(10):
+        assert "Enter your current" in words(hers.post("/account/profile/", data | {"password": f"no {number}"}), 422)
+    assert "Too many attempts." in words(hers.post("/account/profile/", data | {"password": PASSWORD}), 422)
+    assert "Saved." in words(hers.post("/account/profile/", {"name": "C", "email": carla.email}, follow=True))
+    carla.refresh_from_db()
+    assert carla.email == "carla@example.org"
+
+
 # --- how pages look ----------------------------------------------------------------------------------------------------
 def test_zone_and_theme_are_on_every_page_and_cost_no_query(hers: Client, carla: Any) -> None:
     hers.get("/servers/")
