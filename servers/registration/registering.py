@@ -156,8 +156,7 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
     name = name.strip() or f"{server.name[: _NAME_LENGTH - 7]} (copy)"
     used, given = used_by(server), set(choosable(user))
     chosen = [credential for credential in used if credential in given]
-    given_here = replace(kept, values=[value for value in kept.values if not value.needed])
-    values = [*merged(server, given_here), *(value for value in kept.used_values() if value.needed)]
+    values = merged(server, kept)
     missing = as_values((credential for credential in used if credential not in given), values)
     data = replace(kept, name=name, slug="", values=[*values, *missing])
     check(data)

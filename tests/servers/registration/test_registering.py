@@ -380,11 +380,3 @@ def test_of_two_people_who_delete_one_server_the_first_makes_the_event(admin: An
     registering.delete(actor, admin, server)
     registering.delete(actor, admin, late)
     assert AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).count() == 1
-
-
-def test_a_server_that_lacks_a_value_is_copied_with_the_value_still_needed(admin: Any, actor: Actor) -> None:
-    needed = replace(header(value=None), needed=True)
-    server = registering.register(actor, admin, over_http(values=[needed, header("X-Team")]), enabled=False)
-    copy = registering.clone(actor, admin, server)
-    rows = {row.name: row.sealed is None for row in copy.values.all()}
-    assert (rows, copy.enabled) == ({"Authorization": True, "X-Team": False}, False)
