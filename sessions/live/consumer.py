@@ -21,7 +21,7 @@ from servers.audit.record import Actor
 from servers.limits import stated
 from servers.schemas import jsontext
 from servers.schemas.jsontext import JsonProblem
-from sessions.live import feeds, limits, socket_calls, tickets, viewers
+from sessions.live import limits, socket_calls, tickets, viewers
 from sessions.live.frames import message
 from sessions.live.hub import hub
 from sessions.live.limits import Bucket, size_of
@@ -119,8 +119,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             return await socket.end()
         self.socket = socket
         self._hello_timer.cancel()
-        epoch = await hub().reader.run(feeds.database_epoch)
-        socket.send({"op": "welcome", "epoch": epoch})
+        socket.send({"op": "welcome"})
         if (health := hub().pulse.health) is not None:
             socket.send(health.message())
 

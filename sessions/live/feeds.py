@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from servers.audit import query as audit_query
 from servers.kit.visible import visible_text
-from servers.models import AuditEvent, AuditHead
+from servers.models import AuditHead
 from sessions.enums import LogSource
 from sessions.live.frames import encode
 from sessions.live.topics import Topic, TopicKind
@@ -114,9 +114,3 @@ def _log_after(topic: Topic, seq: int, limit: int) -> list[Row]:
 def _wire_after(topic: Topic, seq: int, limit: int) -> list[Row]:
     rows = _wire_messages(topic).filter(seq__gt=seq).order_by("seq").defer("body", "sealed", "detail")
     return [wire_rows.row(message) for message in rows[:limit]]
-
-
-def database_epoch() -> str:
-    """Identifies this database: pages drop their cursors if it changes (a restored backup, a new installation)."""
-    first = AuditEvent.objects.order_by("seq").values_list("hash", flat=True).first()
-    return (first or "empty")[:16]

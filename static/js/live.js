@@ -16,7 +16,6 @@ function numberOrNull(text) {
 }
 
 class Live extends EventTarget {
-  epoch = null;
   #connection = null;
   #topics = new Map(); // topic -> { seen: highest seq or null, kinds: Map(kind -> highest seq), handlers: Map(kind -> Set) }
   #taken = new WeakMap(); // element -> the topic it declared when it was taken up
@@ -112,8 +111,7 @@ class Live extends EventTarget {
     }
   }
 
-  #ready(welcome) {
-    this.epoch = welcome.epoch ?? null;
+  #ready() {
     const topics = Object.fromEntries([...this.#topics].map(([topic, { seen }]) => [topic, seen]));
     if (this.#topics.size) this.#connection.send({ op: 'sub', topics });
   }

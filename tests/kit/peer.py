@@ -22,7 +22,7 @@ class Peer:
     def _on_message(self, socket: WebSocketRoute, message: dict[str, Any]) -> None:
         self.heard.append(message)
         if message["op"] == "hello":
-            self.say({"op": "welcome", "epoch": "e1"})
+            self.say({"op": "welcome"})
         elif message["op"] == "ping" and self.answers_pings:
             self.say({"op": "pong", "ref": message["ref"]})
         elif message["op"] == "sub":
