@@ -59,7 +59,8 @@ def _run(given: Namespace, output: Output) -> ExitStatus:
 
 def _read(given: Namespace) -> Connection:
     """Token and arguments. Before the event loop, which would keep Ctrl-C from a read that waits. Raises Ending."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a script's background job inherits that SIGINT is ignored
+        signal.signal(number, signal.default_int_handler)
     if given.token_file == "-" and getattr(given, "json", "") == "-":  # noqa: S105 - standard input
         raise Ending(ExitStatus.USAGE, "Standard input can hold the token or the arguments, not both.")
     reached = connection(given)
