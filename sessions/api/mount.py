@@ -2,6 +2,7 @@
 installations never use it."""
 
 import sys
+from http import HTTPStatus
 from importlib import import_module
 from typing import Final
 
@@ -24,4 +25,8 @@ async def api(request: HttpRequest, rest: str) -> HttpResponseBase:
     found = resolve(request.path_info, URLCONF)
     view = found.func if iscoroutinefunction(found.func) else sync_to_async(found.func)
     response: HttpResponseBase = await view(request, *found.args, **found.kwargs)
+    if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # by the library, in words of its own
+        from sessions.api import problems  # noqa: PLC0415  # loaded by the first request, see above
+
+        return problems.method_not_allowed(response.headers["Allow"])
     return response

@@ -55,6 +55,11 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> HttpRe
     return JsonResponse(body, status=problem.status, content_type=MEDIA_TYPE, headers=every)
 
 
+def method_not_allowed(allowed: str) -> HttpResponse:
+    """`allowed`: as the header Allow lists them."""
+    return answer(Problem(405, "invalid", f"This address takes {allowed}."), {"Allow": allowed})
+
+
 def register(api: NinjaAPI) -> None:
     """What is raised in an operation becomes an answer here and nowhere else."""
     handlers: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {

@@ -1,4 +1,4 @@
-"""The HTTP API while the database is away: answers in its own shape, which say to come back."""
+"""The HTTP API while the database is away, or where it is asked for what it does not take: answers in its own shape."""
 
 import asyncio
 from typing import Any
@@ -46,3 +46,9 @@ async def test_what_may_have_been_done_is_not_said_to_be_undone(door: Door, toke
     door.database.problem = AuditUnavailable(words)
     answer = await AsyncClient().get("/api/v1/servers", headers={"Authorization": f"Bearer {token}"})
     assert (answer.status_code, answer.json()["detail"]) == (503, words)
+
+
+async def test_a_method_that_an_address_does_not_take_is_a_problem_too() -> None:
+    answer = await AsyncClient().delete("/api/v1/servers")
+    assert (answer.status_code, answer["Content-Type"], answer["Allow"]) == (405, "application/problem+json", "GET")
+    assert answer.json()["type"] == "urn:mcpadmin:problem:invalid"
