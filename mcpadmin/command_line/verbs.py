@@ -45,8 +45,12 @@ def _run(given: Namespace, output: Output) -> ExitStatus:
         try:
             reached = _read(given)
             return asyncio.run(_perform(given, output, reached))
-        except KeyboardInterrupt:  # from `_on_signals` on they cancel the task
-            raise Ending(ExitStatus.INTERRUPTED, "Interrupted. No tool was called.") from None
+        except KeyboardInterrupt:  # before `_on_signals`, or after the event loop gave the signals back
+            if reached is None:
+                raise Ending(ExitStatus.INTERRUPTED, "Interrupted. No tool was called.") from None
+            if reached.told is not None:
+                return reached.told
+            raise _stopped(given, reached, timed_out=False) from None
     except Ending as ending:
         output.problem(ending, reached.page_of(ending.call) if reached is not None else "")
         return ending.status

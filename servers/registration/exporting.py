@@ -122,7 +122,7 @@ class _Writer:
         return f"${{input:{key}}}"
 
     def _own_name(self, server: Server, words: str, key: str, separator: str) -> str:
-        """One reference for each secret: whoever reads the file sends the value of a reference wherever it stands."""
+        """One reference for each secret: a program that reads the file sends the value of a reference wherever it stands."""
         number, free = 1, key
         while self._names.setdefault(free, (server.pk, words)) != (server.pk, words):
             number += 1

@@ -19,6 +19,7 @@ from servers.agents import policies
 from servers.audit.record import Actor, Event
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, OwnApproval
+from servers.json.canonical import clean
 from sessions import hints
 from sessions.approvals import validity
 from sessions.approvals.ending import REFUSED_BY_PERSON, ended_events, event_of, finish, void
@@ -91,7 +92,7 @@ def refuse(actor: Actor, user: Any, approval: Approval, words: str) -> Decision:
     """The agent is told, with these words."""
     if not may_refuse(user, approval):
         _require(actor, user, approval)
-    said = words.replace("\0", "").strip()[:WORDS]  # PostgreSQL stores no null character
+    said = clean(words).strip()[:WORDS]
     detail = f"{actor.name} refused it{f': {said}' if said else '.'}"
 
     def work() -> list[Event]:

@@ -137,7 +137,7 @@ class SessionSupervisor:
             return ConnectionLoss(problem.failure)
         except (Overtaken, DatabaseAway):
             raise
-        except Exception as exc:
+        except Exception as exc:  # a bug of ours: shown on the page and tried again, never silent
             return self._of_our_own(exc)
         self._idle_seconds = launch.idle_seconds
         logs = (self._log, self._wire, self.desired.recording)
@@ -149,7 +149,7 @@ class SessionSupervisor:
             return ConnectionLoss(live.failure(error), retry_after=retry_after(error))
         except (Overtaken, DatabaseAway):
             raise
-        except Exception as exc:
+        except Exception as exc:  # a bug of ours: shown on the page and tried again, never silent
             return self._of_our_own(exc)
         finally:
             self.live = None
@@ -158,7 +158,6 @@ class SessionSupervisor:
                 await live.settle(self._shared.drain_left())
 
     def _of_our_own(self, exc: Exception) -> ConnectionLoss:
-        """A bug of ours: show it on the page and retry, never stop silently."""
         log.exception("host.connection_failed", session=str(self.lease.session_uid))
         words = f"mcpadmin failed while running this session ({type(exc).__name__}). See its log for details."
         return ConnectionLoss(Failure("internal_error", words))

@@ -195,7 +195,7 @@ class Live extends EventTarget {
 
 export const live = new Live();
 
-/* `act` shows anew what frames tell only while it happens: after a time without connection, however long it was. */
+/* `act` shows again what frames tell only while it happens: after a time without connection, however long it was. */
 export function onReturn(topic, act) {
   live.on(topic, 'synced', () => {
     if (performance.now() > LOADED_MS) act();

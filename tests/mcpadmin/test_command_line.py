@@ -1,12 +1,14 @@
 """The command `mcpadmin` against a scripted endpoint: what it does when its surroundings fail."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Coroutine, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from typing import Any
 import pytest
 
 from mcpadmin.command_line import arguments, verbs
+from mcpadmin.command_line.connecting import Connection
+from mcpadmin.command_line.exit_status import ExitStatus
 from mcpadmin.command_line.output import Output
 from sessions.mcp.core.errors import Fault, RpcError, TransportError
 from sessions.mcp.core.events import ResourceUpdated
@@ -228,3 +232,23 @@ async def test_a_change_that_could_not_be_told_does_not_count(capsys: pytest.Cap
     with pytest.raises(TransportError):
         await watched._told(Reads(lost), ResourceUpdated("peer://a"))
     assert (watched._left, capsys.readouterr().out) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("calling", "told", "status"),
+    [(False, None, 130), (True, None, 5), (True, ExitStatus.SUCCESS, 0)],
+    ids=["nothing was called", "a call was sent", "its result was written"],
+)
+def test_an_interruption_while_the_event_loop_ends_says_what_became_of_the_call(
+    calling: bool, told: ExitStatus | None, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop gives the signals back before its end, for a moment that no process can be made to wait in."""
+
+    def interrupted(running: Coroutine[Any, Any, Any]) -> None:
+        running.close()
+        raise KeyboardInterrupt
+
+    reached = Connection("http://127.0.0.1:9", "mca_x", calling=calling, told=told)
+    monkeypatch.setattr(verbs, "_read", lambda given: reached)
+    monkeypatch.setattr(asyncio, "run", interrupted)
+    assert verbs.run(Namespace(output="json", timeout=None)) == status

@@ -23,6 +23,7 @@ from servers.agents import tokens
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AuditAction, DocumentState, OAuthClientKind
+from servers.json.canonical import clean
 from servers.models import AgentToken, OAuthClient
 from servers.schemas import jsontext
 from servers.signals import client_document_asked
@@ -242,7 +243,7 @@ def read(client: OAuthClient, body: bytes) -> None:
 
 def not_read(client: OAuthClient, problem: str) -> None:
     OAuthClient.objects.filter(pk=client.pk).update(
-        document=DocumentState.FAILED, document_problem=_storable(problem)[:300], document_at=timezone.now()
+        document=DocumentState.FAILED, document_problem=clean(problem)[:300], document_at=timezone.now()
     )
 
 
@@ -331,9 +332,4 @@ def facts(client: OAuthClient) -> dict[str, Any]:
 
 def cleaned_name(given: Any) -> str:
     """As a client gives it: one line."""
-    return " ".join(_storable(given).split())[:120] if isinstance(given, str) else ""
-
-
-def _storable(text: str) -> str:
-    """Without what JSON can write and no database takes: NUL, and halves of surrogate pairs."""
-    return text.replace("\0", "").encode(errors="ignore").decode()
+    return " ".join(clean(given).split())[:120] if isinstance(given, str) else ""

@@ -529,7 +529,10 @@ def test_programs_register_themselves_only_where_an_administrator_allows_it(admi
     assert made.status_code == 201
     assert (made.json()["client_name"], "client_secret" in made.json()) == ("A client", False)
     assert post({"redirect_uris": [BACK]}).json()["client_secret"]
-    assert post(sent | {"client_name": "Half \ud800\0a pair"}).json()["client_name"] == "Half a pair"
+    assert (
+        post(sent | {"client_name": "Half \ud800\0a pair"}).json()["client_name"]
+        == "Half \N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}a pair"
+    )
     deep = Client().post("/oauth/register", "[" * 15_000, content_type="application/json")
     assert deep.json()["error"] == "invalid_client_metadata"
     for bad in ([], {}, {"redirect_uris": ["javascript:x"]}, sent | {"token_endpoint_auth_method": "private_key_jwt"}):

@@ -85,7 +85,7 @@ def test_a_reason_is_stored_without_what_no_database_stores() -> None:
         assert deciding.refuse(Actor.of_user(root), root, approval, "Not\0 today.") is Decision.DONE
     finally:
         writing.reset()
-    assert Call.objects.get().detail == "root refused it: Not today."
+    assert Call.objects.get().detail == "root refused it: Not\N{REPLACEMENT CHARACTER} today."
 
 
 def test_only_the_owner_may_refuse_what_they_may_not_approve() -> None:
