@@ -10,6 +10,12 @@ _MAGIC: Final = re.compile(r"([*?[])")
 
 
 def offers(patterns: Sequence[str], name: str) -> bool:
+    """The name itself, given or taken away, counts more than patterns that match it."""
+    own = exactly(name)
+    if f"!{own}" in patterns:
+        return False
+    if own in patterns:
+        return True
     gives = any(fnmatchcase(name, one) for one in patterns if not one.startswith("!"))
     return gives and not any(fnmatchcase(name, one[1:]) for one in patterns if one.startswith("!"))
 
@@ -25,7 +31,7 @@ def chosen(patterns: Sequence[str], known: Collection[str], wanted: Collection[s
     found = list(patterns)
     for name in known:
         if name in wanted and not offers(found, name):
-            found = [one for one in found if not (one.startswith("!") and fnmatchcase(name, one[1:]))]
+            found = [one for one in found if one != f"!{exactly(name)}"]
             if not offers(found, name):
                 found.append(exactly(name))
     for name in known:
