@@ -14,10 +14,10 @@ from servers.audit import payload_privacy
 from servers.audit.statements import Insert, database, param
 from servers.crypto import SealError, open_bytes, seal_bytes
 from servers.enums import PayloadKind
-from servers.json.canonical import clean
 from servers.models import Payload, Unredacted
 from servers.randomness import random_bytes, random_uuid
 from servers.signals import payload_erased
+from servers.storable import is_storable, storable
 
 _SALT_BYTES = 16
 _PREVIEW_CHARS = 200
@@ -44,7 +44,7 @@ def made(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
     if payload_privacy.current().seal:
         content = _PLAIN + data if small else _PACKED + _compressed(data)
         row.sealed, row.key_id = seal_bytes(content, table=_TABLE, uid=row.uid, field="sealed")
-    elif small and _storable(text):
+    elif small and is_storable(text):
         row.text = text
     else:
         row.blob = _compressed(data)
@@ -74,7 +74,7 @@ def preview(payload: Payload, text: str) -> str:
     """The beginning of the `text` of a payload, for lists; empty if nothing of it may stand outside."""
     if not indexable(payload) or text == "{}":
         return ""
-    return clean(text[:_PREVIEW_CHARS])
+    return storable(text, _PREVIEW_CHARS)
 
 
 def intact(payload: Payload) -> bool:
@@ -155,10 +155,3 @@ def _compressed(data: bytes) -> bytes:
     dense = len(zlib.compress(sample, level=1)) > _DENSE * len(sample)
     engine = zlib.compressobj(6, strategy=zlib.Z_HUFFMAN_ONLY if dense else zlib.Z_DEFAULT_STRATEGY)
     return engine.compress(data) + engine.flush()
-
-
-def _storable(text: str) -> bool:
-    """PostgreSQL's text takes neither NUL nor lone surrogates; such content stands in the blob."""
-    if text.isascii():
-        return "\0" not in text
-    return not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text)

@@ -20,10 +20,11 @@ from django.utils import timezone
 
 from servers.audit.statements import Fields, database, execute, execute_many, fetch
 from servers.enums import AuditAction, AuditOutcome, Way
-from servers.json.canonical import canonical, clean, sha256
+from servers.json.canonical import canonical, sha256
 from servers.models import AuditEvent, AuditHead, Server
 from servers.requests import client_address
 from servers.signals import audit_recorded
+from servers.storable import storable
 
 CHAIN = 1
 #: 2: with `context`. Events of version 1 stay as they are and valid.
@@ -147,14 +148,14 @@ def _columns(event: Event, seq: int, at: datetime) -> dict[str, Any]:
         "action": str(event.action.value),
         "outcome": str(event.outcome.value),
         "actor_id": actor.id,
-        "actor_name": clean(actor.name)[:150],
+        "actor_name": storable(actor.name, 150),
         "server_uid": server.uid if server else None,
-        "server_name": clean(server.name)[:120] if server else "",
-        "identity_name": clean(event.identity_name)[:120],
-        "subject": clean(event.subject)[:300],
+        "server_name": storable(server.name, 120) if server else "",
+        "identity_name": storable(event.identity_name, 120),
+        "subject": storable(event.subject, 300),
         "call_uid": event.call_uid,
-        "ip": clean(actor.ip)[:45],
-        "request_id": clean(actor.request_id)[:64],
+        "ip": storable(actor.ip, 45),
+        "request_id": storable(actor.request_id, 64),
         "way": str(actor.way),
     }
 

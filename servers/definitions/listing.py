@@ -13,10 +13,11 @@ import orjson
 import rfc8785
 
 from servers.enums import DefinitionKind
-from servers.json.canonical import clean, plain
+from servers.json.canonical import plain
 from servers.models import Definition, Identity
 from servers.schemas.compatibility import LISTING_STEPS, TOO_LARGE, Compatibility, check_compatibility
 from servers.schemas.schema_reading import Budget
+from servers.storable import storable
 
 CHECKED_CHARS = 512 * 1024
 _KEYS = {
@@ -91,8 +92,8 @@ def _by_key(kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> dict[str, 
     found: dict[str, Item] = {}
     for item in items:
         key = item.get(_KEYS[kind])
-        if isinstance(key, str) and key and clean(key) not in found:
-            found[clean(key)] = _item(kind, clean(key), item)
+        if isinstance(key, str) and key and storable(key) not in found:
+            found[storable(key)] = _item(kind, storable(key), item)
     return found
 
 
@@ -115,7 +116,7 @@ def title_of(kind: DefinitionKind, item: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    return clean(value) if isinstance(value, str) else ""
+    return storable(value) if isinstance(value, str) else ""
 
 
 def _json(item: dict[str, Any]) -> str:

@@ -11,10 +11,10 @@ import orjson
 import rfc8785
 
 from servers.secret import Secret
+from servers.storable import storable
 
 # RFC 8785 (by I-JSON, RFC 7493) has the integers that a double holds exactly; larger ones are written as strings.
 _SAFE_INTEGER = 2**53 - 1
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def canonical(value: Any) -> str:
@@ -40,13 +40,13 @@ def plain(value: Any) -> Any:
     """`value` with nothing in it but what RFC 8785 can write and a PostgreSQL text column can hold."""
     kind = type(value)
     if kind is str:
-        return clean(value)
+        return storable(value)
     if value is None or kind is bool:
         return value
     if isinstance(value, Mapping):
-        return {clean(str(key)): plain(item) for key, item in value.items()}
+        return {storable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, str):
-        return clean(str(value.value) if isinstance(value, Enum) else value)
+        return storable(str(value.value) if isinstance(value, Enum) else value)
     if isinstance(value, int):
         return value if -_SAFE_INTEGER <= value <= _SAFE_INTEGER else str(value)
     if isinstance(value, float):
@@ -54,13 +54,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return _word(value)
-
-
-def clean(text: str) -> str:
-    """Lone surrogates and NUL, which neither UTF-8 nor PostgreSQL take, become U+FFFD."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return "".join(_REPLACEMENT if "\ud800" <= char <= "\udfff" or char == "\0" else char for char in text)
 
 
 def _word(value: Any) -> str:

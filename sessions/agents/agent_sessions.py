@@ -7,6 +7,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
+from servers.storable import storable
 from sessions.agents.endpoints import Entry
 from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.server.legacy import Opening
@@ -24,7 +25,7 @@ def program_of(client: dict[str, Any]) -> str:
     """Name and version as the agent gave them. Hostile until escaped."""
     words = (client.get("title") or client.get("name"), client.get("version"))
     named = " ".join(word for word in words if isinstance(word, str))
-    return named.replace("\0", "").encode("utf-8", "replace").decode()[:_PROGRAM_CHARS]
+    return storable(named, _PROGRAM_CHARS)
 
 
 def open_session(entry: Entry, opening: Opening) -> AgentSession:

@@ -14,6 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, Way
 from servers.models import Server
 from servers.requests import WebRequest
+from servers.storable import storable
 from sessions.agents.asgi import shared
 from sessions.mcp.server.refusals import Refusal
 
@@ -81,7 +82,7 @@ class Token(AuthBase):
         admission = shared().admission
         principal = await admission.caller(request.headers.get("Authorization", ""), request.client_ip)
         await admission.admit(principal)
-        program = request.headers.get("User-Agent", "").replace("\0", "")[:120]
+        program = storable(request.headers.get("User-Agent", ""), 120)
         admission.note_use(principal, request.client_ip, program)
         return Caller(principal, request.client_ip, request.request_id, program)
 

@@ -19,7 +19,7 @@ from servers.agents import policies
 from servers.audit.record import Actor, Event
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, OwnApproval
-from servers.json.canonical import clean
+from servers.storable import storable
 from sessions import hints
 from sessions.approvals import validity
 from sessions.approvals.ending import REFUSED_BY_PERSON, ended_events, event_of, finish, void
@@ -92,7 +92,7 @@ def refuse(actor: Actor, user: Any, approval: Approval, words: str) -> Decision:
     """The agent is told, with these words."""
     if not may_refuse(user, approval):
         _require(actor, user, approval)
-    said = clean(words).strip()[:WORDS]
+    said = storable(words).strip()[:WORDS]
     detail = f"{actor.name} refused it{f': {said}' if said else '.'}"
 
     def work() -> list[Event]:

@@ -21,11 +21,12 @@ from servers.audit.record import Actor, Event, ServerRef
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import Payload
+from servers.storable import storable
 from sessions import hints
 from sessions.calls import agent_calls, statements
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_event
-from sessions.connections.lifecycle import AUDITED_CHARS, Lease, storable
+from sessions.connections.lifecycle import AUDITED_CHARS, Lease
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.mcp.core.refusals import without_words

@@ -10,8 +10,8 @@ from django.db.models import Min
 from servers.audit.proof.notes import stamp
 from servers.audit.proof.rows import Finding, Removed
 from servers.enums import AuditAction
-from servers.json.canonical import clean
 from servers.models import AuditEvent
+from servers.storable import storable
 from sessions.enums import UNSENT, CallState
 from sessions.models import Call
 
@@ -82,7 +82,7 @@ def _request(row: _Row, body: _Body, at: datetime) -> str:
         return "server"
     if row["identity_name"] != body["identity"]:
         return "identity"
-    if clean(row["target"])[:300] != body["subject"] or row["method"] != body["details"].get("method"):
+    if storable(row["target"], 300) != body["subject"] or row["method"] != body["details"].get("method"):
         return "target"
     if row["arguments__digest"] != body["digests"].get("arguments"):
         return "reference to its arguments"

@@ -20,10 +20,11 @@ from servers.audit.acts import audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
+from servers.storable import storable
 from sessions import hints
 from sessions.calls import claims, visibility
 from sessions.calls.claims import CallOutcome, PendingCall
-from sessions.connections.lifecycle import Lease, storable
+from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.mcp.core.tasks import TERMINAL, Status, TaskState
 from sessions.models import Call, McpSession, ServerTask

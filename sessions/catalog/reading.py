@@ -12,9 +12,10 @@ from servers.audit.record import SYSTEM, Event
 from servers.definitions.versions import Counts
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind
 from servers.models import Server
+from servers.storable import storable
 from sessions.connections import lifecycle
 from sessions.connections.diagnosis import LIMITS_OF, Explanation, explain
-from sessions.connections.lifecycle import Lease, held, storable
+from sessions.connections.lifecycle import Lease, held
 from sessions.mcp.core.errors import Fault
 from sessions.models import McpSession
 

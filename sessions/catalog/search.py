@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
+from servers.storable import storable
 from sessions.models import Subscription
 
 #: of one kind in all parts of its list
@@ -86,7 +87,7 @@ class ListHead:
 
 def words_of(data: Mapping[str, Any]) -> str:
     """The search text of `?find=`."""
-    return str(data.get("find", "")).replace("\0", "").strip()[:FIND_CHARS]
+    return storable(str(data.get("find", "")).strip(), FIND_CHARS)
 
 
 def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> ListHead:

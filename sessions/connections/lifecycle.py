@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from servers.audit.record import SYSTEM, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
+from servers.storable import storable, storable_json
 from sessions import hints
 from sessions.connections import statements, timeline
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
@@ -130,22 +131,6 @@ class Greeting:
 
     def fields(self) -> dict[str, Any]:
         return {name: storable_json(value) for name, value in vars(self).items()}
-
-
-def storable(text: str, limit: int) -> str:
-    """A server's text in a form that any database accepts: without NUL and lone surrogates."""
-    if text.isascii() and "\0" not in text:
-        return text[:limit]
-    return text[:limit].replace("\0", "").encode("utf-8", "replace").decode()
-
-
-def storable_json(value: Any) -> Any:
-    """The same for a JSON value from a server."""
-    if isinstance(value, str):
-        return storable(value, len(value))
-    if isinstance(value, Mapping):
-        return {storable(str(name), 1_000): storable_json(item) for name, item in value.items()}
-    return [storable_json(item) for item in value] if isinstance(value, list) else value
 
 
 def held(lease: Lease) -> QuerySet[McpSession]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.db.models import Max, Q
 
 from servers.models import Server
+from servers.storable import storable
 from sessions.enums import LogSource
 from sessions.mcp.core.methods import LOG_LEVELS
 from sessions.models import LogLine
@@ -25,7 +26,7 @@ class LogFilter:
     @classmethod
     def of(cls, level: str, source: str, text: str) -> "LogFilter":
         kept = source if source in LogSource.values else ""
-        return cls(level if level in LEVELS else "", kept, text.strip()[:TEXT_CHARS].replace("\0", ""))
+        return cls(level if level in LEVELS else "", kept, storable(text.strip(), TEXT_CHARS))
 
     def __bool__(self) -> bool:
         return bool(self.level or self.source or self.text)

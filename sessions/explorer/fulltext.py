@@ -14,6 +14,7 @@ from typing import Any
 from django.db.models.expressions import RawSQL
 
 from servers.audit.statements import database
+from servers.storable import storable
 from sessions.explorer.language import Value
 
 #: those whose words are in the index
@@ -82,24 +83,18 @@ def write(stream: str, documents: Iterable[Document]) -> None:
 
 
 def _row(vendor: str, stream: str, document: Document) -> list[Any]:
-    key, names = document.key, _storable(document.names)
+    key, names = document.key, storable(document.names)
     if vendor == "sqlite":
-        return [key, document.tags, names, _storable(document.words)] if stream == "calls" else [key, names]
+        return [key, document.tags, names, storable(document.words)] if stream == "calls" else [key, names]
     names = _bounded(folded(names))
     if stream != "calls":
         return [key, names]
-    return [key, names, _bounded(folded(f"{names} {_storable(document.words)}"))]
+    return [key, names, _bounded(folded(f"{names} {storable(document.words)}"))]
 
 
 def _bounded(text: str) -> str:
     data = text.encode()
     return text if len(data) <= FOLDED_BYTES else data[:FOLDED_BYTES].decode(errors="ignore")
-
-
-def _storable(text: str) -> str:
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 def keep_names(keys: Iterable[int]) -> None:

@@ -20,7 +20,8 @@ from servers.enums import AuditAction, AuditOutcome, DraftState
 from servers.models import ServerDraft
 from servers.registration.drafts import update_draft
 from servers.signals import draft_changed
-from sessions.connections.lifecycle import Failure, storable, storable_json
+from servers.storable import storable, storable_json
+from sessions.connections.lifecycle import Failure
 from sessions.host import directories
 from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized

@@ -21,10 +21,11 @@ from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import Unredacted
+from servers.storable import storable
 from sessions import hints
 from sessions.calls.claims import PendingCall
 from sessions.connections import commands
-from sessions.connections.lifecycle import Lease, held, storable
+from sessions.connections.lifecycle import Lease, held
 from sessions.enums import CallState, QuestionKind, QuestionState
 from sessions.inbox import reads
 from sessions.inbox.reads import Settled, settled

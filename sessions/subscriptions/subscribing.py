@@ -20,6 +20,7 @@ from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Payload, Server
 from servers.secret import Secret
+from servers.storable import storable
 from servers.validators.characters import CONTROL
 from sessions import hints
 from sessions.connections import commands, lifecycle
@@ -59,7 +60,7 @@ def subscribe(
     rights.require(user, actor, _RIGHT, server, subject=uri[:300])
     _check_uri(uri)
     session = commands.session_for(user, server)
-    order = partial(_subscribe, actor, session, uri, _plain(title), for_agent)
+    order = partial(_subscribe, actor, session, uri, storable(title, TITLE_CHARS), for_agent)
     events = partial(_events, actor, AuditAction.SUBSCRIPTION_CREATE)
     try:
         row, _ = writer().submit_and_wait(order, events, DURABLE_SECONDS)
@@ -275,7 +276,3 @@ def _check_uri(uri: str) -> None:
         raise ValidationError("Invalid resource URI.")
     if len(uri.encode()) > URI_BYTES:
         raise ValidationError(f"A URI of more than {URI_BYTES:,} bytes cannot be subscribed to. This limit is fixed.")
-
-
-def _plain(title: str) -> str:
-    return title[:TITLE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()

@@ -14,7 +14,8 @@ from django.db.models import F
 from servers.audit import payloads
 from servers.enums import PayloadKind
 from servers.json.canonical import canonical, sha256
-from sessions.connections.lifecycle import Lease, storable
+from servers.storable import storable
+from sessions.connections.lifecycle import Lease
 from sessions.enums import SubscriptionState, VersionCause
 from sessions.models import ResourceVersion, Subscription, SubscriptionGap
 from sessions.subscriptions import trimming, watches, webhooks

@@ -15,8 +15,9 @@ from typing import Final
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
+from servers.storable import storable
 from sessions import hints
-from sessions.connections.lifecycle import Lease, held, storable
+from sessions.connections.lifecycle import Lease, held
 from sessions.enums import SubscriptionState
 from sessions.models import McpSession, Subscription, SubscriptionGap, SubscriptionHour, Worker
 

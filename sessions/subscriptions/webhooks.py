@@ -23,7 +23,7 @@ from servers.audit.record import SYSTEM, Event, ServerRef
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome
 from servers.secret import Secret
-from sessions.connections.lifecycle import storable
+from servers.storable import storable
 from sessions.enums import DeliveryState
 from sessions.models import ResourceVersion, Subscription, WebhookDelivery
 from sessions.subscriptions.settings import SECRET_PREFIX, host_of, opened

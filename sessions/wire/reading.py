@@ -13,6 +13,7 @@ from servers import access
 from servers.crypto import open_bytes
 from servers.kit.visible import visible_text
 from servers.models import Server
+from servers.storable import storable
 from sessions.enums import SessionState, WireDirection, WireKind
 from sessions.models import McpSession, WireMessage
 from sessions.wire.pairing import ANSWERS, Pairing
@@ -53,7 +54,7 @@ EXCHANGE_OUTCOMES = (
 
 
 def _words(text: str) -> str:
-    return text.strip()[:TEXT_CHARS].replace("\0", "")
+    return storable(text.strip(), TEXT_CHARS)
 
 
 def _about(text: str) -> Q:

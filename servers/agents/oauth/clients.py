@@ -23,10 +23,10 @@ from servers.agents import tokens
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AuditAction, DocumentState, OAuthClientKind
-from servers.json.canonical import clean
 from servers.models import AgentToken, OAuthClient
 from servers.schemas import jsontext
 from servers.signals import client_document_asked
+from servers.storable import storable
 
 #: how long a document that was read counts; a failure is tried again sooner
 FRESH: Final = timedelta(hours=1)
@@ -243,7 +243,7 @@ def read(client: OAuthClient, body: bytes) -> None:
 
 def not_read(client: OAuthClient, problem: str) -> None:
     OAuthClient.objects.filter(pk=client.pk).update(
-        document=DocumentState.FAILED, document_problem=clean(problem)[:300], document_at=timezone.now()
+        document=DocumentState.FAILED, document_problem=storable(problem, 300), document_at=timezone.now()
     )
 
 
@@ -332,4 +332,4 @@ def facts(client: OAuthClient) -> dict[str, Any]:
 
 def cleaned_name(given: Any) -> str:
     """As a client gives it: one line."""
-    return " ".join(clean(given).split())[:120] if isinstance(given, str) else ""
+    return " ".join(storable(given).split())[:120] if isinstance(given, str) else ""

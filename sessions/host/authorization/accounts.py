@@ -14,8 +14,8 @@ from servers.credentials.issuers import Expected
 from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind
 from servers.secret import Secret
+from servers.storable import storable
 from sessions.connections import client_document
-from sessions.connections.lifecycle import storable
 from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database

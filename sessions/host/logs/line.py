@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from sessions.connections.lifecycle import storable
+from servers.storable import storable
 from sessions.enums import LogSource
 from sessions.models import LogLine
 

@@ -13,8 +13,8 @@ from servers.privacy import redaction
 from servers.privacy.redaction import Subject
 from servers.randomness import random_uuid
 from servers.schemas.secrets import may_hold_secret
+from servers.storable import storable
 from sessions.calls.claims import PendingCall
-from sessions.connections.lifecycle import storable
 from sessions.host.wire.log import WireEntry
 from sessions.mcp.core import methods
 from sessions.models import WireMessage
@@ -41,7 +41,7 @@ def give_body(entry: WireEntry, text: str, subjects: Sequence[Subject | None]) -
     masked = found[0] if None not in found else None
     if masked is not None:
         # Masking decodes escapes, also those of characters that no database takes.
-        entry.body, entry.to_seal = storable(masked, len(masked)), now.seal
+        entry.body, entry.to_seal = storable(masked), now.seal
 
 
 def seal_bodies(entries: Iterable[WireEntry]) -> None:

@@ -17,8 +17,8 @@ from servers.enums import Recording, RedactedPart
 from servers.privacy.escapes import unescaped
 from servers.privacy.redaction import Subject
 from servers.secret import Secret
+from servers.storable import storable
 from sessions.calls.claims import PendingCall
-from sessions.connections.lifecycle import storable
 from sessions.enums import WireDirection, WireKind
 from sessions.host.answer_redaction import Redactor, dumped
 from sessions.host.wire import privacy

@@ -115,6 +115,11 @@ def test_hiding_one_tool_still_offers_those_that_come_later() -> None:
 
 def test_ticking_one_tool_of_an_excluded_pattern_keeps_the_rest_and_what_comes_later_excluded() -> None:
     found = offers.chosen(["*", "!drop_*"], ["drop_a", "drop_b", "read"], {"drop_a", "read"})
-    assert [offers.offers(found, name) for name in ("drop_a", "drop_b", "drop_new", "read")] == [True, False, False, True]
+    assert [offers.offers(found, name) for name in ("drop_a", "drop_b", "drop_new", "read")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     found = offers.chosen(found, ["drop_a", "drop_b", "read"], {"read"})
     assert [offers.offers(found, name) for name in ("drop_a", "drop_new", "read")] == [False, False, True]

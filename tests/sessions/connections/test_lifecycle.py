@@ -111,12 +111,12 @@ def test_a_released_session_of_a_disabled_server_waits_for_nobody(lease: Lease) 
     assert row(lease).condition == SessionCondition.NONE
 
 
-def test_what_no_database_takes_is_taken_out_of_a_servers_words(lease: Lease) -> None:
+def test_what_no_database_takes_is_replaced_in_a_servers_words(lease: Lease) -> None:
     lifecycle.connecting(lease, 1, 0)
     hostile = make_greeting(server_info={"na\0me": ["a\0b", "\ud800"]}, instructions="in\0struction")
     assert lifecycle.ready(lease, hostile)
     found = row(lease)
-    assert (found.server_info, found.instructions) == ({"name": ["ab", "?"]}, "instruction")
+    assert (found.server_info, found.instructions) == ({"na\ufffdme": ["a\ufffdb", "\ufffd"]}, "in\ufffdstruction")
 
 
 def test_what_was_found_out_is_kept_over_a_loss_and_forgotten_by_a_new_order_to_restart(lease: Lease) -> None:
