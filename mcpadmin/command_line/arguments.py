@@ -17,7 +17,7 @@ commands that run mcpadmin:
   up                  run the web server, the workers and an embedded Valkey ({PROGRAM} up --help)
   help                list the management commands: users, register_server, verify_audit, ...
 
-A token is read from --token-file, from the variable MCPADMIN_TOKEN, or from --token, in this order. Issue one on the
+A token is read from --token-file, from --token, or from the variable MCPADMIN_TOKEN, in this order. Issue one on the
 page Agents. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 timeout,
 7 failed. All of it: docs/command-line.md."""
 _TOKEN: Final = re.compile(r"\bmc[ao]_[\w-]+")
