@@ -90,6 +90,6 @@ class EndpointPolicyForm(BundlePolicyForm):
     trusts_annotations = forms.BooleanField(
         label="Trust annotations that make a tool look harmless",
         required=False,
-        help_text="Without it, readOnlyHint and idempotentHint are ignored: a server could claim anything. destructiveHint is never ignored.",
+        help_text="Without it, readOnlyHint and idempotentHint are ignored: a server could claim anything. With it, readOnlyHint overrides destructiveHint.",
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
