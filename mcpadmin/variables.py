@@ -152,11 +152,11 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
     "Where things live": (
         Variable(
             "MCPADMIN_DATA_DIR",
-            "Holds the database, keys, embedded Valkey, collected static files, and in `servers/` the private"
-            " folders of stdio servers. Back it up as a whole. Same as `--data-dir`. Its mode is 700 and that"
-            " of the files in it 600; `up` tightens an existing directory and says so. mcpadmin serves the "
-            "static files itself. If another web server must serve them, copy `static/` to a directory that "
-            "it can read after each upgrade.",
+            "Holds the database, keys, embedded Valkey, collected static files, and in `servers/` the private "
+            "folders of stdio servers. Back it up as a whole. Same as `--data-dir`. Its mode is 700, and that of "
+            "the files in it 600; `up` tightens an existing directory and says so. mcpadmin serves the static "
+            "files itself. If another web server must serve them, copy `static/` to a directory that it can read, "
+            "after each upgrade.",
             default="`data` in the checkout; a folder of the user for a [package](command-line.md#good-to-know)",
         ),
         Variable(
@@ -184,14 +184,14 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_USER",
             "Default of `--user`.",
-            default="the owner of the data directory, else `mcpadmin`",
+            default="the owner of the data directory, else `mcpadmin`, else a number",
             see="See *Started by root* below.",
         ),
     ),
     "Keys": (
         Variable(
             "MCPADMIN_SECRET_KEY",
-            "Django's secret key: signs sessions and links.",
+            "Django's secret key: sign-ins of browsers and states of agents depend on it. A new one signs everyone out.",
             default="`secret_key` in the data directory, created at first start",
         ),
         Variable(
@@ -207,8 +207,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_KEYRING_COMMAND",
-            "A command that prints that JSON, for a KMS or secret manager: the choice for production. mcpadmin"
-            " uses a result for at most a minute.",
+            "A command that prints that JSON, for a KMS or secret manager: the recommended choice for production. "
+            "mcpadmin uses a result for at most a minute.",
             see="See *Keys* below.",
         ),
     ),
@@ -222,32 +222,32 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_FILE",
-            "Where signed checkpoints are appended. Name a file outside the data directory, best one that can"
-            " only be appended to.",
+            "Where signed checkpoints are appended. Name a file outside the data directory, preferably one that "
+            "can only be appended to.",
             default="`checkpoints.jsonl` in the data directory",
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_SECONDS",
-            "Longest time until a checkpoint covers an event.",
+            "A checkpoint covers an event at the latest after this time.",
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_EVENTS",
-            "A checkpoint is written at the latest after this many events.",
+            "A checkpoint is written at the latest after this number of events.",
         ),
         Variable(
             "MCPADMIN_WITNESSES",
             "Other places that get each checkpoint: `https://witness.example.com/path` (POST), "
             "`syslog://logs.example.com:6514` (RFC 5424 over TLS), "
-            "`s3://s3.example.com/bucket/prefix?region=eu-central-1&days=365` (one object each, object lock "
-            "for so many days). The outbound guard applies.",
+            "`s3://s3.example.com/bucket/prefix?region=eu-central-1&days=365` (one object each, kept by object "
+            "lock for that many days). The outbound guard applies.",
         ),
         Variable(
             "MCPADMIN_WITNESS_S3_ACCESS_KEY",
-            "Access key of the S3 witness. It needs to be allowed to put objects, and nothing else.",
+            "Access key of the S3 witness. It only needs permission to put objects.",
         ),
         Variable(
             "MCPADMIN_WITNESS_S3_SECRET_KEY",
-            "Its secret key.",
+            "Secret key of the S3 witness.",
         ),
     ),
     "Database and Redis": (
@@ -265,7 +265,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "REDIS_URL_WEB",
-            "The address with the ACL user of the web processes. Read by `up`, as is the next one.",
+            "The address with the ACL user of the web processes. `up` reads it, and the next one.",
             default="`REDIS_URL`",
         ),
         Variable(
@@ -275,12 +275,13 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_REDIS_WITHOUT_PASSWORD",
-            "Start even if a Redis on another host has no password. Only where nothing but mcpadmin can reach it.",
+            "Starts even if a Redis on another host has no password. Use it only if nothing but mcpadmin can "
+            "reach that Redis.",
         ),
         Variable(
             "MCPADMIN_VALKEY_SOCKET",
-            "Socket of the embedded Valkey. Only `manage.py` commands need it, and only if the path of the "
-            "data directory is too long for a socket.",
+            "Socket of the embedded Valkey. `up` sets it for its parts, and `manage.py` commands find the socket "
+            "through the data directory, so you need not set it.",
             default="chosen by `up`",
         ),
     ),
@@ -312,13 +313,14 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_REQUEST_SECONDS",
-            "How long a request may take to arrive, headers and body, and how long a connection may wait for "
-            "the next one. A slower one gets 408 and is closed. Live connections are not affected.",
+            "How long a request (headers and body) may take to arrive, and how long a connection may wait for the "
+            "next one. A slower request gets 408, and its connection is closed. Live connections are not "
+            "affected.",
         ),
         Variable(
             "MCPADMIN_CONNECTIONS",
-            "How many connections one web process keeps. At the limit, the connection that has been idle "
-            "longest is closed. Lower if the process may open fewer files: at its start, each web process "
+            "How many connections one web process keeps. At the limit, the connection that has been idle longest "
+            "is closed. The limit is lower if the process may open fewer files: at its start, each web process "
             "raises its own limit as far as the system allows (`ulimit -Hn`).",
         ),
         Variable(
@@ -329,7 +331,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_IMPORT_SECONDS",
-            "How much processor time reading one configuration may take in an import. Plain JSON is not affected.",
+            "How much processor time mcpadmin may use to read one configuration in an import. Plain JSON is not "
+            "affected.",
         ),
         Variable(
             "MCPADMIN_SESSION_SECONDS",
@@ -342,8 +345,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_EMAIL_URL",
             "Mail server for invitations and password links: `smtp+tls://user:password@host:587` (STARTTLS), "
-            "`smtp+ssl://…:465` or `smtp://host:25`. Without it, the administrator passes the link on. The "
-            "web process waits up to 10 s for it.",
+            "`smtp+ssl://…:465` or `smtp://host:25`. Without it, the administrator passes the link on. The web "
+            "process waits up to 10 s for the mail server.",
         ),
         Variable(
             "MCPADMIN_EMAIL_FROM",
@@ -352,9 +355,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_TRIES_PER_MINUTE",
-            "How many addresses one user can have tried per minute through connection tests, server sign-ins "
-            "and webhook tests. Each server of an import counts toward the next import, never toward its own."
-            " `0`: no limit.",
+            "How many addresses one user can have mcpadmin try per minute with connection tests, server sign-ins "
+            "and webhook tests. Each server of an import counts toward the next import, never toward its own. "
+            "`0`: no limit.",
         ),
         Variable(
             "MCPADMIN_SOCKETS_PER_USER",
@@ -373,15 +376,15 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_STALE_SECONDS",
-            "A worker silent for this long counts as dead: other workers take over its sessions, and its "
-            "calls become *outcome unknown*.",
+            "A worker silent for this long counts as dead: other workers take over its sessions, and its calls "
+            "become *outcome unknown*. At least twice the heartbeat.",
         ),
         Variable(
             "MCPADMIN_TIME_SCALE",
-            "Scales all recovery times: heartbeat, stale period, reconnect delays, circuit breaker, "
-            "keep-alive, process sampling, resource polling, webhook retries and the first scheduled tasks "
-            "after a start. `0.1` makes all of them ten times faster, for fault tests. Server timeouts and "
-            "the drain time are not scaled.",
+            "Scales all recovery times: heartbeat, stale period, reconnect delays, circuit breaker, keep-alive, "
+            "process sampling, resource polling, checkpoints, retries of webhooks, sinks and witnesses, the "
+            "forwarding alert, and the first scheduled tasks after a start. `0.1` makes all of them ten times "
+            "faster, for fault tests; from 0.01 to 10. Server timeouts and the drain time are not scaled.",
         ),
         Variable(
             "MCPADMIN_DRAIN_SECONDS",
@@ -389,8 +392,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_WORKERS",
-            "How many workers start together (`up --workers` sets it). For the stale period after its start, "
-            "a worker leaves the others their share of the sessions.",
+            "How many workers start together (`up --workers` sets it). During the stale period after its start, a "
+            "worker leaves the others their share of the sessions.",
         ),
         Variable(
             "MCPADMIN_WORKER_LABELS",
@@ -399,29 +402,29 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_WIRE_MIB",
-            "How much of the recorded protocol of one server is kept, in MiB: of all its sessions together, "
-            "those of personal identities too. The oldest messages go first.",
+            "How much of the recorded protocol is kept per server, in MiB, for all its sessions together, "
+            "including those of personal identities. The oldest messages are removed first.",
         ),
         Variable(
             "MCPADMIN_WIRE_DAYS",
-            "Replaced by *Storage* in the side bar, *Protocol messages*: 7 days at first. The upgrade takes "
-            "the value of this variable over, rounded up to whole days; then it has no effect, and `up` says "
-            "so: unset it.",
+            "Replaced by *Storage* in the side bar, *Protocol messages* (7 days by default). The upgrade copies "
+            "the value of this variable there, rounded up to whole days; after that it has no effect, and `up` "
+            "asks you to unset it.",
         ),
         Variable(
             "MCPADMIN_WIRE_BODY_KIB",
-            "How much of one recorded message is kept, in KiB. Of a longer one only the beginning is kept, as"
-            " text; the whole arguments and results are with the call.",
+            "How much of one recorded message is kept, in KiB. Of a longer message, only the beginning is kept, "
+            "as text; the complete arguments and results are stored with the call.",
         ),
         Variable(
             "MCPADMIN_PACKAGE_CHECK_HOURS",
-            "How often each [pinned package](packages.md) is compared with its registry, to offer updates. "
-            "Spread over a fifth of that time, at most 20 every ten minutes. `0`: only when a person asks.",
+            "How often each [pinned package](packages.md) is compared with its registry, to offer updates. Checks "
+            "are spread over a fifth of that time, at most 20 every ten minutes. `0`: only on request.",
         ),
         Variable(
             "MCPADMIN_EXPORT_DIRECTORIES",
-            "Directories on the workers into which [scheduled exports](forwarding.md) may be written, "
-            "separated by commas.",
+            "Directories on the workers to which [scheduled exports](forwarding.md) may be written, separated by "
+            "commas.",
         ),
         Variable(
             "MCPADMIN_EXPORT_HOURS",
@@ -429,8 +432,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_FORWARDING_ALERT_SECONDS",
-            "For how long nothing may reach a [sink](forwarding.md#forwarding) before administrators are "
-            "warned and the audit log has an event.",
+            "How long a [sink](forwarding.md#forwarding) may receive nothing before administrators are warned and "
+            "the audit log gets an event.",
         ),
         Variable(
             "MCPADMIN_INBOX_SECONDS",
@@ -448,9 +451,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS",
-            "Longest delay between reconnect attempts in the first minutes of an outage, so that restarted "
-            "servers are back soon. It grows if hundreds of sessions of one worker fail at once. A call that "
-            "waits for the session triggers an attempt at once.",
+            "Longest delay between reconnect attempts in the first minutes of an outage. It is short, so "
+            "restarted servers are back soon. It grows if hundreds of sessions of one worker fail at once. A call "
+            "that waits for the session triggers an attempt at once.",
         ),
         Variable(
             "MCPADMIN_RECONNECT_EARLY_MINUTES",
@@ -472,8 +475,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_STDIO_PROCESSES",
-            "The same for the number of processes. Besides, the kernel refuses more than four times as many "
-            "threads where it counts them for each server.",
+            "Limit on the number of processes of one stdio server with all its children, with the same "
+            "consequences. In addition, if the kernel counts threads per server, it refuses more than four times "
+            "as many threads.",
         ),
         Variable(
             "MCPADMIN_STDIO_FILE_MIB",
@@ -481,9 +485,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_STDIO_DISK_MIB",
-            "What the private folders of one stdio server (home, temporary folder, working directory) can "
-            "take on disk. A server that exceeds it is stopped and restarted with the usual delays. Measured "
-            "when the disk gets fuller, at most every 5 s. `0`: no limit.",
+            "How much disk space the private folders of one stdio server (home, temporary folder, working "
+            "directory) can take. A server that exceeds it is stopped and restarted with the usual delays. "
+            "Measured when the disk gets fuller, at most every 5 s. `0`: no limit.",
         ),
         Variable(
             "MCPADMIN_STDIO_OPEN_FILES",
@@ -498,22 +502,23 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CONTAINER_RUNTIME",
-            "Runs every stdio server in a container of this runtime: `podman`, a path, or a command line with"
-            " options such as `podman --storage-driver=overlay`. The worker tries it at its start; if it does"
-            " not work, *Sessions* says why, and the worker confines commands without it.",
+            "Runs every stdio server in a container of this runtime: `podman`, a path, or a command line with "
+            "options such as `podman --storage-driver=overlay`. Each worker tries it when it starts; if it does "
+            "not work, *Sessions* says why, and the worker confines commands without it.",
             see="See [Containers](architecture.md#containers).",
         ),
         Variable(
             "MCPADMIN_CONTAINER_IMAGE",
-            "An image on the worker's machine that takes the place of its `/usr`, `/bin`, `/lib` and `/etc` "
-            "in these containers. It needs `python3` (3.8 or newer) and the programs that servers run; it is "
-            "never pulled. Without it, servers run the machine's own programs, mounted read-only. Runtimes "
-            "that run images only, such as Docker, need it.",
+            "An image on the worker's machine that replaces the machine's `/usr`, `/bin`, `/lib` and `/etc` in "
+            "these containers. It needs `python3` (3.8 or newer) and the programs that servers run; it is never "
+            "pulled. Without it, servers run the machine's own programs, mounted read-only. Runtimes that can "
+            "only run images, such as Docker, need it.",
         ),
         Variable(
             "MCPADMIN_STDIO_UNCONFINED",
-            "Runs stdio servers without confinement: each can then do all that mcpadmin can. Every page warns"
-            " administrators while it is set. Without it, a worker that cannot confine commands starts none.",
+            "Runs stdio servers without confinement: each can then do everything that mcpadmin can. Every page "
+            "warns administrators while it is set. Without it, a worker that cannot confine commands does not "
+            "start any.",
             see="See *Confinement of commands* in [architecture.md](architecture.md).",
         ),
         Variable(
@@ -523,12 +528,12 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_PERSONAL_SESSIONS",
-            "How many users can have a personal identity, and so a session of their own, on one server.",
+            "How many users can have a personal identity, and thus their own session, on one server.",
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_SECOND",
-            "How many requests a second one token may make at the [endpoint for agents](agents.md). Those of "
-            "4 s may come at once.",
+            "How many requests per second one token may make at the [endpoint for agents](agents.md). Bursts of "
+            "up to 4 s' worth are allowed.",
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_PERSON",
@@ -550,10 +555,10 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_REFERENCE_VARIABLES",
             "Patterns of worker variables that `${NAME}` can refer to: in headers, variables, arguments, the "
             "working directory, the path and query of a URL, and the tokens of workload identity and "
-            "enterprise-managed authorization. In arguments and the working directory variables of the "
-            "server itself take precedence, whatever the patterns say. `$${` is a literal `${`. Which of these a "
-            "person may use is granted by name, under *Credentials*, *References* or with `manage.py "
-            "grant_reference`; superusers may use all.",
+            "enterprise-managed authorization. In arguments and the working directory, variables of the "
+            "server take precedence, whatever the patterns say. `$${` is a literal `${`. People may use only the names "
+            "that were granted to them under *Credentials*, *References* or with `manage.py grant_reference`; "
+            "superusers may use all.",
         ),
         Variable(
             "MCPADMIN_REFERENCE_FOLDERS",
@@ -563,11 +568,11 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_INHERITED_VARIABLES",
             "Patterns of worker variables passed to every stdio server: what a machine needs to reach the "
             "internet and its package mirrors, for example "
-            "`HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy,SSL_CERT_FILE,NODE_EXTRA_CA_CERTS,npm_config_*,UV_*,PIP_*`."
-            " The form of a stdio server lists the names. Variables of the server itself take precedence. "
-            "mcpadmin's own variables are never passed on. Without this setting a server gets the worker's "
-            "`PATH`, `LANG` and `TZ`, a home of its own, and its own variables. Servers can reach the hosts "
-            "of URLs in these variables (a proxy can lead them further) and read the files that they name.",
+            "`HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy,SSL_CERT_FILE,NODE_EXTRA_CA_CERTS,npm_config_*,UV_*,PIP_*`. "
+            "The form of a stdio server lists the names. Variables of the server take precedence. mcpadmin's "
+            "own variables are never passed on. Without this setting, a server gets the worker's `PATH`, `LANG` "
+            "and `TZ`, a private home, and its own variables. Servers can reach the hosts of URLs in these "
+            "variables (a proxy can lead them further) and read the files that they name.",
         ),
         Variable(
             "MCPADMIN_ALLOWED_NETWORKS",
@@ -577,18 +582,18 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_OUTBOUND_PROXY",
-            "An HTTP proxy (`http://user:password@proxy.example:3128`) for every connection to servers over "
-            "HTTP, HTTP+SSE and WebSocket, to authorization servers and to webhooks. Each connection is a "
-            "`CONNECT` tunnel, plain `http://` too. mcpadmin resolves the name, checks the addresses as "
-            "without a proxy, and passes the address and port to the proxy, so the proxy cannot be sent "
-            "elsewhere; TLS and the `Host` header carry the name. Workers therefore need DNS that resolves "
-            "the servers, and the proxy must allow `CONNECT` to their addresses and ports. The proxy's own "
-            "address is not checked. Local (stdio) servers have their own environment.",
+            "An HTTP proxy (`http://user:password@proxy.example:3128`) for every outbound connection of the "
+            "workers: to servers over HTTP, HTTP+SSE and WebSocket, to authorization servers, webhooks, sinks, "
+            "witnesses and stores. Each connection is a `CONNECT` tunnel, even for plain `http://`. mcpadmin "
+            "resolves the name, checks the addresses as without a proxy, and passes the address and port to the "
+            "proxy, so the proxy cannot be sent elsewhere; TLS and the `Host` header carry the name. Workers "
+            "therefore need DNS that resolves the servers, and the proxy must allow `CONNECT` to their addresses "
+            "and ports. The proxy's own address is not checked. Local (stdio) servers have their own environment.",
         ),
         Variable(
             "MCPADMIN_OUTBOUND_PROXY_EXCEPT",
-            "What to reach without the proxy: host names, each including its subdomains (`corp.example`), and"
-            " networks (`10.0.0.0/8`). Loopback never uses the proxy.",
+            "What to reach without the proxy: host names, each including its subdomains (`corp.example`), and "
+            "networks (`10.0.0.0/8`). Loopback never uses the proxy.",
         ),
     ),
     "Limits on what a server may send": (
@@ -667,8 +672,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_LIMIT_EVENTS_PER_SECOND",
-            "Events (log messages, notifications) handled per second; the rest is counted and dropped. Bursts"
-            " of up to five times as many pass.",
+            "Events (log messages, notifications) handled per second; the rest are counted and dropped. Bursts of "
+            "up to five times as many are allowed.",
         ),
     ),
     "Logs": (
