@@ -56,7 +56,7 @@ SECTIONS = (
                 "Register commands",
                 "Register and change servers that are commands run by the workers.",
                 ("view_server",),
-                "These commands run as the workers' user: treat it as access to the machine.",
+                "This includes the files and hosts that they may reach: treat it as access to the machine.",
             ),
         ),
     ),
