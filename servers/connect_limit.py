@@ -1,5 +1,5 @@
-"""How often one person may have mcpadmin connect to an address of their choice, so that it cannot be used to scan a
-network. The audit log records every attempt; the limit counts those events.
+"""Limits how often one person may have mcpadmin connect to an address of their choice, to prevent network scans. The
+audit log records every attempt; the limit counts those events.
 """
 
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Results of other threads for an event loop, with as few wake-ups of the loop as possible.
+"""Passes results of other threads to an event loop, with as few wake-ups of the loop as possible.
 
 `call_soon_threadsafe` writes to the loop's pipe each time, and with that the calling thread hands the interpreter to the
 loop. Under load several results wait already when the loop comes to them, and one wake-up serves them all: at 50 callers

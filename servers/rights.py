@@ -1,4 +1,4 @@
-"""Rights where the verbs are: whatever road leads to a verb, a refusal is in the audit log before it is said."""
+"""Checks of rights inside the verbs: whichever page or command calls a verb, a refusal is in the audit log first."""
 
 from typing import Any
 

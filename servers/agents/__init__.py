@@ -1,1 +1,1 @@
-"""Tokens of agents: what an agent may do as a person, at which servers, how long and from where"""
+"""Tokens of agents: what an agent may do as a person, on which servers, for how long and from where."""

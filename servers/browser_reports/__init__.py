@@ -1,1 +1,1 @@
-"""What browsers refuse because of the content security policy, as they report it: stored, bounded, for administrators."""
+"""Reports of browsers about violations of the content security policy: stored, bounded, for administrators."""

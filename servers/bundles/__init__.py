@@ -1,1 +1,1 @@
-"""Bundles: several servers as one for agents, with the names and addresses by which they are known there"""
+"""Bundles: several servers as one for agents, with their names and URIs there."""

@@ -1,4 +1,4 @@
-"""What a legal registration consists of. Pure functions: each raises ValidationError with words for people."""
+"""Validates the parts of a registration. Pure functions: each raises ValidationError with words for people."""
 
 from servers.validators.addresses import (
     is_encrypted,

@@ -1,1 +1,1 @@
-"""The endpoint for agents: each server and bundle as an MCP server of our own, with every call in the ledger of calls."""
+"""The endpoint for agents: presents each server and bundle as an MCP server, with every call in the ledger of calls."""

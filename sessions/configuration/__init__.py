@@ -1,1 +1,1 @@
-"""The settings of this instance: each value, where it comes from, what it does, and changing those that pages can change."""
+"""The settings of this instance: their values, sources and effects, and changing those that pages can change."""
