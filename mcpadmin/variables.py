@@ -325,9 +325,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CONNECTIONS_PER_ADDRESS",
-            "The same for one client address (an IPv6 /64 counts as one). Not applied if "
-            "`MCPADMIN_TRUSTED_PROXIES` is set, because all connections then come from the proxy: limit them "
-            "there. `0`: no limit.",
+            "How many connections one client address may have to one web process (an IPv6 /64 counts as one "
+            "address). Not applied if `MCPADMIN_TRUSTED_PROXIES` is set, because all connections then come from "
+            "the proxy: limit them there. `0`: no limit.",
         ),
         Variable(
             "MCPADMIN_IMPORT_SECONDS",
@@ -475,9 +475,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_STDIO_PROCESSES",
-            "Limit on the number of processes of one stdio server with all its children, with the same "
-            "consequences. In addition, if the kernel counts threads per server, it refuses more than four times "
-            "as many threads.",
+            "Limit on the processes of one stdio server with all its children. A server that exceeds it is "
+            "stopped and restarted with the usual delays. Checked every 5 s. `0`: no limit. In addition, if the "
+            "kernel counts threads per server, it refuses more than four times as many threads.",
         ),
         Variable(
             "MCPADMIN_STDIO_FILE_MIB",
@@ -532,12 +532,13 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_SECOND",
-            "How many requests per second one token may make at the [endpoint for agents](agents.md). Bursts of "
-            "up to 4 s' worth are allowed.",
+            "How many requests per second one token may make at the [endpoint for agents](agents.md), in bursts "
+            "of up to 4 s' worth.",
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_PERSON",
-            "The same for all tokens of one user together. Raise it for a service account that many agents share.",
+            "How many requests per second all tokens of one user may make together, in bursts of up to 4 s' "
+            "worth. Raise it for a service account that many agents share.",
         ),
         Variable(
             "MCPADMIN_AGENT_CALLS_IN_FLIGHT",
