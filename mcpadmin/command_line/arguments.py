@@ -18,8 +18,8 @@ commands that run mcpadmin:
   help                list the management commands: users, register_server, verify_audit, ...
 
 A token is read from --token-file, from --token, or from the variable MCPADMIN_TOKEN, in this order. Issue one on the
-page Agents. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 timeout,
-7 failed. All of it: docs/command-line.md."""
+Agents page. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 timeout,
+7 failed. Full reference: docs/command-line.md."""
 _TOKEN: Final = re.compile(r"\bmc[ao]_[\w-]+")
 _SERVER: Final = "short name of a server or bundle, as in its URL"
 
@@ -56,17 +56,17 @@ def parser() -> ArgumentParser:
         "--idempotency-key",
         metavar="KEY",
         default="",
-        help="with a key used before, mcpadmin answers with that call and sends nothing (128 characters at most)",
+        help="if the key was used before, mcpadmin returns that call and sends nothing (128 characters at most)",
     )
 
     listing = verbs.add_parser("list", help="list servers, or the tools, resources and prompts of one")
-    listing.add_argument("server", metavar="SERVER", nargs="?", default="", help=f"{_SERVER}; none: list the servers")
-    listing.add_argument("--kind", choices=KINDS, action="append", help="only these; may be given again")
+    listing.add_argument("server", metavar="SERVER", nargs="?", default="", help=f"{_SERVER}; omit to list the servers")
+    listing.add_argument("--kind", choices=KINDS, action="append", help="list only these; repeatable")
 
     read = verbs.add_parser("read", help="read a resource")
     read.add_argument("server", metavar="SERVER", help=_SERVER)
     read.add_argument("uri", metavar="URI")
-    read.add_argument("--raw", action="store_true", help="write the contents themselves, decoded if they are binary")
+    read.add_argument("--raw", action="store_true", help="write only the contents, decoded if they are binary")
 
     prompt = verbs.add_parser("prompt", help="get a prompt")
     prompt.add_argument("server", metavar="SERVER", help=_SERVER)
@@ -75,8 +75,8 @@ def parser() -> ArgumentParser:
 
     watch = verbs.add_parser("watch", help="report changes of resources and lists as they happen")
     watch.add_argument("server", metavar="SERVER", help=_SERVER)
-    watch.add_argument("uris", metavar="URI", nargs="*", help="resources to follow; none: the lists")
-    watch.add_argument("--lists", action="store_true", help="also changes of the lists")
+    watch.add_argument("uris", metavar="URI", nargs="*", help="resources to watch; omit to watch the lists")
+    watch.add_argument("--lists", action="store_true", help="also report changes of the lists")
     watch.add_argument("--read", action="store_true", help="read each resource again when it changes")
     watch.add_argument("--count", type=_whole, default=0, metavar="N", help="exit after N changes")
 
@@ -101,18 +101,22 @@ def _add_connection(verb: ArgumentParser) -> None:
         default=os.environ.get("MCPADMIN_URL", DEFAULT_URL),
         help="address of mcpadmin (MCPADMIN_URL, or %(default)s)",
     )
-    group.add_argument("--token-file", metavar="FILE", help="file that holds the token; - reads it from standard input")
+    group.add_argument(
+        "--token-file", metavar="FILE", help="file that contains the token; - reads it from standard input"
+    )
     group.add_argument(
         "--token", action=_Secret, default="", help="the token itself; a shell may keep it in its history"
     )
     group.add_argument(
-        "--allow-http", action="store_true", help="send the token unencrypted to another machine than this one"
+        "--allow-http", action="store_true", help="allow sending the token unencrypted to another machine"
     )
-    group.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="give up after this time (no limit)")
+    group.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="give up after this many seconds (default: no limit)"
+    )
     group.add_argument(
         "--output",
         choices=("text", "json"),
-        help="text for people, or JSON Lines (text on a terminal, otherwise json)",
+        help="text for people, or JSON Lines (default: text on a terminal, otherwise json)",
     )
 
 

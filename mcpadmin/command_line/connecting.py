@@ -101,7 +101,7 @@ class Connection:
             if not isinstance(found, dict) or not isinstance(found.get("items"), list):
                 raise ValueError("no page of a list")
         except ValueError as problem:
-            raise ProtocolError(Fault.INVALID_MESSAGE, "The answer is not from mcpadmin. Check --url.") from problem
+            raise ProtocolError(Fault.INVALID_MESSAGE, "The response is not from mcpadmin. Check --url.") from problem
         return found
 
     @asynccontextmanager
@@ -154,7 +154,10 @@ def connection(given: Namespace) -> Connection:
         is_address = False
     if not is_address or "@" in url or "?" in url or "#" in url:
         shown = f"{given.url[:200]!r}" if "@" not in url else "--url"  # it may hold a password
-        raise Ending(ExitStatus.USAGE, f"{shown} is not the address of an mcpadmin. Example: https://mcp.example.com")
+        raise Ending(
+            ExitStatus.USAGE,
+            f"{shown} is not the address of an mcpadmin installation. Example: https://mcp.example.com",
+        )
     if parts.scheme == "http" and not _is_here(parts.hostname) and not given.allow_http:
         words = "The token would cross the network unencrypted. Use https, or --allow-http if the network is trusted."
         raise Ending(ExitStatus.USAGE, words)
@@ -175,10 +178,10 @@ def _token(given: Namespace) -> str:
         text = given.token or hardening.variables.get("MCPADMIN_TOKEN", "")
     token = text.strip()
     if not token:
-        words = "No token. Issue one on the page Agents, then use --token-file FILE or the variable MCPADMIN_TOKEN."
+        words = "No token. Issue one on the Agents page, then use --token-file FILE or the variable MCPADMIN_TOKEN."
         raise Ending(ExitStatus.USAGE, words)
     if not _TOKEN.match(token):
-        raise Ending(ExitStatus.USAGE, "The token has characters that no token has, such as spaces.")
+        raise Ending(ExitStatus.USAGE, "The token contains characters that are not allowed in a token, such as spaces.")
     return token
 
 

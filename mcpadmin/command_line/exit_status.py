@@ -47,7 +47,7 @@ class Ending(Exception):
 def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Ending:
     """`calling`: a tool was being called, so an answer that did not arrive is no failure that may be repeated."""
     if call and calling and error.fault in _TOKEN_FAULTS:
-        return Ending(ExitStatus.OUTCOME_UNKNOWN, "This token is no longer valid. The call goes on.", call)
+        return Ending(ExitStatus.OUTCOME_UNKNOWN, "This token is no longer valid. The call continues.", call)
     if error.fault in _TOKEN_FAULTS:
         return Ending(ExitStatus.REFUSED, "mcpadmin does not accept this token: it is unknown, expired or revoked.")
     if isinstance(error, RpcError):

@@ -102,7 +102,7 @@ def _stopped(given: Namespace, reached: Connection, *, timed_out: bool) -> Endin
     status = ExitStatus.TIMEOUT if timed_out else ExitStatus.INTERRUPTED
     if not reached.calling:
         return Ending(status, f"{after}No tool was called.")
-    words = f"{after}The call was asked to stop and may have run: check the server before you call it again."
+    words = f"{after}Cancellation was requested, but the call may have run: check the server before you call it again."
     return Ending(status if timed_out else ExitStatus.OUTCOME_UNKNOWN, words, reached.placed.call)
 
 
@@ -117,7 +117,7 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as problem:
         raise Ending(ExitStatus.USAGE, f"--json: not valid JSON: {problem}.") from problem
     if not isinstance(value, dict):
-        raise Ending(ExitStatus.USAGE, '--json: the arguments must be an object, such as {"name": "value"}.')
+        raise Ending(ExitStatus.USAGE, '--json: the arguments must be a JSON object, such as {"name": "value"}.')
     return value
 
 
@@ -246,7 +246,7 @@ def _bytes(content: Mapping[str, Any]) -> bytes:
 
 async def _prompt(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
     if wrong := [name for name, value in given.arguments.items() if not isinstance(value, str)]:
-        raise Ending(ExitStatus.USAGE, f"--json: the arguments of a prompt are strings, and {wrong[0]} is not.")
+        raise Ending(ExitStatus.USAGE, f"--json: the arguments of a prompt must be strings, and {wrong[0]} is not.")
     async with reached.client(given.server) as client:
         result = await client.get_prompt(given.prompt, given.arguments, on_progress=output.progress)
     if output.is_json:
@@ -303,11 +303,11 @@ class _Watching:
             honoured = await client.follow(given.uris, lists)
             if not honoured.resources and not honoured.lists:
                 reasons = "; ".join(f"{name}: {why}" for name, why in honoured.refused.items())
-                raise InvalidRequest(f"This server reports none of these changes. {reasons}".strip())
+                raise InvalidRequest(f"This server reports no such changes. {reasons}".strip())
             self.began = True
             for name, why in honoured.refused.items():
                 if name in given.uris:
-                    self.tell({"event": "refused", "uri": name, "reason": why}, f"Not followed: {name}: {why}")
+                    self.tell({"event": "refused", "uri": name, "reason": why}, f"Not watching {name}: {why}")
             while (event := await events.get()) is not None:
                 if isinstance(event, Following):
                     backoff.reset()

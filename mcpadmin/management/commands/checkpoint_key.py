@@ -21,19 +21,19 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--replace", action="store_true", help="make a new key; the signatures of the old one stay valid"
+            "--replace", action="store_true", help="create a new key; signatures of the old one stay valid"
         )
         parser.add_argument(
             "--retired",
             action="append",
             default=[],
             metavar="PUBLIC_KEY",
-            help="with --replace, where the old key file is lost: its public key, as it was noted",
+            help="with --replace, if the old key file is lost: its public key, from your notes",
         )
         parser.add_argument(
             "--forget",
             action="store_true",
-            help="with --replace, where the public key is lost too: give up what the old key signed",
+            help="with --replace, if the public key is lost too: give up what the old key signed",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

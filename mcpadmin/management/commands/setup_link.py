@@ -8,7 +8,7 @@ from mcpadmin.up import preflight
 
 
 class Command(BaseCommand):
-    help = "Print a new link on which the first administrator is created (works once, for 24 hours)."
+    help = "Print a new link for creating the first administrator (works once, for 24 hours)."
 
     def handle(self, *args: Any, **options: Any) -> None:
         if setup.administrator_exists():

@@ -18,21 +18,21 @@ from servers.audit.record import OPERATOR
 
 
 class Command(BaseCommand):
-    help = "List, invite and manage users. Every act is in the audit log, by the user mcpadmin."
+    help = "List, invite and manage users. Every action is recorded in the audit log under the name mcpadmin."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         verbs.add_parser("list", help="all users and open invitations")
         verbs.add_parser("rights", help="the rights and groups that exist")
-        invite = verbs.add_parser("invite", help="print a link with which one person creates an account")
+        invite = verbs.add_parser("invite", help="print a link that lets one person create an account")
         invite.add_argument("--name", default="", help="shown in the list until the person has an account")
         invite.add_argument("--email", default="")
-        for verb, words in (("grant", "give groups and rights"), ("revoke", "take groups and rights")):
+        for verb, words in (("grant", "give groups and rights"), ("revoke", "remove groups and rights")):
             verbs.add_parser(verb, help=words).add_argument("username")
         for verb, words in (
             ("disable", "sign a user out everywhere and refuse new sign-ins"),
             ("enable", "let a disabled user sign in again"),
-            ("reset", "print a link with which a user sets a new password"),
+            ("reset", "print a link that lets a user set a new password"),
         ):
             verbs.add_parser(verb, help=words).add_argument("username")
         handover = verbs.add_parser("handover", help="make another user the owner of what a user owns")
@@ -120,11 +120,11 @@ class Command(BaseCommand):
     def _user(self, name: str) -> Any:
         user = get_user_model()._default_manager.filter(username=name).first()
         if user is None:
-            raise CommandError(f"There is no user {name}. `{settings.PROGRAM} users list` shows all.")
+            raise CommandError(f"There is no user {name}. `{settings.PROGRAM} users list` lists all users.")
         return user
 
     def _groups(self, options: dict[str, Any]) -> list[Group]:
         found = {group.name: group for group in Group.objects.filter(name__in=options["group"])}
         if missing := [name for name in options["group"] if name not in found]:
-            raise CommandError(f"There is no group {missing[0]}. `{settings.PROGRAM} users rights` shows all.")
+            raise CommandError(f"There is no group {missing[0]}. `{settings.PROGRAM} users rights` lists all groups.")
         return list(found.values())
