@@ -62,7 +62,7 @@ class NoNullCharacters:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if "%00" not in request.META.get("QUERY_STRING", "") and "\0" not in request.path_info:
             return self.get_response(request)
-        text = "It contains a null character, which no name and no search can contain."
+        text = "It contains a null character, which is not allowed in names and searches."
         if not _opened(request):
             return HttpResponse(f"This address is not valid. {text}", status=400, content_type="text/plain")
         context = {"status": 400, "title": "This address is not valid", "text": text}
@@ -83,7 +83,11 @@ class FormsOnly:
 
 
 def _explained(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:
-    context = {"status": 405, "title": "Not a page", "text": "This address only accepts a form. Nothing was changed."}
+    context = {
+        "status": 405,
+        "title": "Not a page",
+        "text": "This address accepts only form submissions. Nothing was changed.",
+    }
     page = render(request, "mcpadmin/refused.html", context, status=405)
     page.headers["Allow"] = response.headers["Allow"]
     return page

@@ -159,7 +159,7 @@ class Watch:
         honoured = frozenset(uri for uri in uris if isinstance(uri, str)) & CLOCK_URIS
         with self._lock:
             if len(self._listens) >= MAX_LISTENS:
-                raise RpcError(INVALID_PARAMS, f"At most {MAX_LISTENS} listens may be open.")
+                raise RpcError(INVALID_PARAMS, f"At most {MAX_LISTENS} listen streams can be open.")
             # Send the acknowledgement first: no notification may precede it.
             subset = {"resourceSubscriptions": sorted(honoured)} if honoured else {}
             self._notify("notifications/subscriptions/acknowledged", request_id, notifications=subset)

@@ -111,7 +111,7 @@ class Server:
         """Run each tool in its own thread, so that a slow one blocks no other and can be cancelled."""
         with self._lock:
             if call.id in self._running:
-                raise RpcError(INVALID_REQUEST, "This id belongs to a call that still runs.")
+                raise RpcError(INVALID_REQUEST, "This id belongs to a call that is still running.")
             if len(self._running) >= MAX_RUNNING:
                 raise RpcError(INTERNAL_ERROR, f"At most {MAX_RUNNING} calls may run at once.")
             self._running[call.id] = call

@@ -91,7 +91,7 @@ def why_held() -> str:
 
 
 def _check_keyring() -> None:
-    remedy = "Put the key ring file back from your backup."
+    remedy = "Restore the key ring file from your backup."
     try:
         missing = missing_keys()
     except SealError as problem:
@@ -113,6 +113,6 @@ def _unreachable(problem: DatabaseError) -> StartProblem:
             "Check the disk and the file's owner, or restore a backup.",
         )
     return StartProblem(
-        f"the database does not work ({words[0]})",
-        "Check DATABASE_URL, and that the server runs and lets this user in.",
+        f"the database cannot be used ({words[0]})",
+        "Check DATABASE_URL, and that the database server is running and accepts this user.",
     )

@@ -34,9 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="number of web processes on that port (%(default)s)",
     )
     parser.add_argument("--workers", type=int, default=1, help="number of worker processes (%(default)s)")
-    parser.add_argument(
-        "--label", action="append", metavar="LABEL", help="label that the workers carry; may be given again"
-    )
+    parser.add_argument("--label", action="append", metavar="LABEL", help="label for the workers; repeatable")
     parser.add_argument(
         "--user",
         default=os.environ.get("MCPADMIN_USER", ""),
@@ -64,16 +62,16 @@ class Options:
     @classmethod
     def parse(cls, given: Namespace) -> "Options":
         if not 0 <= given.port <= 65_535:
-            raise StartProblem(f"{given.port} is not a valid port", "Give --port a number from 1 to 65535.")
+            raise StartProblem(f"{given.port} is not a valid port", "Set --port to a number from 1 to 65535.")
         if not 1 <= given.web_processes <= 64:
             raise StartProblem(
-                f"{given.web_processes} web processes cannot be run", "Give --web-processes a number from 1 to 64."
+                f"{given.web_processes} web processes cannot be run", "Set --web-processes to a number from 1 to 64."
             )
         if not 1 <= given.workers <= 64:
-            raise StartProblem(f"{given.workers} workers cannot be run", "Give --workers a number from 1 to 64.")
+            raise StartProblem(f"{given.workers} workers cannot be run", "Set --workers to a number from 1 to 64.")
         if wrong := [label for label in given.label or [] if not LABEL.fullmatch(label)]:
             raise StartProblem(
-                f"{wrong[0]!r} is not a valid label", "Give --label letters, digits, dots, hyphens and underscores."
+                f"{wrong[0]!r} is not a valid label", "Use only letters, digits, dots, hyphens and underscores."
             )
         return cls(
             host=given.host.strip("[]"),

@@ -75,9 +75,11 @@ def tighten(path: Path) -> list[str]:
             failed.append(f"{found} ({problem.strerror})")
     lines = []
     if tightened:
-        lines.append(f"permissions tightened, were open to other users: {_some(tightened)}")
+        lines.append(f"permissions tightened (other users had access): {_some(tightened)}")
     if failed:
-        lines.append(f"warning: open to other users, and cannot be closed: {_some(failed)}; change owner or mode")
+        lines.append(
+            f"warning: other users have access, and the permissions could not be tightened: {_some(failed)}; change the owner or mode"
+        )
     return lines
 
 
@@ -171,7 +173,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as problem:  # UnicodeError: no name at all, such as 127..0.1
         raise StartProblem(
             f"the host {host!r} has no address on this machine",
-            "Give --host 127.0.0.1, 0.0.0.0 or an address of this machine.",
+            "Set --host to 127.0.0.1, 0.0.0.0 or an address of this machine.",
         ) from problem
     family, address = found[0][0], found[0][4]
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -199,7 +201,7 @@ def _why_not_listening(problem: OSError, host: str, port: int) -> StartProblem:
         case errno.EADDRNOTAVAIL:
             return StartProblem(
                 f"{host} is not an address of this machine",
-                "Give --host 127.0.0.1, 0.0.0.0 or an address of this machine.",
+                "Set --host to 127.0.0.1, 0.0.0.0 or an address of this machine.",
             )
         case _:
             return StartProblem(

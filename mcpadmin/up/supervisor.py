@@ -361,7 +361,7 @@ class Supervisor:
             self._output.say("stopping at once")
             self._hurry.set()
             return
-        self._output.say(f"{signal.Signals(number).name}: stopping (once more stops at once)")
+        self._output.say(f"{signal.Signals(number).name}: stopping (a second signal stops at once)")
         self._stop.set()
 
     def _part_ended(self, part: Part, pid: int) -> None:
@@ -434,7 +434,7 @@ class Supervisor:
         self._warn()
         if why := prepared["held"]:
             self._output.say(
-                f"on hold, no session is opened: {why} Release it on the page, or with {PROGRAM} release_instance"
+                f"on hold, so no session is opened: {why} Release it on the page, or with {PROGRAM} release_instance"
             )
         if link := prepared["setup_link"]:
             self._output.say("no administrator exists yet; create the first one here (works once, for 24 hours):")
@@ -447,17 +447,17 @@ class Supervisor:
     def _warn(self) -> None:
         if os.geteuid() == 0 and not self._contained:
             self._output.say(
-                "warning: web, workers and Valkey run as root; a user of their own would contain them (--user)"
+                "warning: web, workers and Valkey run as root; use --user to run them as an unprivileged user"
             )
         if self._options.host in LOOPBACK:
             return
         if not self._url.startswith("https://"):
             self._output.say(
-                "warning: passwords and secrets cross the network unencrypted; put a TLS proxy before it and set MCPADMIN_PUBLIC_URL=https://…"
+                "warning: passwords and secrets cross the network unencrypted; put a TLS proxy in front of mcpadmin and set MCPADMIN_PUBLIC_URL=https://…"
             )
         if not os.environ.get("MCPADMIN_PUBLIC_URL"):
             self._output.say(
-                f"warning: other machines are refused until MCPADMIN_PUBLIC_URL names the address they use (now {self._url})"
+                f"warning: requests from other machines are refused until MCPADMIN_PUBLIC_URL is the address they use (now {self._url})"
             )
 
     async def _shut_down(self) -> None:

@@ -80,13 +80,13 @@ def drop(data_dir: Path, wanted: str) -> Privileges:
         if wanted or data_dir.stat().st_uid != 0:
             raise StartProblem(
                 f"mcpadmin cannot run as user {user}: {problem}",
-                f"Change that, or start with --user root after `chown -R root {data_dir}`.",
+                f"Correct this, or start with --user root after `chown -R root {data_dir}`.",
             )
-        words = f"warning: stays root, because it cannot run as another user: {problem}; --user root accepts that"
+        words = f"warning: running as root, because mcpadmin cannot run as another user: {problem}; use --user root to accept this"
         return Privileges(lines=(words,))
-    lines = [*_hand_over(data_dir, user), f"runs as user {user} from now on, and not as root"]
+    lines = [*_hand_over(data_dir, user), f"running as user {user} instead of root"]
     if namespace < 0:
-        lines.append(f"warning: all commands run as that user too, because {refused}")
+        lines.append(f"warning: stdio servers run as that user too, because {refused}")
     _compile()
     if namespace < 0:
         become(user)
@@ -110,7 +110,8 @@ def act_as_owner(data_dir: Path) -> None:
 def _as_we_are(wanted: str) -> Privileges:
     if wanted and _named(wanted).uid != os.geteuid():
         raise StartProblem(
-            f"only root can become user {wanted}, and this is {os.geteuid()}", "Start it as root, or without --user."
+            f"only root can switch to user {wanted}, and this process runs as user ID {os.geteuid()}",
+            "Start it as root, or without --user.",
         )
     return Privileges()
 
@@ -123,7 +124,8 @@ def _named(wanted: str) -> User:
         if wanted.isascii() and wanted.isdecimal() and 0 <= int(wanted) < 2**32 - 1:
             return _of(int(wanted), int(wanted))
         raise StartProblem(
-            f"there is no user {wanted!r}", f"Make one (useradd --system {ACCOUNT}), or give --user a number."
+            f"there is no user {wanted!r}",
+            f"Create one (useradd --system {ACCOUNT}), or set --user to a numeric user ID.",
         ) from None
     return User(entry.pw_uid, entry.pw_gid, entry.pw_name, entry.pw_dir)
 
@@ -191,9 +193,9 @@ def _namespace(user: User) -> tuple[int, str]:
     """A descriptor of it, or -1 and the reason."""
     first, count = _server_users()
     if not sys.platform.startswith("linux") or not count:
-        return -1, "this system has no users to spare for commands"
+        return -1, "this system has no user IDs to spare for stdio servers"
     if first <= user.uid < first + count:
-        return -1, f"{user.uid} is among the users of commands ({first} to {first + count - 1})"
+        return -1, f"user ID {user.uid} is in the range reserved for stdio servers ({first} to {first + count - 1})"
     made, making = os.pipe()
     holder = os.fork()
     if holder == 0:
@@ -225,7 +227,7 @@ def _hold(making: int) -> None:
         os.write(making, b"made")
         signal.pause()
     except OSError as problem:
-        os.write(making, f"this system allows no user namespace ({problem.strerror})".encode())
+        os.write(making, f"this system does not allow user namespaces ({problem.strerror})".encode())
     finally:
         os._exit(1)
 
@@ -266,22 +268,22 @@ def obstacle(user: User, data_dir: Path) -> str:
 
 def _out_of_reach(data_dir: Path) -> Iterator[str]:
     if not os.access(sys.executable, os.X_OK):
-        yield f"it may not run {sys.executable}"
+        yield f"it has no permission to run {sys.executable}"
     own = (str(ROOT / name) for name in ("manage.py", *_CODE, "templates", "static"))
     for path in (*own, *sys.path):
         if os.path.lexists(path) and not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0)):
-            yield f"it may not read {path}"
+            yield f"it has no permission to read {path}"
     for name in FILE_VARIABLES:
         given = os.environ.get(name, "")
         if given and not Path(given).is_relative_to(data_dir) and not os.access(given, os.R_OK):
-            yield f"it may not read {given} ({name})"
+            yield f"it has no permission to read {given} ({name})"
     try:
         mine = data_dir.stat().st_uid in (0, os.geteuid())  # root's is handed over
     except OSError:
-        yield f"it may not enter {data_dir.parent}"
+        yield f"it has no permission to enter {data_dir.parent}"
         return
     if not mine and not os.access(data_dir, os.W_OK | os.X_OK):
-        yield f"it may not write {data_dir}"
+        yield f"it has no permission to write to {data_dir}"
 
 
 def _answer(question: Callable[[], str | None]) -> str:
@@ -314,7 +316,7 @@ def _make(data_dir: Path, user: User) -> None:
                 path.chmod(0o755)
     except OSError as problem:
         raise StartProblem(
-            f"the data directory {data_dir} cannot be made ({problem.strerror})", "Choose another with --data-dir."
+            f"the data directory {data_dir} cannot be created ({problem.strerror})", "Choose another with --data-dir."
         ) from problem
 
 
@@ -332,11 +334,11 @@ def _hand_over(data_dir: Path, user: User) -> Iterator[str]:
         os.chown(data_dir, user.uid, user.gid)
     except OSError as problem:
         raise StartProblem(
-            f"{problem.filename or data_dir} could not be handed over to user {user} ({problem.strerror})",
-            "Start with --user root, or move the data directory to a file system that has owners.",
+            f"{problem.filename or data_dir} could not be transferred to user {user} ({problem.strerror})",
+            "Start with --user root, or move the data directory to a file system that supports file owners.",
         ) from problem
     if count:
-        yield f"the data directory {data_dir} was root's and now belongs to user {user}"
+        yield f"the data directory {data_dir} belonged to root and now belongs to user {user}"
 
 
 def _give(top: Path, user: User) -> int:

@@ -70,7 +70,9 @@ class Request(http_protocol.WebRequest):
     def _break_off(self) -> None:
         """Only the end of the connection tells a client that nothing more comes."""
         if self.channel is not None:
-            logger.error("the answer to %s %s broke off", self.method.decode("latin-1"), self.path.decode("latin-1"))
+            logger.error(
+                "the response to %s %s was cut off", self.method.decode("latin-1"), self.path.decode("latin-1")
+            )
             self.channel.give_way()
 
     def header(self, name: str) -> str:

@@ -25,7 +25,7 @@ def test_a_copied_data_directory_opens_no_session_until_it_is_released(make_stac
     directory = Path(tempfile.mkdtemp(prefix="mcpadmin-copy-")) / "data"
     shutil.copytree(original.data_dir, directory)
     copy = make_stack(data_dir=directory).start()
-    assert "on hold, no session is opened" in copy.output
+    assert "on hold, so no session is opened" in copy.output
     bob = walker(copy, signed_in=True)
     bob.open("/servers/copied/tools/")
     expect(bob.page.get_by_role("alert").filter(has_text="This instance is on hold")).to_be_visible()

@@ -148,7 +148,7 @@ def test_a_loose_data_directory_is_tightened_and_said(tmp_path: Path) -> None:
     (directory / "link").symlink_to("/etc/passwd")
     directory.chmod(0o755)
     [line] = preflight.tighten(directory)
-    assert line.startswith(f"permissions tightened, were open to other users: {directory} (mode 755), ")
+    assert line.startswith(f"permissions tightened (other users had access): {directory} (mode 755), ")
     modes = {str(path.relative_to(directory)): path.lstat().st_mode & 0o777 for path in directory.rglob("*")}
     assert modes.pop("link") == 0o777
     assert {name for name, mode in modes.items() if mode & 0o077} <= {

@@ -18,7 +18,7 @@ def test_a_person_reads_that_nothing_was_changed(ada: Client) -> None:
     answer = ada.get("/servers/test/", **PAGE)
     assert (answer.status_code, answer["Allow"]) == (405, "POST")
     page = answer.content.decode()
-    assert "This address only accepts a form. Nothing was changed." in page
+    assert "This address accepts only form submissions. Nothing was changed." in page
     assert "Overview" in page
 
 

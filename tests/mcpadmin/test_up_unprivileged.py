@@ -107,7 +107,7 @@ def test_nothing_runs_as_root_and_an_installation_of_root_is_handed_over(product
     data = product.data_dir
     assert {path.lstat().st_uid for path in (data, *data.iterdir(), data / "servers" / "left")} == {OWN}
     assert (data / "servers" / "left" / "home").stat().st_uid == OWN + 5
-    assert f"the data directory {data} was root's and now belongs to user {OWN}" in product.output
+    assert f"the data directory {data} belonged to root and now belongs to user {OWN}" in product.output
     for process in parts:
         command = " ".join(process.cmdline())
         if "mcpadmin.web" in command or "valkey-server" in command:
@@ -159,7 +159,7 @@ def test_a_grant_that_mcpadmins_user_cannot_reach_is_named(product: Stack, folde
     closed.mkdir(mode=0o700)
     (closed / "inner").mkdir()
     register(product, "Closed", served(), readable_paths=[str(closed / "inner")])
-    words = f"but mcpadmin runs as user {OWN}, who may not enter it"
+    words = f"but mcpadmin runs as user {OWN}, who has no access to it"
     sql = "SELECT count(*) FROM mcp_sessions_mcpsession WHERE fault_detail LIKE ?"
     assert eventually(lambda: product.rows(sql, f"%{words}%")[0][0] == 1)
 
@@ -173,8 +173,8 @@ def test_a_killed_up_leaves_nothing_behind_and_the_next_start_finds_its_own_file
     assert eventually(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in parts))
     product.lines.clear()
     product.start()
-    assert f"runs as user {OWN} from now on" in product.output
-    assert "was root's" not in product.output
+    assert f"running as user {OWN} instead of root" in product.output
+    assert "belonged to root" not in product.output
     assert {path.lstat().st_uid for path in product.data_dir.iterdir()} == {OWN}
 
 
@@ -217,14 +217,14 @@ def tried(inside: tuple[str, ...], data_dir: Path, *options: str) -> subprocess.
 def test_a_user_that_does_not_exist_is_refused_with_the_remedy(folder: Path, inside: tuple[str, ...]) -> None:
     done = tried(inside, folder / "none", "--user", "nosuchuser")
     assert done.returncode == 1
-    assert "there is no user 'nosuchuser'. Make one (useradd --system mcpadmin)" in done.stderr
+    assert "there is no user 'nosuchuser'. Create one (useradd --system mcpadmin)" in done.stderr
 
 
 def test_a_named_user_that_cannot_run_it_is_refused_with_the_reason(folder: Path, inside: tuple[str, ...]) -> None:
     (folder / "private").mkdir(mode=0o700)
     done = tried(inside, folder / "private" / "data", "--user", str(OWN))
     assert done.returncode == 1
-    assert f"cannot run as user {OWN}: it may not enter {folder}/private" in done.stderr
+    assert f"cannot run as user {OWN}: it has no permission to enter {folder}/private" in done.stderr
     assert not list((folder / "private" / "data").iterdir())
 
 
@@ -234,7 +234,7 @@ def test_another_user_than_root_can_become_none(folder: Path) -> None:
         ["setpriv", "--reuid", "12345", "--clear-groups", INTERPRETER, "-c", code],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "only root can become user root, and this is 12345" in done.stderr
+    assert "only root can switch to user root, and this process runs as user ID 12345" in done.stderr
 
 
 def test_handing_over_follows_no_link_and_leaves_what_servers_own(folder: Path) -> None:

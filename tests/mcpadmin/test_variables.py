@@ -35,7 +35,7 @@ def test_a_number_is_read_as_it_is_written(text: str, value: float) -> None:
 def test_a_word_that_is_neither_yes_nor_no_is_refused() -> None:
     env = environment(A="Yes", B=" off ", C="enabled")
     assert (env.bool("A", default=False), env.bool("B", default=True)) == (True, False)
-    with pytest.raises(ImproperlyConfigured, match="C is 'enabled', and must be true or false"):
+    with pytest.raises(ImproperlyConfigured, match="C is 'enabled', but must be true or false"):
         env.bool("C", default=False)
 
 
@@ -92,7 +92,7 @@ def test_one_of_some_words_is_read_in_any_case_and_another_one_is_refused() -> N
     env = environment(LEVEL="debug", FORMAT="yaml", EMPTY="")
     assert env.choice("LEVEL", "INFO", "DEBUG") == "DEBUG"
     assert env.choice("EMPTY", "INFO", "DEBUG") == "INFO"
-    with pytest.raises(ImproperlyConfigured, match="FORMAT is 'yaml', and must be one of auto, plain, json"):
+    with pytest.raises(ImproperlyConfigured, match="FORMAT is 'yaml', but must be one of auto, plain, json"):
         env.choice("FORMAT", "auto", "plain", "json")
 
 
@@ -119,5 +119,5 @@ def test_a_command_says_in_one_line_which_variable_is_wrong(tmp_path: Path) -> N
     done = subprocess.run(words, cwd=ROOT, env=clean_environment(**own), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
-        "mcpadmin cannot run: MCPADMIN_TRUSTED_PROXIES is 'two', which is not a whole number. Correct it, or unset it for the default."
+        "mcpadmin cannot run: MCPADMIN_TRUSTED_PROXIES is 'two', which is not a whole number. Correct it, or unset it to use the default."
     ]

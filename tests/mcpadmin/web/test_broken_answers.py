@@ -27,7 +27,7 @@ def test_an_answer_that_breaks_off_closes_its_connection_and_is_in_the_log(site:
     with Raw(site) as raw:
         raw.send(head("GET", path))
         assert raw.is_closed()
-    assert f"the answer to GET {path} broke off" in site.log()
+    assert f"the response to GET {path} was cut off" in site.log()
 
 
 def test_the_head_of_a_short_answer_keeps_its_connection(site: Site) -> None:

@@ -114,7 +114,7 @@ class StdioTransport(Transport):
             words = f"{taken} holds files of mcpadmin itself, which no server may touch. Grant a smaller folder."
             raise LaunchError(Fault.SPAWN_FAILED, words)
         if closed := first_out_of_reach(named):
-            words = f"{closed} is granted to this server, but mcpadmin runs as user {tiers.own_user()}, who may not enter it. Give that user access to it, or do not grant it."
+            words = f"{closed} is granted to this server, but mcpadmin runs as user {tiers.own_user()}, who has no access to it. Give that user access to it, or do not grant it."
             raise LaunchError(Fault.SPAWN_FAILED, words)
         if "\0" in "".join((*argv, *env, *env.values())):
             raise ValueError("embedded null byte")
