@@ -62,7 +62,7 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
         )
     if url.scheme == "redis":
         yield Warning(
-            f"{name} reaches {url.hostname} without TLS.",
+            f"{name} connects to {url.hostname} without TLS.",
             hint="Use rediss://, or a network that nobody else can listen on.",
             id="mcpadmin.W001",
         )
@@ -91,13 +91,13 @@ def _transport_security(public: SplitResult, local: bool) -> Iterator[CheckMessa
     if public.scheme == "http" and not local:
         yield Warning(
             f"{settings.PUBLIC_URL} sends passwords and secrets over the network unencrypted.",
-            hint="Put a TLS proxy before mcpadmin and set MCPADMIN_PUBLIC_URL=https://… and MCPADMIN_TRUSTED_PROXIES=1.",
+            hint="Put a TLS proxy in front of mcpadmin and set MCPADMIN_PUBLIC_URL=https://… and MCPADMIN_TRUSTED_PROXIES=1.",
             id="mcpadmin.W002",
         )
     if public.scheme == "https" and settings.TRUSTED_PROXIES < 1:
         yield Warning(
-            "MCPADMIN_PUBLIC_URL is https, yet no proxy is trusted: each request would be redirected to https without end.",
-            hint="Set MCPADMIN_TRUSTED_PROXIES to the number of proxies before mcpadmin (usually 1).",
+            "MCPADMIN_PUBLIC_URL is https, yet no proxy is trusted: each request would be redirected to https endlessly.",
+            hint="Set MCPADMIN_TRUSTED_PROXIES to the number of proxies in front of mcpadmin (usually 1).",
             id="mcpadmin.W003",
         )
 
@@ -114,7 +114,7 @@ def _keys() -> Iterator[CheckMessage]:
     elif not Path(settings.KEYRING_FILE).is_file():
         yield Error(
             f"The key ring {settings.KEYRING_FILE} is gone: sealed credentials cannot be opened.",
-            hint="Put it back from your backup, or point MCPADMIN_KEYRING_FILE at it.",
+            hint="Restore it from your backup, or point MCPADMIN_KEYRING_FILE at it.",
             id="mcpadmin.E005",
         )
 
@@ -123,7 +123,7 @@ def _consistency() -> Iterator[CheckMessage]:
     if not 0.01 <= settings.TIME_SCALE <= 10:
         yield Error(
             f"MCPADMIN_TIME_SCALE is {settings.TIME_SCALE:g}: it must be between 0.01 and 10.",
-            hint="Leave it at 1; smaller values are for tests of faults.",
+            hint="Leave it at 1; smaller values are for fault tests.",
             id="mcpadmin.E013",
         )
     if settings.STALE_SECONDS < 2 * settings.HEARTBEAT_SECONDS:
@@ -145,7 +145,7 @@ def _consistency() -> Iterator[CheckMessage]:
     if not 0 <= settings.TRUSTED_PROXIES <= 10:
         yield Error(
             "MCPADMIN_TRUSTED_PROXIES must be between 0 and 10.",
-            hint="Count the proxies before mcpadmin.",
+            hint="Set it to the number of proxies in front of mcpadmin.",
             id="mcpadmin.E009",
         )
 
@@ -155,14 +155,14 @@ def _limits() -> Iterator[CheckMessage]:
         if getattr(settings, setting) <= 0:
             yield Error(
                 f"{variable} must be greater than 0.",
-                hint="Correct it, or unset it for the default.",
+                hint="Correct it, or unset it to use the default.",
                 id="mcpadmin.E017",
             )
     for name, limit in LIMITS.items():
         if not limit.least <= limit.default <= limit.most:
             yield Error(
                 f"MCPADMIN_LIMIT_{name.upper()} is {limit.default}: it must be between {limit.least} and {limit.most}.",
-                hint="Correct it, or unset it for the default.",
+                hint="Correct it, or unset it to use the default.",
                 id="mcpadmin.E010",
             )
 
@@ -192,7 +192,7 @@ def _witnesses() -> Iterator[CheckMessage]:
             place = parsed_witness(address)
         except ValueError as problem:
             yield Error(
-                f"MCPADMIN_WITNESSES has an address that cannot be used. {problem}",
+                f"MCPADMIN_WITNESSES contains an invalid address. {problem}",
                 hint="docs/audit-proof.md lists the kinds of witnesses.",
                 id="mcpadmin.E015",
             )
@@ -206,7 +206,7 @@ def _witnesses() -> Iterator[CheckMessage]:
     if settings.CHECKPOINT_SECONDS <= 0 or settings.CHECKPOINT_EVENTS <= 0:
         yield Error(
             "MCPADMIN_CHECKPOINT_SECONDS and MCPADMIN_CHECKPOINT_EVENTS must be greater than 0.",
-            hint="Correct them, or unset them for the defaults.",
+            hint="Correct them, or unset them to use the defaults.",
             id="mcpadmin.E016",
         )
 

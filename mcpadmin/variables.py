@@ -45,7 +45,7 @@ class Read:
 _WORDS: Final = dict.fromkeys(("true", "on", "ok", "yes", "y", "1"), True) | dict.fromkeys(
     ("false", "off", "no", "n", "0"), False
 )
-_CORRECT: Final = "Correct it, or unset it for the default."
+_CORRECT: Final = "Correct it, or unset it to use the default."
 _DATABASES: Final = ("postgres", "postgresql", "pgsql", "psql", "sqlite")
 
 
@@ -74,7 +74,7 @@ class Environment(environ.Env):
         found: str = self.str(name, default=words[0])
         known = {word.lower(): word for word in words}
         if found.strip().lower() not in known:
-            raise ImproperlyConfigured(f"{name} is {found[:100]!r}, and must be one of {', '.join(words)}. {_CORRECT}")
+            raise ImproperlyConfigured(f"{name} is {found[:100]!r}, but must be one of {', '.join(words)}. {_CORRECT}")
         return known[found.strip().lower()]
 
     def address(self, name: str, default: str = "") -> str:
@@ -118,7 +118,7 @@ def _unquoted(name: str, work: Callable[[], T]) -> T:
         return work()
     except ValueError:
         raise ImproperlyConfigured(
-            f"{name} is not an address that can be read. Percent-encode special characters in its user name and password, "
+            f"{name} is not a valid URL. Percent-encode special characters in its user name and password, "
             "such as / (%2F), # (%23) and @ (%40)."
         ) from None
 
@@ -131,7 +131,7 @@ def _parsed(name: str, text: str, cast: type) -> Any:
         return [part.strip() for part in text.split(",") if part.strip()]
     if cast is bool:
         if text.strip().lower() not in _WORDS:
-            raise ImproperlyConfigured(f"{name} is {text[:100]!r}, and must be true or false. {_CORRECT}")
+            raise ImproperlyConfigured(f"{name} is {text[:100]!r}, but must be true or false. {_CORRECT}")
         return _WORDS[text.strip().lower()]
     kind = "a whole number" if cast is int else "a number"
     try:
@@ -139,7 +139,7 @@ def _parsed(name: str, text: str, cast: type) -> Any:
     except ValueError:
         raise ImproperlyConfigured(f"{name} is {text[:100]!r}, which is not {kind}. {_CORRECT}") from None
     if not (isfinite(value) and value >= 0):
-        raise ImproperlyConfigured(f"{name} is {text[:100]!r}, and must be 0 or greater. {_CORRECT}")
+        raise ImproperlyConfigured(f"{name} is {text[:100]!r}, but must be 0 or greater. {_CORRECT}")
     return value
 
 
@@ -222,8 +222,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_FILE",
-            "Where signed checkpoints are appended. Name a file outside the data directory, preferably one that "
-            "can only be appended to.",
+            "Where signed checkpoints are appended. Use a file outside the data directory, ideally one that can only "
+            "be appended to.",
             default="`checkpoints.jsonl` in the data directory",
         ),
         Variable(
@@ -238,12 +238,12 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_WITNESSES",
             "Other places that get each checkpoint: `https://witness.example.com/path` (POST), "
             "`syslog://logs.example.com:6514` (RFC 5424 over TLS), "
-            "`s3://s3.example.com/bucket/prefix?region=eu-central-1&days=365` (one object each, kept by object "
-            "lock for that many days). The outbound guard applies.",
+            "`s3://s3.example.com/bucket/prefix?region=eu-central-1&days=365` (one object per checkpoint, with an "
+            "object lock of that many days). The outbound guard applies.",
         ),
         Variable(
             "MCPADMIN_WITNESS_S3_ACCESS_KEY",
-            "Access key of the S3 witness. It only needs permission to put objects.",
+            "Access key of the S3 witness. It needs only permission to put objects.",
         ),
         Variable(
             "MCPADMIN_WITNESS_S3_SECRET_KEY",
@@ -265,18 +265,17 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "REDIS_URL_WEB",
-            "The address with the ACL user of the web processes. `up` reads it, and the next one.",
+            "The Redis address with the ACL user of the web processes. Read by `up`, as is the next one.",
             default="`REDIS_URL`",
         ),
         Variable(
             "REDIS_URL_WORKER",
-            "The address with the ACL user of the workers, the first of which runs beat.",
+            "The Redis address with the ACL user of the workers, the first of which runs beat.",
             default="`REDIS_URL`",
         ),
         Variable(
             "MCPADMIN_REDIS_WITHOUT_PASSWORD",
-            "Starts even if a Redis on another host has no password. Use it only if nothing but mcpadmin can "
-            "reach that Redis.",
+            "Start even if a Redis on another host has no password. Use it only where nothing but mcpadmin can reach that Redis.",
         ),
         Variable(
             "MCPADMIN_VALKEY_SOCKET",
@@ -319,9 +318,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CONNECTIONS",
-            "How many connections one web process keeps. At the limit, the connection that has been idle longest "
-            "is closed. The limit is lower if the process may open fewer files: at its start, each web process "
-            "raises its own limit as far as the system allows (`ulimit -Hn`).",
+            "How many connections one web process keeps. At the limit, the connection that has been idle "
+            "longest is closed. Lower if the process may open fewer files: each web process raises its own limit at "
+            "startup as far as the system allows (`ulimit -Hn`).",
         ),
         Variable(
             "MCPADMIN_CONNECTIONS_PER_ADDRESS",
@@ -355,9 +354,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_TRIES_PER_MINUTE",
-            "How many addresses one user can have mcpadmin try per minute with connection tests, server sign-ins "
-            "and webhook tests. Each server of an import counts toward the next import, never toward its own. "
-            "`0`: no limit.",
+            "How many addresses one user can have tried per minute through connection tests, server sign-ins "
+            "and webhook tests. Each server of an import counts toward the next import, never toward the current one."
+            " `0`: no limit.",
         ),
         Variable(
             "MCPADMIN_SOCKETS_PER_USER",
@@ -402,19 +401,19 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_WIRE_MIB",
-            "How much of the recorded protocol is kept per server, in MiB, for all its sessions together, "
-            "including those of personal identities. The oldest messages are removed first.",
+            "How much recorded protocol is kept per server, in MiB, for all its sessions together, including those "
+            "of personal identities. The oldest messages are removed first.",
         ),
         Variable(
             "MCPADMIN_WIRE_DAYS",
-            "Replaced by *Storage* in the side bar, *Protocol messages* (7 days by default). The upgrade copies "
-            "the value of this variable there, rounded up to whole days; after that it has no effect, and `up` "
-            "asks you to unset it.",
+            "Replaced by the limit *Protocol messages* on the *Storage* page (initially 7 days). The upgrade copies "
+            "the value of this variable, rounded up to whole days. After that it has no effect and `up` says so: "
+            "unset it.",
         ),
         Variable(
             "MCPADMIN_WIRE_BODY_KIB",
-            "How much of one recorded message is kept, in KiB. Of a longer message, only the beginning is kept, "
-            "as text; the complete arguments and results are stored with the call.",
+            "How much of one recorded message is kept, in KiB. Only the beginning of a longer message is kept, as "
+            "text; the call still has the complete arguments and results.",
         ),
         Variable(
             "MCPADMIN_PACKAGE_CHECK_HOURS",
@@ -432,8 +431,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_FORWARDING_ALERT_SECONDS",
-            "How long a [sink](forwarding.md#forwarding) may receive nothing before administrators are warned and "
-            "the audit log gets an event.",
+            "How long a [sink](forwarding.md#forwarding) may receive nothing before administrators are warned and an "
+            "audit event is recorded.",
         ),
         Variable(
             "MCPADMIN_INBOX_SECONDS",
@@ -475,9 +474,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_STDIO_PROCESSES",
-            "Limit on the processes of one stdio server with all its children. A server that exceeds it is "
-            "stopped and restarted with the usual delays. Checked every 5 s. `0`: no limit. In addition, if the "
-            "kernel counts threads per server, it refuses more than four times as many threads.",
+            "The same for the number of processes. Where the kernel counts threads per server, it also refuses more "
+            "than four times as many threads.",
         ),
         Variable(
             "MCPADMIN_STDIO_FILE_MIB",
@@ -485,9 +483,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_STDIO_DISK_MIB",
-            "How much disk space the private folders of one stdio server (home, temporary folder, working "
-            "directory) can take. A server that exceeds it is stopped and restarted with the usual delays. "
-            "Measured when the disk gets fuller, at most every 5 s. `0`: no limit.",
+            "How much disk space the private folders of one stdio server (home, temporary folder, working directory) "
+            "can use. A server that exceeds it is stopped and restarted with the usual delays. Measured "
+            "when the disk gets fuller, at most every 5 s. `0`: no limit.",
         ),
         Variable(
             "MCPADMIN_STDIO_OPEN_FILES",
@@ -502,9 +500,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CONTAINER_RUNTIME",
-            "Runs every stdio server in a container of this runtime: `podman`, a path, or a command line with "
-            "options such as `podman --storage-driver=overlay`. Each worker tries it when it starts; if it does "
-            "not work, *Sessions* says why, and the worker confines commands without it.",
+            "Runs every stdio server in a container of this runtime: `podman`, a path, or a command line with"
+            " options such as `podman --storage-driver=overlay`. The worker tests it at startup; if it does not "
+            "work, *Sessions* says why, and the worker confines commands without it.",
             see="See [Containers](architecture.md#containers).",
         ),
         Variable(
@@ -532,8 +530,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_SECOND",
-            "How many requests per second one token may make at the [endpoint for agents](agents.md), in bursts "
-            "of up to 4 s' worth.",
+            "How many requests per second one token may make at the [endpoint for agents](agents.md). Bursts of up "
+            "to 4 s' worth are allowed.",
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_PERSON",
