@@ -37,10 +37,10 @@ _LABELS = {
     "name": "The name",
 }
 _HINTS = {
-    "readOnlyHint": ("It is marked read-only now.", "It is no longer marked read-only."),
-    "destructiveHint": ("It is marked destructive now.", "It is no longer marked destructive."),
-    "idempotentHint": ("It is marked idempotent now.", "It is no longer marked idempotent."),
-    "openWorldHint": ("It is marked open world now.", "It is no longer marked open world."),
+    "readOnlyHint": ("It is now marked read-only.", "It is no longer marked read-only."),
+    "destructiveHint": ("It is now marked destructive.", "It is no longer marked destructive."),
+    "idempotentHint": ("It is now marked idempotent.", "It is no longer marked idempotent."),
+    "openWorldHint": ("It is now marked open world.", "It is no longer marked open world."),
 }
 
 
@@ -72,7 +72,7 @@ def _checked(before: Mapping[str, Any], after: Mapping[str, Any], budget: Budget
             continue
         only_words = False
         found += list(_sentences(key, one, other, budget)) or [
-            (f"{_label(key)} is written differently and means the same.", False)
+            (f"{_label(key)} is written differently but means the same.", False)
         ]
     if only_words:
         return Compatibility("words", _limited(list(_hints(before, after))))
@@ -113,7 +113,7 @@ def _label(key: str) -> str:
 def _of_schema(key: str, one: Any, other: Any, budget: Budget) -> Iterator[Sentence]:
     noun, whole, harm = _SCHEMAS[key]
     if key == "outputSchema" and (one is None or other is None):
-        yield ("The output has a schema now.", False) if one is None else ("The output no longer has a schema.", True)
+        yield ("The output now has a schema.", False) if one is None else ("The output no longer has a schema.", True)
         return
     for finding in differences(True if one is None else one, True if other is None else other, budget):
         yield _sentence(finding, noun, whole), finding.effect in (harm, Effect.OTHER)
@@ -126,7 +126,7 @@ def _sentence(finding: Finding, noun: str, whole: str) -> str:
 def _of_execution(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Sentence]:
     before, after = (side.get("taskSupport", "forbidden") for side in (one, other))
     if before != after:
-        yield f"Running it as a task was {_word(before)} and is {_word(after)} now.", after == "required"
+        yield f"Running it as a task was {_word(before)} and is now {_word(after)}.", after == "required"
 
 
 def _hints(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -147,13 +147,13 @@ def _of_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[
     for name in sorted(one.keys() & other.keys()):
         before, after = (side[name].get("required") is True for side in (one, other))
         if before is not after:
-            yield f"Argument “{_word(name)}” is {'required now' if after else 'no longer required'}.", after
+            yield f"Argument “{_word(name)}” is {'now required' if after else 'no longer required'}.", after
 
 
 def _of_template(one: Any, other: Any) -> Iterator[Sentence]:
     before, after = _variables(one), _variables(other)
     if before == after:
-        yield "The template makes other URIs of the same variables.", True
+        yield "The template builds different URIs from the same variables.", True
     for name in sorted(before - after):
         yield f"Variable “{_word(name)}” was removed.", True
     for name in sorted(after - before):

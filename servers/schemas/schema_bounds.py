@@ -73,7 +73,7 @@ def type_change(before: Flat, after: Flat) -> Finding | None:
     one, other = types_of(before), types_of(after)
     if one == other:
         return None
-    words = f"took {_either(one)} and takes {_either(other)} now"
+    words = f"accepted {_either(one)} and now accepts {_either(other)}"
     less, more = not _covers(other, one), not _covers(one, other)
     if not less and not more:
         return None
@@ -108,14 +108,14 @@ def values_of(flat: Flat) -> list[Any] | None:
 def value_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Finding]:
     one, other = _texts(before, budget), _texts(after, budget)
     if one is None and other is not None:
-        yield Finding(f"takes only {_some(list(other))} now", Effect.LESS)
+        yield Finding(f"now accepts only {_some(list(other))}", Effect.LESS)
     elif one is not None and other is None:
         yield Finding(f"is no longer limited to {_some(list(one))}", Effect.MORE)
     elif one is not None and other is not None:
         if lost := [text for text in one if text not in other]:
-            yield Finding(f"no longer takes {_some(lost)}", Effect.LESS)
+            yield Finding(f"no longer accepts {_some(lost)}", Effect.LESS)
         if gained := [text for text in other if text not in one]:
-            yield Finding(f"takes {_some(gained)} too", Effect.MORE)
+            yield Finding(f"also accepts {_some(gained)}", Effect.MORE)
 
 
 def _texts(flat: Flat, budget: Budget) -> dict[str, None] | None:
@@ -139,12 +139,12 @@ def bound_changes(before: Flat, after: Flat) -> Iterator[Finding]:
         one, other = (default if size is None else size for size in (one, other))
         if one == other:
             continue
-        words = f"has a {'least' if lower else 'greatest'} {noun} of {_bound(other)} instead of {_bound(one)}"
+        words = f"has a {'minimum' if lower else 'maximum'} {noun} of {_bound(other)} instead of {_bound(one)}"
         yield Finding(words, _tighter(one, other, lower=lower))
     if before.get("uniqueItems") is not True and after.get("uniqueItems") is True:
-        yield Finding("no longer takes the same item twice", Effect.LESS)
+        yield Finding("no longer accepts duplicate items", Effect.LESS)
     elif before.get("uniqueItems") is True and after.get("uniqueItems") is not True:
-        yield Finding("takes the same item twice", Effect.MORE)
+        yield Finding("accepts duplicate items", Effect.MORE)
 
 
 def _range_change(before: Flat, after: Flat, keyword: str, exclusive: str, sign: int) -> Iterator[Finding]:
@@ -203,7 +203,7 @@ def opaque_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Findin
         elif other is _MISSING:
             yield Finding(f"lost the condition {_named(keyword, one)}", Effect.MORE)
         elif not budget.same(one, other):
-            yield Finding(f"has another condition {_named(keyword, other)}", Effect.OTHER)
+            yield Finding(f"has a different condition {_named(keyword, other)}", Effect.OTHER)
 
 
 def _named(keyword: str, value: Any) -> str:

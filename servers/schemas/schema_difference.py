@@ -52,14 +52,14 @@ class _Comparison:
         for flat in lost:
             like = next((new for new in other if _alike(flat, new)), None)
             if like is None:
-                yield Finding(f"no longer takes {_kind(flat)}", Effect.LESS)
+                yield Finding(f"no longer accepts {_kind(flat)}", Effect.LESS)
             else:
                 yield from self._pair(flat, like, level)
                 gained = [new for new in gained if new is not like]
         for new in gained:
             like = next((flat for flat in one if _alike(flat, new)), None)
             if like is None:
-                yield Finding(f"takes {_kind(new)} too", Effect.MORE)
+                yield Finding(f"also accepts {_kind(new)}", Effect.MORE)
             else:
                 yield from self._pair(like, new, level)
 
@@ -109,7 +109,7 @@ class _Comparison:
             words, effect = ("was added and is required", Effect.LESS) if must else ("was added", Effect.SAME)
             yield Finding(words, effect, _name(name))
         for name in sorted((needs - needed) - (other.keys() - one.keys())):
-            yield Finding("is required now", Effect.LESS, _name(name))
+            yield Finding("is now required", Effect.LESS, _name(name))
         for name in sorted((needed - needs) - (one.keys() - other.keys())):
             yield Finding("is no longer required", Effect.MORE, _name(name))
         yield from self._further(before, after, level)
@@ -121,9 +121,9 @@ class _Comparison:
         if one is False and other is False:
             return
         if other is False:
-            yield Finding("no longer takes names that it does not list", Effect.LESS)
+            yield Finding("no longer accepts properties that it does not list", Effect.LESS)
         elif one is False:
-            yield Finding("takes names that it does not list", Effect.SAME)
+            yield Finding("accepts properties that it does not list", Effect.SAME)
         else:
             yield from _below("*", self.of(one, other, level))
 

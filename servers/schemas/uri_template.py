@@ -57,7 +57,7 @@ def expand(template: str, values: Mapping[str, Value]) -> str:
     for variable in variables(template):
         value = values.get(variable.name)
         if variable.prefix is not None and value is not None and not isinstance(value, str):
-            raise ValueError(f"{variable.name} is cut to {variable.prefix} characters, so it has to be a text.")
+            raise ValueError(f"{variable.name} is cut to {variable.prefix} characters, so it must be a string.")
     return str(URITemplate(template).expand({name: _plain(value) for name, value in values.items()}))
 
 
@@ -78,7 +78,7 @@ def _expressions(template: str) -> list[str]:
     while (begin := _brace(template, at)) is not None:
         end = template.find("}", begin)
         if end < 0:
-            raise BrokenTemplate(f"The brace at character {begin + 1} is never closed.")
+            raise BrokenTemplate(f"The opening brace at character {begin + 1} has no closing brace.")
         expressions.append(template[begin + 1 : end])
         at = end + 1
     if len(expressions) > _MOST_EXPRESSIONS:
@@ -90,14 +90,14 @@ def _brace(template: str, at: int) -> int | None:
     """Where the next expression begins; a closing brace before it belongs to none."""
     opening, closing = template.find("{", at), template.find("}", at)
     if closing >= 0 and (opening < 0 or closing < opening):
-        raise BrokenTemplate(f"The brace at character {closing + 1} closes nothing.")
+        raise BrokenTemplate(f"The closing brace at character {closing + 1} has no opening brace.")
     return opening if opening >= 0 else None
 
 
 def _variables(expression: str) -> list[Variable]:
     operator = expression[:1] if expression[:1] in _OPERATORS else ""
     if expression[:1] and expression[0] in _RESERVED:
-        raise BrokenTemplate(f"{expression[0]!r} is an operator that has no meaning yet.")
+        raise BrokenTemplate(f"{expression[0]!r} is an operator reserved for future use.")
     return [_variable(spec, operator, expression) for spec in expression[len(operator) :].split(",")]
 
 
@@ -109,5 +109,5 @@ def _variable(spec: str, operator: str, expression: str) -> Variable:
     if not _NAME.fullmatch(name):
         raise BrokenTemplate(f"{{{expression[:60]}}} needs the name of a variable instead of {name[:60]!r}.")
     if colon and not _PREFIX.fullmatch(length):
-        raise BrokenTemplate(f"{{{expression[:60]}}} cuts {name[:60]} to {length[:20]!r}, which is not a length.")
+        raise BrokenTemplate(f"{{{expression[:60]}}} cuts {name[:60]} to {length[:20]!r}, which is not a valid length.")
     return Variable(name, operator, explode, int(length) if colon else None)

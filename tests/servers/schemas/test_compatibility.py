@@ -120,19 +120,19 @@ def test_a_property_that_is_called_like_a_word_is_none() -> None:
 
 def test_hints_are_words_and_are_told() -> None:
     after = check_compatibility(tool(annotations={"readOnlyHint": True}), tool(annotations={"destructiveHint": True}))
-    assert after == Compatibility("words", ["It is no longer marked read-only.", "It is marked destructive now."])
+    assert after == Compatibility("words", ["It is no longer marked read-only.", "It is now marked destructive."])
 
 
 def test_reasons_name_the_place_and_a_breaking_change_only_what_breaks_it() -> None:
     row = {"type": "array", "items": taking({"id": NUMBER})}
     narrower = {"type": "array", "items": taking({"id": INTEGER, "more": TEXT})}
     found = of_input(taking({"filter": taking({"rows": row})}), taking({"filter": taking({"rows": narrower})}))
-    assert found == Compatibility("breaking", ["Argument “filter.rows[].id” took number and takes integer now."])
+    assert found == Compatibility("breaking", ["Argument “filter.rows[].id” accepted number and now accepts integer."])
 
 
 def test_the_whole_of_the_input_is_named_where_no_property_is() -> None:
     found = of_input(taking({"a": TEXT}), taking({"a": TEXT}, additionalProperties=False))
-    assert found.reasons == ["The input no longer takes names that it does not list."]
+    assert found.reasons == ["The input no longer accepts properties that it does not list."]
 
 
 def test_local_references_are_followed_and_their_spelling_does_not_matter() -> None:
@@ -145,10 +145,10 @@ def test_local_references_are_followed_and_their_spelling_does_not_matter() -> N
     spellings = (plain, by_name, by_anchor, by_id, by_own_address, plain)
     for before, after in pairwise(spellings):
         assert of_input(before, after) == Compatibility(
-            "compatible", ["The input schema is written differently and means the same."]
+            "compatible", ["The input schema is written differently but means the same."]
         )
     narrowed = taking({"x": {"$ref": "#/$defs/n"}}, **{"$defs": {"n": INTEGER}})
-    assert of_input(by_name, narrowed).reasons == ["Argument “x” took number and takes integer now."]
+    assert of_input(by_name, narrowed).reasons == ["Argument “x” accepted number and now accepts integer."]
 
 
 def test_a_foreign_reference_is_never_fetched_and_another_one_breaks() -> None:
@@ -164,7 +164,7 @@ def tree(leaf: Any) -> dict[str, Any]:
 def test_recursive_schemas_are_compared_to_an_end() -> None:
     assert of_input(tree(TEXT), tree(TEXT)).change == "words"
     assert of_input(tree(NUMBER), tree(INTEGER)) == Compatibility(
-        "breaking", ["Argument “leaf” took number and takes integer now."]
+        "breaking", ["Argument “leaf” accepted number and now accepts integer."]
     )
 
 
@@ -246,7 +246,7 @@ def test_hostile_names_and_many_reasons_are_cut() -> None:
 
 def test_an_output_schema_may_come_and_must_not_go() -> None:
     assert check_compatibility(tool(), tool(output=taking({}))) == Compatibility(
-        "compatible", ["The output has a schema now."]
+        "compatible", ["The output now has a schema."]
     )
     assert check_compatibility(tool(output=taking({})), tool()) == Compatibility(
         "breaking", ["The output no longer has a schema."]
@@ -255,7 +255,7 @@ def test_an_output_schema_may_come_and_must_not_go() -> None:
 
 def test_a_tool_that_has_to_run_as_a_task_breaks_whoever_calls_it() -> None:
     found = check_compatibility(tool(), tool(execution={"taskSupport": "required"}))
-    assert found == Compatibility("breaking", ["Running it as a task was forbidden and is required now."])
+    assert found == Compatibility("breaking", ["Running it as a task was forbidden and is now required."])
     assert check_compatibility(tool(), tool(execution={"taskSupport": "optional"})).change == "compatible"
 
 
@@ -269,7 +269,7 @@ def test_a_prompt_breaks_by_an_argument_that_is_required_or_gone() -> None:
     assert check_compatibility(prompt(a), prompt(a, b)) == Compatibility("compatible", ["Argument “b” was added."])
     assert check_compatibility(prompt(a, b), prompt(a)) == Compatibility("breaking", ["Argument “b” was removed."])
     needed = check_compatibility(prompt(a), prompt({**a, "required": True}, {**b, "required": True}))
-    assert needed.reasons == ["Argument “b” was added and is required.", "Argument “a” is required now."]
+    assert needed.reasons == ["Argument “b” was added and is required.", "Argument “a” is now required."]
     assert check_compatibility(prompt({**a, "required": True}), prompt(a)).change == "compatible"
 
 

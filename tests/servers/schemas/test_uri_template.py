@@ -82,10 +82,10 @@ def test_names_with_dots_hyphens_and_percent_signs_are_names() -> None:
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("file:///{path", "never closed"),
-        ("file:///path}", "closes nothing"),
-        ("{a}}{", "closes nothing"),
-        ("{{a}}", "closes nothing"),
+        ("file:///{path", "no closing brace"),
+        ("file:///path}", "no opening brace"),
+        ("{a}}{", "no opening brace"),
+        ("{{a}}", "no opening brace"),
         ("{{a}", "needs the name of a variable"),
         ("{}", "needs the name of a variable"),
         ("{?}", "needs the name of a variable"),
@@ -94,12 +94,12 @@ def test_names_with_dots_hyphens_and_percent_signs_are_names() -> None:
         ("{a*b}", "needs the name of a variable"),
         ("{.a.}", "needs the name of a variable"),
         ("{ä}", "needs the name of a variable"),
-        ("{=a}", "no meaning yet"),
-        ("{|a}", "no meaning yet"),
-        ("{a:0}", "not a length"),
-        ("{a:12345}", "not a length"),
-        ("{a:b}", "not a length"),
-        ("{a:3*}", "not a length"),
+        ("{=a}", "reserved for future use"),
+        ("{|a}", "reserved for future use"),
+        ("{a:0}", "not a valid length"),
+        ("{a:12345}", "not a valid length"),
+        ("{a:b}", "not a valid length"),
+        ("{a:3*}", "not a valid length"),
         ("{a}" * 65, "more than 64"),
         ("x" * 8193, "longer than 8192"),
     ],
@@ -112,7 +112,7 @@ def test_a_broken_template_is_refused_with_the_place_where_it_breaks(template: s
 
 
 def test_a_list_cannot_be_cut_to_a_prefix() -> None:
-    with pytest.raises(ValueError, match="has to be a text"):
+    with pytest.raises(ValueError, match="must be a string"):
         expand("{a:3}", {"a": ["x", "y"]})
 
 
