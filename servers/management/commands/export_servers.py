@@ -11,8 +11,8 @@ from servers.registration.exporting import Form, exported
 
 class Command(BaseCommand):
     help = (
-        "Write servers as the configuration file of an MCP client, to standard output. It holds no secret: each is a "
-        "placeholder, and import_servers asks for its value."
+        "Write servers to standard output, as the configuration file of an MCP client. It contains no secrets: each "
+        "is a placeholder, and import_servers asks for its value."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

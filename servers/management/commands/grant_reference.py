@@ -18,7 +18,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("reference", nargs="?", default="", help="its name, without ${}")
+        parser.add_argument("reference", nargs="?", default="", help="name of the reference, without ${}")
         parser.add_argument("--user", default="", help="username of the account that grants")
         holder = parser.add_mutually_exclusive_group()
         holder.add_argument("--to", default="", metavar="USER", help="username of the person it is granted to")

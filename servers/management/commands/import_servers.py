@@ -19,14 +19,14 @@ _RENAMED = " (imported)"
 
 class Command(BaseCommand):
     help = (
-        "Import servers from the configuration file of another MCP client, or from an export, as a user, who needs the "
-        "rights that the page asks for. A value that the file leaves out is read from an environment variable: "
+        "Import servers as a user, from the configuration file of another MCP client or from an export. The user "
+        "needs the same rights as on the page. Values that the file leaves out are read from environment variables: "
         "--value input:github-token=MY_TOKEN."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", help="JSON (comments allowed), TOML, YAML or a README; - reads standard input")
-        parser.add_argument("--user", required=True, help="username of the account that imports")
+        parser.add_argument("--user", required=True, help="username of the account that imports the servers")
         parser.add_argument(
             "--on-conflict",
             choices=[Choice.SKIP.value, Choice.OVERWRITE.value, Choice.RENAME.value],
@@ -54,7 +54,7 @@ class Command(BaseCommand):
         for outcome in outcomes:
             self.stdout.write(_became(outcome))
         if any(outcome.result == "refused" for outcome in outcomes):
-            raise CommandError("Not every server was imported. The others are stored.")
+            raise CommandError("Some servers were not imported. The others were.")
 
 
 def _document(path: str) -> ImportedDocument:

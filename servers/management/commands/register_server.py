@@ -30,19 +30,19 @@ from servers.variables import variable
 
 class Command(BaseCommand):
     help = (
-        "Register a server as a user, who needs the rights that the page asks for. A secret is read from an environment "
-        "variable, so that no process list shows it: --secret-header Authorization=MY_TOKEN."
+        "Register a server as a user, who needs the same rights as on the page. Secrets are read from environment "
+        "variables, so that no process list shows them: --secret-header Authorization=MY_TOKEN."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--user", required=True, help="username of the account that registers")
+        parser.add_argument("--user", required=True, help="username of the account that registers the server")
         parser.add_argument("--name", required=True)
         parser.add_argument("--slug", default="", help="short name used in URLs; generated from the name if omitted")
         parser.add_argument("--description", default="")
         parser.add_argument("--environment", choices=Environment.values, default=Environment.DEVELOPMENT)
         parser.add_argument("--tag", action="append", default=[], metavar="TAG")
         parser.add_argument("--policy", choices=ConnectionPolicy.values, default=ConnectionPolicy.ALWAYS_ON)
-        parser.add_argument("--url", default="", help="of a server that runs somewhere already")
+        parser.add_argument("--url", default="", help="URL of a server that is already running")
         parser.add_argument(
             "--transport",
             choices=[kind.value for kind in TransportKind if kind != TransportKind.STDIO],
@@ -50,7 +50,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--era", choices=EraChoice.values, default=EraChoice.AUTO)
         parser.add_argument(
-            "--root", action="append", default=[], metavar="FOLDER[=NAME]", help="that the server may ask for"
+            "--root", action="append", default=[], metavar="FOLDER[=NAME]", help="folder that the server may ask for"
         )
         parser.add_argument("--worker-label", default="", help="only workers with this label connect to this server")
         parser.add_argument("--no-sampling", action="store_true", help="the server may not request model responses")
@@ -58,7 +58,7 @@ class Command(BaseCommand):
             "--no-elicitation", action="store_true", help="the server may not request input from a person"
         )
         parser.add_argument(
-            "--recording", choices=Recording.values, default=Recording.FULL, help="what is recorded of the protocol"
+            "--recording", choices=Recording.values, default=Recording.FULL, help="how much of the protocol is recorded"
         )
         parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-header", action="append", default=[], metavar="NAME=VARIABLE")
@@ -69,19 +69,28 @@ class Command(BaseCommand):
             "--credential", action="append", default=[], metavar="NAME", help="name of a stored credential to use"
         )
         parser.add_argument("--working-directory", default="")
-        parser.add_argument("--read", action="append", default=[], metavar="PATH", help="that the command may read")
-        parser.add_argument("--write", action="append", default=[], metavar="PATH", help="that it may also change")
         parser.add_argument(
-            "--network", choices=NetworkAccess.values, default=NetworkAccess.PUBLIC, help="that the command may reach"
+            "--read", action="append", default=[], metavar="PATH", help="file or folder that the command may read"
         )
-        parser.add_argument("--host", action="append", default=[], metavar="HOST[:PORT]", help="that it may also reach")
+        parser.add_argument(
+            "--write", action="append", default=[], metavar="PATH", help="file or folder that it may also change"
+        )
+        parser.add_argument(
+            "--network",
+            choices=NetworkAccess.values,
+            default=NetworkAccess.PUBLIC,
+            help="what the command may reach over the network",
+        )
+        parser.add_argument(
+            "--host", action="append", default=[], metavar="HOST[:PORT]", help="host that it may also reach"
+        )
         parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-env", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument(
             "--credential-env", action="append", default=[], metavar="NAME", help="a variable left to credentials"
         )
         parser.add_argument("--disabled", action="store_true", help="register without connecting")
-        parser.add_argument("command", nargs="*", help="of a stdio server: program and arguments, after --")
+        parser.add_argument("command", nargs="*", help="program and arguments of a stdio server, after --")
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = get_user_model()._default_manager.filter(username=options["user"], is_active=True).first()
@@ -102,9 +111,9 @@ class Command(BaseCommand):
 def _registration(options: dict[str, Any]) -> Registration:
     command, url = options["command"], options["url"]
     if bool(command) == bool(url):
-        raise CommandError("Give either --url or, after --, a command line.")
+        raise CommandError("Pass either --url, or a command line after --.")
     if command and options["transport"]:
-        raise CommandError("--transport belongs to --url; a command line is stdio.")
+        raise CommandError("--transport is only for --url; a command line uses stdio.")
     return Registration(
         name=options["name"],
         slug=options["slug"],

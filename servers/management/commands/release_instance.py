@@ -15,5 +15,5 @@ class Command(BaseCommand):
             events = instance.release(OPERATOR)
             record_many(events)
         self.stdout.write(
-            "Released: workers open the sessions within a few seconds." if events else "This instance is not on hold."
+            "Released. Workers open the sessions within a few seconds." if events else "This instance is not on hold."
         )

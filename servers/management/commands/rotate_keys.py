@@ -33,9 +33,9 @@ class Command(BaseCommand):
         chosen.add_argument(
             "--prepare",
             action="store_true",
-            help="only add the next key to the file: copy it to every machine, then run this again without it",
+            help="only add the next key to the file; then copy the file to every machine and run this again without --prepare",
         )
-        chosen.add_argument("--retire", action="store_true", help="then remove the keys that no row needs")
+        chosen.add_argument("--retire", action="store_true", help="afterwards, remove the keys that no row needs")
         chosen.add_argument("--check", action="store_true", help="only report how many rows need which old key")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -46,8 +46,8 @@ class Command(BaseCommand):
 
     def _prepare(self) -> None:
         if keyring.source() is not KeySource.FILE:
-            raise CommandError(f"{keyring.described()} is changed where it is kept.")
-        self.stdout.write(f"Key {prepare_key(Path(settings.KEYRING_FILE))} is in the ring and not used yet.")
+            raise CommandError(f"{keyring.described()} is not a file. Add the key where the key ring is kept.")
+        self.stdout.write(f"Key {prepare_key(Path(settings.KEYRING_FILE))} is in the key ring but not used yet.")
 
     def _handle(self, *, retire: bool, check: bool) -> None:
         if missing := missing_keys():
@@ -80,14 +80,18 @@ class Command(BaseCommand):
             return
         if really and keyring.source() is KeySource.FILE:
             remove_keys(Path(settings.KEYRING_FILE), old)
-            self.stdout.write(f"Removed {', '.join(old)} from the ring. Older backups of the database need them.")
+            self.stdout.write(
+                f"Removed {', '.join(old)} from the key ring. Older backups of the database still need them."
+            )
             return
         how = (
             "run this again with --retire"
             if keyring.source() is KeySource.FILE
-            else "remove them where the ring is kept"
+            else "remove them where the key ring is kept"
         )
-        self.stdout.write(f"No row needs {', '.join(old)} now: {how}. Older backups of the database need them.")
+        self.stdout.write(
+            f"No row needs {', '.join(old)} any more: {how}. Older backups of the database still need them."
+        )
 
     def _old(self) -> list[str]:
         """Not the one that was prepared: it is in use nowhere yet."""
