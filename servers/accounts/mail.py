@@ -14,7 +14,7 @@ log = structlog.get_logger("mcpadmin.mail")
 _SUBJECTS = {LinkPurpose.INVITATION: "Your invitation to {}", LinkPurpose.PASSWORD: "Set a new password for {}"}
 _WORDS = {
     LinkPurpose.INVITATION: "{by} invited you to {instance}. Open this link to choose a username and a password:",
-    LinkPurpose.PASSWORD: "{by} issued a link with which you set a new password for {instance}:",
+    LinkPurpose.PASSWORD: "{by} created a link for you to set a new password for {instance}:",
 }
 
 

@@ -95,7 +95,7 @@ def _checked(form: type[F], value: Any, place: str) -> F:
         if name not in form.base_fields:
             raise ValidationError(f"{place}: {name[:100]} is unknown.")
         if not isinstance(found, str | int | None) or isinstance(found, bool):
-            raise ValidationError(f"{place}: {name} must be a text or a whole number.")
+            raise ValidationError(f"{place}: {name} must be a string or an integer.")
     filled = form(value)
     for name, problems in filled.errors.items():
         raise ValidationError(f"{place}: {name}: {problems[0]}")
@@ -148,11 +148,11 @@ def _wanted(user: Any, value: dict[str, Any]) -> Wanted:
 def _overrides(value: dict[str, Any]) -> dict[str, Override]:
     found = value.get("overrides", {})
     if not isinstance(found, dict):
-        raise ValidationError("overrides must be an object of tool names and their overrides.")
+        raise ValidationError("overrides must be an object that maps tool names to their overrides.")
     known = {tool: overrides.stored(found, tool) for tool in found}
     if wrong := [tool for tool, one in known.items() if one.value() != found[tool]]:
         raise ValidationError(
-            f"overrides of {wrong[0][:100]}: use description, a text, and hidden, a sorted list of texts."
+            f"overrides of {wrong[0][:100]}: use description, a string, and hidden, a sorted list of strings."
         )
     return known
 
@@ -160,12 +160,12 @@ def _overrides(value: dict[str, Any]) -> dict[str, Override]:
 def _text(value: dict[str, Any], name: str) -> str:
     found = value.get(name, "")
     if not isinstance(found, str):
-        raise ValidationError(f"{name} must be a text.")
+        raise ValidationError(f"{name} must be a string.")
     return found
 
 
 def _patterns(value: dict[str, Any], name: str, default: list[str]) -> list[str]:
     found = value.get(name, default)
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ValidationError(f"{name} must be a list of texts.")
+        raise ValidationError(f"{name} must be a list of strings.")
     return list(found)

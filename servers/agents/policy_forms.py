@@ -68,7 +68,7 @@ class TokenPolicyForm(forms.Form):
 
 class BundlePolicyForm(TokenPolicyForm):
     def limited_by(self, limit: str) -> str:
-        return f"For all agents together. Leave empty for no limit here; each token has its own of {limits.in_words(limit)}."
+        return f"For all agents together. Leave empty for no shared limit; each token still has its own limit of {limits.in_words(limit)}."
 
     own_approval = forms.ChoiceField(
         label="Token owners can approve their own agents' calls",

@@ -53,7 +53,7 @@ class Work(Generic[T]):
         return self.committing
 
 
-_DELETED = "What this belongs to has been deleted, so nothing was changed. Reload the page."
+_DELETED = "Something that this change refers to has been deleted, so nothing was changed. Reload the page."
 #: of the writer thread's connection, on SQLite
 _log: DurableLog | None = None
 _turn: WriteTurn | None = None

@@ -27,7 +27,7 @@ _CHUNK = 200
 _REPORTED = 50
 #: while the retention removes what it has signed
 _AGAIN_SECONDS = 0.2
-_TRIGGERS = "The database does not refuse to have audit events changed: its triggers are missing. Run the management command migrate."
+_TRIGGERS = "The database does not prevent changes to audit events: its triggers are missing. Run the management command migrate."
 
 
 @dataclass

@@ -150,7 +150,9 @@ def end_lost() -> list[Event]:
     """What a worker left in the middle does not rest here with its secrets for ever."""
     left = ServerAuthorization.objects.filter(state__in=_UNDER_WAY, expires_at__lte=timezone.now())
     rows = left.select_related("identity__server", "user")[:_AT_ONCE]
-    return [event for row in rows for event in failed(row, "The sign-in's worker is gone. Sign in again.")]
+    return [
+        event for row in rows for event in failed(row, "The worker that handled this sign-in is gone. Sign in again.")
+    ]
 
 
 def ready(row: ServerAuthorization, issuer: str, state: str, pending: Mapping[str, Any], url: str) -> bool:

@@ -81,7 +81,7 @@ def resolve(
             return written(mine.reveal() if isinstance(mine, Secret) else mine)
         name = f"file:{found[3]}" if found[2] else found[4]
         if name not in granted:
-            raise ReferenceRefused(f"${{{name}}} is not granted to the person who answers for this configuration.")
+            raise ReferenceRefused(f"${{{name}}} is not granted to the person responsible for this configuration.")
         value = _file(found[3]) if found[2] else _variable(found[4])
         result.secrets.append(Secret(value))
         return written(value)
@@ -122,6 +122,6 @@ def _offered(name: str) -> Path:
     if not Path(name).is_absolute() or not any(path.is_relative_to(folder) for folder in folders):
         offered = ", ".join(settings.REFERENCE_FOLDERS) or "none"
         raise ReferenceMissing(
-            f"The file {name} is not available to servers. Available are files in: {offered}. An operator can add folders with MCPADMIN_REFERENCE_FOLDERS."
+            f"The file {name} is not available to servers. Files in these folders are available: {offered}. An operator can add folders with MCPADMIN_REFERENCE_FOLDERS."
         )
     return path

@@ -61,7 +61,9 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
     with audited(actor) as trail:
         current = Credential.objects.select_for_update().get(pk=credential.pk)
         if current.kind != parts.kind:
-            raise ValidationError("A credential keeps its kind. Add another one instead.", code="kind")
+            raise ValidationError(
+                "The kind of a credential cannot be changed. Add a new credential instead.", code="kind"
+            )
         if _is_renamed(current, parts):
             for identity in _identities_of(current):
                 variables.require_fillable(identity.server, parts.details["variable"])

@@ -52,7 +52,7 @@ class ExportForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
         if given.get("payloads") and given.get("format") == ExportFormat.CSV:
-            self.add_error("payloads", "CSV has no place for arguments and results. Choose JSONL.")
+            self.add_error("payloads", "CSV cannot include arguments and results. Choose JSONL.")
         return given
 
 
@@ -114,19 +114,19 @@ class ScheduleForm(forms.Form):
     def clean_bucket(self) -> str:
         bucket = str(self.cleaned_data["bucket"])
         if "/" in bucket or bucket in (".", ".."):
-            raise ValidationError("The name of a bucket has no slash. Enter a folder in its own field.")
+            raise ValidationError("A bucket name cannot contain a slash. Enter the folder in its own field.")
         return bucket
 
     def clean_prefix(self) -> str:
         prefix = str(self.cleaned_data["prefix"]).strip("/")
         if any(part in ("", ".", "..") for part in prefix.split("/")) and prefix:
-            raise ValidationError("Enter a path without empty parts, “.” and “..”.")
+            raise ValidationError("Enter a path without empty parts, “.” or “..”.")
         return prefix
 
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data
         if given.get("payloads") and given.get("format") == ExportFormat.CSV:
-            self.add_error("payloads", "CSV has no place for arguments and results. Choose JSONL.")
+            self.add_error("payloads", "CSV cannot include arguments and results. Choose JSONL.")
         return given
 
     def settings(self) -> ScheduleSettings:

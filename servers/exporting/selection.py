@@ -56,7 +56,7 @@ def events_of(user: access.User, query: str) -> "QuerySet[AuditEvent]":
     if not query:
         return access.audit_events(user)
     if _language is None:
-        raise QueryNotUnderstood("Queries cannot be exported in this installation.")
+        raise QueryNotUnderstood("This installation cannot export by query.")
     return _language.events_of(user, query)
 
 

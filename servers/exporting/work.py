@@ -37,7 +37,7 @@ ATTEMPTS = 3
 
 class Outdated(Exception):
     def __init__(self) -> None:
-        super().__init__("The retention kept removing rows while the file was written. Export again when it has ended.")
+        super().__init__("Retention was removing rows while the file was written. Export again when it has finished.")
 
 
 class NotDelivered(Exception):

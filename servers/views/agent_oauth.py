@@ -205,12 +205,14 @@ def _answered(request: WebRequest, respond: Callable[[Mapping[str, str], str], R
 def register(request: WebRequest) -> HttpResponse:
     """RFC 7591, where an administrator allows it."""
     if not registration.is_open():
-        raise Http404("Clients do not register themselves here.")
+        raise Http404("Clients cannot register themselves here.")
     refusal = attempts.count("oauth-register", request.client_ip, "oauth_registrations")
     if refusal is attempts.Refusal.LIMITED:
         return too_many("oauth_registrations")
     if refusal is not None:
-        return _error("temporarily_unavailable", "Registrations cannot be counted now. Try again later.", 503)
+        return _error(
+            "temporarily_unavailable", "The registration limit cannot be checked at the moment. Try again later.", 503
+        )
     try:
         found: Any = jsontext.loads(request.body.decode())
         client, secret = registration.register(Actor.of(request), found)
@@ -279,7 +281,7 @@ def block(request: WebRequest, uid: UUID) -> HttpResponse:
 def unblock(request: WebRequest, uid: UUID) -> HttpResponse:
     client = get_object_or_404(OAuthClient, uid=uid)
     clients.unblock(Actor.of(request), request.user, client)
-    messages.success(request, f"{client.label} may ask people again.")
+    messages.success(request, f"{client.label} is unblocked and can ask people for access again.")
     return redirect("oauth:clients")
 
 

@@ -81,7 +81,7 @@ def download(request: HttpRequest, uid: UUID) -> HttpResponse | StreamingHttpRes
     requesting.note_download(Actor.of(request), export, found)
     if found != export.size:
         file.close()
-        words = f"it has {found:,} bytes and was written with {export.size:,}"
+        words = f"it has {found:,} bytes instead of {export.size:,}"
         messages.error(request, f"The file of this export is damaged: {words}. Delete it and export again.")
         return redirect("exports:list")
     response = StreamingHttpResponse(_pieces(file), content_type=_TYPES[ExportFormat(export.format)])

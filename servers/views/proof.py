@@ -45,7 +45,7 @@ def acknowledge(request: HttpRequest, uid: UUID) -> HttpResponse:
     alarm = get_object_or_404(AuditAlarm, uid=uid)
     reason = request.POST.get("reason", "").strip()
     if not reason or len(reason) > REASON_CHARS:
-        words = "Say why this can be accepted." if not reason else f"Use at most {REASON_CHARS:,} characters."
+        words = "Explain why this can be accepted." if not reason else f"Use at most {REASON_CHARS:,} characters."
         return _page(request, refused={"uid": alarm.uid, "words": words, "reason": reason}, status=422)
     try:
         first = alarms.acknowledge(alarm, Actor.of(request), reason)

@@ -99,7 +99,7 @@ def test_an_error_of_the_query_stands_at_its_field_and_nothing_is_exported(ada: 
 def test_payloads_do_not_fit_into_csv(ada: Client) -> None:
     refused = ada.post("/exports/add/", {"format": "csv", "payloads": "on"})
     assert refused.status_code == 422
-    assert "CSV has no place for arguments and results" in text(refused)
+    assert "CSV cannot include arguments and results" in text(refused)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -123,10 +123,7 @@ def test_a_file_of_another_length_than_was_written_is_not_sent_but_explained_and
     path = files.path_of(export)
     path.write_bytes(path.read_bytes()[:-7])
     page = text(ada.get(f"/exports/{export.uid}/download/", follow=True))
-    assert (
-        f"The file of this export is damaged: it has {export.size - 7:,} bytes and was written with {export.size:,}."
-        in page
-    )
+    assert f"The file of this export is damaged: it has {export.size - 7:,} bytes instead of {export.size:,}." in page
     assert "Delete it and export again" in page
     event = AuditEvent.objects.get(action=AuditAction.EXPORT_DOWNLOAD)
     assert event.outcome == AuditOutcome.FAILED

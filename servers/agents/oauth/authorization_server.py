@@ -98,7 +98,7 @@ def authorization_request(query: str) -> AuthorizationRequest:
         challenge=found["code_challenge"],
     )
     if (request.resource and not asked.slug) or "resource" in request.duplicate_params:
-        words = f"Name one endpoint of {issuer()}."
+        words = f"The resource parameter must name one endpoint of {issuer()}."
         raise Refused(words, asked.client, asked.url(error="invalid_target", error_description=words))
     return asked
 
@@ -265,7 +265,7 @@ def _require_s256(request: Request) -> dict[str, Any]:
     if request.code_challenge_method != "S256":
         raise UnsupportedCodeChallengeMethodError(request=request)
     if not _CHALLENGE.fullmatch(request.code_challenge):
-        words = "code_challenge must have 43 to 128 letters, digits, or characters of -._~."
+        words = "code_challenge must be 43 to 128 characters: letters, digits and -._~."
         raise InvalidRequestError(description=words, request=request)
     return {}
 

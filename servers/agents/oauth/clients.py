@@ -109,10 +109,10 @@ def _loopback_without_port(uri: str) -> tuple[str, str, str] | None:
 def _check_redirect(uri: str) -> None:
     parts = _split(uri)
     if len(uri) > _URI_CHARS or parts is None or parts.fragment or not uri.isascii() or any(c <= " " for c in uri):
-        raise BadClient(f"{uri[:200]} cannot be a redirect URI.", "invalid_redirect_uri")
+        raise BadClient(f"{uri[:200]} is not a valid redirect URI.", "invalid_redirect_uri")
     # The host also becomes part of a Content-Security-Policy, so that no other character may be in it.
     if parts.netloc and not _HOST.fullmatch(parts.netloc):
-        raise BadClient(f"{uri[:200]} has no plain host.", "invalid_redirect_uri")
+        raise BadClient(f"{uri[:200]} has a host with characters that are not allowed.", "invalid_redirect_uri")
     if parts.scheme in ("https", "http"):
         if not parts.hostname:
             raise BadClient(f"{uri[:200]} has no host.", "invalid_redirect_uri")
@@ -120,7 +120,7 @@ def _check_redirect(uri: str) -> None:
             raise BadClient(f"{uri[:200]} must be https. http is for loopback addresses only.", "invalid_redirect_uri")
         return
     if parts.scheme in _FORBIDDEN or not _SCHEME.fullmatch(parts.scheme):
-        raise BadClient(f"{uri[:200]} cannot be a redirect URI.", "invalid_redirect_uri")
+        raise BadClient(f"{uri[:200]} is not a valid redirect URI.", "invalid_redirect_uri")
 
 
 def checked_redirects(found: Any) -> list[str]:

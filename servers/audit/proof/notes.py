@@ -45,10 +45,10 @@ class PublicKey:
         try:
             data = b64decode(key, validate=True)
         except ValueError as exc:
-            raise NoteInvalid("This is not a public key of a signed note.") from exc
+            raise NoteInvalid("This is not a public key for signed notes.") from exc
         found = cls(name, data[1:])
         if data[:1] != _ED25519 or len(data) != 33 or found.id.hex() != identity:
-            raise NoteInvalid("This is not a public key of a signed note.")
+            raise NoteInvalid("This is not a public key for signed notes.")
         return found
 
 

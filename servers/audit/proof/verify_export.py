@@ -111,7 +111,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
 
     def payload(self, line: Line) -> None:
         digest = line["digest"]
-        demand(digest in self.roles, self.seq, "A payload follows that it does not name.")
+        demand(digest in self.roles, self.seq, "It is followed by a payload that it does not name.")
         self.due.discard(digest)
         if line.get("erased"):
             self.erased[digest] = self.seq if self.at >= self.gone.get("payloads", NEVER) else 0
@@ -122,7 +122,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
 
     def call(self, row: Line) -> None:
         body, self.request = self.request, {}
-        demand(body and row["uid"] == body["call"], self.seq, "A call follows that it does not request.")
+        demand(body and row["uid"] == body["call"], self.seq, "It is followed by a call that it does not request.")
         names = [row["user"], row["server"], row["identity"], row["method"], row["target"][:300], row["arguments"]]
         said = [body["actor"]["name"], (body["server"] or {}).get("name"), body["identity"], body["details"]["method"]]
         said += [body["subject"], body["digests"]["arguments"]]
@@ -152,8 +152,8 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         yield f"No tampering found: {self.count:,} events verified, {self.contents:,} payloads, {len(self.erased):,} erased."
         if "lines" not in end:
             yield "Header not covered: an older version signed only the events. Payloads and calls may have been left out."
-        yield from (f"Begins after event {n}: what was before is in earlier files." for n in [self.after] if n)
-        yield from (f"The retention removed the events up to {s['seq']}." for s in [self.cut] if s["seq"])
+        yield from (f"Begins after event {n}: earlier events are in earlier files." for n in [self.after] if n)
+        yield from (f"Retention removed the events up to {s['seq']}." for s in [self.cut] if s["seq"])
         yield from (f"{s['time']} UTC: an older database, up to event {s['seq']}, was accepted." for s in self.back)
         yield f"{self.chained:,} events lead to a checkpoint. The rest is vouched for only by the export's signature of {end['time']} UTC."
         if not self.whole:

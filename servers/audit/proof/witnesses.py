@@ -84,18 +84,18 @@ def parsed(text: str) -> Place:
     host, port = url.hostname or "", url.port
     name = f"{url.scheme}://{host}{f':{port}' if port else ''}{url.path}"
     if not host or url.username is not None:
-        raise ValueError("A witness needs a host, and its address may hold no password.")
+        raise ValueError("The address of a witness needs a host and must not contain a password.")
     if url.scheme in ("http", "https"):
         return Place(WitnessKind.HTTP, name, url=text.strip())
     if url.scheme == "syslog":
         return Place(WitnessKind.SYSLOG, name, host=host, port=port or _SYSLOG_PORT)
     if url.scheme != "s3":
-        raise ValueError("A witness begins with https://, syslog:// or s3://.")
+        raise ValueError("The address of a witness begins with https://, syslog:// or s3://.")
     bucket, _, prefix = url.path.strip("/").partition("/")
     options = parse_qs(url.query)
     days = options.get("days", ["0"])[0]
     if not bucket or not days.isdigit():
-        raise ValueError("An S3 witness is written s3://host/bucket/prefix?region=eu-central-1&days=365.")
+        raise ValueError("Write an S3 witness as s3://host/bucket/prefix?region=eu-central-1&days=365.")
     scheme = "http" if options.get("tls") == ["off"] else "https"
     endpoint = f"{scheme}://{host}{f':{port}' if port else ''}"
     region = options.get("region", ["us-east-1"])[0]

@@ -76,7 +76,7 @@ def _first(text: str) -> ImportedDocument:
             problem = problem or refused
     if not found:
         raise problem or ValidationError(
-            "A configuration must be an object with the name of each server.", code="shape"
+            "A configuration must be an object with server names as its keys.", code="shape"
         )
     first = next((one for one in found if one.servers), found[0])
     others = sum(one.servers != first.servers for one in found if one.servers)
@@ -95,7 +95,7 @@ def _document(root: Any) -> ImportedDocument:
     if isinstance(root, list):
         root = {"mcpServers": root}
     if not isinstance(root, dict):
-        raise ValidationError("A configuration must be an object with the name of each server.", code="shape")
+        raise ValidationError("A configuration must be an object with server names as its keys.", code="shape")
     if described := registry.descriptions(root):
         servers, about, inputs = registry.servers_of(described)
         return ImportedDocument("server.json of the MCP registry", servers, inputs=inputs, about=about)
@@ -168,7 +168,7 @@ def _of(owner: Mapping[str, Any], key: str, dialect: str) -> ImportedDocument:
     elif isinstance(found, dict):
         rows = list(found.items())
     else:
-        words = f"{key} must be an object with the name of each server, or a list of servers."
+        words = f"{key} must be an object with server names as its keys, or a list of servers."
         raise ValidationError(words, code="shape")
     own = [name for name, row in rows if _is_of_goose(row) and not _is_entry(row)]
     remarks = (f"Skipped because they are built into Goose: {', '.join(own)}.",) if own else ()

@@ -71,7 +71,7 @@ def _no_constant(name: str) -> Any:
 def _by_child(given: str) -> list[JsonPart]:
     seconds = limits.value("import_seconds")
     if not _room.acquire(timeout=seconds):
-        raise Unreadable("Several configurations are being read at this moment. Try again.", "busy")
+        raise Unreadable("Several other configurations are being read. Try again in a moment.", "busy")
     try:
         done = subprocess.run(  # noqa: S603  # fixed command line, no shell; the text goes over a pipe
             _command(seconds),

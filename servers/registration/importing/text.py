@@ -249,7 +249,7 @@ def _no_constant(name: str) -> Any:
 # --- TOML --------------------------------------------------------------------------------------------------------------
 def _toml(text: str, bounds: Bounds) -> Any:
     if len(text) > bounds.import_yaml_bytes or any(line.count(".") > _MAX_DOTS for line in text.splitlines()):
-        raise Unreadable("This is not JSON, and too large for TOML.", "size", "import_yaml_bytes")
+        raise Unreadable("This is not JSON, and it is too large to be read as TOML.", "size", "import_yaml_bytes")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
@@ -272,7 +272,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             for key, value in node.value
         ]
         if any(not isinstance(key, str | int) for key, _ in items):
-            raise Unreadable("A name in this YAML is not text.", "yaml")
+            raise Unreadable("A key in this YAML is not text.", "yaml")
         return pairs_of([(str(key), value) for key, value in items])
 
 
@@ -286,7 +286,7 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_pairs_of)
 
 def _yaml(text: str, bounds: Bounds) -> Any:
     if len(text) > bounds.import_yaml_bytes:
-        raise Unreadable("This is not JSON, and too large for YAML.", "size", "import_yaml_bytes")
+        raise Unreadable("This is not JSON, and it is too large to be read as YAML.", "size", "import_yaml_bytes")
     try:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):

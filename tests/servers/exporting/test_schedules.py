@@ -72,7 +72,7 @@ def test_the_files_of_a_schedule_together_are_the_whole_log(schedule: ExportSche
         done = verified(path)
         assert (done.returncode, done.stderr) == (0, "")
         before = numbers(path)[0] - 1
-        begins = f"Begins after event {before}: what was before is in earlier files."
+        begins = f"Begins after event {before}: earlier events are in earlier files."
         assert (begins in done.stdout) == (before > 0)
     assert AuditEvent.objects.filter(action=AuditAction.EXPORT_END, actor_name="mcpadmin").count() == 3
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]

@@ -81,7 +81,7 @@ def test_a_later_file_verifies_after_a_cut_before_or_beyond_its_beginning(tmp_pa
         export = log.export_to(tmp_path / "e", after=8)
         done = run(export, "--key", log.public_key())
         assert (done.returncode, done.stderr) == (0, "")
-        assert f"Begins after event 8: what was before is in earlier files.\nThe retention removed the events up to {before - 1}." in done.stdout  # fmt: skip
+        assert f"Begins after event 8: earlier events are in earlier files.\nRetention removed the events up to {before - 1}." in done.stdout  # fmt: skip
 
 
 def test_a_later_file_without_events_verifies(tmp_path: Path) -> None:
