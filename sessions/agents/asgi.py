@@ -110,7 +110,7 @@ class AgentsApplication:
             await answer.refuse(Refusal(404, jsonrpc.INVALID_REQUEST, "This endpoint does not exist."))
         except endpoints.NoSession:
             await answer.refuse(
-                Refusal(404, jsonrpc.INVALID_REQUEST, "This session has ended. Initialize another one.")
+                Refusal(404, jsonrpc.INVALID_REQUEST, "This session has ended. Send initialize to open a new one.")
             )
         except AuditUnavailable as problem:
             await answer.refuse(unavailable(problem))

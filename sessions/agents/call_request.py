@@ -69,7 +69,7 @@ def require_scope(exchange: Exchange, scope: AgentScope) -> None:
         wanted = " ".join([*token.scopes, scope.value])  # all that it needs from now on: clients ask for just this
         slug = slug_of(token.resource) or exchange.entry.place.slug
         challenge = metadata.challenge(slug, "insufficient_scope", wanted)
-        words = f"This token does not have the scope {scope.value}. Its owner can issue one that has it, on the page Agents."
+        words = f"This token does not have the scope {scope.value}. Its owner can issue one with this scope on the Agents page."
         raise Refusal(
             403, FORBIDDEN, words, {"requiredScope": scope.value}, headers={"WWW-Authenticate": challenge}
         ).of(exchange.id)
@@ -116,7 +116,7 @@ def text_of(exchange: Exchange, name: str) -> str:
     """Raises Refusal. A text of the database holds no NUL."""
     value = exchange.params.get(name)
     if not isinstance(value, str) or not value or "\0" in value:
-        raise invalid_params(f"{exchange.method} needs params.{name}, a text without NUL.")
+        raise invalid_params(f"{exchange.method} needs params.{name}, a string without NUL characters.")
     return value
 
 

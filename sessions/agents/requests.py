@@ -128,7 +128,7 @@ class Requests:
         """Of the lines of this session's own calls, from now on."""
         level, session = exchange.params.get("level"), exchange.session
         if session is None or "logging" not in answers.offered(exchange.entry.place.capabilities, exchange.era):
-            raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server has no log: it declares no logging.")
+            raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server does not support logging: it did not declare it.")
         if level not in methods.LOG_LEVELS:
             raise invalid_params(f"params.level must be one of {', '.join(methods.LOG_LEVELS)}.")
         await self._shared.reader.work(partial(agent_sessions.set_log_level, session, level))
@@ -175,7 +175,7 @@ class Requests:
         except TimeoutError:
             if isinstance(entry.place, BundleEndpoint):
                 return entry
-            words = f"{name} is not connected yet. Its page in mcpadmin says why."
+            words = f"{name} is not connected yet. Its page in mcpadmin shows why."
             raise Refusal(
                 503, jsonrpc.INTERNAL_ERROR, words, {"retryAfterMs": 5_000}, headers={"Retry-After": "5"}
             ) from None

@@ -36,10 +36,13 @@ class StandingStreams:
     async def get(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):
             raise Refusal(
-                405, jsonrpc.INVALID_REQUEST, "Without a session there is no stream.", headers={"Allow": "POST"}
+                405,
+                jsonrpc.INVALID_REQUEST,
+                "This stream needs a session: send Mcp-Session-Id.",
+                headers={"Allow": "POST"},
             )
         if not answer.may_stream:
-            raise invalid_request("Accept must name text/event-stream.", 406)
+            raise invalid_request("Accept must include text/event-stream.", 406)
         entry = await self._shared.entry(principal, connection, session=True)
         if entry.session is None:
             raise endpoints.NoSession
@@ -94,7 +97,7 @@ class StandingStreams:
     async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
         require_scope(exchange, AgentScope.LIST)
         if not answer.may_stream:
-            raise invalid_request("Accept must name text/event-stream.", 406)
+            raise invalid_request("Accept must include text/event-stream.", 406)
         listened = modern.listen_of(exchange.params)
         principal, entry = exchange.entry.principal, exchange.entry
         offered = answers.offered(entry.place.capabilities, Era.MODERN)

@@ -19,11 +19,11 @@ MOST: Final = 500
 @router.get("", response=AuditEventPage, operation_id="list_audit_events", summary="List audit events")
 async def index(
     request: WebRequest,
-    cursor: Annotated[str, Query(max_length=20, description="0, or nothing: from the first event on.")] = "",
+    cursor: Annotated[str, Query(max_length=20, description="0 or omitted: from the first event.")] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
 ) -> AuditEventPage:
-    """Events in the order of the chain, oldest first. A token for some servers reads the events of these. Scope
-    `mcp:audit`, and the person's right to read the audit log."""
+    """Events in the order of the chain, oldest first. A token limited to some servers reads only their events. Needs
+    the scope `mcp:audit`, and the right of the token's owner to read the audit log."""
     caller = caller_of(request)
     caller.require(AgentScope.AUDIT)
     return await work(_page, caller, cursor, limit)

@@ -48,7 +48,7 @@ _REVISION: Final = "2025-11-25"
 _NAMED: Final = 40
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=idempotency.KEY_CHARS)]
 Wait = Annotated[
-    float, Query(ge=0, le=WAIT_SECONDS, description="Answer when the call is over, or after these seconds.")
+    float, Query(ge=0, le=WAIT_SECONDS, description="How many seconds to wait for the call to end before answering.")
 ]
 
 
@@ -59,11 +59,12 @@ Wait = Annotated[
 async def start(
     request: WebRequest, response: HttpResponse, slug: str, given: CallIn, key: Key, wait: Wait = 0
 ) -> tuple[int, CallOut]:
-    """Call a tool, once. The answer is 202 while the call runs and 200 when it is over.
+    """Call a tool once. The response is 202 while the call is running and 200 when it has ended.
 
-    The same `Idempotency-Key` with the same tool and arguments leads to the call of before, whatever became of it; with
-    others it is a conflict (409). Scope `mcp:call`. Where a rule says *Ask*, the call is `held` until a person approves
-    it; so is one of a destructive tool, unless the token has the scope `mcp:call:destructive`.
+    The same `Idempotency-Key` with the same tool and arguments returns the earlier call, whatever its outcome; with
+    another tool or other arguments it is a conflict (409). Scope `mcp:call`. Where a rule says *Ask*, the call is `held`
+    until a person approves it. So is a call of a destructive tool, unless the token has the scope
+    `mcp:call:destructive`.
     """
     caller = caller_of(request)
     caller.require(AgentScope.CALL)
@@ -122,7 +123,7 @@ async def index(
     cursor: Annotated[str, Query(max_length=400)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> CallPage:
-    """Calls that this token's person may see, of servers that the token reaches, newest first. Scope `mcp:history`."""
+    """Calls that the token's owner may see, on servers that the token has access to, newest first. Scope `mcp:history`."""
     caller = caller_of(request)
     caller.require(AgentScope.HISTORY)
     return await work(_page, caller, q, cursor, limit)
@@ -167,8 +168,8 @@ def _row(row: Row) -> CallRow:
 # --- one ---------------------------------------------------------------------------------------------------------------
 @router.get("/calls/{uuid:uid}", response=CallOut, operation_id="get_call", summary="Get a call", url_name="get_call")
 async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> CallOut:
-    """One call with arguments and result, where the person may read them. A call of this token needs the scope
-    `mcp:call`, any other one `mcp:history`."""
+    """One call, with its arguments and result if the token's owner may read them. A call made with this token needs the
+    scope `mcp:call`, any other call `mcp:history`."""
     caller = caller_of(request)
     caller.require(AgentScope.CALL, AgentScope.HISTORY)
     await work(_visible, caller, uid)
@@ -178,7 +179,8 @@ async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> CallOut:
 
 @router.post("/calls/{uuid:uid}/cancel", response=CallOut, operation_id="cancel_call", summary="Cancel a call")
 async def cancel(request: WebRequest, uid: UUID) -> CallOut:
-    """Ask the server to stop. Whether the tool stopped is not known. Scope `mcp:call`, for calls of this token."""
+    """Ask the server to cancel the call. Whether the tool stopped is not known. Scope `mcp:call`, only for
+    calls made with this token."""
     caller = caller_of(request)
     caller.require(AgentScope.CALL)
     return await work(_cancel, caller, uid)

@@ -40,7 +40,7 @@ class Problem(Exception):
 
 
 def not_found(what: str) -> Problem:
-    return Problem(404, "not-found", f"This {what} does not exist, or this token does not reach it.")
+    return Problem(404, "not-found", f"This {what} does not exist, or this token has no access to it.")
 
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> HttpResponse:
@@ -57,7 +57,7 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> HttpRe
 
 def method_not_allowed(allowed: str) -> HttpResponse:
     """`allowed`: as the header Allow lists them."""
-    return answer(Problem(405, "invalid", f"This address takes {allowed}."), {"Allow": allowed})
+    return answer(Problem(405, "invalid", f"This address accepts only {allowed}."), {"Allow": allowed})
 
 
 def register(api: NinjaAPI) -> None:
@@ -95,7 +95,7 @@ def _refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 def _invalid(request: HttpRequest, raised: ninja.ValidationError) -> HttpResponse:
     """Never repeats what was sent: it may hold secrets."""
     errors = [{"at": "/".join(map(str, one["loc"])), "message": one["msg"]} for one in raised.errors]
-    return answer(Problem(422, "invalid", "The request does not fit the OpenAPI document.", errors=errors))
+    return answer(Problem(422, "invalid", "The request does not match the OpenAPI document.", errors=errors))
 
 
 def _unavailable(request: HttpRequest, raised: Exception) -> HttpResponse:
@@ -105,9 +105,7 @@ def _unavailable(request: HttpRequest, raised: Exception) -> HttpResponse:
 
 def _without_database(request: HttpRequest, raised: Exception) -> HttpResponse:
     log.warning("api.database_away", path=request.path, problem=str(raised))
-    words = (
-        "The database does not respond. Try again in a moment. A call that was started goes on: its key leads to it."
-    )
+    words = "The database is not responding. Try again in a moment. A call that was started continues: repeat the request with its Idempotency-Key to get it."
     return answer(Problem(503, "unavailable", words), _BUSY)
 
 

@@ -28,7 +28,7 @@ async def index(
     cursor: Annotated[str, Query(max_length=64)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> ServerPage:
-    """Servers and bundles that this token reaches, by short name. Scope `mcp:list`."""
+    """Servers and bundles that this token has access to, by short name. Scope `mcp:list`."""
     caller = caller_of(request)
     caller.require(AgentScope.LIST)
     return await work(_page, caller, cursor, limit)

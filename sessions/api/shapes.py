@@ -12,13 +12,13 @@ from sessions.enums import CallState
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("It holds a NUL character.")
+        raise ValueError("It contains a NUL character.")
     return text
 
 
 #: what is looked up: no text of a database holds a NUL. In queries mcpadmin.errors refuses it
 Text = Annotated[str, AfterValidator(_without_nul)]
-Cursor = Annotated[str | None, Field(description="Give it as `cursor` to get the next page; null on the last one.")]
+Cursor = Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Strict(Schema):
@@ -29,13 +29,13 @@ class Strict(Schema):
 
 # --- servers -----------------------------------------------------------------------------------------------------------
 class ServerOut(Schema):
-    slug: str = Field(description="Short name: the server in all other paths, and of its MCP endpoint.")
+    slug: str = Field(description="Short name, used in all other paths and in the URL of its MCP endpoint.")
     name: str
     kind: Literal["server", "bundle"]
     description: str = Field(description="Empty for a bundle.")
     enabled: bool
-    state: str | None = Field(description="Of its session, as this token's person uses it; null for a bundle.")
-    mcp_url: str = Field(description="Address of its MCP endpoint.")
+    state: str | None = Field(description="State of the session that the token's owner uses; null for a bundle.")
+    mcp_url: str = Field(description="URL of its MCP endpoint.")
 
 
 class ServerPage(Schema):
@@ -46,13 +46,15 @@ class ServerPage(Schema):
 # --- calls -------------------------------------------------------------------------------------------------------------
 class CallIn(Strict):
     tool: Text = Field(
-        min_length=1, max_length=2_000, description="As the server names it; for a bundle, its own name."
+        min_length=1,
+        max_length=2_000,
+        description="Name of the tool on the server; for a bundle, its name in the bundle.",
     )
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class CallError(Schema):
-    code: int | None = Field(description="Of JSON-RPC, if the server answered with an error.")
+    code: int | None = Field(description="JSON-RPC error code, if the server answered with an error.")
     message: str
     data: Any = None
 
@@ -77,14 +79,14 @@ class CallRow(Schema):
     )
     requested_at: datetime
     duration_ms: int | None
-    bytes: int | None = Field(description="Of arguments and result.")
+    bytes: int | None = Field(description="Size of the arguments and the result.")
 
 
 class CallPage(Schema):
     items: list[CallRow]
     next: Cursor
     searched_to: datetime | None = Field(
-        description="The search ended here at its limit of work, with fewer rows than asked for; `next` continues it."
+        description="If set, the search reached its work limit at this time, with fewer rows than requested; `next` continues it."
     )
 
 
@@ -101,7 +103,7 @@ class CallOut(Schema):
     state: CallState
     final: bool
     may_have_run: bool = Field(
-        description="It failed or its outcome is unknown, and it may have had an effect: check before you repeat it."
+        description="The call failed or its outcome is unknown, but it may have had an effect: check before you repeat it."
     )
     requested_at: datetime
     sent_at: datetime | None
@@ -110,9 +112,9 @@ class CallOut(Schema):
     detail: str
     error: CallError | None
     progress: CallProgress | None
-    readable: bool = Field(description="Whether this token may read arguments and result.")
-    arguments: Any = Field(None, description="null if they may not be read or were erased.")
-    result: Any = Field(None, description="As the server wrote it, in MCP's own form.")
+    readable: bool = Field(description="Whether this token may read the arguments and the result.")
+    arguments: Any = Field(None, description="null if this token may not read them or they were erased.")
+    result: Any = Field(None, description="The MCP result, as the server sent it.")
 
 
 # --- subscriptions -----------------------------------------------------------------------------------------------------
@@ -133,8 +135,8 @@ class SubscriptionOut(Schema):
     created_at: datetime
     created_by: str
     changed_at: datetime | None
-    newest_version: int = Field(description="0: none was read yet.")
-    read_detail: str = Field(description="Why the last read failed; empty if it did not.")
+    newest_version: int = Field(description="0 if no version has been read yet.")
+    read_detail: str = Field(description="Why the last read failed; empty if it succeeded.")
 
 
 class SubscriptionPage(Schema):
@@ -158,7 +160,9 @@ class VersionPage(Schema):
 
 
 class VersionOut(VersionRow):
-    contents: list[Any] | None = Field(description="As MCP's resources/read gives them; null if they were erased.")
+    contents: list[Any] | None = Field(
+        description="As in the result of MCP's resources/read; null if they were erased."
+    )
 
 
 # --- audit events ------------------------------------------------------------------------------------------------------
@@ -183,7 +187,9 @@ class AuditEventOut(Schema):
 
 class AuditEventPage(Schema):
     items: list[AuditEventOut]
-    next: str = Field(description="Give it as `cursor`: also on the last page, to continue when there are new events.")
+    next: str = Field(
+        description="Pass it as `cursor` to continue; also set on the last page, for events that are added later."
+    )
     more: bool
 
 

@@ -60,9 +60,9 @@ def _page(caller: Caller, server: str, active: bool | None, cursor: str, limit: 
 
 @router.post("", response={201: SubscriptionOut}, operation_id="subscribe", summary="Subscribe to a resource")
 async def create(request: WebRequest, given: SubscriptionIn) -> tuple[int, SubscriptionOut]:
-    """Subscribe to a resource: every version is stored from now on. One that exists is the answer, and one that had
-    ended goes on with its history. Scope `mcp:read`, the person's right to subscribe, and policies that
-    allow the resource."""
+    """Subscribe to a resource: every version is stored from now on. If a subscription exists, it is returned; one that
+    had ended continues with its history. Needs the scope `mcp:read`, the right of the token's owner to subscribe, and
+    policies that allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return 201, await work(_create, caller, given)
@@ -87,7 +87,8 @@ async def detail(request: WebRequest, uid: UUID) -> SubscriptionOut:
 
 @router.delete("/{uuid:uid}", response={204: None}, operation_id="unsubscribe", summary="End a subscription")
 async def end(request: WebRequest, uid: UUID) -> HttpResponse:
-    """End a subscription. Its versions stay. Scope `mcp:read`, and the person's right to subscribe."""
+    """End a subscription. Its versions are kept. Needs the scope `mcp:read`, and the right of the token's owner to
+    subscribe."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     await work(_end, caller, uid)
@@ -115,8 +116,8 @@ def _versions(caller: Caller, uid: UUID, cursor: str, limit: int) -> VersionPage
     "/{uuid:uid}/versions/{int:number}", response=VersionOut, operation_id="get_version", summary="Get a version"
 )
 async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
-    """One version with its contents. Scope `mcp:read`, the person's right to read arguments and results, and policies that
-    allow the resource."""
+    """One version with its contents. Needs the scope `mcp:read`, the right of the token's owner to read arguments and
+    results, and policies that allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return await work(_contents, caller, uid, number)

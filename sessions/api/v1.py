@@ -17,11 +17,12 @@ from sessions.mcp.core import json_text
 from sessions.mcp.core.limits import Limits
 
 _ABOUT = """\
-Servers, calls, subscriptions and audit events of this mcpadmin. Tools, resources and prompts themselves are reached over
-MCP, at the `mcp_url` of a server.
+Servers, calls, subscriptions and audit events of this mcpadmin installation. Tools, resources and prompts themselves are
+reached over MCP, at the `mcp_url` of a server.
 
-Every request needs a token of the page *Agents*: `Authorization: Bearer mca_…`. It does what the token allows and its person
-may do. Lists come in pages; `next` of one is the `cursor` of the following. Errors are problem details (RFC 9457)."""
+Every request needs a token from the *Agents* page: `Authorization: Bearer mca_…`. It can do what both the token and its
+owner may do. Lists are paginated: pass `next` of one page as the `cursor` of the following. Errors are problem
+details (RFC 9457)."""
 
 
 class StrictJson(Parser):
@@ -41,7 +42,7 @@ class Version1(NinjaAPI):
         schema = super().get_openapi_schema(**given)
         schema["components"]["schemas"]["Problem"] = ProblemOut.model_json_schema()
         problem = {
-            "description": "The request was refused, or failed.",
+            "description": "The request was refused or failed.",
             "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
         for operations in schema["paths"].values():

@@ -22,7 +22,7 @@ PAGE_KEY: Final = "mcpadmin/approval"
 
 
 def too_many() -> str:
-    return f"Too many calls of this token wait for approval. {limits.stated('agent_approvals')}"
+    return f"Too many calls with this token are waiting for approval. {limits.stated('agent_approvals')}"
 
 
 def page_of(approval: Approval) -> str:
@@ -36,7 +36,7 @@ def visit(exchange: Exchange, call: UUID) -> Relayed | None:
     found = _of(call)
     if found is None:
         return None
-    words = f"{exchange.named(found.call.target)} on {found.call.server_name} waits for approval. Open the page to see its arguments."
+    words = f"{exchange.named(found.call.target)} on {found.call.server_name} is waiting for approval. Open the page to see its arguments."
     params = {"mode": "url", "elicitationId": str(found.uid), "url": page_of(found), "message": words}
     return Relayed(found.uid, "elicitation/create", params)
 
@@ -45,11 +45,11 @@ def words(exchange: Exchange, call: UUID) -> tuple[str, dict[str, Any]]:
     """For the model, and what stands in `_meta`. For a thread."""
     found = _of(call)
     if found is None:
-        return "The call waits for approval.", {}
+        return "The call is waiting for approval.", {}
     page = page_of(found)
     said = (
-        f"{exchange.named(found.call.target)} was not called yet. It waits for approval {found.uid} by a person, at {page}. {found.why} "
-        "Make the same call again later: it leads to this one, and returns its result once a person has approved it."
+        f"{exchange.named(found.call.target)} has not been called yet. It is waiting for a person to approve it (approval {found.uid}) at {page}. {found.why} "
+        "Make the same call again later: it does not start a second call, and returns the result of this one once a person has approved it."
     )
     return said, {PAGE_KEY: page}
 

@@ -145,9 +145,7 @@ class Calls:
             return earlier.call
         except idempotency.Unheard as lost:
             idempotency.heard(lost.call)
-            words = (
-                "An equal call of this token was lost, and it is not known whether it ran. Check, then start it again."
-            )
+            words = "The outcome of an identical call with this token was never delivered, so it is not known whether it ran. Check on the server, then start it again."
             raise Refusal(409, DUPLICATE, words, {"call": str(lost.call)}) from None
         except TooManyHeld:
             raise _too_many_held(429) from None
@@ -164,8 +162,8 @@ class Calls:
         call = row.call if isinstance(row, Ended) else row
         name = exchange.named(str(exchange.params.get("name")))
         words = (
-            f"{name} was not called. The same call was made before, its connection was lost, and it is not known whether "
-            "it ran. Check on the server whether it had an effect. If it had none, call it again."
+            f"{name} was not called. The same call was made before and its connection was lost, so it is not known "
+            "whether it ran. Check on the server whether it had an effect. If it had none, call it again."
         )
         return outcomes.tool_error(exchange, words, call)
 

@@ -74,7 +74,7 @@ def key_of(exchange: Exchange) -> str:
     if len(key) > KEY_CHARS:
         raise invalid_params(f"Idempotency-Key has more than {KEY_CHARS} characters.")
     if "\0" in key:
-        raise invalid_params("Idempotency-Key holds a NUL character.")
+        raise invalid_params("Idempotency-Key contains a NUL character.")
     return key
 
 

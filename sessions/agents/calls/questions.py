@@ -195,7 +195,7 @@ def _settle(exchange: Exchange, row: Question, value: Mapping[str, Any] | None) 
     elif value is None:
         action, content = "cancel", None
     elif not isinstance(value, Mapping) or not isinstance(named := value.get("action"), str) or named not in _ACTIONS:
-        raise Unfit("An answer has an action: accept, decline or cancel.")
+        raise Unfit("An answer must have an action: accept, decline or cancel.")
     else:
         action, content = _ACTIONS[named], value.get("content")
     given = Given(value=content if content is not None else {}) if action == "accept" else None

@@ -153,7 +153,7 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
         raise Refusal(
             503,
             jsonrpc.INTERNAL_ERROR,
-            f"No server of {place.name} can be listed. {words}",
+            f"None of the servers of {place.name} can be listed. {words}",
             data,
             headers={"Retry-After": "5"},
         )

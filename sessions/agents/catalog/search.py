@@ -47,7 +47,7 @@ DEFINITIONS: Final = (
         {
             "name": CALL_TOOL,
             "title": "Call tool",
-            "description": "Runs a tool that find_tool returned. Its result is the tool's own.",
+            "description": "Runs a tool that find_tool returned. It returns the result of that tool.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
@@ -72,7 +72,7 @@ def wanted(exchange: Exchange) -> Wanted | str:
     given = exchange.params.get("arguments")
     query = given.get("query") if isinstance(given, dict) else None
     if not isinstance(query, str) or not query.strip():
-        return "/query: Enter what the tool should do, in a few words."
+        return "/query: Say in a few words what the tool should do."
     limit = given.get("limit", _FOUND) if isinstance(given, dict) else _FOUND
     if type(limit) is not int or not 1 <= limit <= MOST_FOUND:
         return f"/limit: Enter a number from 1 to {MOST_FOUND}."
@@ -118,7 +118,7 @@ def _words(text: str) -> list[str]:
 def answer(items: Sequence[dict[str, Any]], total: int) -> dict[str, Any]:
     """The result of *find tool*."""
     if not items:
-        words = f"No tool fits. {total} tools can be found: try other or more general words."
+        words = f"No tool matches. There are {total} tools: try other or more general words."
         return {"content": [{"type": "text", "text": words}]}
     kept = [
         {name: one[name] for name in ("name", "title", "description", "inputSchema", "annotations") if name in one}

@@ -76,9 +76,7 @@ class Admission:
         """Of a bearer token at the endpoint `slug`. Raises Refusal (401), which leads to the authorization server."""
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() != "bearer" or not (text := text.strip()):
-            words = (
-                "Sign in by OAuth, or send a token: Authorization: Bearer mca_…. Tokens are issued on the page Agents."
-            )
+            words = "Sign in with OAuth, or send a token: Authorization: Bearer mca_…. Tokens are issued on the Agents page."
             raise _unauthorized(words, slug)
         found = await self._known_or_read(text, address, slug)
         if found.token.resource and found.token.resource != address_of(slug):
@@ -90,7 +88,7 @@ class Admission:
         for the caller to decide. Raises Refusal (401)."""
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() != "bearer" or not (text := text.strip()):
-            raise _unauthorized("Send a token of the page Agents: Authorization: Bearer mca_….", None)
+            raise _unauthorized("Send a token from the Agents page: Authorization: Bearer mca_….", None)
         found = await self._known_or_read(text, address, None)
         if found.token.resource and not slug_of(found.token.resource):
             raise _unauthorized("This token is for another address of mcpadmin.", None, known=True)
@@ -227,7 +225,7 @@ def full() -> Refusal:
 
 
 def no_longer_valid(slug: str | None) -> Refusal:
-    return _unauthorized("This token is unknown, expired, revoked or not for this address.", slug, known=True)
+    return _unauthorized("This token is unknown, expired, revoked or not allowed from this address.", slug, known=True)
 
 
 def _unauthorized(words: str, slug: str | None, *, known: bool = False) -> Refusal:

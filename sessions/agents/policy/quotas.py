@@ -18,7 +18,7 @@ from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.calls.operations import operation_of
 from sessions.mcp.core import methods
 
-_BY_OWNER: Final = "The owner of the token can change it: Agents, Policy."
+_BY_OWNER: Final = "The owner of the token can change it under Agents, Policy."
 
 
 def _rate(key: str, per_second: int, name: str, words: str) -> Rate:
@@ -75,10 +75,10 @@ def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFli
     rates, flights = [], []
     key = f"server:{owner.pk}" if isinstance(owner, Server) else f"bundle:{owner.pk}"
     if (rate := policy.requests_per_second) is not None:
-        words = f"Limit: {rate} requests a second of all agents at {owner.name}. {_by_managers(owner)}"
+        words = f"Limit: {rate} requests a second from all agents at {owner.name}. {_by_managers(owner)}"
         rates.append(_rate(key, rate, "endpoint_requests_per_second", words))
     if (flight := policy.calls_in_flight) is not None:
-        words = f"Limit: {flight} requests in flight of all agents at {owner.name}. {_by_managers(owner)}"
+        words = f"Limit: {flight} requests in flight from all agents at {owner.name}. {_by_managers(owner)}"
         flights.append(InFlight(key, flight, "endpoint_calls_in_flight", words))
     return rates, flights
 
@@ -114,5 +114,5 @@ def _of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> Iterat
 
 def _by_managers(owner: PolicyOwner) -> str:
     if isinstance(owner, Server):
-        return "People who may change the server can change it on its tab Agents."
-    return "People who may change bundles can change it: Bundles, Policy."
+        return "People who may change the server can change it on its Agents tab."
+    return "People who may change bundles can change it under Bundles, Policy."

@@ -42,7 +42,7 @@ def check_media_types(headers: Headers) -> None:
         raise invalid_request("Content-Type must be application/json.", 415)
     accepted = {part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")}
     if not accepted & _ACCEPTED:
-        raise invalid_request("Accept must name application/json or text/event-stream.", 406)
+        raise invalid_request("Accept must include application/json or text/event-stream.", 406)
 
 
 def parse(body: bytes, limits: Limits) -> Posted:

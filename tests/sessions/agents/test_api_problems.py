@@ -23,8 +23,8 @@ def token(ada: Any) -> str:
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (OperationalError("the database system is shutting down"), "The database does not respond."),
-        (InterfaceError("connection already closed"), "The database does not respond."),
+        (OperationalError("the database system is shutting down"), "The database is not responding."),
+        (InterfaceError("connection already closed"), "The database is not responding."),
         (SealError("The key ring lacks k1."), "The key ring lacks k1."),
         (WriterBusy("This process is stopping."), "This process is stopping."),
     ],
