@@ -84,7 +84,7 @@ def check_length(target: str) -> None:
     try:
         size = len(target.encode())
     except UnicodeEncodeError as problem:
-        raise Rejected("The name holds half a character (a lone surrogate).") from problem
+        raise Rejected("The name contains half a character (a lone surrogate).") from problem
     if not target or size > TARGET_BYTES or "\x00" in target:
         raise Rejected(f"A name must have 1 to {TARGET_BYTES:,} bytes (a fixed limit) and no NUL character.")
 
@@ -125,7 +125,7 @@ def completion_reference(target: str) -> dict[str, str]:
 def _completed(target: str) -> tuple[DefinitionKind, str]:
     word, _, key = target.partition(":")
     if word not in _REFERENCES or not key:
-        raise Rejected("A completion names ref/prompt:<name> or ref/resource:<URI template>.")
+        raise Rejected("A completion must name ref/prompt:<name> or ref/resource:<URI template>.")
     return _REFERENCES[word], key
 
 

@@ -75,10 +75,10 @@ def value_of(method: str, result: Mapping[str, Any], part: str, pointer: str | N
     except LookupError:
         raise NoValue("The result has nothing there.") from None
     if _too_deep(found):
-        raise NoValue(f"It is nested more than {MAX_DEPTH} levels deep. A form takes no deeper value.")
+        raise NoValue(f"It is nested more than {MAX_DEPTH} levels deep, which is more than a form accepts.")
     size = len(json.dumps(found))
     if size > VALUE_CHARS:
-        raise NoValue(f"It has {size:,} characters as JSON. A form takes at most {VALUE_CHARS:,}.")
+        raise NoValue(f"It has {size:,} characters as JSON. A form accepts at most {VALUE_CHARS:,}.")
     return found
 
 

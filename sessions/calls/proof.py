@@ -136,14 +136,16 @@ def _unaccounted(rows: list[_Row], removed: Removed) -> Finding | None:
 def _without_event(row: _Row, actions: set[str], removed: Removed) -> str:
     cut = removed.cut_until is not None and row["created_at"] <= removed.cut_until + TOLERANCE
     if AuditAction.CALL_REQUEST not in actions and not cut:
-        return f"No event requested the call {row['uid']}, made at {row['created_at']:%Y-%m-%d %H:%M:%S} UTC."
+        return (
+            f"No event records the request of the call {row['uid']}, made at {row['created_at']:%Y-%m-%d %H:%M:%S} UTC."
+        )
     if cut and not actions:
         return ""
     state = CallState(row["state"]) if row["state"] in CallState.values else None
     if state is None or state.final != (AuditAction.CALL_FINISH in actions):
-        return f"No event made the call {row['uid']} {row['state']}."
+        return f"No event records that the call {row['uid']} became {row['state']}."
     if (state == CallState.SENT) and AuditAction.CALL_SEND not in actions:
-        return f"No event sent the call {row['uid']}."
+        return f"No event records that the call {row['uid']} was sent."
     return ""
 
 

@@ -24,7 +24,7 @@ UNCONFIRMED: Final = (
 _REGISTRY: Final = (
     "If this machine needs a proxy, a certificate or a package mirror, "
     "name its variables in MCPADMIN_INHERITED_VARIABLES, for example HTTPS_PROXY, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE, "
-    "npm_config_registry or UV_DEFAULT_INDEX. Servers get no others of the worker's variables."
+    "npm_config_registry or UV_DEFAULT_INDEX. Servers get no other variables of the worker."
 )
 #: what npm, uv, pip and Docker write when they do not reach their registry
 _UNREACHED: Final = re.compile(
@@ -65,7 +65,7 @@ def held_up(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
 
 def unreached(stderr: str) -> tuple[str, ...]:
     """Why a launcher ended that wrote this, if it could not download the server."""
-    return (f"The package registry was not reached. {_REGISTRY}",) if _UNREACHED.search(stderr) else ()
+    return (f"The package registry could not be reached. {_REGISTRY}",) if _UNREACHED.search(stderr) else ()
 
 
 def unconfirmed(command: str, arguments: Sequence[str]) -> str:

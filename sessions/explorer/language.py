@@ -187,7 +187,7 @@ class Query:
 def parse(text: str, now: datetime) -> Query:
     """Times without a zone are in the zone of `now`. Raises QueryError."""
     if len(text) > TEXT_CHARS:
-        raise QueryError(f"A query may have {TEXT_CHARS:,} characters (a fixed limit).", TEXT_CHARS, len(text))
+        raise QueryError(f"A query can have at most {TEXT_CHARS:,} characters (a fixed limit).", TEXT_CHARS, len(text))
     from lark import Tree  # noqa: PLC0415  # see _parser
     from lark.exceptions import UnexpectedInput  # noqa: PLC0415  # see _parser
 
@@ -198,7 +198,9 @@ def parse(text: str, now: datetime) -> Query:
         raise _explained(trimmed, problem) from problem
     terms = [_term(node) for node in tree.children if isinstance(node, Tree)]
     if len(terms) > TERMS:
-        raise QueryError(f"A query may have {TERMS} conditions (a fixed limit).", terms[TERMS].start, terms[-1].end)
+        raise QueryError(
+            f"A query can have at most {TERMS} conditions (a fixed limit).", terms[TERMS].start, terms[-1].end
+        )
     return _query([_read(term) for term in terms], now)
 
 
@@ -254,10 +256,10 @@ def _explained(text: str, problem: "UnexpectedInput") -> QueryError:
         if field[1].lower() not in FIELDS:
             return _unknown_field(field[1].lower(), field.start(), place)
         example = FIELDS[field[1].lower()].example
-        return QueryError(f"Write a value after {field[1]}:, without a blank: {example}", field.start(), place)
+        return QueryError(f"Write a value after {field[1]}:, without a space: {example}", field.start(), place)
     if place >= len(text):
         return QueryError("The query ends too early. Write a field or text after “-”.", max(0, place - 1), place)
-    return QueryError("This cannot be read here. Separate conditions with spaces.", place, place + 1)
+    return QueryError("This is not valid here. Separate conditions with spaces.", place, place + 1)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -281,7 +283,7 @@ def _read(term: Term) -> Term:
     if kind in (Kind.DURATION, Kind.SIZE):
         return replace(term, values=tuple(_number(term, value, kind) for value in term.values))
     if any(value.comparison for value in term.values):
-        raise _problem(term, f"{term.field}: takes no comparison. Write {FIELDS[term.field].example}")
+        raise _problem(term, f"{term.field}: does not support comparisons. Write {FIELDS[term.field].example}")
     if kind is Kind.CHOICE and term.field in CHOICES:
         for value in term.values:
             if value.text not in CHOICES[term.field] or not value.exact:
@@ -332,7 +334,7 @@ def _single(placed: tuple[Term, ...]) -> Iterator[Term]:
         if term.field not in _RANGE:
             continue
         if term.negated or len(term.values) > 1:
-            raise _problem(term, f"{term.field}: takes one value and no “-”.")
+            raise _problem(term, f"{term.field}: accepts one value, without “-”.")
         if (
             term.field in seen
             or (term.field == "since" and "last" in seen)
@@ -370,7 +372,7 @@ def _in_utc(term: Term, moment: datetime) -> datetime:
 
 
 def _out_of_range(term: Term) -> QueryError:
-    return _problem(term, f"This time does not lie between the years {EARLIEST.year} and {LATEST.year}.")
+    return _problem(term, f"The time must be between the years {EARLIEST.year} and {LATEST.year}.")
 
 
 def _moment(term: Term, value: Value, now: datetime, *, end_of_day: bool) -> datetime:

@@ -206,7 +206,7 @@ def _placed(source: Server | Registration, values: LaunchValues, private: Callab
         directory = str(private())
     except OSError as problem:
         words = (
-            f"The private working directory of the server could not be made: {problem.strerror}: {problem.filename}."
+            f"The private working directory of the server could not be created: {problem.strerror}: {problem.filename}."
         )
         raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
     return replace(values, reached=replace(values.reached, working_directory=directory))
@@ -239,7 +239,7 @@ def _confinement(
     try:
         own = folders(user, reachable=not stdio.has_view())
     except OSError as problem:
-        words = f"The private folders of the server could not be made: {problem.strerror}: {problem.filename}."
+        words = f"The private folders of the server could not be created: {problem.strerror}: {problem.filename}."
         raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
     files, hosts = _of_the_operator()
     return stdio.Confinement(

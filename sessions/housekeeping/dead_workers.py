@@ -114,4 +114,4 @@ def _notify(session: McpSession, words: str) -> None:
 def disown(worker_id: int, session_ids: Iterable[int]) -> None:
     """Free sessions that belong to this worker in the database but that the worker does not know."""
     lost = McpSession.objects.filter(owner_id=worker_id, pk__in=list(session_ids))
-    _free(lost, "The worker of this session did not have it.")
+    _free(lost, "The worker that owned this session no longer had it.")

@@ -69,7 +69,7 @@ def test_what_is_not_there_has_no_value(part: str, pointer: str | None) -> None:
 
 def test_a_value_beyond_what_a_form_takes_says_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passing_on, "VALUE_CHARS", 20)
-    with pytest.raises(NoValue, match="A form takes at most 20"):
+    with pytest.raises(NoValue, match="A form accepts at most 20"):
         value_of(TOOLS_CALL, RESULT, "structured", None)
 
 

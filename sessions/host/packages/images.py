@@ -60,7 +60,7 @@ async def _digests(
         [found, *_] = json.loads("\n".join(output.stdout))
         return list(found.get("RepoDigests") or []), str(found["Id"])
     except (ValueError, KeyError, TypeError):
-        raise failed(command, f"What {_program(command)} says about {image} cannot be read.") from None
+        raise failed(command, f"The output of {_program(command)} about {image} cannot be read.") from None
 
 
 async def _engine(programs: Programs, command: PackageCommand, folder: Path, *arguments: str) -> Output:

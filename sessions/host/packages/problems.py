@@ -45,7 +45,7 @@ def failed(command: PackageCommand, words: str, text: str = "") -> LaunchError:
 
 
 def not_readable(command: PackageCommand, what: str) -> LaunchError:
-    return failed(command, f"What {what} says about {command.name} cannot be read.")
+    return failed(command, f"The information that {what} gives about {command.name} cannot be read.")
 
 
 def _excerpt(text: str) -> str:

@@ -98,7 +98,7 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 def _refusal(answer: Answer, redactor: Redactor) -> str:
     if 300 <= answer.status < 400:
-        return f"The receiver redirects (HTTP {answer.status}). Redirects are not followed: enter the final URL."
+        return f"The receiver answered with a redirect (HTTP {answer.status}). Redirects are not followed: enter the final URL."
     reason = " ".join(redactor.text(answer.body.decode(errors="replace")).split())[:_REASON_CHARS]
     return f"The receiver answered with HTTP {answer.status}{f': {reason}' if reason else '.'}"
 

@@ -79,7 +79,7 @@ async def put_file(
     begun = await _request(store, "POST", key, "uploads=", {"Content-Type": content_type}, b"", policy, tls)
     found = _UPLOAD_ID.search(begun.body)
     if found is None:
-        raise NotDelivered("The store did not begin an upload in parts.")
+        raise NotDelivered("The store did not start the multipart upload.")
     upload = f"uploadId={quote(found[1].decode(), safe='')}"
     try:
         tags: list[str] = []
@@ -106,7 +106,7 @@ async def _complete(
     document = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode()
     answer = await _request(store, "POST", key, upload, {"Content-Type": "application/xml"}, document, policy, tls)
     if b"<Error>" in answer.body:  # the store answers 200 before it knows
-        raise NotDelivered("The store could not join the parts of the upload.", answer.status)
+        raise NotDelivered("The store could not complete the multipart upload.", answer.status)
 
 
 async def _request(

@@ -136,5 +136,5 @@ def _notice(dropped: int) -> list[WireEntry]:
     if not dropped:
         return []
     words = "1 message was" if dropped == 1 else f"{dropped:,} messages were"
-    detail = f"{words} not recorded: more came than could be written."
+    detail = f"{words} not recorded: they arrived faster than they could be written."
     return [WireEntry(WireDirection.RECEIVED, WireKind.DROPPED, detail=detail, size=dropped, taken=True)]

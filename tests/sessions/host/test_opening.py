@@ -48,7 +48,7 @@ def test_a_start_that_ran_out_of_time_fails_with_what_may_have_held_it_up(fault:
 @pytest.mark.parametrize(
     ("tail", "words"),
     [
-        ("error: invalid peer certificate: UnknownIssuer", "The package registry was not reached."),
+        ("error: invalid peer certificate: UnknownIssuer", "The package registry could not be reached."),
         ("npm error code ENOTFOUND", "MCPADMIN_INHERITED_VARIABLES"),
         ("no licence found", ""),
     ],

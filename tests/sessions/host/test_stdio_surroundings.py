@@ -112,7 +112,7 @@ def test_a_server_that_is_no_process_gets_no_directory(data: Path) -> None:
 @pytest.mark.django_db
 def test_a_directory_that_cannot_be_made_is_named_in_the_failure(data: Path) -> None:
     (data / "servers").write_text("a file stands where the directories belong")
-    with pytest.raises(LaunchProblem, match=f"could not be made: .*: {data / 'servers'}") as refused:
+    with pytest.raises(LaunchProblem, match=f"could not be created: .*: {data / 'servers'}") as refused:
         load(make_session().pk)
     assert (refused.value.failure.fault, refused.value.failure.step) == (Fault.SPAWN_FAILED, "connect")
 
