@@ -49,7 +49,7 @@ def link(person: Walk) -> Locator:
 
 
 def allow_more(person: Walk, gate: Gate) -> None:
-    expect(person.result()).to_contain_text("The server asks you to allow more (write).", timeout=30_000)
+    expect(person.result()).to_contain_text("The server requires more permissions (write).", timeout=30_000)
     assert person.state().inner_text().strip() == "Ready", "what was allowed before goes on"
     link(person).click()
     consented(person, gate)

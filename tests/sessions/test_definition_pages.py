@@ -235,11 +235,11 @@ def test_a_reading_that_failed_keeps_the_one_before_and_tells_why(client: Client
 
 
 def test_the_warning_about_a_list_over_a_limit_names_the_limit_and_who_may_change_it(session: McpSession) -> None:
-    noted(make_hold(session), NOW, problem="A message is nested deeper than 64 levels.", fault=Fault.DEPTH_LIMIT)
+    noted(make_hold(session), NOW, problem="A message is nested more than 64 levels deep.", fault=Fault.DEPTH_LIMIT)
     session.refresh_from_db()
     (warning,) = session.catalog_warnings
     assert warning.startswith(
-        "The tools could not be listed: A message is nested deeper than 64 levels. Limit: 64 levels"
+        "The tools could not be listed: A message is nested more than 64 levels deep. Limit: 64 levels"
     )
     assert "Change it for this server under Settings, Limits" in warning
 

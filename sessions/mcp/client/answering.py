@@ -57,7 +57,7 @@ class Answering:
             self._pump.send_aside(self._outgoing(request, self._tasks.reply(request)))
         elif request.id in self._open or self._tasks.asks(request.id):
             # A resumed stream may repeat what was sent: this one is being answered already.
-            self._pump.emit(ProtocolViolation(f"The server asked {request.method} twice under one id."))
+            self._pump.emit(ProtocolViolation(f"The server sent {request.method} twice with the same id."))
         elif len(self) >= self._most or not self._answers.admit():
             self._pump.emit(RequestRefused(request.method, jsonrpc.INTERNAL_ERROR))
             self._pump.send_aside(self._session.refuse(request.id, jsonrpc.INTERNAL_ERROR, "Too many requests"))
@@ -139,6 +139,6 @@ class Answering:
         try:
             await self._pump.reply(outgoing)
         except McpError as exc:
-            log.debug("an answer did not reach the server: %s", exc)
-            words = f"The answer to {request.method} came too late, or the server did not take it: {exc.detail}"
+            log.debug("a response did not reach the server: %s", exc)
+            words = f"The response to {request.method} came too late, or the server did not accept it: {exc.detail}"
             self._pump.emit(NotDelivered(words))

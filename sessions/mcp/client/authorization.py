@@ -84,7 +84,7 @@ class Authorization:
         if self._clock() - pending.created_at > LIFETIME:
             raise AuthorizationError("This sign-in has expired. Start again.")
         if not covers(pending.grant.resource, http_twin(self.settings.server_url)):
-            raise AuthorizationError("The server has another address than when this sign-in began. Start again.")
+            raise AuthorizationError("The server's address has changed since this sign-in began. Start again.")
         try:
             grant = await self._run(flows.redeem(pending, parameters, self.signing, self._clock()))
         except TokenRefused as exc:
@@ -222,7 +222,7 @@ class Authorization:
             return await provider.id_token()
         if self.settings.flow == "workload":
             if source is None:
-                raise AuthorizationError("No source of the workload's token is set up for this server.")
+                raise AuthorizationError("No source for the workload token is set up for this server.")
             return await source()
         return ""
 

@@ -66,7 +66,7 @@ class RequestTrial:
         if not self._interactive:
             return False
         if not self._first("authorization"):
-            words = "The server does not accept the token that its authorization server just gave."
+            words = "The server does not accept the token that its authorization server just issued."
             raise AuthorizationError(words, Fault.UNAUTHORIZED)
         return await self._owner.authorized(self._sent, demand)
 
@@ -85,9 +85,9 @@ class RequestTrial:
         """Only a person can allow it. If a person has done so already, asking again would loop."""
         named = " ".join(demand.scopes)[:200]
         if demand.scopes and self._owner.allowed.issuperset(demand.scopes):
-            words = f"The server refuses this although it was allowed ({named}). Only its operator can change that."
+            words = f"The server still refuses this request although the required permissions were granted ({named}). Only the operator of the server can change that."
             return AuthorizationError(words, Fault.FORBIDDEN)
-        words = f"The server asks you to allow more ({named or 'it does not say what'})."
+        words = f"The server requires more permissions ({named or 'it does not say which'})."
         scopes, url = needed.scopes, needed.metadata_url
         return SignInNeeded(words, Fault.INSUFFICIENT_SCOPE, metadata_url=url, scopes=scopes)
 

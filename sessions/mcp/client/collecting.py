@@ -66,14 +66,14 @@ class Collecting:
         self._demand_covered(question, self._session.declared)
         if not self._answers.admit():
             per_minute = self._limits.server_requests_per_minute
-            words = f"The server asked more than {per_minute} questions in a minute."
+            words = f"The server sent more than {per_minute} requests in a minute."
             raise ProtocolError(Fault.SERVER_REQUEST_LIMIT, words, may_have_run=_may_have_run(origin))
 
     def _demand_covered(self, question: Question, declared: Mapping[str, Any]) -> None:
         refusal = rules.refusal(question.method, question.params, declared)
         if refusal is not None:
             self._pump.emit(RequestRefused(question.method[:200], refusal.code))
-            words = f"The server asks for {question.method[:80]}, which this client did not offer: {refusal.message}."
+            words = f"The server requested {question.method[:80]}, which this client did not offer: {refusal.message}."
             raise ProtocolError(Fault.INPUT_NOT_OFFERED, words)
 
     def _asked(self, key: str, question: Question, origin: Origin, tag: Any) -> InputRequest:
@@ -117,11 +117,11 @@ class Collecting:
             self._pump.emit(RequestRefused(asked.method, exc.code))
             if asked.origin == "error":
                 raise
-            words = f"The server asked for {asked.method}, and it was refused: {exc.message}"
+            words = f"The server requested {asked.method}, which was refused: {exc.message}"
             raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=True) from exc
         except Exception as exc:  # a bug in an answer ends only the call that needed it
             log.exception("%s could not be answered", asked.method)
-            words = f"The server asked for {asked.method}, and answering it failed here."
+            words = f"The server requested {asked.method}, and this client failed to answer it."
             raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=_may_have_run(asked.origin)) from exc
 
     # -- URLs to visit before a call can go on
@@ -143,8 +143,8 @@ class Collecting:
             await asyncio.wait((notified, answered), return_when=asyncio.FIRST_COMPLETED)
             action = "accept" if over.is_set() else (await answered)["action"]
             if action != "accept":
-                why = "that was declined" if action == "decline" else "nobody visited it"
-                words = f"The call needs a page to be visited, and {why}."
+                why = "someone declined" if action == "decline" else "nobody opened it"
+                words = f"The call requires someone to open a page, and {why}."
                 raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=False)
         finally:
             del self._visited[over]

@@ -161,5 +161,5 @@ class _Stream:
 
 
 def _unacknowledged() -> ProtocolError:
-    words = "The server answered the request for a subscription without acknowledging it."
+    words = "The server responded to the subscription request without acknowledging it."
     return ProtocolError(Fault.INVALID_RESULT, words)

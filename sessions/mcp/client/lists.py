@@ -77,7 +77,9 @@ class Lists:
                 while not reading.pages.done:
                     await self._read_page(reading)
         except TimeoutError:
-            words = f"The list was not complete after {self._requester.timeouts.total:g} s; its beginning was read."
+            words = (
+                f"The list was not complete after {self._requester.timeouts.total:g} s; only its beginning was read."
+            )
             reading.pages.cut_short(Fault.TOTAL_DEADLINE, words)
         return reading
 

@@ -26,7 +26,7 @@ class LogLevel:
 
     async def set(self, level: str | None) -> None:
         if level is not None and level not in methods.LOG_LEVELS:
-            raise InvalidRequest(f"A level is one of {', '.join(methods.LOG_LEVELS)}.")
+            raise InvalidRequest(f"The level must be one of {', '.join(methods.LOG_LEVELS)}.")
         await self._requester.demand_offered("logging")
         await self._ask_level(level)
         self._level = level

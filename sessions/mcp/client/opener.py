@@ -149,7 +149,7 @@ class Opener:
             tolerable = exc.status in (400, 404) or exc.status >= 500
             if exc.fault not in (Fault.HTTP_STATUS, Fault.SESSION_GONE) or not tolerable:
                 raise
-            detail = f"The server answered {methods.INITIALIZED}, which has no answer, with HTTP {exc.status}."
+            detail = f"The server rejected {methods.INITIALIZED} with HTTP {exc.status}."
             self._pump.emit(ProtocolViolation(with_words(detail, exc.words)))
 
     async def _change(self, kind: str) -> McpError | None:

@@ -100,7 +100,7 @@ class PendingRequest(Wait):
         """The idle time-out, or (where they differ) the total one, which progress does not extend."""
         spec = self.spec
         if spec.total != spec.idle and deadline.expires_at >= deadline.total_at:
-            fault, words = Fault.TOTAL_DEADLINE, f"within the total time of {spec.total:g} s"
+            fault, words = Fault.TOTAL_DEADLINE, f"within the total timeout of {spec.total:g} s"
         else:
             fault, words = Fault.TIMEOUT, f"in time ({spec.idle:g} s)"
         detail = f"The server did not answer {spec.method} {words}."

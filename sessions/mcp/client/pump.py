@@ -175,7 +175,7 @@ class Pump(EventSink):
                 await self.transport.send(self._session.notification(method))
         except TimeoutError:
             raise TransportError(
-                Fault.TIMEOUT, f"The server did not take {method} in time.", may_have_run=True
+                Fault.TIMEOUT, f"The server did not accept {method} in time.", may_have_run=True
             ) from None
 
     async def reply(self, outgoing: Outgoing) -> None:
@@ -184,7 +184,7 @@ class Pump(EventSink):
             async with asyncio.timeout(_REPLY):
                 await self.transport.send(outgoing)
         except TimeoutError:
-            raise TransportError(Fault.TIMEOUT, "The server did not take it in time.", may_have_run=True) from None
+            raise TransportError(Fault.TIMEOUT, "The server did not accept it in time.", may_have_run=True) from None
 
     def send_aside(self, outgoing: Outgoing) -> None:
         """Send a message that no caller waits for: bounded; when the bound is reached, drop it and report that."""
@@ -195,7 +195,7 @@ class Pump(EventSink):
         await self.transport.send(outgoing)
 
     def _side_message_dropped(self) -> None:
-        self.emit(NotDelivered("More answers and cancellations wait to be sent than allowed; one was dropped."))
+        self.emit(NotDelivered("Too many responses and cancellations are waiting to be sent; one was dropped."))
 
     async def flush_side_queue(self, seconds: float) -> None:
         await self._side_queue.flush(seconds)

@@ -98,7 +98,7 @@ class Requester:
         async with self._reopening:
             if generation != self.generation or self.session.state is not State.READY:
                 return
-            self.pump.move(Trigger.SESSION_GONE, "The server forgot the session.")
+            self.pump.move(Trigger.SESSION_GONE, "The server lost the session.")
             self._answering.stop()
             try:
                 await self._opener.reopen()

@@ -148,7 +148,7 @@ class RoundTrips:
 def _left(ends: float, attempts: _Attempts) -> float:
     left = ends - asyncio.get_running_loop().time()
     if left <= 0:
-        words = "The total time of the call ended before it could be sent again."
+        words = "The total timeout of the call was reached before it could be sent again."
         raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=attempts.begun)
     return left
 
@@ -159,5 +159,5 @@ async def _within(ends: float, *, may_have_run: bool) -> AsyncIterator[None]:
         async with asyncio.timeout_at(ends):
             yield
     except TimeoutError as exc:
-        words = "The total time of the call ended while the server waited for input."
+        words = "The total timeout of the call was reached while the server waited for input."
         raise LocalError(Fault.TOTAL_DEADLINE, words, may_have_run=may_have_run) from exc

@@ -44,7 +44,7 @@ class Subscriptions:
             async with asyncio.timeout(self._requester.timeouts.total):
                 return await self._following.follow(desired)
         except TimeoutError:
-            words = f"The server did not take all subscriptions within {self._requester.timeouts.total:g} s."
+            words = f"The server did not confirm all subscriptions within {self._requester.timeouts.total:g} s."
             raise TransportError(Fault.TOTAL_DEADLINE, words, may_have_run=True) from None
 
     def _new_following(self) -> "_Following":
@@ -118,7 +118,7 @@ class _Following:
             self._subscribed.forget()
             if not self._desired:
                 return
-            self._pump.emit(FollowingLost("The server forgot the session and its subscriptions."))
+            self._pump.emit(FollowingLost("The server lost the session and its subscriptions."))
             try:
                 await self._ask(self._desired)
             except McpError as exc:

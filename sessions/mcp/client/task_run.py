@@ -139,7 +139,7 @@ class TaskRun:
     def _unfollowed(self, method: str, error: RpcError) -> RemoteError:
         """An error of a request about the task says nothing about the call, which may still succeed."""
         words = f"The server answered {method} with {error.code}: {error.message[:200]}"
-        words = f"The task {self._task_id[:60]!r} cannot be followed. {words}"
+        words = f"The task {self._task_id[:60]!r} cannot be tracked. {words}"
         return RemoteError(Fault.TASK_LOST, words, may_have_run=True)
 
     async def _pause(self) -> None:
@@ -203,7 +203,7 @@ class TaskRun:
             async with asyncio.timeout(self._seconds):
                 return await self._fetching
         except TimeoutError:
-            words = f"The server did not hand over the result of a finished task in time ({self._seconds:g} s)."
+            words = f"The server did not send the result of a finished task in time ({self._seconds:g} s)."
             raise TransportError(Fault.TIMEOUT, words, may_have_run=True) from None
 
     def _harvested(self) -> dict[str, Any] | RpcError | None:
@@ -220,7 +220,7 @@ class TaskRun:
             return fetching.result()
         if not _passes(error):
             raise error
-        log.debug("tasks/result broke off, and will be asked again: %s", error)
+        log.debug("tasks/result was interrupted and will be requested again: %s", error)
         return None
 
     # -- answering (extension)

@@ -117,7 +117,7 @@ class Tasks:
             return {}
         ttl = options.ttl_ms if options else None
         if ttl is not None and ttl <= 0:
-            raise InvalidRequest(f"A task cannot live for {ttl} ms.")
+            raise InvalidRequest(f"{ttl} ms is not a valid lifetime for a task.")
         return {"task": {} if ttl is None else {"ttl": ttl}}
 
     async def _support_of(self, name: str) -> Support:
@@ -160,11 +160,9 @@ class Tasks:
                 return await run.result(state)
         except TimeoutError:
             ending = (
-                ": the server was notified to cancel it"
-                if self._cancel_aside(task_id)
-                else " and continues on the server"
+                "; the server was asked to cancel it" if self._cancel_aside(task_id) else "; it continues on the server"
             )
-            words = f"The total time ended before the task {task_id[:60]!r} did{ending}."
+            words = f"The total timeout was reached before the task {task_id[:60]!r} ended{ending}."
             raise TransportError(Fault.TOTAL_DEADLINE, words, may_have_run=True) from None
         except asyncio.CancelledError:
             self._cancel_aside(task_id)
@@ -219,7 +217,7 @@ class Tasks:
         try:
             await self._requester.request(methods.TASKS_CANCEL, {"taskId": task_id}, _CANCEL_SECONDS)
         except McpError as exc:
-            log.debug("the server was not told to cancel a task: %s", exc)
+            log.debug("the server could not be asked to cancel a task: %s", exc)
 
 
 def _deliver_progress(identity: RequestId, on_progress: OnProgress | None, event: Event) -> None:

@@ -87,7 +87,7 @@ def parse(data: bytes, limits: Limits) -> tuple[Any, bool]:
     ProtocolError (message_limit, value_limit, depth_limit, invalid_message). One byte order mark is ignored.
     """
     if len(data) > limits.message_bytes:
-        detail = f"A message of {len(data)} bytes is over the limit of {limits.message_bytes}."
+        detail = f"A message of {len(data)} bytes exceeds the limit of {limits.message_bytes} bytes."
         raise ProtocolError(Fault.MESSAGE_LIMIT, detail)
     if len(data) > limits.message_values:
         check_values(data, limits.message_values)
@@ -124,7 +124,7 @@ def check_values(data: bytes, max_values: int) -> None:
         if match.end() - match.start() == 1:
             left -= 1
             if left < 0:
-                raise ProtocolError(Fault.VALUE_LIMIT, f"A message holds more than {max_values} values.")
+                raise ProtocolError(Fault.VALUE_LIMIT, f"A message contains more than {max_values} values.")
 
 
 def check_depth(value: Any, max_depth: int) -> None:
@@ -159,4 +159,4 @@ def invalid(why: str) -> ProtocolError:
 
 
 def _too_deep(max_depth: int) -> ProtocolError:
-    return ProtocolError(Fault.DEPTH_LIMIT, f"A message is nested deeper than {max_depth} levels.")
+    return ProtocolError(Fault.DEPTH_LIMIT, f"A message is nested more than {max_depth} levels deep.")

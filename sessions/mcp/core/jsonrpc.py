@@ -30,7 +30,7 @@ _ID_BITS: Final = 128
 _ID_CHARACTERS: Final = 1024
 #: members of an answer: without any of these and without a method, an object is no message of any kind
 _OF_ANSWERS: Final = frozenset({"id", "result", "error"})
-_MENDED: Final = "A message held half of a surrogate pair; it was read as U+FFFD."
+_MENDED: Final = "A message contained half of a surrogate pair, which was read as U+FFFD."
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _batch(elements: list[Any], limits: Limits) -> list[Message | ProtocolError]
     if not elements:
         raise invalid("an empty batch")
     if len(elements) > limits.batch_messages:
-        raise ProtocolError(Fault.VALUE_LIMIT, f"A batch holds more than {limits.batch_messages} messages.")
+        raise ProtocolError(Fault.VALUE_LIMIT, f"A batch contains more than {limits.batch_messages} messages.")
     return [_classified(element) for element in elements]
 
 

@@ -112,7 +112,7 @@ def stream_end(error: McpError | None) -> StreamEnd:
         final = error.code in _FINAL_CODES
         return StreamEnd(f"The server refuses subscriptions: {error.detail}", refused=True, again=not final)
     if isinstance(error, HttpError) and error.status in _FINAL_STATUSES:
-        return StreamEnd(f"The server has no subscriptions (HTTP {error.status}).", refused=True, again=False)
+        return StreamEnd(f"The server does not support subscriptions (HTTP {error.status}).", refused=True, again=False)
     lasting = isinstance(error, NotReady) or error.permanent
     return StreamEnd(error.detail, again=not lasting, retry_after=getattr(error, "retry_after", None))
 
@@ -166,7 +166,9 @@ class Listens:
         waiting = [key for key, listen in self._open.items() if not listen.acknowledged]
         key: RequestId | None = identity if identity is not None else waiting[0] if len(waiting) == 1 else None
         if key is None or key not in waiting:
-            return ProtocolViolation("The server acknowledged a subscription that is not waiting for it.")
+            return ProtocolViolation(
+                "The server acknowledged a subscription that was not waiting for an acknowledgement."
+            )
         listen = self._open[key]
         listen.acknowledged = True
         return Following(granted(listen.requested, subset, listen.refused), key)

@@ -11,8 +11,8 @@ from .errors import Fault, HttpError, IncompatibleVersion, McpError, ProtocolErr
 
 ProbeOutcome = dict[str, Any] | McpError
 SILENT: Final = (
-    "If it needs longer to start, raise its connect timeout. If it is an old server that falls silent after a request "
-    "that it does not know, set its era to legacy."
+    "If it needs longer to start, raise its connect timeout. If it is an old server that stops responding after a "
+    "request that it does not know, set its era to legacy."
 )
 
 
@@ -101,7 +101,7 @@ def _lacking(error: RpcError) -> RpcError:
     """We declare everything this client may use, so a person has to allow what the server requires."""
     required = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
     names = ", ".join(_required(required)[:10]) if isinstance(required, dict) else ""
-    error.detail = f"The server requires a capability that it is not offered: {names or error.message}."
+    error.detail = f"The server requires a capability that this client does not offer: {names or error.message}."
     return error
 
 
@@ -117,7 +117,7 @@ def _required(capabilities: dict[str, Any]) -> list[str]:
 def _unsupported(error: RpcError, asked: str) -> EraDecision:
     offered = error.data.get("supported") if isinstance(error.data, dict) else None
     if not isinstance(offered, list) or not offered:
-        return Legacy("the server does not know our modern revision and names none")
+        return Legacy("the server does not know our modern revision and names no other")
     modern = versions.best_mutual(offered, versions.MODERN)
     if modern:
         return ProbeAgain(modern, "the server named the revisions that it supports")
@@ -155,8 +155,8 @@ def _http(error: HttpError) -> EraDecision:
 def _incompatible(offered: list[Any]) -> IncompatibleVersion:
     names = tuple(str(name)[:32] for name in offered[:10])
     ours = ", ".join((*versions.MODERN, *versions.LEGACY))
-    theirs = f"speaks {', '.join(names)}" if names else "names no revision"
-    return IncompatibleVersion(f"The server {theirs}; we speak {ours}.", names)
+    theirs = f"supports {', '.join(names)}" if names else "names no revision"
+    return IncompatibleVersion(f"The server {theirs}; this client supports {ours}.", names)
 
 
 def legacy_revision(result: dict[str, Any]) -> str:

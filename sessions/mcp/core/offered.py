@@ -17,10 +17,10 @@ WORDS: Final = {
     ("prompts", ""): "prompts",
     ("resources", ""): "resources",
     ("resources", "subscribe"): "subscriptions to resources",
-    ("completions", ""): "completion of arguments",
-    ("logging", ""): "its log",
-    ("tasks", "call"): "calls as tasks",
-    ("tasks", "list"): "a list of its tasks",
+    ("completions", ""): "argument completion",
+    ("logging", ""): "log messages",
+    ("tasks", "call"): "running calls as tasks",
+    ("tasks", "list"): "listing its tasks",
     ("tasks", "cancel"): "cancelling a task",
 }
 

@@ -104,7 +104,7 @@ def opening(
     `exchange`, `legacy_only`, `fallback`: attributes of the open transport (transports.base.Transport).
     """
     if legacy_only and era == "modern":
-        raise IncompatibleVersion("The server is set to the modern era, which does not have its transport.")
+        raise IncompatibleVersion("The server is set to the modern era, which does not support its transport.")
     known = _known_legacy(era, remembered, legacy_only=legacy_only)
     if known:
         return (yield from _fall_back(Legacy(known), info, capabilities, exchange=exchange, fallback=fallback))
@@ -205,7 +205,9 @@ def _changed(kind: str, refused: McpError, info: Implementation, capabilities: M
     """The server accepts no `initialize` by POST: try the older transport, or raise an error that covers both."""
     problem = yield Change(kind)
     if not isinstance(problem, McpError):
-        return (yield from _legacy(info, capabilities, "the server takes no POST here, but opens an event stream"))
+        return (
+            yield from _legacy(info, capabilities, "the server does not accept POST here, but opens an event stream")
+        )
     if isinstance(problem, ProtocolError) or _says_whose_fault(problem):
         _add_doubt(problem, refused)
         raise problem

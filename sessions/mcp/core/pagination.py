@@ -35,7 +35,7 @@ class Pages:
         """Add one page. ProtocolError (invalid_result) if it does not contain the list."""
         items = result.get(self._member)
         if not isinstance(items, list):
-            raise ProtocolError(Fault.INVALID_RESULT, f"{self.method} was answered without a list {self._member!r}.")
+            raise ProtocolError(Fault.INVALID_RESULT, f"The response to {self.method} has no list {self._member!r}.")
         self._pages += 1
         for item in items:
             self._add_item(item)

@@ -29,7 +29,7 @@ class ReceivedTask:
     updated: str
     ttl_ms: int
     status: Status = Status.WORKING
-    message: str = "It waits for a person."
+    message: str = "Waiting for a person."
     outcome: TaskOutcome | None = None
 
     @property
@@ -81,7 +81,7 @@ def unknown() -> Refusal:
 
 
 def cancelled_too_late() -> Refusal:
-    return Refusal(jsonrpc.INVALID_PARAMS, "The task is over already")
+    return Refusal(jsonrpc.INVALID_PARAMS, "The task has already ended")
 
 
 #: answered immediately, whereas `tasks/result` waits until the task ends

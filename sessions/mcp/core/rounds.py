@@ -55,7 +55,7 @@ def check_result(
         return "task"
     if kind in ("input_required", "task"):
         raise ProtocolError(Fault.INVALID_RESULT, f"The server answered {method} with {kind}, which is not allowed.")
-    raise ProtocolError(Fault.INVALID_RESULT, f"The result is of the unknown kind {str(kind)[:40]!r}.")
+    raise ProtocolError(Fault.INVALID_RESULT, f"The result has the unknown type {str(kind)[:40]!r}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +105,17 @@ class Rounds:
             raise _invalid("its state is not a string")
         if len(state.encode()) > self._limits.request_state_bytes:
             limit = self._limits.request_state_bytes
-            raise _limit(Fault.ROUND_LIMIT, f"The state of a request for input is over the limit of {limit} bytes.")
+            raise _limit(Fault.ROUND_LIMIT, f"The state of a request for input exceeds the limit of {limit} bytes.")
         return state
 
     def _questions(self, value: Any) -> dict[str, Question]:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise _invalid("what it asks for is not an object")
+            raise _invalid("its requests are not an object")
         limit = self._limits.open_server_requests
         if len(value) > limit:
-            raise _limit(Fault.SERVER_REQUEST_LIMIT, f"The server asked more than {limit} questions at once.")
+            raise _limit(Fault.SERVER_REQUEST_LIMIT, f"The server sent more than {limit} requests for input at once.")
         return {key: question(entry) for key, entry in value.items()}
 
 
@@ -124,7 +124,7 @@ def question(entry: Any) -> Question:
     method = entry.get("method") if isinstance(entry, dict) else None
     params = entry.get("params", {}) if isinstance(entry, dict) else None
     if not isinstance(method, str) or not isinstance(params, dict):
-        raise _invalid("a question in it has no method or no parameters")
+        raise _invalid("one of its requests has no method or no parameters")
     return Question(method, params)
 
 

@@ -178,7 +178,7 @@ class Session:
         if len(data) > self._limits.message_bytes:
             raise ProtocolError(
                 Fault.MESSAGE_LIMIT,
-                f"The request of {len(data)} bytes is over the limit of {self._limits.message_bytes}.",
+                f"The request of {len(data)} bytes exceeds the limit of {self._limits.message_bytes} bytes.",
                 may_have_run=False,
             )
         return data
@@ -272,7 +272,7 @@ class Session:
     def _unasked(self, message: Response) -> events.Event:
         tombstone = self._correlation.take_tombstone(message.id)
         if tombstone is None or message.id is None:
-            return events.ProtocolViolation(f"An answer to no open request arrived (id {str(message.id)[:40]}).")
+            return events.ProtocolViolation(f"A response to no open request arrived (id {str(message.id)[:40]}).")
         return events.LateAnswer(message.id, tombstone.method, message.result, message.error, tombstone.tag)
 
     def _asked(self, message: Request, answering: Outgoing | None) -> list[Input]:

@@ -152,7 +152,7 @@ def state_of(fields: Any, era: Era) -> TaskState:
         raise _invalid("is not an object")
     identity = fields.get("taskId")
     if not isinstance(identity, str) or not 0 < len(identity) <= _ID_CHARS:
-        raise _invalid(f"has no usable taskId (a text of 1 to {_ID_CHARS} characters)")
+        raise _invalid(f"has no usable taskId (a string of 1 to {_ID_CHARS} characters)")
     suffix = "Ms" if era is Era.MODERN else ""
     poll = _seconds(fields.get("pollInterval" + suffix))
     return TaskState(
@@ -253,7 +253,7 @@ def fetched(state: TaskState, result: dict[str, Any]) -> dict[str, Any]:
 def _inline_result(state: TaskState) -> NextStep:
     result = state.raw.get("result")
     if not isinstance(result, dict) or result.get("resultType", "complete") != "complete":
-        return Ended(_invalid("is completed without a result"))
+        return Ended(_invalid("completed without a result"))
     return Finished(result)
 
 
@@ -268,7 +268,7 @@ def _inline_error(state: TaskState) -> McpError:
 def _inputs(state: TaskState, answered: Collection[str]) -> NextStep:
     requests = state.raw.get("inputRequests")
     if not isinstance(requests, dict) or not all(isinstance(request, dict) for request in requests.values()):
-        return Ended(_invalid("waits for input without a request"))
+        return Ended(_invalid("is waiting for input but contains no request for it"))
     fresh = {key: request for key, request in requests.items() if key not in answered}
     if len(answered) + len(fresh) > INPUTS:
         words = f"The task {_short(state)} asked for input more than {INPUTS} times."
@@ -278,7 +278,7 @@ def _inputs(state: TaskState, answered: Collection[str]) -> NextStep:
 
 def lost(task_id: str, detail: str) -> RemoteError:
     """The server does not (or no longer) know the task, so the outcome of the call stays unknown."""
-    words = f"The server no longer knows the task {task_id[:60]!r} ({detail[:200]}): it expired, or was forgotten."
+    words = f"The server no longer knows the task {task_id[:60]!r} ({detail[:200]}): it expired or was deleted."
     return RemoteError(Fault.TASK_LOST, words, may_have_run=True)
 
 

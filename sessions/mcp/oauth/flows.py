@@ -51,7 +51,9 @@ def _chosen(issuers: tuple[str, ...], settings: AuthorizationSettings, known: Gr
     issuer = settings.issuer
     chosen = next((one for one in issuers if issuer in (one, settings.expected_at(one))), "") if issuer else ""
     if issuer and not chosen:
-        raise AuthorizationError(f"The server does not name the authorization server {issuer} that was chosen for it.")
+        raise AuthorizationError(
+            f"The server does not name the authorization server {issuer}, which was chosen for it."
+        )
     if chosen:
         return chosen
     return next((one for one in issuers if known is not None and settings.expected_at(one) == known.issuer), issuers[0])
@@ -145,7 +147,7 @@ def prepare(settings: AuthorizationSettings, demand: Demand, known: Grant | None
     """For a flow without a user: find the authorization server, and return a grant without a token."""
     found = yield from discover(settings, demand, known)
     if not settings.client_id:
-        raise AuthorizationError("No client id is entered for this server; this way of signing in needs one.")
+        raise AuthorizationError("This way of signing in needs a client ID, and none is entered for this server.")
     client = registration.by_hand(settings, found.server, known.registration if known else None)
     return replace(_blank(settings, demand, known, found, signer), registration=client)
 
@@ -194,7 +196,7 @@ def _exchanged(settings: AuthorizationSettings, grant: Grant, signer: Signer, id
     there = Grant(client.issuer, client, grant.resource, provider.token_endpoint)
     answer = yield from tokens.ask(there, fields, signer)
     if answer.issued not in ("", ID_JAG):
-        raise AuthorizationError("The identity provider gave another kind of token than the one that was asked for.")
+        raise AuthorizationError("The identity provider issued a different kind of token than the one requested.")
     if provider.on_assertion is not None:
         provider.on_assertion(answer.access_token)
     return answer.access_token

@@ -42,8 +42,8 @@ def by_hand(settings: AuthorizationSettings, server: AuthorizationServer, known:
         bound = known.issuer
     if bound and bound != server.issuer:
         raise AuthorizationError(
-            f"The server now names the authorization server {server.issuer}, but the client id was entered for "
-            f"{bound}. Enter the client id of the new one if you trust it."
+            f"The server now names the authorization server {server.issuer}, but the client ID was entered for "
+            f"{bound}. Enter the client ID for the new one if you trust it."
         )
     return Registration(
         server.issuer,
@@ -94,7 +94,9 @@ def _dynamic(settings: AuthorizationSettings, server: AuthorizationServer) -> Ex
         raise _refused(response)
     kept = secret if isinstance(secret, str) else ""
     if not (is_sendable(identity) and is_sendable(kept)):
-        raise AuthorizationError("The authorization server gave a client ID or secret that could not be sent.")
+        raise AuthorizationError(
+            "The authorization server issued a client ID or secret with characters that cannot be sent."
+        )
     method = _method_given(said.get("token_endpoint_auth_method"), server, kept)
     return Registration(server.issuer, identity, "dynamic", kept, method, settings.redirect_uri)
 

@@ -45,7 +45,7 @@ def _read(document: dict[str, object], server_url: str) -> ResourceMetadata:
     resource, issuers = str(document["resource"]), document.get("authorization_servers")
     if not covers(resource, http_twin(server_url)):
         raise AuthorizationError(
-            f"The server's metadata is for another address ({resource[:200]!r}), so no token is asked for."
+            f"The server's metadata is for another address ({resource[:200]!r}), so no token was requested."
         )
     named = [one for one in issuers if isinstance(one, str)] if isinstance(issuers, list) else []
     if not named:

@@ -46,10 +46,10 @@ def find(issuer: str, expected: str = "") -> Exchange[AuthorizationServer]:
         other = other or str(document.get("issuer"))
     if other:
         raise AuthorizationError(
-            f"The metadata of the authorization server {issuer[:200]!r} is that of another one ({other[:200]!r}). "
-            "An admin who knows that to be right can expect it, on the server's settings page under Credentials."
+            f"The metadata of the authorization server {issuer[:200]!r} names another issuer ({other[:200]!r}). "
+            "An administrator who knows that this is right can expect that issuer on the server's settings page under Credentials."
         )
-    raise AuthorizationError(f"The authorization server {issuer[:200]!r} has no metadata that could be read.")
+    raise AuthorizationError(f"The authorization server {issuer[:200]!r} has no readable metadata.")
 
 
 def _same(issuer: str) -> str:
@@ -64,7 +64,7 @@ def find_beside(server_url: str, expected_at: Callable[[str], str] = _same) -> E
     if document is None:
         return AuthorizationServer(issuer, f"{issuer}/token", f"{issuer}/authorize", f"{issuer}/register", pkce=True)
     if document.get("issuer") != expected_at(issuer):
-        raise AuthorizationError(f"The metadata at {issuer} is that of another authorization server.")
+        raise AuthorizationError(f"The metadata at {issuer} names another issuer.")
     return read(document)
 
 

@@ -96,15 +96,17 @@ def read(response: HttpResponse, sent: Iterable[str] = ()) -> TokenAnswer:
     if not response.ok or said is None or "error" in said:
         code = error_code((said or {}).get("error"))
         if code in _FOR_THE_MOMENT:
-            detail = f"The authorization server gives no token at the moment. {server_said(response, sent)}"
+            detail = f"The authorization server cannot issue a token at the moment. {server_said(response, sent)}"
             raise HttpError(Fault.HTTP_STATUS, detail, status=response.status, may_have_run=False)
-        raise TokenRefused(f"The authorization server gave no token. {server_said(response, sent)}", code)
+        raise TokenRefused(f"The authorization server did not issue a token. {server_said(response, sent)}", code)
     token, kind = said.get("access_token"), _SCHEMES.get(str(said.get("token_type", "")).lower(), "")
     if not isinstance(token, str) or not _TOKEN.match(token):
-        raise AuthorizationError("The answer of the authorization server holds no token that could be sent.")
+        raise AuthorizationError("The response of the authorization server contains no token that can be sent.")
     renewal, scope = said.get("refresh_token"), said.get("scope")
     if isinstance(renewal, str) and not is_sendable(renewal):
-        raise AuthorizationError("The answer of the authorization server holds a refresh token that could not be sent.")
+        raise AuthorizationError(
+            "The response of the authorization server contains a refresh token that cannot be sent."
+        )
     return TokenAnswer(
         token,
         kind or str(said.get("token_type", ""))[:40],
@@ -129,9 +131,11 @@ def _lifetime(value: object) -> float | None:
 def taken(grant: Grant, answer: TokenAnswer, now: float) -> Grant:
     """The grant with this token. What the answer omits stays unchanged (RFC 6749 section 6)."""
     if answer.token_type not in _SCHEMES.values():
-        raise AuthorizationError(f"The authorization server gave a token of an unknown type ({answer.token_type!r}).")
+        raise AuthorizationError(f"The authorization server issued a token of an unknown type ({answer.token_type!r}).")
     if answer.token_type == "DPoP" and not grant.dpop_key:  # noqa: S105  the name of a scheme
-        raise AuthorizationError("The authorization server gave a token that is bound to a key which we did not show.")
+        raise AuthorizationError(
+            "The authorization server issued a token that is bound to a key that this client did not present."
+        )
     granted = answer.scopes if answer.scopes is not None else grant.scopes_granted or grant.scopes_requested
     return replace(
         grant,

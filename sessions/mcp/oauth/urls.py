@@ -49,7 +49,7 @@ def demand_endpoint(url: object, what: str) -> str:
     if not isinstance(url, str) or not url:
         raise AuthorizationError(f"The authorization server does not say where its {what} is.")
     if "#" in url:
-        raise AuthorizationError(f"The address of the {what} has a fragment, which it must not have.")
+        raise AuthorizationError(f"The address of the {what} must not contain a fragment.")
     return demand_secure(url, f"The address of the {what}")
 
 

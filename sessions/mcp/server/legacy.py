@@ -60,7 +60,7 @@ def opening_of(posted: Posted) -> Opening:
     version, declared = message.params.get("protocolVersion"), message.params.get("capabilities", {})
     client = message.params.get("clientInfo", {})
     if not isinstance(version, str) or not isinstance(declared, dict) or not isinstance(client, dict):
-        words = "initialize needs protocolVersion (text), capabilities and clientInfo (objects)."
+        words = "initialize needs protocolVersion (a string), capabilities and clientInfo (objects)."
         raise invalid_params(words).of(message.id)
     agreed = version if version in SERVED else versions.PREFERRED_LEGACY
     return Opening(message, agreed, declared, client)
@@ -95,9 +95,9 @@ def read(posted: Posted, headers: Headers, revision: str) -> list[Read]:
         message = message_of(posted.values[0])
         return [_known(message)]
     if not REVISIONS[revision].batches:
-        raise invalid_request("Batches ended with revision 2025-03-26. Send one message per request.")
+        raise invalid_request("Only revision 2025-03-26 has batches. Send one message per request.")
     if len(posted.values) > BATCH:
-        raise invalid_request(f"A batch holds more than {BATCH} messages.")
+        raise invalid_request(f"A batch contains more than {BATCH} messages.")
     return [_of_batch(value) for value in posted.values]
 
 

@@ -60,7 +60,7 @@ class ModernRequest:
 def read(posted: Posted, headers: Headers) -> ModernRequest | Notification:
     """The one message of a modern POST. Raises Refusal. A notification is accepted and has no effect."""
     if posted.batch:
-        raise invalid_request("Batches ended with revision 2025-03-26. Send one message per request.")
+        raise invalid_request("Only revision 2025-03-26 has batches. Send one message per request.")
     message = message_of(posted.values[0])
     if isinstance(message, Notification):
         return message
@@ -77,9 +77,7 @@ def _read(message: Request, headers: Headers) -> ModernRequest:
     meta = meta if isinstance(meta, dict) else {}
     version, declared = meta.get(META + "protocolVersion"), meta.get(META + "clientCapabilities")
     if not isinstance(version, str) or not isinstance(declared, dict):
-        words = (
-            f"Each request needs {META}protocolVersion (text) and {META}clientCapabilities (an object) in params._meta."
-        )
+        words = f"Each request needs {META}protocolVersion (a string) and {META}clientCapabilities (an object) in params._meta."
         raise invalid_params(words, status=400)
     _check_headers(message, version, headers)
     if version not in versions.MODERN:
@@ -121,7 +119,7 @@ def _same(name: str, given: str | None, expected: str) -> None:
 
 def _decoded(name: str, value: str) -> str:
     if not _VISIBLE.match(value):
-        raise _mismatch(f"The header {name} has characters that a header cannot carry.")
+        raise _mismatch(f"The header {name} contains characters that are not allowed in a header.")
     value = value.strip(" \t")
     if (sentinel := _SENTINEL.match(value)) is None:
         return value

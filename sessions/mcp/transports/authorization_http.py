@@ -71,7 +71,7 @@ async def _followed(connections: httpx.AsyncBaseTransport, request: HttpRequest,
         if not 300 <= response.status < 400:
             return response
         url = _next(request, url, response)
-    raise _redirected(request.url, "in a circle", response.status)
+    raise _redirected(request.url, "in a loop", response.status)
 
 
 async def _sent(
@@ -111,13 +111,13 @@ def _headers(response: httpx.Response) -> dict[str, str]:
 
 async def _body(response: httpx.Response) -> bytes:
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise AuthorizationError("The authorization server compressed an answer unasked.")
+        raise AuthorizationError("The authorization server compressed a response, which was not requested.")
     body = bytearray()
     assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
     async for chunk in response.stream:
         body += chunk
         if len(body) > BYTES:
-            raise AuthorizationError(f"An answer of the authorization server is over the limit of {BYTES} bytes.")
+            raise AuthorizationError(f"A response of the authorization server exceeds the limit of {BYTES} bytes.")
     return bytes(body)
 
 
@@ -133,4 +133,4 @@ def _next(request: HttpRequest, url: str, response: HttpResponse) -> str:
 
 def _redirected(url: str, where: str, status: int) -> AuthorizationError:
     host = wire_host(httpx.URL(url))
-    return AuthorizationError(f"{host} redirects {where} (HTTP {status}), which is not followed here.")
+    return AuthorizationError(f"{host} redirects {where} (HTTP {status}). The redirect was not followed.")

@@ -130,7 +130,7 @@ def _translate(exc: Exception) -> McpError:
     if isinstance(cause, aiohttp.ClientConnectorError):
         return connect_error(cause.os_error)
     if isinstance(cause, aiohttp.ConnectionTimeoutError):
-        return TransportError(Fault.TIMEOUT, "No connection could be made in time.", may_have_run=False)
+        return TransportError(Fault.TIMEOUT, "Could not connect in time.", may_have_run=False)
     if isinstance(cause, (aiohttp.InvalidURL, httpx.InvalidURL, httpx.UnsupportedProtocol)):
         return InvalidRequest("The URL is not a valid http or https address.")
     if isinstance(cause, aiohttp.ClientResponseError):
@@ -140,14 +140,14 @@ def _translate(exc: Exception) -> McpError:
     if isinstance(cause, ValueError) and not isinstance(cause, (OSError, aiohttp.ClientError)):
         return InvalidRequest(f"The request cannot be written as HTTP: {type(cause).__name__}.")
     return TransportError(
-        Fault.CONNECTION_LOST, "The connection ended before the answer was complete.", may_have_run=True
+        Fault.CONNECTION_LOST, "The connection ended before the response was complete.", may_have_run=True
     )
 
 
 def _bad_response(exc: aiohttp.ClientResponseError) -> ProtocolError:
     if any(words in exc.message for words in _HEADER_LIMIT_WORDS):
-        return ProtocolError(Fault.HEADER_LIMIT, "The headers of the answer are over the limit.")
-    return ProtocolError(Fault.NOT_MCP, "The answer is not valid HTTP.")
+        return ProtocolError(Fault.HEADER_LIMIT, "The response headers exceed the limit.")
+    return ProtocolError(Fault.NOT_MCP, "The response is not valid HTTP.")
 
 
 def connect_error(error: OSError) -> McpError:
@@ -156,13 +156,15 @@ def connect_error(error: OSError) -> McpError:
         return AddressRefused(str(error))
     if isinstance(error, ssl.SSLError):
         reason = getattr(error, "verify_message", "") or error.reason or type(error).__name__
-        return TransportError(Fault.TLS_FAILED, f"No secure connection could be made: {reason}.", may_have_run=False)
+        return TransportError(
+            Fault.TLS_FAILED, f"Could not establish a secure connection: {reason}.", may_have_run=False
+        )
     if isinstance(error, ProxyError):
         return TransportError(Fault.CONNECTION_REFUSED, str(error), may_have_run=False)
     if isinstance(error, NameNotResolved):
         return TransportError(Fault.DNS_FAILED, str(error), may_have_run=False)
     reason = error.strerror or str(error) or type(error).__name__
-    return TransportError(Fault.CONNECTION_REFUSED, f"No connection could be made: {reason[:200]}.", may_have_run=False)
+    return TransportError(Fault.CONNECTION_REFUSED, f"Could not connect: {reason[:200]}.", may_have_run=False)
 
 
 class NameNotResolved(OSError):

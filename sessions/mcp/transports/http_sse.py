@@ -128,7 +128,7 @@ class HttpSseTransport(Transport):
                 await discard(response)
             # Like `initialize`, opening the stream changes nothing on the server.
             self._wire.url = answers.redirect_target(response, self._wire.url, INITIALIZE)
-        detail = "The server redirects in a circle."
+        detail = "The server redirects in a loop."
         raise HttpError(Fault.REDIRECTED, detail, status=response.status_code, may_have_run=False)
 
     async def _read(self, response: httpx.Response, named: "asyncio.Future[httpx.URL]") -> None:
@@ -225,7 +225,7 @@ def _redirected(response: httpx.Response, method: str) -> HttpError:
     location = response.headers.get("location", "")[:300]
     return HttpError(
         Fault.REDIRECTED,
-        f"The server redirects (HTTP {response.status_code}) the message {method}. Redirects are not followed.",
+        f"The server redirects the message {method} (HTTP {response.status_code}). Redirects are not followed.",
         status=response.status_code,
         may_have_run=True,
         location=location,

@@ -19,7 +19,7 @@ class Inflater:
     def __init__(self, encoding: str, limits: Limits, *, endless: bool = False) -> None:
         if encoding not in ("gzip", "x-gzip", "deflate"):
             raise ProtocolError(
-                Fault.NOT_MCP, f"The answer is compressed with {encoding[:20]}, which was not asked for."
+                Fault.NOT_MCP, f"The response is compressed with {encoding[:20]}, which was not requested."
             )
         self._engine = zlib.decompressobj(zlib.MAX_WBITS | 32)
         self._most = None if endless else limits.inflated_bytes
@@ -32,11 +32,11 @@ class Inflater:
         while chunk:
             if self._engine.eof:
                 # The engine would keep it all. A further member is legal in gzip, but we did not even ask for the first.
-                raise ProtocolError(Fault.NOT_MCP, "The compressed answer goes on after its end.")
+                raise ProtocolError(Fault.NOT_MCP, "The compressed response contains data after its end.")
             try:
                 piece = self._engine.decompress(chunk, _PIECE)
             except zlib.error as exc:
-                raise ProtocolError(Fault.NOT_MCP, "The compressed answer is damaged.") from exc
+                raise ProtocolError(Fault.NOT_MCP, "The compressed response is damaged.") from exc
             chunk = self._engine.unconsumed_tail or self._engine.unused_data
             self._given += len(piece)
             self._check()
@@ -45,8 +45,10 @@ class Inflater:
 
     def _check(self) -> None:
         if self._most is not None and self._given > self._most:
-            raise ProtocolError(Fault.INFLATED_LIMIT, f"The answer inflates beyond the limit of {self._most} bytes.")
+            raise ProtocolError(
+                Fault.INFLATED_LIMIT, f"The response exceeds the limit of {self._most} bytes after decompression."
+            )
         if self._given > _RATIO_FROM and self._given > self._taken * self._ratio:
             raise ProtocolError(
-                Fault.INFLATED_LIMIT, f"The answer inflates to more than {self._ratio} times its compressed size."
+                Fault.INFLATED_LIMIT, f"The response expands to more than {self._ratio} times its compressed size."
             )

@@ -108,7 +108,7 @@ class Proxy:
             raise ProxyError("The outbound proxy closed the connection.") from exc
         status = _STATUS.match(head)
         if status is None or _END not in head:
-            raise ProxyError("The outbound proxy does not answer as an HTTP proxy.")
+            raise ProxyError("The outbound proxy did not respond like an HTTP proxy.")
         if status[1] == b"407":
             raise ProxyError(
                 "The outbound proxy refuses the username and password in MCPADMIN_OUTBOUND_PROXY (HTTP 407)."

@@ -19,7 +19,7 @@ _UTF8: Final = codecs.getincrementaldecoder("utf-8")
 _BOM: Final = b"\xef\xbb\xbf"
 #: comments and blank lines at the start of a line; the last comment may continue in the next chunk
 _COMMENTS: Final = re.compile(rb"(?:[\r\n]+|:[^\r\n]*(?:[\r\n]|\Z))++")
-_JSON: Final = "The body of the answer is JSON, but its content type is text/event-stream instead of application/json."
+_JSON: Final = "The response body is JSON, but its content type is text/event-stream instead of application/json."
 _REST_OF_LINE: Final = re.compile(rb"[^\r\n]*")
 
 
@@ -96,7 +96,7 @@ class _Metered:
         self.idle_bytes += len(chunk)
         if self.event_bytes > self._limits.sse_event_bytes:
             raise ProtocolError(
-                Fault.MESSAGE_LIMIT, f"An event of the stream is over {self._limits.sse_event_bytes} bytes."
+                Fault.MESSAGE_LIMIT, f"An event of the stream exceeds {self._limits.sse_event_bytes} bytes."
             )
         if self.idle_bytes - self.event_bytes > self._limits.stream_bytes:
             raise ProtocolError(

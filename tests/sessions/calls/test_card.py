@@ -123,7 +123,7 @@ def test_only_a_connection_that_failed_is_called_one(call: Call, fault: str, tit
     ("state", "fault", "words"),
     [
         (CallState.FAILED, "task_cancelled", "The server cancelled the task 'a1'. It says: closed for today"),
-        (CallState.FAILED, "task_lost", "The server no longer knows the task 'a1': it expired, or was forgotten."),
+        (CallState.FAILED, "task_lost", "The server no longer knows the task 'a1': it expired or was deleted."),
         (CallState.NOT_SENT, "closed", "The session was closed."),
     ],
 )

@@ -127,7 +127,7 @@ def test_an_account_with_another_key_than_the_registered_one_is_refused_once_and
     protected = gate(PROTECTED_ACCOUNT="robot:", PROTECTED_ACCOUNT_KEY=public(known))
     server = registered(protected.url)
     made = given_an_account(ada, server, key=pem(other))
-    eventually(lambda: McpSession.objects.filter(fault_detail__contains="gave no token").exists(), 30)
+    eventually(lambda: McpSession.objects.filter(fault_detail__contains="did not issue a token").exists(), 30)
     session_in(SessionCondition.NEEDS_AUTH, SessionState.DISCONNECTED)
     assert protected.events("account") == protected.events("account_refused") == 1
     boxes = {"client": "robot", "issuer": server.url.removesuffix("/mcp"), "secret": "", "key": pem(known)}

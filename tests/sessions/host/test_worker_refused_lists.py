@@ -20,7 +20,7 @@ SAID = {
     "list-of-values": "500,000 values per message",
     "deep-list": "Limit: 64 levels of nested arrays and objects. Change it for this server under Settings, Limits",
     "broken-list": "The server sent an invalid message",
-    "list-of-another-type": "was answered without a list",
+    "list-of-another-type": "has no list",
     "entries-of-other-types": "An entry without name was left out.",
     "duplicate-names": "is listed twice; the first was kept.",
     "many-tools": "10,000 entries per list",

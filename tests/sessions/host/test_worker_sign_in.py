@@ -213,7 +213,7 @@ def test_a_server_that_moved_while_a_person_was_asked_gets_no_token_of_its_old_a
     registering.change(Actor.of_user(user), user, server, elsewhere, server.version)
     ada.get("/sign-in/callback/", parameters)
     row = eventually(lambda: ServerAuthorization.objects.filter(state=AuthorizationState.FAILED).first(), 30)
-    assert "another address than when this sign-in began" in row.detail
+    assert "address has changed since this sign-in began" in row.detail
     assert protected.events("code") == 0
 
 

@@ -183,7 +183,7 @@ class StdioTransport(Transport):
             self._lose(
                 TransportError(
                     Fault.STDOUT_NOISE,
-                    f"The server prints to stdout: {self._noise} lines and not one message. {why}",
+                    f"The server printed {self._noise} lines to stdout, none of them a message. {why}",
                     may_have_run=True,
                     stderr_tail=self.stderr_tail,
                 )

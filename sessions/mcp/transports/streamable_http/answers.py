@@ -24,7 +24,7 @@ _EVENT: Final = re.compile(rb"\s*(?:data|event|id|retry)?:")
 _REFUSED: Final = {
     Fault.ACCESS_REFUSED: "The server refused the request, which carried no credential (HTTP {}).",
     Fault.KEY_NEEDED: "The server asks for a key or token, and no credential was sent (HTTP {}).",
-    Fault.HOST_REFUSED: "The server does not answer for the host name in this URL (HTTP {}).",
+    Fault.HOST_REFUSED: "The server does not accept the host name in this URL (HTTP {}).",
     Fault.ORIGIN_REFUSED: "The server refused the origin of the request (HTTP {}).",
 }
 
@@ -34,7 +34,7 @@ def check_headers(response: httpx.Response, limits: Limits) -> None:
     raw = response.headers.raw
     size = sum(len(name) + len(value) + 4 for name, value in raw)
     if len(raw) > limits.header_count or size > limits.header_bytes:
-        raise ProtocolError(Fault.HEADER_LIMIT, "The headers of the answer are over the limit.")
+        raise ProtocolError(Fault.HEADER_LIMIT, "The response headers exceed the limit.")
 
 
 def media_type(response: httpx.Response) -> str:
@@ -49,7 +49,7 @@ def is_json(media: str) -> bool:
 def demand_json(response: httpx.Response, media: str, body: bytes) -> None:
     """ProtocolError unless the body may be a message. A missing content type is accepted, a wrong one is named."""
     if not body.strip():
-        raise ProtocolError(Fault.NO_ANSWER, f"The server answered HTTP {response.status_code} without any content.")
+        raise ProtocolError(Fault.NO_ANSWER, f"The server answered with HTTP {response.status_code} and no content.")
     if is_json(media):
         if _EVENT.match(body):
             raise mislabelled("an event stream", media, "text/event-stream")
@@ -61,7 +61,7 @@ def demand_json(response: httpx.Response, media: str, body: bytes) -> None:
         raise ProtocolError(
             Fault.NOT_MCP,
             f"The server answered with {media[:80] or 'unknown content'} instead of an MCP message. "
-            "Check that the URL is that of the MCP endpoint.",
+            "Check that the URL is the MCP endpoint.",
         )
 
 
@@ -76,7 +76,7 @@ def is_own_error(body: bytes, outgoing: Outgoing, limits: Limits) -> bool:
 
 
 def mislabelled(what: str, media: str, instead: str) -> ProtocolError:
-    detail = f"The body of the answer is {what}, but its content type is {media[:80]} instead of {instead}."
+    detail = f"The response body is {what}, but its content type is {media[:80]} instead of {instead}."
     return ProtocolError(Fault.INVALID_MESSAGE, detail)
 
 
@@ -157,7 +157,7 @@ def _challenges(response: httpx.Response) -> tuple[str, ...]:
 def _meaning(status: int, *, lost_session: bool) -> tuple[Fault, str, bool]:
     """The fault, a sentence, and whether the server certainly did not execute the request."""
     if status == 401:
-        return Fault.UNAUTHORIZED, "The server asks for authorization (HTTP 401). Check the credentials.", True
+        return Fault.UNAUTHORIZED, "The server requires authorization (HTTP 401). Check the credentials.", True
     if status == 403:
         return Fault.FORBIDDEN, "The server forbids this (HTTP 403). Check what the credentials may do.", True
     if lost_session:
@@ -169,7 +169,7 @@ def _meaning(status: int, *, lost_session: bool) -> tuple[Fault, str, bool]:
     if status == 429:
         return Fault.RATE_LIMITED, "The server's rate limit was reached (HTTP 429).", False
     if status >= 500:
-        return Fault.HTTP_STATUS, f"The server, or a gateway before it, failed (HTTP {status}).", False
+        return Fault.HTTP_STATUS, f"The server, or a gateway in front of it, failed (HTTP {status}).", False
     return Fault.HTTP_STATUS, f"The server answered with HTTP {status}.", False
 
 

@@ -102,7 +102,7 @@ class StreamableHttpTransport(Transport):
                 return
             await discard(response)
             self._wire.url = answers.redirect_target(response, self._wire.url, outgoing.method)
-        detail = "The server redirects in a circle."
+        detail = "The server redirects in a loop."
         raise HttpError(Fault.REDIRECTED, detail, status=response.status_code, may_have_run=False)
 
     async def _take(self, outgoing: Outgoing, response: httpx.Response, *, with_session: bool) -> None:

@@ -241,7 +241,7 @@ class Wire:
         async for chunk in self._chunks(response):
             size += len(chunk)
             if size > limit:
-                raise ProtocolError(Fault.MESSAGE_LIMIT, f"The answer is over the limit of {limit} bytes.")
+                raise ProtocolError(Fault.MESSAGE_LIMIT, f"The response exceeds the limit of {limit} bytes.")
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

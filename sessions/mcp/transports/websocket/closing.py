@@ -15,15 +15,15 @@ PONG: Final = 20.0
 
 #: Meanings of a server's close code, in words (RFC 6455 section 7.4.1 and the IANA registry).
 _CODES: Final[Mapping[int, str]] = {
-    CloseCode.NORMAL_CLOSURE: "it is done",
+    CloseCode.NORMAL_CLOSURE: "it is finished",
     CloseCode.GOING_AWAY: "it is going away",
-    CloseCode.PROTOCOL_ERROR: "it met a protocol error",
-    CloseCode.UNSUPPORTED_DATA: "it does not take such data",
-    CloseCode.INVALID_DATA: "it met invalid data",
+    CloseCode.PROTOCOL_ERROR: "it encountered a protocol error",
+    CloseCode.UNSUPPORTED_DATA: "it does not accept this type of data",
+    CloseCode.INVALID_DATA: "it received invalid data",
     CloseCode.POLICY_VIOLATION: "its policy forbids this",
-    CloseCode.MESSAGE_TOO_BIG: "our message is too big for it",
-    CloseCode.INTERNAL_ERROR: "it met an internal error",
-    CloseCode.SERVICE_RESTART: "it restarts",
+    CloseCode.MESSAGE_TOO_BIG: "our message is too big",
+    CloseCode.INTERNAL_ERROR: "it encountered an internal error",
+    CloseCode.SERVICE_RESTART: "it is restarting",
     CloseCode.TRY_AGAIN_LATER: "it is overloaded",
 }
 
@@ -35,7 +35,7 @@ def closed(exc: ConnectionClosed, limits: Limits) -> McpError:
         return _closed_by_us(sent.code, limits)
     if received is None:
         return TransportError(Fault.CONNECTION_LOST, "The WebSocket connection broke.", may_have_run=True)
-    words = _CODES.get(received.code, "no reason known to us")
+    words = _CODES.get(received.code, "unknown reason")
     detail = f"The server closed the WebSocket connection: {words} (code {received.code})."
     return TransportError(Fault.CONNECTION_LOST, detail, may_have_run=True)
 

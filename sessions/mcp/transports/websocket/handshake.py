@@ -63,7 +63,7 @@ class Handshake:
                 if not 300 <= error.status < 400:
                     raise error from exc
                 url, redirects = _redirected(exc, url), redirects + 1
-        raise HttpError(Fault.REDIRECTED, "The server redirects in a circle.", status=307, may_have_run=False)
+        raise HttpError(Fault.REDIRECTED, "The server redirects in a loop.", status=307, may_have_run=False)
 
     async def _attempt(self, url: httpx.URL, token: Mapping[str, str]) -> tuple[ClientConnection, Exchange]:
         end = self.endpoint
@@ -200,6 +200,6 @@ def _handshake_error(exc: Exception, seconds: float) -> McpError:
     if isinstance(exc, OSError):
         return connect_error(exc)
     if isinstance(exc, InvalidHandshake):
-        detail = "The server does not answer the WebSocket handshake as it should. Check the path of the URL."
+        detail = "The server did not answer the WebSocket handshake correctly. Check the path of the URL."
         return ProtocolError(Fault.NOT_MCP, detail, may_have_run=False)
     return InvalidRequest(f"The WebSocket handshake cannot be written: {type(exc).__name__}.")

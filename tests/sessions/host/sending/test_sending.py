@@ -99,7 +99,7 @@ async def test_an_https_receiver_of_an_unknown_authority_or_another_name_gets_no
     receiver: SyslogReceiver,
 ) -> None:
     for host, tls in (("127.0.0.1", None), ("localhost", client_context("", "", receiver.ca))):
-        with pytest.raises(NotDelivered, match="No secure connection could be made"):
+        with pytest.raises(NotDelivered, match="Could not establish a secure connection"):
             await http.send("POST", f"https://{host}:{receiver.port}/", {}, b"secret", policy=HERE, tls=tls)
     assert receiver.messages == []
 
@@ -129,7 +129,7 @@ async def test_a_receiver_that_dies_or_never_ends_has_not_confirmed(
 
 
 async def test_a_receiver_of_an_unknown_authority_gets_nothing(receiver: SyslogReceiver) -> None:
-    with pytest.raises(NotDelivered, match="No secure connection could be made"):
+    with pytest.raises(NotDelivered, match="Could not establish a secure connection"):
         await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=HERE)
     assert receiver.messages == []
 
@@ -149,7 +149,7 @@ async def test_a_receiver_that_wants_a_certificate_gets_ours_and_refuses_others(
 async def test_syslog_passes_the_guard_too_and_says_where_nothing_listens(receiver: SyslogReceiver) -> None:
     with pytest.raises(NotDelivered, match="MCPADMIN_ALLOWED_NETWORKS"):
         await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=OutboundPolicy())
-    with pytest.raises(NotDelivered, match="No connection could be made"):
+    with pytest.raises(NotDelivered, match="Could not connect"):
         await syslog.send("127.0.0.1", closed_port(), MESSAGES, policy=HERE)
     assert receiver.connections == 0
 

@@ -111,7 +111,7 @@ async def test_a_sign_in_that_began_at_another_address_of_the_server_brings_no_t
     world.server = "https://moved.example/mcp"
     moved = AuthorizationSettings(world.server, redirect_uri="https://hub.example/back")
     there = Authorization(moved, store, world, clock=lambda: world.now)
-    with pytest.raises(AuthorizationError, match="another address than when this sign-in began"):
+    with pytest.raises(AuthorizationError, match="address has changed since this sign-in began"):
         await there.finish(pending, {"state": pending.state, "code": "c"})
     assert world.token_requests() == []
 

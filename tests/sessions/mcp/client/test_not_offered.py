@@ -19,10 +19,10 @@ OPERATIONS: dict[str, tuple[Callable[[Client], Awaitable[Any]], str]] = {
         lambda client: client.complete({"type": "ref/prompt", "name": "p"}, {"name": "a", "value": ""}),
         "does not offer completion",
     ),
-    "logging/setLevel": (lambda client: client.set_log_level("info"), "does not offer its log"),
-    "tasks/list": (lambda client: client.list_tasks(), "does not offer a list of its tasks"),
+    "logging/setLevel": (lambda client: client.set_log_level("info"), "does not offer log messages"),
+    "tasks/list": (lambda client: client.list_tasks(), "does not offer listing its tasks"),
     "tasks/cancel": (lambda client: client.cancel_task("t"), "cancelling a task|did not declare the extension"),
-    "tasks/get": (lambda client: client.resume_task("t"), "calls as tasks|did not declare the extension"),
+    "tasks/get": (lambda client: client.resume_task("t"), "running calls as tasks|did not declare the extension"),
 }
 
 

@@ -108,7 +108,7 @@ async def test_what_the_caller_knows_of_the_tool_saves_the_listing() -> None:
 @pytest.mark.parametrize("ttl", [0, -5])
 async def test_a_task_without_a_life_is_not_asked_for(ttl: int) -> None:
     async with setting("legacy", "stdio") as here:
-        with pytest.raises(InvalidRequest, match="cannot live"):
+        with pytest.raises(InvalidRequest, match="not a valid lifetime"):
             await here.made.client.call_tool("quick", {}, task=TaskOptions(ttl))
         assert await here.seen("tools/call") == [(await here.seen("tools/call"))[0]]
 

@@ -32,7 +32,7 @@ async def test_the_total_time_bounds_a_task_that_keeps_working(place: Setting) -
     with pytest.raises(McpError) as ended:
         await place.made.client.call_tool("endless", {}, total_timeout=0.6)
     assert (ended.value.fault, ended.value.may_have_run) == (Fault.TOTAL_DEADLINE, True)
-    assert "notified to cancel it" in ended.value.detail
+    assert "asked to cancel it" in ended.value.detail
     assert await until_seen(place, "tasks/cancel")
 
 

@@ -219,8 +219,8 @@ def test_the_setting_modern_refuses_a_legacy_answer_in_words() -> None:
 def test_an_initialize_result_of_no_revision_of_ours_is_incompatible(version: Any) -> None:
     _, error = run([RpcError(-32601, "?"), {**INITIALIZED, "protocolVersion": version}])
     assert isinstance(error, IncompatibleVersion)
-    named = f"speaks {version}" if isinstance(version, str) else "names no revision"
-    assert error.detail.startswith(f"The server {named}; we speak 2026-07-28, 2025-11-25")
+    named = f"supports {version}" if isinstance(version, str) else "names no revision"
+    assert error.detail.startswith(f"The server {named}; this client supports 2026-07-28, 2025-11-25")
     assert error.supported == ((version,) if isinstance(version, str) else ())
 
 
@@ -235,7 +235,7 @@ def test_a_refused_initialize_that_names_no_revision_of_ours_is_incompatible(cod
     assert isinstance(error, IncompatibleVersion)
     assert error.permanent
     assert error.supported == ("2024-10-07",)
-    assert error.detail.startswith("The server speaks 2024-10-07; we speak 2026-07-28, 2025-11-25")
+    assert error.detail.startswith("The server supports 2024-10-07; this client supports 2026-07-28, 2025-11-25")
 
 
 @pytest.mark.parametrize(

@@ -210,8 +210,8 @@ DECLARED = {"tools": {"listChanged": True}, "resources": {"subscribe": False, "x
     [
         ("prompts", "", "does not offer prompts"),
         ("resources", "subscribe", "does not offer subscriptions to resources"),
-        ("logging", "", "does not offer its log"),
-        ("completions", "", "does not offer completion of arguments"),
+        ("logging", "", "does not offer log messages"),
+        ("completions", "", "does not offer argument completion"),
         ("new", "thing", "does not offer new thing"),
     ],
 )

@@ -125,7 +125,7 @@ def test_an_issuer_without_a_path_is_looked_for_in_two_places() -> None:
 )
 def test_a_document_of_another_issuer_is_not_used_however_alike(named: str) -> None:
     at = "https://as.example/.well-known/oauth-authorization-server"
-    with pytest.raises(AuthorizationError, match="that of another one"):
+    with pytest.raises(AuthorizationError, match="names another issuer"):
         walk(server_metadata.find("https://as.example"), documents({at: document(named)}))
 
 
@@ -165,7 +165,7 @@ def test_its_own_metadata_is_believed_only_under_its_own_name() -> None:
     at = "https://mcp.example/.well-known/oauth-authorization-server"
     found = documents({at: document("https://mcp.example", token_endpoint="https://mcp.example/oauth/token")})
     assert walk(server_metadata.find_beside(SERVER), found)[0].token_endpoint == "https://mcp.example/oauth/token"
-    with pytest.raises(AuthorizationError, match="another authorization server"):
+    with pytest.raises(AuthorizationError, match="names another issuer"):
         walk(server_metadata.find_beside(SERVER), documents({at: document("https://evil.example")}))
 
 

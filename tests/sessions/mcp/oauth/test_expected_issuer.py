@@ -30,7 +30,7 @@ def found(*named: str, expected: ExpectedIssuer | None = None, known: Grant | No
 
 
 def test_without_a_choice_it_is_refused_and_the_way_out_is_said() -> None:
-    with pytest.raises(AuthorizationError, match=r"that of another one.*settings page under Credentials"):
+    with pytest.raises(AuthorizationError, match=r"names another issuer.*settings page under Credentials"):
         found(NAMED, as_=ISSUER)
 
 
@@ -49,7 +49,7 @@ def test_the_expected_issuer_is_the_one_that_everything_is_bound_to() -> None:
     ids=["another is named", "another is found", "not the expected one", "not byte for byte"],
 )
 def test_whatever_else_is_named_or_found_is_refused(named: str, carried: dict[str, str]) -> None:
-    with pytest.raises(AuthorizationError, match="that of another one"):
+    with pytest.raises(AuthorizationError, match="names another issuer"):
         found(named, **carried, expected=ExpectedIssuer(NAMED, ISSUER))
 
 

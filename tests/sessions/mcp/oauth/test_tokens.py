@@ -115,7 +115,7 @@ def test_an_answer_without_a_token_that_could_be_sent_is_no_answer(body: Any) ->
 
 @pytest.mark.parametrize("given", ["r\ud800", "r\0", "r\n", "ü"])
 def test_a_refresh_token_that_no_request_could_carry_is_refused(given: str) -> None:
-    with pytest.raises(AuthorizationError, match="refresh token that could not be sent"):
+    with pytest.raises(AuthorizationError, match="refresh token that cannot be sent"):
         renewed(saying({**GOOD, "refresh_token": given}))
 
 
@@ -218,7 +218,7 @@ def test_an_identity_provider_that_gives_another_kind_of_token_is_not_believed()
     provider = IdentityProvider("https://idp.example/token", "there", source)
     settings = replace(SETTINGS, flow="enterprise", identity_provider=provider)
     wrong = {"access_token": "x", "token_type": "Bearer", "issued_token_type": "urn:ietf:params:oauth:token-type:jwt"}
-    with pytest.raises(AuthorizationError, match="another kind of token"):
+    with pytest.raises(AuthorizationError, match="different kind of token"):
         renewed(saying(wrong), settings=settings, given="id.jwt")
 
 

@@ -247,7 +247,7 @@ async def test_a_body_that_is_not_what_its_content_type_says_is_named(
 ) -> None:
     error, peer = await fail_call(era(answer))
     assert (error.fault, error.may_have_run) == (Fault.INVALID_MESSAGE, True)
-    assert error.detail.startswith(f"The body of the answer is {words}")
+    assert error.detail.startswith(f"The response body is {words}")
     assert peer.count("tools/call") == 1
 
 

@@ -202,8 +202,7 @@ async def test_an_error_in_answer_to_initialized_is_told_and_the_session_is_used
         assert peer.count("initialize") == 1
         (violation,) = made.of(ProtocolViolation)
     assert violation.detail == (
-        f"The server answered notifications/initialized, which has no answer, with HTTP {status}. "
-        'The server says: "Method not found"'
+        f'The server rejected notifications/initialized with HTTP {status}. The server says: "Method not found"'
     )
 
 

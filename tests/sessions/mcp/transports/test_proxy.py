@@ -201,8 +201,8 @@ def test_exceptions_are_names_with_all_below_them_and_networks(exceptions: tuple
     [
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", "(HTTP 403). It must allow CONNECT"),
         (b"HTTP/1.1 407 Authenticate\r\n\r\n", "refuses the username and password"),
-        (b"SSH-2.0-OpenSSH\r\n", "does not answer as an HTTP proxy"),
-        (b"", "does not answer as an HTTP proxy"),
+        (b"SSH-2.0-OpenSSH\r\n", "did not respond like an HTTP proxy"),
+        (b"", "did not respond like an HTTP proxy"),
     ],
 )
 async def test_a_proxy_that_makes_no_tunnel_is_named_as_what_failed(

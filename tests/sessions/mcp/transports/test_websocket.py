@@ -167,7 +167,13 @@ async def test_a_frame_that_is_no_message_ends_the_call_by_name_and_the_connecti
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(1000, "it is done"), (1001, "going away"), (1008, "policy"), (1011, "internal error"), (4999, "no reason known")],
+    [
+        (1000, "it is finished"),
+        (1001, "going away"),
+        (1008, "policy"),
+        (1011, "internal error"),
+        (4999, "unknown reason"),
+    ],
 )
 async def test_a_close_code_is_told_in_words_and_its_reason_is_not_trusted(code: int, words: str) -> None:
     async def close(connection: ServerConnection, message: dict[str, Any]) -> None:
