@@ -70,7 +70,7 @@ def note(request: HttpRequest, user: Any) -> None:
     try:
         _write(request, user, key)
     except DatabaseError as problem:
-        log.warning("a sign-in could not be noted", problem=type(problem).__name__)
+        log.warning("a sign-in could not be recorded", problem=type(problem).__name__)
 
 
 def _write(request: HttpRequest, user: Any, key: str) -> None:

@@ -68,7 +68,7 @@ SECTIONS = (
                 "Call tools",
                 "Run tools, read resources, get prompts, and use personal credentials.",
                 ("view_server",),
-                "Calls act on the servers with the shared identity of each.",
+                "Calls use the shared identity of each server.",
             ),
             Right(
                 "answer_question",
@@ -141,7 +141,7 @@ SECTIONS = (
                 "Manage users",
                 "Invite people, change their rights and groups, end their sign-ins, disable and delete accounts.",
                 (),
-                "Only rights that a person has can be given, and only to people who do not have more.",
+                "A person can give only rights that they have, and only to people who do not have more.",
             ),
         ),
     ),

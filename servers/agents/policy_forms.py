@@ -81,7 +81,7 @@ class BundlePolicyForm(TokenPolicyForm):
         required=False,
         min_value=1,
         max_value=10_000,
-        help_text="The same call again and again by one token may be a loop. Leave empty to never ask. Agents that poll also repeat calls.",
+        help_text="The same call again and again with one token may be a loop. Leave empty to never ask. Agents that poll also repeat calls.",
         widget=forms.NumberInput(attrs=_NUMBER),
     )
 

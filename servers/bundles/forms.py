@@ -79,7 +79,7 @@ class BundleForm(forms.Form):
         label="Instructions",
         required=False,
         max_length=INSTRUCTIONS_CHARS,
-        help_text="For the model, before the instructions of the servers.",
+        help_text="Given to the model before the instructions of the servers.",
         widget=forms.Textarea(attrs={"class": "form-control", "rows": 3}),
     )
     listing = forms.ChoiceField(
@@ -116,7 +116,10 @@ class BundleForm(forms.Form):
         offer(self, "add", access.visible_servers(user).filter(archived_at=None).exclude(pk__in=mine))
         field = self.fields["add"]
         if bundle is None:
-            field.label, field.help_text = "Servers", "Their order is that of the list. You can change it afterwards."
+            field.label, field.help_text = (
+                "Servers",
+                "They are added in the order of this list. You can change it afterwards.",
+            )
 
     def is_valid(self) -> bool:
         parts = [one.is_valid() for one in self.members]

@@ -43,7 +43,7 @@ def _name(tool: Mapping[str, Any], prefix: str, twins: Mapping[str, list[str]]) 
     elif NAME.fullmatch(shown) is None:
         yield Advice(
             "Characters that models do not accept",
-            "Use letters, digits, _ and - only. One bad name loses a whole list.",
+            "Use letters, digits, _ and - only. One invalid name can make a model reject the whole list.",
         )
     others = [other for other in twins[_skeleton(name)] if other != name]
     if others:

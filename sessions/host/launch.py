@@ -231,7 +231,7 @@ def _confinement(
     named = (*source.readable_paths, *roots)
     changed = (*source.writable_paths, *(() if folder_is_private else (directory,)))
     if closed := next((path for path in (*named, *changed) if stdio.is_interface(path)), None):
-        words = f"{closed} leads to processes, settings or devices of the machine, which no server may touch. Grant the folder that it works with."
+        words = f"{closed} leads to processes, settings or devices of the machine, which no server may access. Grant the folder that the server works with."
         raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect"))
     user = stdio.user(number)
     if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):

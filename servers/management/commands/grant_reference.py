@@ -19,9 +19,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("reference", nargs="?", default="", help="name of the reference, without ${}")
-        parser.add_argument("--user", default="", help="username of the account that grants")
+        parser.add_argument("--user", default="", help="username of the account that grants the reference")
         holder = parser.add_mutually_exclusive_group()
-        holder.add_argument("--to", default="", metavar="USER", help="username of the person it is granted to")
+        holder.add_argument("--to", default="", metavar="USER", help="username of the person to grant it to")
         holder.add_argument("--to-group", default="", metavar="GROUP")
         parser.add_argument("--revoke", action="store_true", help="remove the grant")
 

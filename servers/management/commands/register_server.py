@@ -151,7 +151,7 @@ def _chosen(user: Any, names: list[str]) -> list[Credential]:
     found = {credential.name: credential for credential in credentials.choosable(user).filter(name__in=names)}
     for name in names:
         if name not in found:
-            raise CommandError(f"There is no credential {name!r} in the vault that this user may give to a server.")
+            raise CommandError(f"The vault has no credential {name!r} that this user may attach to a server.")
     return list(found.values())
 
 

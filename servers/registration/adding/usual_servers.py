@@ -73,7 +73,7 @@ REFERENCE_SERVERS: Final = (
         "Filesystem",
         "Read and change files in one folder",
         _REFERENCE + "filesystem",
-        "Name the smallest folder that does. If tools must not write, move it to “Files it may read” under Access.",
+        "Enter the smallest folder that is enough. If tools must not write, move it to “Files it may read” under Access.",
         ("npx", "-y", "@modelcontextprotocol/server-filesystem", "${input:folder}"),
         fields=(Field("folder", "Folder on the worker, as an absolute path"),),
     ),

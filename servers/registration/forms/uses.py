@@ -19,7 +19,7 @@ OF_ERA = {
 OF_RECORDING = {
     Recording.FULL: "Keeps every message with its content, and each HTTP request with its headers. Credentials are masked.",
     Recording.HEADERS: "Keeps methods, names, ids, sizes, times and HTTP headers, but no arguments, results or error texts.",
-    Recording.OFF: "Keeps nothing. What was recorded before stays until it is too old.",
+    Recording.OFF: "Keeps nothing. Messages recorded earlier are kept until they expire.",
 }
 
 

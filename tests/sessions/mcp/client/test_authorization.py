@@ -248,7 +248,9 @@ async def test_a_permission_that_was_given_and_is_still_asked_for_sends_nobody_t
     assert await trial.refused(more("write"))
     again = world.authorization(store, person=False).trial("tools/call")
     await token(again)
-    with pytest.raises(AuthorizationError, match=r"although the required permissions were granted \(write\)") as refused:
+    with pytest.raises(
+        AuthorizationError, match=r"although the required permissions were granted \(write\)"
+    ) as refused:
         await again.refused(more("write"))
     assert refused.value.fault is Fault.FORBIDDEN
     assert not isinstance(refused.value, SignInNeeded)

@@ -251,7 +251,7 @@ async def test_a_folder_can_be_granted_for_reading_or_for_writing_whoever_owns_i
 
 async def test_a_folder_that_holds_what_is_ours_cannot_be_granted(folder: Path) -> None:
     spec = StdioSpec("/bin/true", confinement=confinement(folder, read=("/var",), protected=(str(folder / "data"),)))
-    with pytest.raises(LaunchError, match="/var holds files of mcpadmin itself"):
+    with pytest.raises(LaunchError, match="/var contains files of mcpadmin itself"):
         await printed(spec)
 
 
