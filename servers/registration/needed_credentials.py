@@ -1,4 +1,4 @@
-"""Credentials of the vault where they are not brought along, in an export or a copy: what is known of them, and no value."""
+"""Credentials that an export or a copy of a server does not include: their descriptions, without any value."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from servers.models import Credential, Server
 
 @dataclass(frozen=True)
 class Needed:
-    """A credential that is no header or variable, by what is open of it."""
+    """The public facts of a credential that is neither a header nor a variable."""
 
     kind: CredentialKind
     issuer: str = ""
@@ -28,7 +28,7 @@ class Needed:
 
 
 def used_by(server: Server) -> list[Credential]:
-    """What the shared identity speaks with, where it may still be sent."""
+    """The credentials of the shared identity that may still be sent."""
     rows = Credential.objects.filter(
         uses__identity__server=server, uses__identity__kind=IdentityKind.SHARED, uses__blanked_at=None
     )
@@ -36,14 +36,15 @@ def used_by(server: Server) -> list[Credential]:
 
 
 def as_values(credentials: Iterable[Credential], beside: Iterable[ValueInput]) -> list[ValueInput]:
-    """Those that a row of a server can stand for, as rows whose value is needed; none that stands `beside` already."""
+    """The credentials that a row of a server can replace, as rows whose value is needed. Rows that exist (`beside`) are
+    left out."""
     taken = {value.key for value in beside}
     found = {value.key: value for credential in credentials if (value := _as_value(credential)) is not None}
     return [value for key, value in found.items() if key not in taken]
 
 
 def _as_value(credential: Credential) -> ValueInput | None:
-    """A grant, a certificate or what gets tokens by itself is no header or variable."""
+    """None for a grant, a certificate or a credential that fetches tokens: these are neither headers nor variables."""
     names = {
         CredentialKind.BEARER: (ValueKind.HEADER, "Authorization"),
         CredentialKind.BASIC: (ValueKind.HEADER, "Authorization"),
@@ -55,7 +56,8 @@ def _as_value(credential: Credential) -> ValueInput | None:
 
 
 def others(credentials: Iterable[Credential]) -> list[Needed]:
-    """Those that no row can stand for. The client of a grant is left out: another installation registers its own."""
+    """The credentials that no row can replace. The client of a grant is left out: another installation registers its
+    own."""
     return [_described(credential) for credential in credentials if _as_value(credential) is None]
 
 
@@ -66,6 +68,6 @@ def _described(credential: Credential) -> Needed:
 
 
 def left_out(server: Server, copy: Server) -> list[str]:
-    """Names of what `server` speaks with and its copy does not."""
+    """Names of the credentials that `server` uses and its copy does not."""
     kept = {credential.pk for credential in used_by(copy)}
     return [credential.name for credential in used_by(server) if credential.pk not in kept]

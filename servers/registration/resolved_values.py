@@ -1,4 +1,5 @@
-"""What a session is opened with: environment, headers and client certificate, opened and resolved. In workers only."""
+"""The values that a session is opened with: environment, headers and client certificate, decrypted and resolved. Only
+in workers."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from servers.secret import Secret
 
 
 class NotLaunchable(Exception):
-    """A person has to change something first. `fault` is one of sessions.connections.diagnosis."""
+    """A person has to change something first. `fault`: a key of sessions.connections.diagnosis."""
 
     def __init__(self, fault: str, detail: str) -> None:
         super().__init__(detail)
@@ -27,7 +28,8 @@ class NotLaunchable(Exception):
 
 @dataclass(frozen=True)
 class Certificate:
-    """PEM texts; `ca` is empty where the public authorities do, the others where the client shows no certificate."""
+    """PEM texts. `ca` is empty if public authorities are trusted; the others are empty if the client presents no
+    certificate."""
 
     certificate: Secret = field(repr=False)
     key: Secret = field(repr=False)
@@ -36,15 +38,15 @@ class Certificate:
 
 @dataclass(frozen=True)
 class LaunchValues:
-    """`secrets`: parts of the values that must not be shown either; `used`: keys of the credentials in
-    them that are sent as they are, `used_rows` of the server's own secret rows."""
+    """`secrets`: parts of the values that must not be shown either. `used`: keys of the credentials that are sent as
+    they are; `used_rows`: keys of the server's own secret rows."""
 
     environment: dict[str, str | Secret] = field(default_factory=dict)
     headers: dict[str, str | Secret] = field(default_factory=dict)
     certificate: Certificate | None = None
-    #: who gets tokens without a person
+    #: the credential that fetches tokens without a person
     account: Parts | None = None
-    #: its row: key and version
+    #: the key and version of its row
     account_row: tuple[int, int] = (0, 0)
     reached: Reached = field(default_factory=Reached)
     secrets: tuple[Secret, ...] = ()
@@ -57,7 +59,7 @@ class LaunchValues:
 
     @property
     def carries_secret(self) -> bool:
-        """Whether what is sent with each request (or opens the connection) holds a secret."""
+        """Whether the values sent with each request, or used to open the connection, contain a secret."""
         shown = self.certificate is not None and bool(self.certificate.certificate)
         return shown or bool(self.secrets) or any(isinstance(v, Secret) for v in self.headers.values())
 
@@ -66,13 +68,13 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
     """Raises crypto.SealError and NotLaunchable, whose texts are safe to show. `identity` None: the shared one.
 
     Secret values of the registration, and references, belong to the shared identity: no personal session carries them.
-    Whatever got into a row, a credential fills only what the registration leaves to it, and a reference resolves only if it
-    is granted: this is the last check before anything runs or is sent.
+    Whatever a row contains, a credential fills only the variables that the registration leaves to it, and a reference
+    resolves only if it is granted. This is the last check before anything runs or is sent.
     """
     uses = _uses(server, identity)
     filled = {use.credential.details.get("variable") for use in uses}
     rows = [row for row in server.values.all() if not _is_own(identity) or not _is_shared_secret(row)]
-    # where people use their own credentials, the shared session does without what only these fill
+    # where people use their own credentials, the shared session omits variables that only those fill
     optional = server.signs_in_as != SignsInAs.SHARED
     rows = [row for row in rows if not row.is_left_open or not (optional or row.name in filled)]
     granted = reference_grants.granted_to_server(server)
@@ -86,7 +88,7 @@ def _is_own(identity: Identity | None) -> bool:
 
 
 def _is_shared_secret(row: ServerValue) -> bool:
-    """What a reference stands for is the operator's, for the shared identity."""
+    """The value of a reference belongs to the operator, and is for the shared identity only."""
     return row.secret or has_reference(row.plain)
 
 
@@ -98,7 +100,8 @@ def _revealed(row: ServerValue) -> Secret | str:
 
 
 def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT, user: Any = None) -> LaunchValues:
-    """Of an opened draft (see drafts.open_draft); `vault`: what it uses of it; `user`: whose draft it is."""
+    """The same for an opened draft (see drafts.open_draft). `vault`: the credentials that it uses. `user`: the draft's
+    owner."""
     uses = _uses_of_draft(vault)
     filled = {use.credential.details.get("variable") for use in uses}
     optional = registration.signs_in_as != SignsInAs.SHARED
@@ -133,7 +136,8 @@ def _reached(values: LaunchValues, source: Server | Registration, granted: Colle
 
 
 def _require_command_line(values: LaunchValues, source: Server | Registration) -> None:
-    """Before its references are resolved: a variable that only a credential fills is no reference where none does."""
+    """Runs before references are resolved: a variable that only a credential can fill must not be taken for a reference
+    if no credential fills it."""
     filled = {name: values.environment[name] for name in values.filled}
     if words := variables.command_refusal(source.arguments, source.working_directory, filled):
         raise NotLaunchable("variable_refused", words)
@@ -234,7 +238,7 @@ def _with_credentials(
 
 
 def _parts(source: Server | Registration, use: CredentialUse) -> Parts:
-    """The binding is judged once more: whatever changed the row, a secret never follows it."""
+    """Checks the binding again: if the row was changed in any way, the secret is never sent to another address."""
     credential = use.credential
     if use.blanked_at is not None or not belongs(credential, source):
         words = (

@@ -1,6 +1,6 @@
 """Standing streams: list changes and resource updates, to legacy sessions (GET) and modern listeners.
 
-One task a stream, woken by hints. What changed is found out from the rows, so a lost or forged hint does no harm.
+One task per stream, woken by hints. What changed is read from the rows, so a lost or forged hint does no harm.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from sessions.live.hub import Hub
 from sessions.mcp.core import jsonrpc, methods
 
 KEEP_ALIVE_SECONDS: Final = 15.0
-#: the first change of a list is told at once, further ones not more often
+#: the first change of a list is announced at once, further ones at most once in this time
 LISTS_SECONDS: Final = 5.0
-#: updates of one resource within this time are one
+#: updates of one resource within this time are announced as one
 UPDATES_SECONDS: Final = 1.0
-#: hints may have been lost: how often, on average, rights and lists are then read again
+#: after hints may have been lost: how often, on average, rights and lists are read again
 RECHECK_SECONDS: Final = 60.0
-#: ends of visits that wait to be told
+#: ended visits that are waiting to be announced
 MOST_VISITS: Final = 64
 _TOLD: Final = {word: f"notifications/{word}/list_changed" for word in ("tools", "resources", "prompts")}
 Params = dict[str, Any]
 
 
 class Changes:
-    """`mark`: adds what a modern notification carries. `granted`: the lists whose changes are told. `stands`: the GET stream
-    of a session, so its POST streams carry no updates."""
+    """`mark`: adds the metadata of a modern notification. `granted`: the lists whose changes are announced. `stands`:
+    this is the GET stream of a session, so the session's POST streams carry no updates."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class Changes:
         self._hub, self._admission, self._entry, self._connection = hub, admission, entry, connection
         self._reads = reads
         self._granted, self._mark, self._stands = granted, mark, stands
-        # By the clock, so between hosts as exact as their clocks: two streams that open closer together may both stay.
+        # Compared by the clocks of the hosts: two streams that open within the difference of these clocks may both
+        # stay.
         self.stream, self.opened = uuid.uuid4(), time.time()
         self._wake = asyncio.Event()
         self._lists_dirty = self._rights_dirty = self._replaced = False
@@ -80,7 +81,7 @@ class Changes:
 
     # --- what wakes it -------------------------------------------------------------------------------------------
     async def join(self) -> None:
-        """Watch first, then note what is known: nothing may change unseen in between."""
+        """Watch first, then read the current state, so that no change in between is missed."""
         self._watch_servers()
         self._watch(hints.USERS, self._on_user)
         self._watch(hints.POLICIES, self._on_rights)
@@ -91,7 +92,7 @@ class Changes:
             self._fingerprints = await self._hub.reader.run(partial(lists.fingerprints, self._entry))
 
     async def follow(self, rows: Iterable[follows.Followed]) -> None:
-        """Also these, except what a bundle does not offer."""
+        """Follow these too, except resources that a bundle does not offer."""
         for one in await self._offered([one for one in rows if one.subscription not in self._followed]):
             self.add(one)
 
@@ -127,7 +128,7 @@ class Changes:
         self._stops.append(self._hub.watch(topic, watcher))
 
     def _suspect(self) -> None:
-        """All streams hear at once that hints may have been lost: they spread what they do about it."""
+        """All streams learn at the same moment that hints may have been lost, so their reads are spread over time."""
         if self._recheck_at == float("inf"):
             pause, delay = random.uniform(0.5, 1.5) * RECHECK_SECONDS, random.uniform(0.0, CHECK_SECONDS)  # noqa: S311  # spreads load, guards nothing
             self._recheck_at = max(self._rechecked + pause, time.monotonic() + delay)
@@ -149,7 +150,7 @@ class Changes:
             self._wake.set()
 
     def _announce(self, hint: dict[str, Any]) -> None:
-        """By the server, on the session that this agent's calls use."""
+        """Announced by the server, on the session that this agent's calls use."""
         session = self._entry.endpoint.session
         for row in hint.get("rows") or []:
             named = row.get("lists") if isinstance(row, dict) else None
@@ -159,7 +160,7 @@ class Changes:
         self._wake.set()
 
     def _on_visit(self, hint: dict[str, Any]) -> None:
-        """Of some call at this server, which may be that of another agent."""
+        """The visit of a call at this server, which may belong to another agent."""
         session = self._entry.session
         if self._stands and session is not None and visits.heard_by(session.revision, session.capabilities):
             self._visits = (self._visits + visits.of_hint(hint))[:MOST_VISITS]
@@ -177,7 +178,7 @@ class Changes:
         self._wake.set()
 
     def _on_session(self, hint: dict[str, Any] | None) -> None:
-        """The session follows other resources now, or another stream of it took over: the newest wins."""
+        """The session now follows other resources, or another of its streams took over: the newest wins."""
         if hint is None:
             return self._suspect()
         rows = hint.get("rows") or [{}]
@@ -186,7 +187,7 @@ class Changes:
         if newest is not None or newest_post is not None:
             opened = row.get("opened")
             if isinstance(opened, float) and opened < self.opened:
-                return  # what an older stream said arrives late
+                return  # a late message of an older stream
             mine = (str(self.stream), None)
             self._replaced = self._replaced or newest not in mine or (not self._stands and newest_post not in mine)
         else:
@@ -315,7 +316,7 @@ class Changes:
 
 
 def take_over(session_uid: UUID, stream: "Changes", *, post: bool = False) -> None:
-    """End what older streams of this session carry, in every web process. `post`: those of POSTs only."""
+    """End the role of older streams of this session, in every web process. `post`: only of POST streams."""
     said = {"post" if post else "stream": str(stream.stream), "opened": stream.opened}
     hints.publish(f"agent.{session_uid}", None, "stream", [said])
 

@@ -1,4 +1,4 @@
-"""One request of an agent, whatever its era: what the rest of the endpoint needs to know of it."""
+"""One request of an agent, in either era: what the rest of the endpoint needs to know about it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,8 +21,8 @@ from sessions.models import AgentSession
 
 @dataclass(frozen=True)
 class Via:
-    """The bundle through which a request came to a member. `shown`: what it names, as the agent knows it. `outward`: a
-    URI of the member, as the agent knows it. `hidden`: parameters of the tool that the bundle does not have."""
+    """The bundle through which a request reached a member. `shown`: the name of its target in the bundle. `outward`:
+    translates a URI of the member to its URI in the bundle. `hidden`: parameters of the tool that the bundle hides."""
 
     bundle: str
     shown: str
@@ -33,7 +33,7 @@ class Via:
 @dataclass(frozen=True)
 class Exchange:
     """`headers`: names in lower case. `capabilities`: what the agent declared, for this request or for its session.
-    `log_level`: of the lines of its call that it wants; empty: none."""
+    `log_level`: the lowest level of log messages that the agent wants from its call; empty: none."""
 
     entry: Entry
     era: Era
@@ -51,7 +51,7 @@ class Exchange:
     via: Via | None = None
 
     def named(self, target: str) -> str:
-        """The tool, prompt or resource of this request, as the agent knows it."""
+        """The tool, prompt or resource of this request, by the name that the agent uses."""
         return self.via.shown if self.via is not None else target
 
     @property
@@ -60,7 +60,8 @@ class Exchange:
 
     @property
     def actor(self) -> Actor:
-        """The person, as the audit log names the one who acts. What an agent did says its call's event."""
+        """The person: the audit log records the token's owner as the actor. The event of the call says which agent it
+        was."""
         return Actor.of_user(self.entry.principal.user, self.address, self.request_id, Way.AGENT)
 
 
@@ -102,7 +103,7 @@ def legacy_exchange(entry: Entry, session: AgentSession, connection: Connection,
 
 @contextmanager
 def identified(exchange: Exchange) -> Iterator[None]:
-    """A refusal inside is the answer to this request; so is an audit log that cannot be written."""
+    """Answers this request with any refusal raised inside, or with the error that the audit log cannot be written."""
     try:
         yield
     except Refusal as refusal:
@@ -114,6 +115,6 @@ def identified(exchange: Exchange) -> Iterator[None]:
 
 
 def unavailable(problem: AuditUnavailable) -> Refusal:
-    """Nothing was done, so it may be asked for again."""
+    """Nothing was done, so the agent may repeat the request."""
     data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
     return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})

@@ -62,8 +62,8 @@ async def start(
     """Call a tool once. The response is 202 while the call is running and 200 when it has ended.
 
     The same `Idempotency-Key` with the same tool and arguments returns the earlier call, whatever its outcome; with
-    another tool or other arguments it is a conflict (409). Scope `mcp:call`. Where a rule says *Ask*, the call is `held`
-    until a person approves it. So is a call of a destructive tool, unless the token has the scope
+    another tool or other arguments it is a conflict (409). Scope `mcp:call`. Where a rule says *Ask*, the call is
+    `held` until a person approves it. So is a call of a destructive tool, unless the token has the scope
     `mcp:call:destructive`.
     """
     caller = caller_of(request)
@@ -123,7 +123,8 @@ async def index(
     cursor: Annotated[str, Query(max_length=400)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> CallPage:
-    """Calls that the token's owner may see, on servers that the token has access to, newest first. Scope `mcp:history`."""
+    """Calls that the token's owner may see, on servers that the token has access to, newest first. Scope
+    `mcp:history`."""
     caller = caller_of(request)
     caller.require(AgentScope.HISTORY)
     return await work(_page, caller, q, cursor, limit)

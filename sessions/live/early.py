@@ -1,5 +1,5 @@
-"""Hints of calls for listeners that come later: a fast call may end before its own socket, or the request of its program,
-knows that it was accepted."""
+"""Keeps hints about calls for listeners that come later: a fast call may end before its own socket, or the agent's
+request, knows that the call was accepted."""
 
 from collections import OrderedDict
 from typing import Any, Final
@@ -8,23 +8,23 @@ MOST: Final = 1_000
 #: calls whose first steps are kept, and steps of one call
 MOST_STEPPING: Final = 200
 STEPS: Final = 8
-#: of these a listener needs each, but only one that follows the call from its start; of the rest it needs only the newest,
-#: which leads to the row
+#: hints of these kinds are all needed, but only by a listener that follows the call from its start. Of the other kinds
+#: only the newest hint is needed, because it makes the listener read the row
 _PASSING: Final = ("progress", "log", "visit")
 Hint = dict[str, Any]
 
 
 class EarlyHints:
-    """The newest hint of each recent call, for every listener, and the first steps, for the first one. The slow timer
-    finds what was evicted."""
+    """The newest hint of each recent call, for every listener, and its first steps, for the first listener. What was
+    evicted is found by the slow timer."""
 
     def __init__(self) -> None:
         self._hints: OrderedDict[str, Hint] = OrderedDict()
         self._steps: OrderedDict[str, list[Hint]] = OrderedDict()
 
     def put(self, hint: Hint, *, heard: bool = False) -> None:
-        """`heard`: the call has a listener. Others may still come: of an equal request, the one that attached itself to the
-        call may listen before the one that placed it."""
+        """`heard`: the call has a listener. Others may follow: if an identical request attached itself to the call, it
+        may listen before the request that placed it."""
         if hint["kind"] in _PASSING:
             if heard:
                 return

@@ -1,7 +1,7 @@
-"""Cuts: the retention removes the oldest events and leaves a signed statement of what it removed.
+"""Cuts: retention removes the oldest events and leaves a signed statement of what it removed.
 
-The trigger of the events lets go only what a cut covers. Signed before the first event goes, so that an interruption
-leaves a chain that verifies: the rest of the removed events still leads to the cut.
+The database trigger allows only events that a cut covers to be removed. The cut is signed before the first event is
+removed, so that an interruption leaves a chain that verifies: the events not removed yet still link to the cut.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,12 +22,13 @@ _FIRST_BATCH = 100
 
 
 class CutRefused(Exception):
-    """The message is for a page."""
+    """The message can be shown on a page."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Removed were the events `first` to `seq`, both included; `hash` is that of the last one. `removed` is 0 if there was nothing to do."""
+    """The events `first` to `seq`, both included, were removed; `hash` is that of the last one. `removed` is 0 if there
+    was nothing to do."""
 
     first: int
     seq: int
@@ -38,9 +39,10 @@ class Cut:
 def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], None] = lambda done, total: None) -> Cut:
     """Remove all events before `before_seq`, in short transactions, and record that as an event.
 
-    The head's event always stays. A second call finishes what an interrupted one left. Not inside of `atomic()`.
-    `on_batch(removed, total)` is called between two transactions, and may rest; what it raises ends the cut there. Raises OperationalError when
-    the database refuses, KeyMissing and KeyReplaced without the checkpoint key, CutRefused while an alarm stands.
+    The newest event is always kept. A second call finishes what an interrupted one left. Do not call it inside
+    `atomic()`. `on_batch(removed, total)` is called between two transactions and may sleep; an exception from it stops
+    the cut there. Raises OperationalError if the database refuses, KeyMissing and KeyReplaced without the checkpoint
+    key, and CutRefused while an alarm is open.
     """
     if AuditAlarm.objects.filter(acknowledged_at=None).exists() or checkpoints.misfits():
         raise CutRefused("The audit log has an open alarm, so no events are removed. Acknowledge the alarm first.")
@@ -79,8 +81,9 @@ def _remove(rows: QuerySet[Any], total: int, on_batch: Callable[[int, int], None
 
 
 def _delete(model: type[Model], keys: Sequence[int]) -> None:
-    """A plain DELETE: the rows have neither signals nor relations. Those of a range need no list of parameters. Without its
-    lower bound, PostgreSQL also reads all rows that are gone and that an older read, as a backup's, may still see."""
+    """A plain DELETE: the rows have neither signals nor relations. A range of keys needs no list of parameters. Without
+    the lower bound, PostgreSQL would also read all rows that were deleted before but that an older transaction, such as
+    a backup, may still see."""
     rows = model._default_manager.all()
     rows = rows.filter(pk__range=(keys[0], keys[-1])) if model is AuditEvent else rows.filter(pk__in=keys)
     rows._raw_delete(rows.db)

@@ -1,8 +1,8 @@
-"""What is stored of an agent's requests, besides their calls: so that none is sent twice by mistake.
+"""What is stored of an agent's requests besides their calls, so that none is sent twice by mistake.
 
-A repeated request (the same id in a session, or the same key) attaches to the earlier call, and so does one that is equal
-to a call which goes on without its agent. One that is equal to a call whose outcome the agent never heard is not sent
-either: the agent is told of that call first.
+A repeated request (the same id in a session, or the same key) attaches to the earlier call. So does a request that is
+identical to a call which is still running after its agent disconnected. A request that is identical to a call whose
+outcome never reached the agent is not sent either: the agent is told about that call first.
 """
 
 import hashlib
@@ -40,18 +40,19 @@ _insert = Insert(AgentCall)
 
 KEY_HEADER: Final = "idempotency-key"
 KEY_CHARS: Final = 128
-#: of a request's id as JSON text; no JSON text begins like the digest of a longer one
+#: of a request's id as JSON text; longer ids are stored as a digest, whose prefix no JSON text has
 ID_BYTES: Final = 200
 _DIGEST: Final = "sha256:"
 UNHEARD_AGE: Final = timedelta(minutes=10)
-#: an earlier call in one of these states may have had an effect that its agent does not know of
+#: an earlier call in one of these states may have had an effect that its agent does not know about
 _OPEN: Final = (CallState.REQUESTED, CallState.SENT)
 _UNSURE: Final = (*_OPEN, CallState.OUTCOME_UNKNOWN)
 _UNSURE_IF_RUN: Final = (CallState.CANCELLED, CallState.FAILED)
 
 
 class SameRequest(Exception):
-    """The same request came before; `equal`: with the same target and arguments. `asked`: a person is, or was, asked."""
+    """This request was made before. `equal`: with the same target and arguments. `asked`: a person is or was asked to
+    approve it."""
 
     def __init__(self, call: UUID, *, equal: bool, asked: bool = False) -> None:
         super().__init__(str(call))
@@ -61,7 +62,7 @@ class SameRequest(Exception):
 
 
 class Unheard(Exception):
-    """An equal call of this token ended in a way that its agent never heard of."""
+    """An identical call with this token ended, and its outcome never reached the agent."""
 
     def __init__(self, call: UUID) -> None:
         super().__init__(str(call))
@@ -79,7 +80,7 @@ def key_of(exchange: Exchange) -> str:
 
 
 def stored_id(request_id: RequestId) -> str:
-    """As JSON text. A long one as its digest, which fits into an index; it cannot be read back."""
+    """As JSON text. A long id is stored as its digest, which fits into an index but cannot be read back."""
     text = json.dumps(request_id)
     return text if len(text) <= ID_BYTES else _DIGEST + hashlib.sha256(text.encode()).hexdigest()
 
@@ -95,8 +96,8 @@ def companion(
     check: Callable[[Target], Hold | None],
     continuation: Continuation | None = None,
 ) -> Companion:
-    """The agent's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld: then nothing is placed.
-    Raises AuditUnavailable without a key for the answers that go up."""
+    """The agent's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld; then no call is placed.
+    Raises AuditUnavailable if there is no key to encrypt the answers that are sent with it."""
     token, session = exchange.entry.principal.token, exchange.session
     row: dict[str, Any] = {
         "token_id": token.pk,
@@ -117,7 +118,7 @@ def companion(
         _check(row, tool=asked.method == methods.TOOLS_CALL)
         try:
             with _part_that_may_fail():
-                unheard_at = call.created_at if hold is not None else None  # until its outcome is told
+                unheard_at = call.created_at if hold is not None else None  # until its outcome is delivered
                 agent = AgentCall(call=call, capabilities=capabilities, unheard_at=unheard_at, **row)
                 _insert(agent)
                 if hold is not None:
@@ -139,7 +140,8 @@ def companion(
 
 
 def _part_that_may_fail() -> AbstractContextManager[Any]:
-    """Of a transaction that goes on to read. SQLite takes back the failed statement alone, without a savepoint."""
+    """For a transaction that reads again after a failed statement. SQLite rolls back only that statement, without a
+    savepoint."""
     return nullcontext() if database().vendor == "sqlite" else transaction.atomic()
 
 
@@ -155,7 +157,7 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
     longest = UNHEARD_AGE + timedelta(seconds=limits.value("agent_approval_seconds"))
     found = earlier_calls(row, now - longest)
     by_why = {one.why: one for one in found}
-    if (earlier := by_why.get(CONTINUES)) is not None:  # a state that is used up leads to the call that it was used for
+    if (earlier := by_why.get(CONTINUES)) is not None:  # a requestState works once; a repetition gets the same call
         raise SameRequest(earlier.call.uid, equal=True)
     if (earlier := by_why.get(REQUEST) or by_why.get(ATTACHED) or by_why.get(KEY)) is not None:
         raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
@@ -163,8 +165,9 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
 
 
 def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None:
-    """Equal calls whose outcome the agent does not know. One that needed approval, and did not end before it had any,
-    leads to that call: once it is heard, a further one needs a yes of its own."""
+    """Identical calls whose outcome the agent does not know. A call that needed approval, unless it was cancelled
+    before it was sent, is returned itself. Once its outcome is delivered, a further call needs an approval of its
+    own."""
     for one in earlier:
         dropped = one.call.state == CallState.CANCELLED and one.call.sent_at is None
         if one.needed_approval and not dropped:
@@ -179,8 +182,9 @@ def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None
 
 
 def attach(exchange: Exchange, call: UUID) -> str:
-    """This request waits for a call that an earlier one began. From now on its own id leads there too: a cancellation, a
-    repetition. Returns how the events of its stream name it. For a work thread."""
+    """Attach this request to a call that an earlier request started. From now on its own id identifies that call too,
+    for a cancellation or a repetition. Returns the name of the request in the events of its stream. For a work
+    thread."""
     session = exchange.session
     first = AgentCall.objects.filter(call__uid=call).first()
     if session is None or first is None:
@@ -189,40 +193,41 @@ def attach(exchange: Exchange, call: UUID) -> str:
     if (first.session_id, first.request_id) == (own["session_id"], own["request_id"]):
         return str(call)
     row = AgentAttachment(call=first, **own)
-    with suppress(AuditUnavailable):  # then it waits without a name of its own
+    with suppress(AuditUnavailable):  # then it has no name of its own
         writer().submit_and_wait(lambda: AgentAttachment.objects.bulk_create([row], ignore_conflicts=True))
     pk = AgentAttachment.objects.filter(call=first, **own).values_list("pk", flat=True).first()
     return str(call) if pk is None else f"{call}.{pk}"
 
 
-# --- what an agent has heard ------------------------------------------------------------------------------------------
+# --- outcomes that reached the agent ------------------------------------------------------------------------------------
 def left(call: UUID) -> None:
-    """The agent went away without the answer. Never waits."""
+    """The agent disconnected before the response. Never waits."""
     _later(AgentCall.objects.filter(call__uid=call, unheard_at=None), unheard_at=timezone.now())
 
 
 def heard(call: UUID) -> None:
-    """The agent knows of this call now: it waits with it, unless it waits for approval. Never waits."""
+    """The agent is now waiting for this call, or knows its outcome. Nothing changes for a call that is waiting for
+    approval. Never waits."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
     _later(rows.exclude(call__state=CallState.HELD), unheard_at=None)
 
 
 def inherit() -> None:
-    """This web process has just started: what was under way, or ended without an answer, may have had its agent waiting in
-    one that died. Where other processes live, their agents lose nothing: an equal call of theirs leads to the one that
-    runs. Waits for the writer: for a work thread. Raises AuditUnavailable."""
+    """This web process has just started: agents of unfinished calls, and of calls that ended without a response, may
+    have been waiting in a process that died. If other processes are alive, their agents lose nothing: an identical call
+    of theirs attaches to the running one. Waits for the writer: for a work thread. Raises AuditUnavailable."""
     now = timezone.now()
     rows = AgentCall.objects.filter(unheard_at=None, call__state__in=(*_UNSURE, *_UNSURE_IF_RUN))
     found = list(rows.filter(call__created_at__gt=now - UNHEARD_AGE).values_list("pk", flat=True))
-    if found:  # read before, because all other writers wait for this one
+    if found:  # read outside of the writer, which all other changes wait for
         writer().submit_and_wait(lambda: AgentCall.objects.filter(pk__in=found).update(unheard_at=now))
 
 
 def heard_of_asked(call: UUID) -> None:
-    """The agent is told how a call ended that needed approval: a further one is another call, in each web process. For
-    a work thread."""
+    """The agent receives the outcome of a call that needed approval. From now on an identical request is a new call, in
+    every web process. For a work thread."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
-    with suppress(AuditUnavailable):  # then it hears of this one once more
+    with suppress(AuditUnavailable):  # then it receives this outcome once more
         writer().submit_and_wait(lambda: rows.update(unheard_at=None))
 
 
@@ -240,7 +245,7 @@ def call_of_request(session_pk: int, request_id: RequestId) -> UUID | None:
 
 
 def call_of_event(session_pk: int, event: str) -> tuple[Call, Request] | None:
-    """The call whose stream had this event, and the request as far as its response needs it."""
+    """The call whose stream had this event, and as much of the request as its response needs."""
     uid, _, attachment = event.partition(":")[0].partition(".")
     with suppress(ValueError):
         if attachment:

@@ -1,10 +1,10 @@
-"""Requests of a server that the agent itself can answer. Each is a row of the inbox too: the first answer, of the
-agent or of a person, settles it.
+"""Requests of a server that the agent itself can answer. Each is also a row of the inbox: the first answer, from the
+agent or from a person, settles it.
 
-A legacy agent gets them as requests on the stream of its call. A modern one gets the call back as *input required*, with
-a state that leads its retry to the same call: no byte is sent twice. Where a modern server hears the agent's own
-capabilities, its *input required* is passed on as it is. That call has ended then, and the retry is a further call which
-continues it: each is continued once, whatever comes twice.
+A legacy agent receives them as requests on the stream of its call. For a modern agent the call returns *input
+required*, with a state that connects its retry to the same call, so nothing is sent twice. If a modern server receives
+the agent's own capabilities, its *input required* is passed on unchanged. That call has then ended, and the retry is a
+further call that continues it. Each call is continued only once, even if the retry arrives twice.
 """
 
 import secrets
@@ -51,8 +51,8 @@ class Relayed:
 
 
 def open_of(exchange: Exchange, call_pk: int) -> list[Relayed]:
-    """Open requests of a call that this agent declared to answer and its person may answer. Others wait for people. For
-    a thread."""
+    """Open requests of a call that this agent declared it can answer and its owner may answer. Others wait for people.
+    For a thread."""
     mine = answerable(exchange)
     rows = Question.objects.filter(call_id=call_pk, state=QuestionState.OPEN).select_related("question").order_by("pk")
     return [Relayed(row.uid, row.method, _params(exchange, row)) for row in rows if _answers(mine, row)]
@@ -65,7 +65,7 @@ def _answers(answerable: Mapping[str, Any], row: Question) -> bool:
 
 
 def _params(exchange: Exchange, row: Question) -> dict[str, Any]:
-    """As the server wrote them, without what is between it and us."""
+    """As the server wrote them, without `_meta`, which is only between the server and us."""
     params = {name: value for name, value in reads.params_of(row).items() if name != "_meta"}
     if not REVISIONS[exchange.revision].elicitation_url and params.get("mode") == "form":
         del params["mode"]
@@ -78,8 +78,9 @@ def request(relayed: Relayed) -> bytes:
 
 
 def answered(exchange: Exchange, response: Response) -> None:
-    """The agent's response, which may have come to another web process. What is no answer of ours is ignored. Raises Unfit
-    for one that the server cannot get: the server hears that, since the agent does not answer twice."""
+    """Settle a request with the agent's response, which may arrive at another web process than the request's. A
+    response to anything else is ignored. Raises Unfit for an answer that cannot be sent to the server: the request is
+    dismissed then, because the agent does not answer twice."""
     if not isinstance(response.id, str) or not response.id.startswith(_ID) or exchange.session is None:
         return
     with suppress(ValueError):
@@ -97,20 +98,21 @@ def answered(exchange: Exchange, response: Response) -> None:
 # --- modern ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Continuation:
-    """A retry of a request whose call ended with the server's *input required*: a further call. `agent_call`: None for a
-    first request that brings answers. `added`: what goes up."""
+    """A further call: the retry of a request whose call ended with the server's *input required*. `agent_call`: the
+    call that it continues, None for a first request that already has answers. `added`: parameters that are sent to the
+    server."""
 
     agent_call: int | None
     added: dict[str, Any]
 
 
 def continues(exchange: Exchange) -> bool:
-    """Whether it answers questions of a call of before."""
+    """Whether this request answers questions of an earlier call."""
     return not exchange.params.keys().isdisjoint({"requestState", "inputResponses"})
 
 
 def input_required(exchange: Exchange, asked: CallRequest, call: UUID, inputs: Mapping[str, Any] | None) -> bytes:
-    """The response that asks for input. `inputs` as the protocol has them; None for none but a state."""
+    """The response that asks for input. `inputs`: in the form of the protocol; None to return only a state."""
     token = exchange.entry.principal.token.pk
     result: dict[str, Any] = {"resultType": "input_required"}
     if inputs:
@@ -125,8 +127,8 @@ def inputs_of(relayed: list[Relayed]) -> dict[str, Any]:
 
 
 def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
-    """What a retry continues: a call that runs, or ran, with its questions settled, or a further call. None for a first
-    request. Raises Refusal. For a thread."""
+    """What a retry continues: the id of a call, running or ended, whose questions it settled, or a further call. None
+    for a first request. Raises Refusal. For a thread."""
     params = exchange.params
     if "requestState" not in params and "inputResponses" not in params:
         return None
@@ -150,13 +152,13 @@ def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation | N
 
 
 def one_exchange(exchange: Exchange) -> bool:
-    """A modern server then hears of this agent what the agent is able to, and asks it alone. Otherwise people may answer
-    too, and the server hears of us what they can."""
+    """Whether a modern server receives the agent's own capabilities and asks only the agent. Otherwise people may
+    answer too, and the server receives our capabilities."""
     return exchange.era is Era.MODERN and not exchange.entry.principal.has(AgentScope.INBOX.value)
 
 
 def _answered(responses: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises Refusal for what is no answer at all."""
+    """Raises Refusal for values that are not answers."""
     if len(responses) > ANSWERS:
         raise invalid_params(f"inputResponses has more than {ANSWERS} entries.")
     if wrong := [key[:80] for key, value in responses.items() if not isinstance(value, dict)]:
@@ -175,7 +177,7 @@ def _settle_all(exchange: Exchange, call: UUID, responses: Mapping[str, Any]) ->
 
 
 def _call_of(exchange: Exchange, asked: CallRequest, state: Any) -> UUID:
-    """Sealed for this token, this request and a quarter of an hour."""
+    """The state is signed, and valid only for this token, this request and a quarter of an hour."""
     token = exchange.entry.principal.token.pk
     try:
         call, owner, same, _ = signing.loads(str(state), salt=_SALT, max_age=STATE_SECONDS)
@@ -188,7 +190,7 @@ def _call_of(exchange: Exchange, asked: CallRequest, state: Any) -> UUID:
 
 # --- both --------------------------------------------------------------------------------------------------------------
 def _settle(exchange: Exchange, row: Question, value: Mapping[str, Any] | None) -> None:
-    """`value`: the result as the protocol has it; None for an error. Raises Unfit."""
+    """`value`: the result in the form of the protocol; None for an error. Raises Unfit."""
     if row.kind == QuestionKind.SAMPLING:
         action: Action = "decline" if value is None else "accept"
         content = value

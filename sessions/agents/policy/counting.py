@@ -1,16 +1,16 @@
-"""Limits of agents that hold over all web processes, counted in Redis. Requests that come while Redis is being asked share
-the next round trip.
+"""Limits of agents across all web processes, counted in Redis. Requests that arrive during a round trip to Redis share
+the next one.
 
-A rate is a sliding window of two fixed ones. What is in flight is a number per process, kept apart by the name of the
-process and the time at which it was written: one that was killed no longer counts after a minute. Redis is not trusted:
-whatever stands there can only make a limit stricter or looser, and what is no number is removed. While Redis is away,
-each process counts alone, and refusals say so.
+A rate is a sliding window made of two fixed windows. Requests in flight are one number per process, stored with the
+name of the process and the time at which it was written: the number of a killed process stops counting after a minute.
+Redis is not trusted: its values can only make a limit stricter or looser, and a value that is not a number is removed.
+While Redis is unreachable, each process counts alone, and refusals say so.
 
-A round trip costs a request a tenth of its time, so far below a limit most requests make none: a process counts a few
-requests of a window in advance, a quarter of what is left of it, and looks at the numbers in flight of other processes
-once a second. Near a limit each request asks. What one process counted and did not use, no other can, so with several of
-them a limit may refuse up to a quarter of the rate too early; numbers in flight that were not seen in time may exceed a
-limit by a quarter for each further process.
+A round trip takes a tenth of a request's time, so most requests that are far below a limit make none: a process counts
+a few requests of a window in advance (a quarter of what is left), and reads the numbers in flight of other processes
+once a second. Near a limit every request asks Redis. Requests that one process counted in advance and did not use are
+lost to the others, so with several processes a limit may refuse up to a quarter of the rate too early. Numbers in
+flight that were not read in time may exceed a limit by a quarter for each further process.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from sessions.hints import outage
 from sessions.mcp.core.flow import TokenBucket
 
 ANSWER_SECONDS: Final = 0.5
-#: how long Redis is left alone after it did not answer
+#: how long Redis is not asked after it did not respond
 APART_SECONDS: Final = 1.0
-#: a number in flight is written again more often than it is forgotten
+#: a number in flight is renewed well before it expires
 RENEW_SECONDS, FORGOTTEN_AFTER = 20.0, 60.0
-#: an agent's next request often comes at once: until then its number stays as it is
+#: an agent often sends its next request at once, so its number is lowered only after this time
 LANDING_SECONDS: Final = 0.05
-#: how much may come at once, in seconds of the rate
+#: the size of a burst, in seconds of the rate
 BURST_SECONDS: Final = 4.0
-#: the part of what is left of a limit that a process uses without asking; a limit below it is asked for each request
+#: a process uses 1/N of what is left of a limit without asking Redis; a limit below N is asked for each request
 ADVANCE_PART: Final = 4
-#: how long the numbers in flight of other processes count as known, where these are far below the limit
+#: how long the numbers in flight of other processes stay valid while they are far below the limit
 ELSEWHERE_SECONDS: Final = 1.0
 _MOST_KNOWN: Final = 10_000
 _MOST_PROCESSES: Final = 256
@@ -53,7 +53,8 @@ Commands = list[tuple[str | int, ...]]
 
 @dataclass(frozen=True)
 class Rate:
-    """`most` requests in `seconds`. `key` says whose. `name` and `words`: of the limit, for a refusal."""
+    """`most` requests in `seconds`. `key`: whose requests. `name`, `words`: name and description of the limit, for a
+    refusal."""
 
     key: str
     most: int
@@ -72,7 +73,7 @@ class InFlight:
 
 @dataclass(frozen=True)
 class Exceeded:
-    """`alone`: only this process was counted."""
+    """`alone`: only requests of this process were counted."""
 
     name: str
     words: str
@@ -82,8 +83,9 @@ class Exceeded:
 
 @dataclass
 class _Window:
-    """What this process knows of a rate: the count of the window before `number`, which does not change any more; how
-    many requests of this window it counted in advance; how many it will with its next question."""
+    """What this process knows about a rate. `before`: the final count of the window before `number`. `advance`: how
+    many requests of this window are counted in advance. `next_advance`: how many the next round trip counts in
+    advance."""
 
     number: int
     before: int
@@ -93,7 +95,8 @@ class _Window:
 
 @dataclass
 class _Asked:
-    """A window of one request, which counts as the first of `count`. `before`: as in _Window; None if it has to be read."""
+    """A window of one request, which counts as the first of `count`. `before`: as in _Window; None if it has to be
+    read."""
 
     rate: Rate
     number: int
@@ -146,8 +149,8 @@ class Counting:
 
     @asynccontextmanager
     async def enter(self, rates: Sequence[Rate], flights: Sequence[InFlight] = ()) -> AsyncIterator[Exceeded | None]:
-        """Count one request against each rate, and one more of each `flights` until the block ends; or what it exceeds,
-        and then nothing was counted."""
+        """Count one request against each rate, and one more in flight for each of `flights` until the block ends. If a
+        limit is exceeded, yields it and counts nothing."""
         for one in flights:
             self._flying[one.key] += 1
         try:
@@ -342,7 +345,8 @@ class Counting:
 
     # --- Redis ---------------------------------------------------------------------------------------------------
     async def _ask(self, commands: Commands) -> list[Any]:
-        """The answers, errors of single commands among them. While Redis is being asked, what comes is asked together."""
+        """The answers, errors of single commands among them. While Redis is being asked, what comes is asked
+        together."""
         if not self._asking:
             self._asking = True
             try:

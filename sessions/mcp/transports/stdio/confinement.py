@@ -28,12 +28,12 @@ LOADER: Final = (
     "m = type(sys)('runner'); L('runner', sys.argv[1]).exec_module(m); m.main(sys.argv[2:])"
 )
 PYTHON: Final = (os.path.realpath(sys.executable), "-I", "-S", "-c", LOADER, RUNNER)
-#: programs and libraries of the system, and what tells about the processor
+#: programs and libraries of the system, and information about the processor
 SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
     *("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage"),
 )
-#: of /proc, where it shows processes of others too
+#: the parts of /proc that are shown where /proc as a whole would also show processes of others
 SHARED_PROC: Final = (
     *("/proc/self", "/proc/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime"),
     *("/proc/version", "/proc/filesystems", "/proc/cgroups", "/proc/mounts"),
@@ -59,22 +59,22 @@ ETC: Final = tuple(
         *("chromium", "chromium.d", "fonts", "terminfo", "python3", "nodejs", "java", "static"),
     )
 )
-#: in addition, where there is no view of its own in which these can be made
+#: shown in addition where the server has no view of its own, in which they could be generated
 SHARED_ETC: Final = ("/etc/passwd", "/etc/group", "/etc/resolv.conf")
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-#: what the kernel shows and takes, of which every server gets the harmless part; shared memory is a file system
+#: interfaces of the kernel, of which every server gets the harmless part. Shared memory is an ordinary file system
 _INTERFACES: Final = ("/proc", "/sys", "/dev")
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # only compared
 _SCRIPTS: Final = frozenset(
     (".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".lua")
 )
-#: folders of everything, where a script or program lies only by chance
+#: folders that hold everything, where a script or program is only by chance
 _TOO_MUCH: Final = frozenset(("/", "/etc", "/home", "/root", "/tmp", "/var", "/opt", "/srv", "/mnt", "/media"))  # noqa: S108  # only compared
-#: where a server sees its own temporary folder besides its own path. UNIX sockets have paths of at most 107 characters,
-#: and browsers make some below TMPDIR. A container's /tmp is of memory.
+#: a second, short path of a server's own temporary folder. UNIX sockets have paths of at most 107 characters, and
+#: browsers create some below TMPDIR. A container's /tmp is in memory.
 _OWN_TMP: Final = "/tmp"  # noqa: S108  # only where it is its own
 CONTAINER_TMP: Final = "/var/tmp"  # noqa: S108  # the same
-#: threads of one user, where those of servers are not counted apart
+#: threads of one user, where the threads of servers are not counted separately
 _TOGETHER: Final = 8_192
 #: what makes a folder a program
 _MAINS: Final = ("__main__.py", "index.js", "index.mjs")
@@ -82,7 +82,7 @@ _SUBCOMMAND: Final = re.compile(r"[a-z]{1,12}")
 _FOLDERS: Final = ("node_modules", ".venv")
 _SHEBANGS: Final = 4
 _INTERPRETER: Final = re.compile(r"(?:python|pypy|node|ruby|perl)[0-9.]*t?")
-#: what an installation of one of them holds
+#: files by which an installation of one of them is recognised
 _LANGUAGES: Final = (
     "lib/python3*/os.py",
     "lib/pypy3*/os.py",
@@ -91,7 +91,7 @@ _LANGUAGES: Final = (
     "lib/ruby/[0-9]*",
     "lib/perl5",
 )
-#: as the kernel has it
+#: the same limit as the kernel's
 _MOST_LINKS: Final = 40
 
 
@@ -106,9 +106,9 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Confines:
-    """What confines servers on this machine. `view`: with a file system of its own besides. `alone`: in a PID namespace
-    of its own. `counted`: processes are counted for each server. `has_image`: an image stands for the system's programs.
-    `reason`: why there is no better tier."""
+    """How servers are confined on this machine. `view`: each also has a file system view of its own. `alone`: each has
+    a PID namespace of its own. `counted`: processes are counted per server. `has_image`: an image replaces the system's
+    programs. `reason`: why there is no better tier."""
 
     tier: Tier
     view: bool
@@ -130,16 +130,17 @@ class Confines:
         return (_OWN_TMP,) if self.has_own_tmp else ()
 
     def has_keeper(self, uid: int | None) -> bool:
-        """Whether the server needs a keeper: neither a PID namespace nor a user of its own tells which processes belong to
-        it."""
+        """Whether the server needs a keeper: it has neither a PID namespace nor a user of its own by which its
+        processes could be recognised."""
         return uid is None and not self.alone
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """`home`, `tmp`, `work`: folders of its own. `package`: what was installed for it, which it may read, and write only
-    while it is installed. `read`, `write`: further paths. `protected`: ours, which no path of this server may hold or lie
-    in, except its own folders. `uid`: its user, where we are root. `mount_point`: an empty folder that only we use."""
+    """`home`, `tmp`, `work`: the server's own folders. `package`: the folder of its installed package, which it may
+    read, and write only during installation. `read`, `write`: further paths. `protected`: our own paths: no path of
+    this server may contain or be inside one, except its own folders. `uid`: its user, if we are root. `mount_point`: an
+    empty folder that only we use."""
 
     home: str
     tmp: str
@@ -157,17 +158,17 @@ class Confinement:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Those that it may write."""
+        """The server's own folders that it may write."""
         return tuple(filter(None, (self.home, self.tmp, self.work, self.package if self.is_installing else "")))
 
     def installing(self, folder: str, registries: Iterable[Host]) -> "Confinement":
-        """For the package manager that fills a folder of the server."""
+        """The confinement of the package manager that installs into a folder of the server."""
         network = Network.LISTED if self.network is Network.NONE else self.network
         hosts = (*self.hosts, *registries)
         return replace(self, package=folder, is_installing=True, network=network, hosts=hosts)
 
     def environment(self, declared: Mapping[str, str]) -> dict[str, str]:
-        """What is set unless the registration sets it."""
+        """Defaults for variables that the registration does not set."""
         user = f"mcp{self.uid}" if self.uid else _user_name()
         made = {
             "HOME": self.home,
@@ -198,7 +199,7 @@ def job(
     environment: Mapping[str, str],
     confines: Confines,
 ) -> dict[str, Any]:
-    """What runner.py takes. Reads directories: call it in a thread."""
+    """The input of runner.py. Reads directories: call it in a thread."""
     given, view, isolated = list(arguments), confines.view, confines.has_own_tmp
     has_made_files = view or confines.tier is Tier.CONTAINER
     short_tmp = _OWN_TMP if view else CONTAINER_TMP if confines.tier is Tier.CONTAINER else confinement.tmp
@@ -242,22 +243,23 @@ def job(
 
 
 class _Places:
-    """Where paths lead, as far as the server cannot have decided it. A link in a folder that it may write can be its own
-    work, from an earlier run or by another process of it: following that would grant what nobody granted."""
+    """Resolves paths without trusting links that the server may have created. A link in a folder that it may write can
+    be its own work, from an earlier run or by another of its processes. Following it would grant what nobody
+    granted."""
 
     def __init__(self, confinement: Confinement) -> None:
-        # Code of its package ran in the folder of the package: what links there lead to is as doubtful.
+        # The package's code ran in the folder of the package, so links there cannot be trusted either.
         self._own = [os.path.realpath(place) for place in (*confinement.own, confinement.package) if place]
         self._ours = [os.path.realpath(place) for place in confinement.protected]
         self._writable = [*self._own, *map(os.path.realpath, confinement.write)]
 
     def is_writable(self, path: str) -> bool:
-        """Whether the server can have written what stands there."""
+        """Whether the server can have written this path."""
         return any(_within(path, place) for place in self._writable)
 
     def real(self, path: str) -> str | None:
-        """None if the path goes through a link that the server can have made. The links of /proc depend on who asks, and
-        only the kernel makes them."""
+        """The real path; None if the path goes through a link that the server can have created. The links of /proc
+        depend on the process that reads them, and only the kernel creates them."""
         if path.startswith("/proc/"):
             return path
         at, rest, links = "/", list(reversed(os.path.normpath(path).split("/"))), 0
@@ -278,15 +280,15 @@ class _Places:
         return at
 
     def overlaps(self, path: str) -> bool:
-        """Whether a path holds, or lies in, what is ours."""
+        """Whether a path contains, or is inside, one of our own paths."""
         real = os.path.realpath(path)
         if any(_within(real, place) for place in self._own):
             return False
         return any(_within(real, place) or _within(place, real) for place in self._ours)
 
     def harmless(self, paths: Iterable[str]) -> Iterator[str]:
-        """Of paths that nobody named, those that may be shown: nothing of ours, no whole home, and nothing that it may write
-        anyway."""
+        """Of paths that nobody granted, those that may be shown: none of our own, no whole home directory, and none
+        that the server may write anyway."""
         for path in dict.fromkeys(paths):
             real = self.real(path)
             if real is None or self.is_writable(real) or self.overlaps(path):
@@ -296,7 +298,7 @@ class _Places:
             yield path
 
     def without_ours(self, paths: Iterable[str]) -> Iterator[str]:
-        """The paths, or what is in them beside what is ours."""
+        """The paths without ours. A path that contains one of ours is replaced by its other entries."""
         for path in paths:
             real = os.path.realpath(path)
             if not any(_within(place, real) for place in self._ours):
@@ -306,7 +308,7 @@ class _Places:
 
 
 def _with_sources(paths: Iterable[str], sources: Mapping[str, str]) -> list[str]:
-    """The kernel judges real paths, programs use the names."""
+    """Paths together with their real paths: the kernel checks the real paths, programs use the names."""
     return list(dict.fromkeys(form for path in paths if path in sources for form in (path, sources[path])))
 
 
@@ -315,8 +317,8 @@ def _of(sources: Mapping[str, str], paths: Iterable[str]) -> list[str]:
 
 
 def _limits(confinement: Confinement, *, counted: bool) -> dict[str, int]:
-    """Processes are counted for each user, or each user namespace: without either, ours and those of other servers
-    count too, and only a bomb shall meet the limit."""
+    """The kernel counts processes per user, or per user namespace. Without either, our processes and those of other
+    servers count too, so the limit is raised to one that only a fork bomb reaches."""
     limits = dict(confinement.limits)
     if "NPROC" in limits and not counted and confinement.uid is None:
         limits["NPROC"] = max(limits["NPROC"], _TOGETHER)
@@ -326,8 +328,8 @@ def _limits(confinement: Confinement, *, counted: bool) -> dict[str, int]:
 def _mounts(
     read: list[str], write: list[str], sources: Mapping[str, str], links: Iterable[str]
 ) -> list[tuple[str, str, bool]]:
-    """Each path of a view, what is there and whether it may be written, outer ones first. A link inside a mounted folder
-    is there already, and what it leads to is mounted by its own name."""
+    """Each path of a view, its source and whether it is writable, outer paths first. A link inside a mounted folder is
+    already there, and its target is mounted under its own name."""
     mounts: list[tuple[str, str, bool]] = []
     for path, writable in sorted((dict.fromkeys(read, False) | dict.fromkeys(write, True)).items()):
         source = sources.get(path, path)
@@ -340,7 +342,7 @@ def _mounts(
 
 
 def is_of_the_system(path: str) -> bool:
-    """Whether an image has its own."""
+    """Whether an image has its own version of this path."""
     return any(_within(path, place) for place in (*SYSTEM, *ETC, *SHARED_ETC))
 
 
@@ -349,33 +351,34 @@ def _within(path: str, folder: str) -> bool:
 
 
 def is_interface(path: str) -> bool:
-    """Whether a path leads to processes, settings or devices of the machine, by whatever name."""
+    """Whether a path leads to processes, settings or devices of the machine, under any name."""
     if "\0" in path:
-        return False  # no path: the start says so
+        return False  # not a path; starting the server reports it
     real = os.path.realpath(path)
     return any(_within(real, place) for place in _INTERFACES) and not _within(real, _SHARED_MEMORY)
 
 
 def overlaps(path: str, protected: Iterable[str]) -> bool:
-    """Whether a path holds, or lies in, one of these."""
+    """Whether a path contains, or is inside, one of these."""
     real = os.path.realpath(path)
     return any(_within(real, place) or _within(place, real) for place in map(os.path.realpath, protected))
 
 
 def first_overlap(paths: Iterable[str], confinement: Confinement) -> str | None:
-    """The first path that holds, or lies in, what is ours."""
+    """The first path that contains, or is inside, one of our own paths."""
     places = _Places(confinement)
     return next((path for path in paths if places.overlaps(path)), None)
 
 
 def first_through_own_link(paths: Iterable[str], confinement: Confinement) -> str | None:
-    """The first path that goes through a link that the server can have made."""
+    """The first path that goes through a link that the server can have created."""
     places = _Places(confinement)
     return next((path for path in paths if places.real(path) is None), None)
 
 
 def first_out_of_reach(paths: Iterable[str]) -> str | None:
-    """The first path in a folder that we may not enter. What does not exist is left to the server."""
+    """The first path in a folder that we have no permission to enter. Missing paths are left for the server to
+    report."""
     for path in paths:
         try:
             os.stat(path)
@@ -392,7 +395,8 @@ def _homes() -> frozenset[str]:
 
 
 def _split_links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """`/bin` is a link to `/usr/bin` on most systems, which a view makes again."""
+    """(links, other existing paths). `/bin` is a link to `/usr/bin` on most systems, and a view creates the same
+    link."""
     links = {path: os.readlink(path) for path in paths if os.path.islink(path)}
     return links, [path for path in paths if path not in links and os.path.exists(path)]
 
@@ -400,8 +404,8 @@ def _split_links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
 def _needed(
     program: str, arguments: list[str], cwd: str, environment: Mapping[str, str], places: "_Places"
 ) -> Iterator[str]:
-    """The program with its interpreters, the folders of PATH, and the files that the command line names. What a file
-    says (its first line, where it leads) counts only if the server cannot have written it."""
+    """The program with its interpreters, the folders of PATH, and the files that the command line names. The contents
+    of a file (its first line, or the target of a link) count only if the server cannot have written it."""
     search = environment.get("PATH", os.defpath)
     for folder in search.split(os.pathsep):
         if folder.startswith("/") and os.path.isdir(folder):
@@ -427,7 +431,7 @@ def _needed(
 
 
 def _program(program: str, search: str, places: "_Places") -> Iterator[str]:
-    """A program, what its links lead to, and the installation that it belongs to."""
+    """A program, the targets of its links, and the installation that it belongs to."""
     todo, seen = [program], set[str]()
     while todo and len(seen) < _SHEBANGS * 4:
         path = todo.pop()
@@ -450,8 +454,8 @@ def _program(program: str, search: str, places: "_Places") -> Iterator[str]:
 
 
 def _interpreter_of_a_project(program: str, places: "_Places") -> Iterator[str]:
-    """Where a program in a folder that the server can change leads: only to an interpreter, which is no secret. Virtual
-    environments in a working directory are such programs."""
+    """The target of a program in a folder that the server can change, if it is an interpreter, which is not secret.
+    Virtual environments in a working directory have such programs."""
     real = os.path.realpath(program)
     prefix = os.path.dirname(os.path.dirname(real))
     if places.is_writable(real) or not _INTERPRETER.fullmatch(os.path.basename(real)) or not os.access(real, os.X_OK):
@@ -483,7 +487,7 @@ def _installation(program: str) -> Iterator[str]:
 
 
 def _interpreter(program: str, search: str) -> str:
-    """Of a script that names one in its first line."""
+    """The interpreter that a script names in its first line."""
     try:
         with open(program, "rb") as file:
             first = file.readline(256)
@@ -536,7 +540,8 @@ def _user_name() -> str:
 
 
 def _owned_by_others(confinement: Confinement, found: list[str], granted: list[str]) -> list[str]:
-    """Real paths whose owner the server's user has to stand for: all that were granted, the rest where others may not read."""
+    """Real paths whose owner must be mapped to the server's user: all that were granted, and others that are not
+    readable by everyone."""
     if not confinement.uid:
         return []
     others = []

@@ -1,5 +1,5 @@
-"""Servers that are not children of this process, but of a keeper (see runner.keep), which reports their end and takes
-orders over a socket, its leash."""
+"""Servers that are children not of this process but of a keeper (see runner.keep). The keeper reports their end, and
+receives commands, over a socket called the leash."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ _NUMBER: Final = struct.Struct("i")
 
 
 class Pipes:
-    """The three pipes of a server: `theirs` for its end, `ours` for the transport."""
+    """The three pipes of a server. `theirs`: the ends for the server; the other ends are for the transport."""
 
     def __init__(self) -> None:
         (inside, self.stdin), (self.stdout, out), (self.stderr, errors) = os.pipe(), os.pipe(), os.pipe()
@@ -36,7 +36,7 @@ class Pipes:
 
 
 class _Process:
-    """What a transport of asyncio wants of a child."""
+    """The interface of a child process that asyncio's transport expects."""
 
     def __init__(self, pid: int, pipes: Pipes, leash: socket.socket) -> None:
         self.pid, self._leash = pid, leash
@@ -53,14 +53,14 @@ class _Process:
         try:
             self._leash.send(order)
         except OSError:
-            pass  # the keeper has ended, or has orders enough
+            pass  # the keeper has ended, or its socket is full of commands
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
 
 class HeldTransport(BaseSubprocessTransport):
-    """`on_end` is called when nothing is left of the server."""
+    """`on_end` is called when no process of the server is left."""
 
     def __init__(
         self,
@@ -101,15 +101,16 @@ async def attached(
     pid: int = 0,
     on_end: Callable[[], object] = lambda: None,
 ) -> HeldTransport:
-    """The transport of a server whose keeper has been given its descriptors, which owns leash and pipes from here on.
-    `pid`: as we see the keeper, if it does not see that itself. ConnectionError if the keeper has ended."""
+    """The transport of a server whose keeper already has its descriptors. The transport owns the leash and the pipes
+    from here on. `pid`: the keeper's, in our PID namespace, if the keeper cannot know it. ConnectionError if the keeper
+    has ended."""
     loop = asyncio.get_running_loop()
     try:
         leash.setblocking(False)
         seen = await loop.sock_recv(leash, _NUMBER.size)
         if len(seen) != _NUMBER.size:
-            raise ConnectionResetError(errno.ECONNRESET, "its keeper has ended")
-    except BaseException:  # also when cancelled: without its leash a keeper ends
+            raise ConnectionResetError(errno.ECONNRESET, "the process that supervises it has ended")
+    except BaseException:  # also when cancelled: a keeper ends when its leash is closed
         leash.close()
         pipes.close_ours()
         on_end()
@@ -126,7 +127,7 @@ async def attached(
 
 
 class Nursery:
-    """The process that forks the keepers of one worker; started again if it has ended."""
+    """The process that forks the keepers of one worker. It is restarted if it has ended."""
 
     def __init__(self) -> None:
         self._orders: socket.socket | None = None
@@ -134,7 +135,7 @@ class Nursery:
         self._one = threading.Lock()
 
     def fork(self, descriptors: Sequence[int]) -> None:
-        """A keeper with these descriptors. Call it in a thread. OSError."""
+        """Fork a keeper with these descriptors. Call it in a thread. Raises OSError."""
         with self._one:
             for _ in range(2):
                 if self._orders is None:
