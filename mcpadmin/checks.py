@@ -56,8 +56,8 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
     if not url.password:
         refusal = Warning if settings.REDIS_WITHOUT_PASSWORD else Error
         yield refusal(
-            f"{name} names the host {url.hostname} and no password: anyone who can reach it can read and change what it holds.",
-            hint=f"Create ACL users there (docs/configuration.md) and put one into {name} (rediss://user:password@host:6379/0). Where only mcpadmin can reach that host, set MCPADMIN_REDIS_WITHOUT_PASSWORD=true.",
+            f"{name} has no password for {url.hostname}: anyone who can reach that Redis can read and change its data.",
+            hint=f"Create ACL users there (docs/configuration.md) and use one in {name} (rediss://user:password@host:6379/0). Where only mcpadmin can reach that host, set MCPADMIN_REDIS_WITHOUT_PASSWORD=true.",
             id="mcpadmin.E001",
         )
     if url.scheme == "redis":

@@ -50,7 +50,7 @@ class Validity:
 
 
 VALID = Validity("valid")
-_BUSY = f"The checker is too busy: at most {MAX_WAITING} checks wait, which is a fixed limit. Try again."
+_BUSY = f"The checker is too busy: at most {MAX_WAITING} checks can wait, which is a fixed limit. Try again."
 _thread = threading.local()
 
 

@@ -111,7 +111,7 @@ class Inbox:
         open_now = sum(1 for wait in self._waits.values() if wait.of_agent is of_agent)
         if of_agent:
             if open_now >= AGENT_REQUESTS_OPEN:
-                words = f"{AGENT_REQUESTS_OPEN} requests of this server wait for agents, which is a fixed limit."
+                words = f"{AGENT_REQUESTS_OPEN} requests of this server are waiting for agents, which is a fixed limit."
                 raise rules.Refused(message=f"Too many requests: {words}")
             return
         most = limits.number("inbox_open")

@@ -117,7 +117,7 @@ def program(command: PackageCommand, folder: Path) -> Path:
     )
     if not name or not (links / name).exists():
         offers = f" It has {', '.join(sorted(names))}: name one with -p {command.name} PROGRAM." if names else ""
-        raise failed(command, f"{command.name} has no program of its own name.{offers}")
+        raise failed(command, f"{command.name} has no program with the name of the package.{offers}")
     return links / name
 
 

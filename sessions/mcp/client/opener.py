@@ -55,7 +55,7 @@ class Opener:
             except McpError as exc:
                 if not contradicts(exc, memory):
                     raise
-                log.debug("what is remembered of the server is wrong: %s", exc.fault)
+                log.debug("what was remembered about the server is wrong: %s", exc.fault)
             else:
                 return opened, self._kept(opened, memory, now)
         opened = await self._open(era, steps, None)
