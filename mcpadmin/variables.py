@@ -530,8 +530,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_SECOND",
-            "How many requests per second one token may make at the [endpoint for agents](agents.md). Bursts of up "
-            "to 4 s' worth are allowed.",
+            "How many requests per second one token may make at the [endpoint for agents](agents.md), averaged over "
+            "4 s.",
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_PERSON",

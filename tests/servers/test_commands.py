@@ -63,8 +63,8 @@ def test_a_user_without_the_right_is_refused_and_that_is_written_down(operator: 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "Give either"),
-        (["--url", "https://x/", "--", "npx"], "Give either"),
+        ([], "Pass either"),
+        (["--url", "https://x/", "--", "npx"], "Pass either"),
         (["--url", "ftp://x/"], "url: Start the URL"),
         (["--url", "https://x/", "--header", "nothing"], "NAME=VALUE"),
         (["--url", "https://x/", "--secret-header", "A=NOT_SET_ANYWHERE"], "is not set"),

@@ -66,7 +66,7 @@ def test_conflicts_are_skipped_overwritten_or_renamed_as_asked(admin: Any, file:
 
 
 def test_a_command_of_the_file_needs_its_right(operator: Any, file: str) -> None:
-    with pytest.raises(CommandError, match="Not every server"):
+    with pytest.raises(CommandError, match="Some servers were not imported"):
         run("import_servers", file, user="otto")
     assert list(Server.objects.values_list("slug", flat=True)) == ["orders"]
 

@@ -300,7 +300,7 @@ def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, an
         ({"requests_per_second": 0}, "requests_per_second"),
         ({"trusts_annotations": "yes"}, "is unknown"),
         ({"rules": [{"effect": "deny", "kind": "tool"}]}, "pattern: This field is required"),
-        ({"rules": [{"effect": "deny", "kind": "tool", "pattern": ["x"]}]}, "must be a text"),
+        ({"rules": [{"effect": "deny", "kind": "tool", "pattern": ["x"]}]}, "must be a string"),
         ({"rules": [{"effect": "deny", "kind": "tool", "pattern": "x" * 301}]}, "pattern"),
         ({"rules": value["policy"]["rules"] * 2}, "There is a rule"),
     ):

@@ -220,7 +220,7 @@ async def test_a_webhook_that_does_not_answer_in_time_has_failed(hook: Hook, mon
 async def test_nothing_listens(hook: Hook) -> None:
     outcome = await attempt(to(f"http://127.0.0.1:{closed_port()}/"))
     assert outcome.status is None
-    assert "No connection" in outcome.detail
+    assert "Could not connect" in outcome.detail
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_every_shape_names_its_servers(text: str, names: list[str]) -> None:
         ('{"a":' * 50_000, "ested too deeply"),
         ("a = " + "[" * 50_000, "ested too deeply"),
         ("[mcp_servers.a]\ntoken = '%s", "not valid TOML"),
-        ("a" + ".a" * 30_000 + " = 1", "too large for TOML"),
+        ("a" + ".a" * 30_000 + " = 1", "too large to be read as TOML"),
         (
             json.dumps({"mcpServers": {f"s{n}": {} for n in range(limits.number("import_servers") + 1)}}),
             "Limit: 200 servers per import. It cannot be changed.",
@@ -63,7 +63,7 @@ def test_every_shape_names_its_servers(text: str, names: list[str]) -> None:
             "Limit: 1 MiB per configuration. It cannot be changed.",
         ),
         ("{a: '%s'}" % ("x" * 17_000), "line 1, column"),
-        ("a:\n" + "  - x\n" * 12_000, "too large for YAML"),
+        ("a:\n" + "  - x\n" * 12_000, "too large to be read as YAML"),
         ("a: &a [x, x]\nb: &b [*a, *a]\n", "YAML aliases"),
         ("mcpServers: !!python/object/apply:os.system ['true']", "not valid JSON, TOML or YAML"),
         ("a: [1, 2", "not valid JSON, TOML or YAML"),

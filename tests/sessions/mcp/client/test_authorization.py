@@ -222,7 +222,7 @@ async def test_permissions_that_only_a_person_can_give_leave_the_session_signed_
     await signed_in(world, store)
     trial = world.authorization(store, person=False).trial("x")
     await token(trial)
-    with pytest.raises(SignInNeeded, match="allow more") as needed:
+    with pytest.raises(SignInNeeded, match="requires more permissions") as needed:
         await trial.refused(more("write"))
     assert needed.value.fault is Fault.INSUFFICIENT_SCOPE
     assert store.grant is not None
@@ -236,7 +236,7 @@ async def test_without_a_person_each_call_is_told_of_the_missing_permission_howe
     for _ in range(5):
         trial = authorization.trial("tools/call")
         await token(trial)
-        with pytest.raises(SignInNeeded, match=r"allow more \(write\)"):
+        with pytest.raises(SignInNeeded, match=r"requires more permissions \(write\)"):
             await trial.refused(more("write"))
     assert world.signed_in == 1
 

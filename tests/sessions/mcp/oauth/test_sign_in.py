@@ -160,7 +160,7 @@ def test_what_the_server_made_of_us_decides_how_we_prove_it() -> None:
 
 @pytest.mark.parametrize("wrong", [{"client_id": "a\ud800"}, {"client_id": "a\0"}, {"client_secret": "s\ud800"}])
 def test_a_client_that_no_request_could_name_is_refused(wrong: dict[str, str]) -> None:
-    with pytest.raises(AuthorizationError, match="could not be sent"):
+    with pytest.raises(AuthorizationError, match="cannot be sent"):
         begun(world({"client_id": "dyn"} | wrong))
 
 
