@@ -474,8 +474,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_STDIO_PROCESSES",
-            "The same for the number of processes. Where the kernel counts threads per server, it also refuses more "
-            "than four times as many threads.",
+            "Limit on the processes of one stdio server with all its children. A server that exceeds it is "
+            "stopped and restarted with the usual delays. Checked every 5 s. `0`: no limit. In addition, if the "
+            "kernel counts threads per server, it refuses more than four times as many threads.",
         ),
         Variable(
             "MCPADMIN_STDIO_FILE_MIB",
