@@ -115,6 +115,16 @@ def test_a_command_that_waits_for_standard_input_can_be_interrupted(peer: Peer, 
     assert (status, error["status"], peer.called) == (130, "interrupted", [])
 
 
+def test_a_token_file_wins_over_the_option_and_the_option_over_the_variable(peer: Peer, tmp_path: Path) -> None:
+    empty = tmp_path / "token"
+    empty.write_text("")
+    call = ("call", "files", "read", "--token", "with a space")
+    by_option, by_file = start(peer, *call), start(peer, *call, "--token-file", str(empty))
+    assert ended(by_option)[2]["message"] == "The token has characters that no token has, such as spaces."
+    assert ended(by_file)[2]["message"].startswith("No token.")
+    assert peer.called == []
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_result_that_the_disk_does_not_take_is_no_error_of_the_tool(peer: Peer) -> None:
     with open("/dev/full", "w") as full:
