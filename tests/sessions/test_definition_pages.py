@@ -63,7 +63,7 @@ def test_each_version_is_listed_with_what_it_means_and_compared_with_the_one_bef
     listed(session.server, tool(schema=WIDE), days_ago=2)
     listed(session.server, tool(schema=NEEDED), days_ago=1)
     text = page(client)
-    for words in ("Version 3", "Breaking", "Argument “q” is required now.", "Compatible", "First seen"):
+    for words in ("Version 3", "Breaking", "Argument “q” is now required.", "Compatible", "First seen"):
         assert words in text
     assert "Compared with" in text
     assert text.count('<tr class="added">') == 3

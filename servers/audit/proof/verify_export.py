@@ -144,9 +144,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
             for digest, seq in self.erased.items():
                 demand(not seq or digest in self.erasures, seq, "Its payload was erased, and no event says so.")
             for row in self.open.values():
-                demand(
-                    row["state"] in ("held", "requested", "sent"), row["seq"], "No event records the end of the call."
-                )
+                demand(row["state"] in ("held", "requested", "sent"), row["seq"], "No event ended the call.")
         fits = (str(self.count), self.hashes.digest()) == (end["events"], b64decode(end["digest"]))
         demand(fits, None, "These are not the events that were exported: some were added, removed or changed.")
         fits = end.get("lines") in (None, b64encode(self.lines.digest()).decode())

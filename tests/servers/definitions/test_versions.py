@@ -77,7 +77,7 @@ def test_each_version_says_what_it_means_for_whoever_uses_the_tool(server: Serve
         ("first", []),
         ("words", []),
         ("compatible", ["Argument “q” was added."]),
-        ("breaking", ["Argument “q” is required now."]),
+        ("breaking", ["Argument “q” is now required."]),
         ("removed", []),
         ("returned", ["What changed since is breaking.", "Argument “q” was removed."]),
     ]

@@ -70,7 +70,7 @@ def test_a_call_that_no_event_ended_is_found_in_an_export(tmp_path: Path) -> Non
     call.state, call.finished_at = "succeeded", call.sent_at
     call.save()
     done = run(log.export_to(tmp_path / "e"), "--key", log.public_key())
-    assert (done.returncode, "No event records the end of the call." in done.stderr) == (1, True)
+    assert (done.returncode, "No event ended the call." in done.stderr) == (1, True)
 
 
 @pytest.mark.django_db(transaction=True)

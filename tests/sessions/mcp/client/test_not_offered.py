@@ -17,7 +17,7 @@ OPERATIONS: dict[str, tuple[Callable[[Client], Awaitable[Any]], str]] = {
     "resources/read": (lambda client: client.read_resource("file:///x"), "does not offer resources"),
     "completion/complete": (
         lambda client: client.complete({"type": "ref/prompt", "name": "p"}, {"name": "a", "value": ""}),
-        "does not offer completion",
+        "does not offer argument completion",
     ),
     "logging/setLevel": (lambda client: client.set_log_level("info"), "does not offer log messages"),
     "tasks/list": (lambda client: client.list_tasks(), "does not offer listing its tasks"),
