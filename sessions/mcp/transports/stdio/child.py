@@ -58,7 +58,7 @@ class Child(asyncio.SubprocessProtocol):
         self._ended = False
         self._gate: Gate | None = None
         #: whose processes are all ended with the child, where no PID namespace does that
-        self._swept_user: int | None = None
+        self._user: processes.User | None = None
         #: has a keeper, which ends all that the child started and takes the signals
         self._is_kept = False
         self.pid = 0
@@ -74,9 +74,9 @@ class Child(asyncio.SubprocessProtocol):
     ) -> None:
         """LaunchError, OSError or ValueError if the program cannot be started. `on_refused`: see connect_gate.Gate."""
         tier = await tiers.confines()
-        if not tier.alone:
-            self._swept_user = confinement.uid
-            await self._sweep()  # what an earlier run left behind
+        if not tier.alone and confinement.uid is not None:
+            self._user = processes.User(confinement.uid, confinement.mount_point)
+            await self._loop.run_in_executor(threads, self._user.enter)  # ends what an earlier run left behind
         program, *arguments = argv
         made = await self._loop.run_in_executor(
             threads, lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
@@ -150,11 +150,12 @@ class Child(asyncio.SubprocessProtocol):
             if self._transport is not None:
                 self._transport.close()
             self._close_gate()
-            await self._sweep()
+            await self._leave_user()
 
-    async def _sweep(self) -> None:
-        if self._swept_user is not None:
-            await self._loop.run_in_executor(threads, processes.end_all, self._swept_user)
+    async def _leave_user(self) -> None:
+        user, self._user = self._user, None
+        if user is not None:
+            await self._loop.run_in_executor(threads, user.leave)
 
     async def _descend(self) -> None:
         if not self.pid:

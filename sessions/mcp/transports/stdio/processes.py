@@ -2,10 +2,12 @@
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -103,8 +105,41 @@ def set_times(descriptor: int, times: bytes | None) -> None:
     _checked(_libc.syscall(_UTIMENSAT, -100, path, times, 0))
 
 
-def end_all(uid: int) -> None:
-    """Kill every process of a user that only one server has, until none is left to start another."""
+class User:
+    """The user that only one server has, by whom its processes are found wherever they are. A package manager or a newer
+    version of the server may run beside it, also of another worker: only the first to come and the last to go ends what is
+    left. `folder`: of ours, and the same for all of them. These functions block."""
+
+    def __init__(self, uid: int, folder: str) -> None:
+        self._uid = uid
+        self._one = threading.Lock()  # a start that is cancelled leaves while its thread still enters
+        self._folder: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def enter(self) -> None:
+        with self._one:
+            if self._folder is not None:
+                self._end_rest(self._folder)
+                fcntl.flock(self._folder, fcntl.LOCK_SH)
+
+    def leave(self) -> None:
+        with self._one:
+            folder, self._folder = self._folder, None
+            if folder is not None:
+                try:
+                    self._end_rest(folder)
+                finally:
+                    os.close(folder)
+
+    def _end_rest(self, folder: int) -> None:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # not alone
+        _end_all(self._uid)
+
+
+def _end_all(uid: int) -> None:
+    """Kill every process of a user, until none is left to start another."""
     for _ in range(_PASSES):
         found = [int(name) for name in os.listdir("/proc") if name.isdecimal() and _is_of(name, uid)]
         for process in found:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from sessions.mcp.core.errors import LaunchError
+from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.registry import StdioSpec, open_transport
-from sessions.mcp.transports.stdio import Confinement, Host, Network, confines, names, user
+from sessions.mcp.transports.stdio import Confinement, Confines, Host, Network, Tier, confines, names, tiers, user
 from sessions.mcp.transports.stdio import confinement as confinement_module
 from sessions.mcp.transports.stdio.confinement import job
 from sessions.mcp.transports.stdio.connect_gate import Reach, _own_address
@@ -163,6 +164,27 @@ def test_without_namespaces_the_end_of_a_server_is_its_own_and_takes_its_daemons
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert words in done.stdout, done.stdout + done.stderr
     assert not is_written(folder / "scene" / "home" / "beat")
+
+
+async def test_without_namespaces_a_package_manager_beside_a_server_does_not_end_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await confines()
+    given = confinement(folder)
+    if given.uid is None:
+        pytest.skip("servers have no users of their own here")
+    monkeypatch.setattr(tiers, "_found", Confines(Tier.LANDLOCK, view=False))
+    script = "echo up; read -r line; echo got $line"
+    server, receiver = await open_transport(StdioSpec("/bin/sh", ("-c", script), confinement=given)), Receiver()
+    try:
+        await server.connect(receiver)  # type: ignore[arg-type]  # the part of a receiver that is called
+        await printed(StdioSpec("/bin/true", confinement=given))
+        await server.send(Outgoing(b"it"))
+        with pytest.raises(RuntimeError):
+            await receiver.report
+    finally:
+        await server.close()
+    assert "stdout: got it" in receiver.lines
 
 
 @pytest.mark.parametrize("masked", [True, False])
