@@ -18,14 +18,29 @@ from servers.models import AuditEvent, Server, ServerDraft
 log = structlog.get_logger(__name__)
 
 
+def work_of_session(server: UUID, identity: UUID | None = None) -> Path:
+    """Where the directory belongs. With `identity` it belongs to one person and is not shared."""
+    return _root() / str(server) / ("work" if identity is None else f"work-{identity}")
+
+
+def work_of_draft(draft: UUID) -> Path:
+    """For the duration of a connection test."""
+    return _root() / f"draft-{draft}" / "work"
+
+
 def of_session(server: UUID, identity: UUID | None = None) -> Path:
-    """Create the directory if needed. With `identity` it belongs to one person and is not shared. Raises OSError."""
-    return _made(_root() / str(server), "work" if identity is None else f"work-{identity}")
+    """Create the directory if needed. Raises OSError."""
+    return made(work_of_session(server, identity))
 
 
 def of_draft(draft: UUID) -> Path:
-    """For the duration of a connection test. Raises OSError."""
-    return _made(_root() / f"draft-{draft}", "work")
+    """Create the directory if needed. Raises OSError."""
+    return made(work_of_draft(draft))
+
+
+def made(private: Path) -> Path:
+    """Raises OSError."""
+    return _made(private.parent, private.name)
 
 
 @dataclass(frozen=True)
@@ -101,14 +116,6 @@ def remove_deleted() -> None:
 def packages_of(private: Path) -> Path:
     """Where the packages of a launcher are installed: beside the private working directory. It is not made here."""
     return private.parent / private.name.replace("work", "packages", 1)
-
-
-def packages_of_session(server: UUID, identity: UUID | None = None) -> Path:
-    return packages_of(_root() / str(server) / ("work" if identity is None else f"work-{identity}"))
-
-
-def packages_of_draft(draft: UUID) -> Path:
-    return packages_of(_root() / f"draft-{draft}" / "work")
 
 
 def _root() -> Path:

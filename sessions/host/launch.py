@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS
 from django.utils import timezone
 
 from servers.audit.writer import AuditUnavailable, writer
@@ -146,13 +147,15 @@ def load(session_id: int) -> Launch:
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
     person = session.identity.uid if session.identity.kind == IdentityKind.PERSONAL else None
-    values = _placed(server, values, partial(directories.of_session, server.uid, person))
-    confinement = _confinement(server, values, partial(directories.confined, server.uid, person), session.identity_id)
+    private = directories.work_of_session(server.uid, person)
+    values = _placed(server, values, private)
+    folders = partial(directories.confined, server.uid, person)
+    confinement = _confinement(server, values, private, folders, session.identity_id)
     launch = _launch(server, values, recalled(session.remembered), confinement)
     identity = None if has_reference(server.url) else session.identity_id
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     launch = replace(launch, expected=issuers.expected(server) if server.url else None)
-    packages = directories.packages_of_session(server.uid, person)
+    packages = directories.packages_of(private)
     launch = replace(launch, package=package_of(server, launch.spec, packages, launch.timeouts.connect, server))
     if session.identity.kind == IdentityKind.PERSONAL:
         launch = replace(launch, idle_seconds=min(launch.idle_seconds, float(server.idle_timeout_seconds)))
@@ -188,22 +191,23 @@ def load_draft(uid: UUID) -> Launch:
     except (SealError, NotLaunchable) as exc:
         raise _unopened(exc) from exc
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
-    values = _placed(registration, values, partial(directories.of_draft, uid))
+    private = directories.work_of_draft(uid)
+    values = _placed(registration, values, private)
     number = DRAFT_USERS + draft.pk % DRAFT_USERS
-    confinement = _confinement(registration, values, partial(directories.confined_draft, uid), number)
+    confinement = _confinement(registration, values, private, partial(directories.confined_draft, uid), number)
     launch = _launch(registration, values, confinement=confinement)
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     saved = Server.objects.filter(identities=vault.identity or 0).first()
-    packages = directories.packages_of_draft(uid)
+    packages = directories.packages_of(private)
     return replace(launch, package=package_of(registration, launch.spec, packages, launch.timeouts.connect, saved))
 
 
-def _placed(source: Server | Registration, values: LaunchValues, private: Callable[[], Path]) -> LaunchValues:
+def _placed(source: Server | Registration, values: LaunchValues, private: Path) -> LaunchValues:
     """Set the working directory of a stdio server: the one in its registration, or else a private one."""
     if source.transport != TransportKind.STDIO or values.reached.working_directory:
         return values
     try:
-        directory = str(private())
+        directory = str(directories.made(private))
     except OSError as problem:
         words = (
             f"The private working directory of the server could not be created: {problem.strerror}: {problem.filename}."
@@ -213,14 +217,19 @@ def _placed(source: Server | Registration, values: LaunchValues, private: Callab
 
 
 def _confinement(
-    source: Server | Registration, values: LaunchValues, folders: Callable[..., directories.Folders], number: int
+    source: Server | Registration,
+    values: LaunchValues,
+    private: Path,
+    folders: Callable[..., directories.Folders],
+    number: int,
 ) -> stdio.Confinement | None:
-    """None for what is no child, or where the operator said so. `number` chooses the user, where we are root."""
+    """None for what is no child, or where the operator said so. `private`: its own working directory, whether or not it
+    is used. `number` chooses the user, where we are root."""
     if source.transport != TransportKind.STDIO or settings.STDIO_UNCONFINED:
         return None
-    directory = values.reached.working_directory
-    folder_is_private = Path(directory).is_relative_to(Path(settings.DATA_DIR) / "servers")
-    protected = (str(settings.DATA_DIR), str(settings.KEYRING_FILE))
+    directory = os.path.normpath(values.reached.working_directory)
+    folder_is_private = directory == str(private)  # another folder beside it is another server's
+    protected = _ours()
     roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
     # A root that holds mcpadmin's own files, or is none of files, stays what it is to the server: a hint.
     roots = [
@@ -263,6 +272,16 @@ def _hosts(source: Server | Registration) -> list[stdio.Host]:
     except ValueError as problem:  # stored by a version that took it
         words = f"The hosts under Access in the server's settings cannot be used: {problem}"
         raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
+
+
+def _ours() -> tuple[str, ...]:
+    """Keys, database and checkpoints, wherever the operator keeps them."""
+    files = [settings.DATA_DIR, settings.KEYRING_FILE, settings.CHECKPOINT_KEY_FILE, settings.CHECKPOINT_FILE]
+    database = settings.DATABASES[DEFAULT_DB_ALIAS]
+    path = Path(str(database["NAME"]))
+    if database["ENGINE"].endswith("sqlite3") and path.is_absolute() and not path.is_relative_to(settings.DATA_DIR):
+        files += [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
+    return tuple(map(str, files))
 
 
 def _is_ours(path: str) -> bool:

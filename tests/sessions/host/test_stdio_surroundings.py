@@ -9,21 +9,23 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.conf import settings as product
 from django.contrib.auth import get_user_model
 
 from servers.audit.record import Actor
 from servers.configuration import Registration
 from servers.enums import IdentityKind, TransportKind
-from servers.models import Identity
+from servers.models import Identity, Server
 from servers.registration import registering
 from servers.registration.drafts import create_draft
 from servers.registration.inherited import inherited
 from sessions.connections import commands
 from sessions.enums import Desired, SessionState
 from sessions.host import directories
-from sessions.host.launch import INSTALL_SECONDS, LaunchProblem, load
+from sessions.host.launch import INSTALL_SECONDS, LaunchProblem, _ours, load
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.transports.registry import StdioSpec
+from sessions.mcp.transports.stdio.confinement import first_overlap
 from sessions.models import LogLine, McpSession
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import WorkerProcess, await_ready, eventually
@@ -241,6 +243,50 @@ def test_a_link_to_the_processes_of_the_machine_is_not_granted(field: str, data:
     link.symlink_to("/proc")
     with pytest.raises(LaunchProblem, match="leads to processes, settings or devices of the machine"):
         spec_of(**{field: str(link) if field == "working_directory" else [str(link)]})
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "place", ["", "/servers", "/servers/..", "/servers/7c1d6f0e-3c53-4a39-9a4e-0d8f6a0f1c11/work", "/servers/../keys"]
+)
+def test_a_working_directory_in_the_data_directory_that_is_not_the_servers_own_is_refused(
+    place: str, data: Path
+) -> None:
+    spec = spec_of(working_directory=f"{data}{place}")
+    assert spec.cwd is not None
+    assert spec.confinement is not None
+    assert first_overlap((spec.cwd,), spec.confinement) == spec.cwd
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("setting", ["KEYRING_FILE", "CHECKPOINT_KEY_FILE", "CHECKPOINT_FILE"])
+def test_no_server_gets_a_folder_that_holds_keys_or_checkpoints_wherever_they_are(
+    setting: str, settings: Any, tmp_path: Path
+) -> None:
+    settings.DATA_DIR, place = tmp_path / "data", tmp_path / "elsewhere"
+    settings.DATA_DIR.mkdir()
+    setattr(settings, setting, place / "file")
+    confinement = spec_of(readable_paths=[str(place)]).confinement
+    assert confinement is not None
+    assert first_overlap((str(place),), confinement) == str(place)
+
+
+def test_a_database_outside_of_the_data_directory_is_as_much_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = product.DATABASES["default"]
+    monkeypatch.setitem(database, "ENGINE", "django.db.backends.sqlite3")
+    monkeypatch.setitem(database, "NAME", "/srv/mcpadmin/db.sqlite3")
+    assert {f"/srv/mcpadmin/db.sqlite3{end}" for end in ("", "-wal", "-shm")} <= set(_ours())
+
+
+@pytest.mark.django_db
+def test_the_private_directory_may_also_be_named(data: Path) -> None:
+    session = make_session()
+    Server.objects.update(working_directory=f"{data}/servers/{session.server.uid}/work")
+    spec = load(session.pk).spec
+    assert isinstance(spec, StdioSpec)
+    assert spec.cwd is not None
+    assert spec.confinement is not None
+    assert first_overlap((spec.cwd,), spec.confinement) is None
 
 
 @pytest.mark.django_db

@@ -349,6 +349,36 @@ async def test_a_granted_path_through_a_link_that_the_server_can_change_is_refus
         await printed(StdioSpec("/bin/true", confinement=confinement(folder, **granted)))
 
 
+def _detour(folder: Path) -> str:
+    """A path to `data` through a link that the server made in its home, which without the link is a harmless folder."""
+    (folder / "data").mkdir()
+    (folder / "data" / "secret").write_text("of mcpadmin")
+    (folder / "home" / "a" / "b").mkdir(parents=True)
+    (folder / "home" / "data").mkdir()
+    (folder / "home" / "link").symlink_to(folder / "home" / "a" / "b")
+    return f"{folder}/home/link/../../data"
+
+
+async def test_a_way_back_over_a_link_of_the_server_does_not_lead_its_working_directory_to_what_is_ours(
+    folder: Path,
+) -> None:
+    given = confinement(folder, protected=(str(folder / "data"),))
+    spec = StdioSpec("/bin/cat", (f"{folder}/data/secret",), cwd=_detour(folder), confinement=given)
+    with pytest.raises(LaunchError, match="holds files of mcpadmin itself"):
+        await printed(spec)
+
+
+async def test_folders_of_the_variable_path_lead_neither_to_what_is_ours_nor_to_processes(folder: Path) -> None:
+    given = confinement(folder, protected=(str(folder / "data"),))
+    (folder / "programs").mkdir()
+    path = f"{_detour(folder)}:/proc/1:/sys/class:{folder}/programs"
+    made = job(
+        given, "/bin/true", ["/proc/1/cmdline"], cwd=given.home, environment={"PATH": path}, confines=await confines()
+    )
+    shown = [one for one in made["read"] if one.startswith((f"{folder}/", "/proc/1", "/sys/class"))]
+    assert shown == [f"{folder}/programs"]
+
+
 async def test_what_is_ours_inside_a_folder_of_the_system_stays_out_of_reach(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
