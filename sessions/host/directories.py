@@ -129,8 +129,23 @@ def _made(parent: Path, name: str) -> Path:
 
 
 def _remove(path: Path) -> None:
-    if path.exists():
+    if not path.exists():
+        return
+    left: list[str] = []
+    shutil.rmtree(path, onerror=lambda _, name, __: left.append(str(name)))
+    if left:
+        _open_up(path)
         shutil.rmtree(path, onerror=lambda _, name, __: log.warning("host.directory_not_removed", path=str(name)))
+
+
+def _open_up(folder: Path) -> None:
+    """Some programs take the right to write from folders of their caches (the modules of go, for example), without which
+    nothing in them can be removed."""
+    for place, names, _ in os.walk(folder):
+        for path in (os.path.join(place, name) for name in names):
+            with suppress(OSError):  # the removal says what stays
+                if not os.path.islink(path):
+                    os.chmod(path, 0o700)
 
 
 def _uid(name: str) -> UUID | None:

@@ -2,8 +2,10 @@
 install."""
 
 import json
+import os
 import stat
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +27,7 @@ from sessions.host import directories
 from sessions.host.launch import INSTALL_SECONDS, LaunchProblem, _ours, load
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.transports.registry import StdioSpec
+from sessions.mcp.transports.stdio import processes
 from sessions.mcp.transports.stdio.confinement import first_overlap
 from sessions.models import LogLine, McpSession
 from tests.sessions.host.conftest import StartWorker
@@ -32,6 +35,7 @@ from tests.sessions.host.harness import WorkerProcess, await_ready, eventually
 from tests.sessions.host.make import make_session
 from tests.sessions.host.test_worker_probe import over
 
+NOBODY = 65_534
 SAYS_WHERE = "import os, sys; print('works in', os.getcwd(), file=sys.stderr); sys.exit(3)"
 SERVER = Path(__file__).parents[1] / "mcp" / "transports" / "stdio_scripts" / "server.py"
 WRITES = "import os, sys; open('notes.txt', 'w').write('mine'); os.execv(sys.argv[1], sys.argv[1:])"
@@ -90,6 +94,23 @@ def test_a_directory_goes_with_its_server_and_only_when_that_was_deleted(data: P
     registering.delete(Actor.of_user(admin_user), admin_user, session.server)  # type: ignore[arg-type]  # it has a server
     directories.remove_deleted()
     assert (mine.parent.exists(), theirs.exists()) == (False, True)
+
+
+def test_a_directory_goes_also_where_a_program_took_the_right_to_write_from_its_folders(settings: Any) -> None:
+    """As go does with its cache of modules. Root would not notice."""
+    draft, user = uuid4(), NOBODY if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory() as folder:
+        settings.DATA_DIR = Path(folder)
+        if user is not None:
+            os.chown(folder, user, user)
+        with processes.acting_as(user):
+            cache = directories.of_draft(draft).parent / "home" / "go" / "mod"
+            cache.mkdir(parents=True)
+            (cache / "go.mod").write_text("module x")
+            (cache / "more").mkdir(mode=0)
+            cache.chmod(0o555)
+            directories.remove_draft(draft)
+            assert list((Path(folder) / "servers").iterdir()) == []
 
 
 @pytest.mark.django_db
