@@ -23,7 +23,15 @@ class Pipes:
     """The three pipes of a server. `theirs`: the ends for the server; the other ends are for the transport."""
 
     def __init__(self) -> None:
-        (inside, self.stdin), (self.stdout, out), (self.stderr, errors) = os.pipe(), os.pipe(), os.pipe()
+        made: list[int] = []
+        try:
+            for _ in range(3):
+                made += os.pipe()
+        except OSError:  # no descriptor is free: those that were go back
+            for descriptor in made:
+                os.close(descriptor)
+            raise
+        inside, self.stdin, self.stdout, out, self.stderr, errors = made
         self.theirs = (inside, out, errors)
 
     def close_theirs(self) -> None:
@@ -184,8 +192,13 @@ def nursery() -> Nursery:
 
 async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int, alive: int) -> HeldTransport:
     """A server below the nursery. OSError."""
-    pipes = Pipes()
     leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        pipes = Pipes()
+    except OSError:
+        leash.close()
+        theirs.close()
+        raise
     given = [theirs.fileno(), control, alive, *pipes.theirs]
     forking = asyncio.get_running_loop().run_in_executor(threads, nursery().fork, given)
     try:

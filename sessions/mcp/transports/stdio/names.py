@@ -72,8 +72,8 @@ class Forwarder:
 
     async def address(self, client: socket.socket, asker: Asks) -> tuple[str, int] | tuple[str, int, int, int]:
         """Where to connect this socket, which is remembered as the server's. OSError."""
-        if self._starting is None:
-            self._starting = asyncio.ensure_future(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        if self._starting is None or _failed(self._starting):  # without a free descriptor, for example
+            self._starting = asyncio.ensure_future(self._start())
         server = await asyncio.shield(self._starting)
         port = int(server.sockets[0].getsockname()[1])
         if client.family == socket.AF_INET6:
@@ -83,6 +83,15 @@ class Forwarder:
         client.bind(("127.0.0.1", 0))
         self._askers[client.getsockname()[1]] = asker
         return "127.0.0.1", port
+
+    async def _start(self) -> asyncio.Server:
+        # Made here, because asyncio takes an error at that for an address of a family that the machine lacks.
+        listening = socket.create_server(("127.0.0.1", 0))
+        try:
+            return await asyncio.start_server(self._serve, sock=listening)
+        except BaseException:  # also when cancelled
+            listening.close()
+            raise
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
@@ -103,6 +112,10 @@ class Forwarder:
             if not self._connections[id(asker)]:
                 del self._connections[id(asker)]
             writer.close()
+
+
+def _failed(starting: "asyncio.Future[asyncio.Server]") -> bool:
+    return starting.done() and (starting.cancelled() or starting.exception() is not None)
 
 
 _forwarders: dict[asyncio.AbstractEventLoop, Forwarder] = {}
