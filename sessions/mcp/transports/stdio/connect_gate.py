@@ -39,6 +39,8 @@ _RATE, _BURST, _PAUSE = 200.0, 1_000.0, 0.25
 _OF_A_FILE: Final = 0.1
 #: connections of one server that wait for their peer at the same time
 _WAITING: Final = 256
+#: addresses of listed hosts that are remembered for one server: what a name server answers is in the hands of a stranger
+_MOST_LEARNED: Final = 4_096
 #: tried by each name lookup of the C library
 _EXPECTED: Final = ("/var/run/nscd/socket", "/run/nscd/socket")
 
@@ -145,7 +147,9 @@ class Reach:
         for text in addresses:
             found = _address(text)
             if found is not None and not any(found in network for network in METADATA):
-                self._learned.setdefault(found, set()).update(ports)
+                self._learned[found] = self._learned.pop(found, set()) | ports
+        while len(self._learned) > _MOST_LEARNED:
+            del self._learned[next(iter(self._learned))]  # the one that was not answered for the longest time
 
     def refusal(self, text: str, port: int) -> str | None:
         """The reason why this address may not be reached; None if it may."""

@@ -457,6 +457,15 @@ def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
     assert reach.refusal("169.254.169.254", 443) == "it is not one of the listed hosts"
 
 
+def test_a_name_with_ever_new_addresses_does_not_fill_the_memory() -> None:
+    reach = Reach(Network.LISTED, [Host.parsed("api.example.com")])
+    for part in range(40):
+        reach.learn("api.example.com", [f"203.0.{part}.{number}" for number in range(250)])
+    assert len(reach._learned) < 5_000
+    assert reach.refusal("203.0.39.249", 443) is None
+    assert reach.refusal("203.0.0.1", 443) is not None
+
+
 def test_an_address_of_this_machine_is_known_from_an_address_elsewhere() -> None:
     assert _own_address("127.0.0.1") == "it is this machine itself"
     assert _own_address("192.0.2.1") is None
