@@ -65,6 +65,10 @@ _RUN_FLAGS = {
 _RUN_LETTERS = frozenset("itdPq")
 
 
+#: characters of `PackageCommand.requested` that a pin holds
+MOST_REQUESTED = 2_000
+
+
 class Unpinnable(Exception):
     """A launcher whose package cannot be pinned. The message is a sentence for the page."""
 
@@ -110,7 +114,10 @@ def read(command: str, arguments: Sequence[str]) -> PackageCommand | None:
     for words, reader in _READERS.items():
         first, *rest = words.split()
         if program == first and tuple(arguments[: len(rest)]) == tuple(rest):
-            return reader(words, list(arguments[len(rest) :]))
+            found = reader(words, list(arguments[len(rest) :]))
+            if len(found.requested) > MOST_REQUESTED:
+                raise Unpinnable(f"The packages and options of {known} are too long to be pinned.")
+            return found
     if program != known.split()[0]:
         raise Unpinnable(f"{known} is started by {program}. Register {known} itself as the command to pin its package.")
     raise Unpinnable(f"Packages of {known} cannot be pinned with these arguments.")
@@ -195,7 +202,7 @@ def _uvx(words: str, arguments: list[str]) -> PackageCommand:
         if name in ("--from", "--spec"):
             source = value if equals else next(rest, "")
         elif name in ("-w", "--with"):
-            extra += (value if equals else next(rest, "")).split(",")
+            extra += _several(value if equals else next(rest, ""))
         elif name in _PYTHON:
             python = value if equals else next(rest, "")
         elif name in _UV_VALUES:
@@ -256,6 +263,25 @@ def _of_pypi(
     )
 
 
+def pypi_extras(requirement: str) -> str:
+    """`[web]` of `notes[web]>=1`."""
+    found = _PYPI.fullmatch(requirement)
+    return (found["extras"] or "") if found else ""
+
+
+def _several(text: str) -> list[str]:
+    """The value of `--with`, as uv splits it: not at a comma inside of brackets or between two limits of a version."""
+    found: list[str] = []
+    for part in text.split(","):
+        if found and (
+            found[-1].count("[") > found[-1].count("]") or part.lstrip().startswith(("=", "<", ">", "!", "~"))
+        ):
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
 def _requirement(found: re.Match[str]) -> str:
     version, specifier = found["version"] or "", (found["specifier"] or "").replace(" ", "")
     specifier = f"=={version}" if version and version != "latest" else specifier
@@ -281,7 +307,7 @@ def _image(words: str, arguments: list[str]) -> PackageCommand:
         (arguments[place],),
         version=found["digest"] or "",
         options=(platform,) if platform else (),
-        before=tuple(word for word in before if not word.startswith("--pull=")),
+        before=(*words.split()[1:], *_without_pull(arguments[:place])),
         arguments=tuple(arguments[place + 1 :]),
     )
 
@@ -294,11 +320,24 @@ def _places(arguments: list[str]) -> Iterator[int]:
             skip = False
         elif not word.startswith("-"):
             yield index
-        elif word.startswith("--"):
-            skip = "=" not in word and word not in _RUN_FLAGS
         else:
-            letters = word[1:].lstrip("".join(_RUN_LETTERS))
-            skip = len(letters) == 1
+            skip = _takes_next(word)
+
+
+def _takes_next(option: str) -> bool:
+    """Whether the next word is its value."""
+    if option.startswith("--"):
+        return "=" not in option and option not in _RUN_FLAGS
+    return len(option[1:].lstrip("".join(_RUN_LETTERS))) == 1
+
+
+def _without_pull(options: list[str]) -> Iterator[str]:
+    """With it, the engine would ask the registry at each start."""
+    rest = iter(options)
+    for word in rest:
+        value = [next(rest)] if _takes_next(word) else []
+        if word.partition("=")[0] != "--pull":
+            yield from (word, *value)
 
 
 def image_parts(reference: str) -> tuple[str, str]:

@@ -44,6 +44,13 @@ def test_an_npm_launcher_names_its_package(
         ("uvx notes@latest", ["notes"], "", "notes", []),
         ("uvx --from notes[web]==1.2 run x", ["notes[web]==1.2"], "1.2", "run", ["x"]),
         ("uvx --with helper>=2 --python 3.12 notes", ["notes", "helper>=2"], "", "notes", []),
+        (
+            "uvx --with mcp>=1,<2 --with a[b,c],d>=1,!=2 notes",
+            ["notes", "mcp>=1,<2", "a[b,c]", "d>=1,!=2"],
+            "",
+            "notes",
+            [],
+        ),
         ("uv tool run notes a", ["notes"], "", "notes", ["a"]),
         ("pipx run --spec notes==1.0 run-notes", ["notes==1.0"], "1.0", "run-notes", []),
     ],
@@ -64,6 +71,7 @@ def test_a_python_launcher_names_its_package(
         ("docker run -it -e KEY=1 --name n reg.example:5000/a/b:2 x -y", "reg.example:5000/a/b", ["run", "-it", "-e", "KEY=1", "--name", "n"], ["x", "-y"]),
         ("podman run --mount=type=tmpfs,dst=/x -v/a:/b notes", "notes", ["run", "--mount=type=tmpfs,dst=/x", "-v/a:/b"], []),
         ("docker run --pull=always -ie KEY notes", "notes", ["run", "-ie", "KEY"], []),
+        ("docker run --pull always -e --pull -i notes", "notes", ["run", "-e", "--pull", "-i"], []),
     ],
 )  # fmt: skip
 def test_a_container_launcher_names_its_image(line: str, name: str, before: list[str], arguments: list[str]) -> None:
@@ -94,6 +102,11 @@ def test_a_container_launcher_names_its_image(line: str, name: str, before: list
 def test_what_names_no_package_of_a_registry_cannot_be_pinned(line: str) -> None:
     with pytest.raises(Unpinnable):
         of(line)
+
+
+def test_more_than_a_pin_can_hold_is_not_pinned() -> None:
+    with pytest.raises(Unpinnable, match="too long to be pinned"):
+        of(f"npx {' '.join(f'--package=some-notes-{number}' for number in range(200))} run")
 
 
 @pytest.mark.parametrize("line", ["python server.py", "node index.js", "npm start", "docker ps"])
