@@ -9,6 +9,7 @@ from django.contrib.auth import get_user_model
 from servers.enums import (
     ConnectionPolicy,
     CredentialKind,
+    Ecosystem,
     Environment,
     EraChoice,
     NetworkAccess,
@@ -26,6 +27,8 @@ KEY = "mcpadmin"
 SECRETS, OWNER, CREDENTIALS, PACKAGE = "secrets", "owner", "credentials", "package"
 _INTEGRITY = re.compile(r"sha(?:1|256|384|512)[-:][A-Za-z0-9+/=]{20,200}")
 _VERSION = re.compile(r"[\w.+!:-]{1,200}")
+#: PyPI's 1.2 and 1.2.0 are one version
+_END_ZEROS = re.compile(r"(?:\.0)+$")
 _MOST_CREDENTIALS, _FACT_CHARS = 20, 300
 _NEEDED_KINDS = [
     kind for kind in CredentialKind if kind.fetches_tokens or kind in (CredentialKind.OAUTH, CredentialKind.CERTIFICATE)
@@ -108,7 +111,21 @@ def own_package(reading: EntryReader, columns: Mapping[str, Any]) -> Pin | None:
     if (facts["ecosystem"], facts["name"]) != (command.ecosystem, command.name):
         reading.notes.append(f"The pin of {short(facts['name'])} does not fit the command and is not imported.")
         return None
-    return Pin(**facts | {"ecosystem": command.ecosystem}, requested=command.requested)
+    pin = Pin(**facts | {"ecosystem": command.ecosystem}, requested=command.requested)
+    if not _is_of_the_version(pin, command.version):
+        words = f"The pinned version {short(pin.version)} is not the one of the command, {short(command.version)}"
+        reading.notes.append(f"{words}, and is not imported.")
+        return None
+    return pin
+
+
+def _is_of_the_version(pin: Pin, written: str) -> bool:
+    """Whether it is what the command names exactly: the person who imports sees the command."""
+    if not written:
+        return True
+    if pin.ecosystem == Ecosystem.IMAGE:
+        return pin.integrity == written
+    return _END_ZEROS.sub("", pin.version) == _END_ZEROS.sub("", written)
 
 
 def _needed(item: Any) -> Needed | None:

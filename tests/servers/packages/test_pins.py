@@ -18,6 +18,7 @@ from servers.registration.exporting import export
 from servers.registration.importing import applying
 from servers.registration.importing.applying import Choice, Decision
 from servers.registration.importing.document import read
+from servers.registration.importing.entries import parse
 from servers.registration.importing.planning import plan
 from tests.servers.cast import over_stdio
 from tests.servers.conftest import person
@@ -188,6 +189,25 @@ def imported(actor: Actor, admin: Any, text: str) -> Server:
     [outcome] = applying.apply(actor, admin, document, proposals, {0: Decision(Choice.CREATE)})
     assert outcome.result == "created", outcome
     return Server.objects.get(slug=outcome.slug)
+
+
+def test_an_imported_pin_of_another_version_than_the_command_names_is_left_out(
+    server: Server, actor: Actor, admin: Any
+) -> None:
+    """The preview shows the command."""
+    text = export([server])
+    entries = json.loads(text)
+    entry = entries["mcpServers"]["Files"]
+    entry["args"] = ["-y", "files@1.2.3"]
+    package = {"ecosystem": "npm", "name": "files", "integrity": f"sha512-{'a' * 86}=="}
+    for version, kept in (("6.6.6", False), ("1.2.3", True)):
+        entry["mcpadmin"]["package"] = package | {"version": version}
+        Server.objects.all().delete()
+        found = imported(actor, admin, json.dumps(entries))
+        assert (pins.of_server(found) is not None) is kept
+        document = read(json.dumps(entries))
+        notes = parse(document, *document.servers[0]).notes
+        assert any("6.6.6 is not the one of the command, 1.2.3" in note for note in notes) is not kept
 
 
 def test_an_exported_pin_is_imported_and_one_that_is_missing_is_made_at_the_first_start(
