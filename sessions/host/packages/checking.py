@@ -148,7 +148,7 @@ async def _compared_tools(
 ) -> dict[str, Any]:
     """Start the offered version aside, once, and compare the tools that it lists with the stored ones."""
     programs = Programs(spec, lambda _line: None, package.seconds)
-    folder = await start.installed(programs, package, offer)
+    folder = await start.installed(db, programs, package, offer)
     aside = replace(launch, spec=start.run_by(package.command, spec, offer, folder), package=None)
     tools = redactor.value(await _listed(db, aside, redactor))
     return await db.read(partial(_difference, server_id, tools))

@@ -23,7 +23,7 @@ from servers.packages.pins import Pin
 from sessions.host import directories
 from sessions.host.db import Database
 from sessions.host.packages import files, images, npm, pypi
-from sessions.host.packages.problems import PackageChanged
+from sessions.host.packages.problems import PackageChanged, failed
 from sessions.host.packages.programs import Programs
 from sessions.mcp.transports.registry import StdioSpec
 
@@ -73,20 +73,22 @@ async def prepared(
 ) -> tuple[StdioSpec, Pin]:
     """Install what is pinned, or else pin what is installed. Raises LaunchError and TransportError."""
     programs = Programs(spec, on_line, start.seconds)
-    async with _one_of_few(), _alone(start.folder):
-        pin = start.pin
+    async with _written(start.command), _alone(start.folder):
+        pin, grown = start.pin, False
         for _ in range(3):
             try:
-                found, folder = await _installed(programs, start, pin)
+                found, folder, is_new = await _installed(programs, start, pin)
             except PackageChanged as problem:
                 await _note_refusal(db, start, problem)
                 raise
+            grown |= is_new
             if start.server_id is None or found == pin:
                 break
             pin = await _kept(db, start, found, pin)
-            await db.read(partial(_prune, start))
             if pin == found:
                 break  # else another worker was faster, and what it pinned is to be installed
+        if grown and start.server_id is not None:
+            await db.read(partial(_prune, start.folder, start.server_id, folder))
     return run_by(start.command, spec, found, folder), found
 
 
@@ -107,16 +109,19 @@ def run_by(command: PackageCommand, spec: StdioSpec, pin: Pin, folder: Path) -> 
     return replace(spec, command=str(path), args=command.arguments, env=environment)
 
 
-async def installed(programs: Programs, start: PackageStart, pin: Pin) -> Path:
+async def installed(db: Database, programs: Programs, start: PackageStart, pin: Pin) -> Path:
     """The folder of a pin that need not be the server's own. Raises as `prepared`."""
-    async with _one_of_few(), _alone(start.folder):
-        return (await _installed(programs, start, pin))[1]
+    async with _written(start.command), _alone(start.folder):
+        _, folder, is_new = await _installed(programs, start, pin)
+        if is_new and start.server_id is not None:
+            await db.read(partial(_prune, start.folder, start.server_id, folder))
+    return folder
 
 
 @asynccontextmanager
 async def scratch(start: PackageStart) -> AsyncIterator[Path]:
     """A folder for looking something up."""
-    async with _one_of_few():
+    async with _written(start.command), _one_of_few():
         folder = await asyncio.to_thread(_new_folder, start, "lookup-")
         try:
             yield folder
@@ -124,11 +129,17 @@ async def scratch(start: PackageStart) -> AsyncIterator[Path]:
             await asyncio.to_thread(files.remove, folder)
 
 
-async def _installed(programs: Programs, start: PackageStart, pin: Pin | None) -> tuple[Pin, Path]:
+async def _installed(programs: Programs, start: PackageStart, pin: Pin | None) -> tuple[Pin, Path, bool]:
+    """The last: whether it was installed now. What is there already waits for no registry that others cannot reach."""
     if pin is not None and (found := await asyncio.to_thread(_find, start.folder, pin)) is not None:
         if os.geteuid() == 0:  # what the server is granted can change whose processes it has
             await asyncio.to_thread(directories.hand_over, found, start.user)
-        return pin, found
+        return pin, found, False
+    async with _one_of_few():
+        return (*await _newly_installed(programs, start, pin), True)
+
+
+async def _newly_installed(programs: Programs, start: PackageStart, pin: Pin | None) -> tuple[Pin, Path]:
     folder = await asyncio.to_thread(_new_folder, start, "package-")
     try:
         done = await _MANAGERS[start.command.ecosystem].install(programs, start.command, pin, folder)
@@ -191,14 +202,25 @@ def _new_folder(start: PackageStart, prefix: str) -> Path:
     return folder
 
 
-def _prune(start: PackageStart) -> None:
-    """Keep what is pinned, offered, or could be gone back to."""
-    if start.server_id is None:
-        return
-    kept = {_digest(Pin.of(row)) for row in PinnedPackage.objects.filter(server_id=start.server_id)}
-    for folder in _folders(start.folder):
-        if _mark(folder) not in kept:
+def _prune(root: Path, server_id: int, new: Path) -> None:
+    """Keep what is pinned, offered, or could be gone back to, and what was just installed."""
+    kept = {_digest(Pin.of(row)) for row in PinnedPackage.objects.filter(server_id=server_id)}
+    for folder in _folders(root):
+        if folder != new and _mark(folder) not in kept:
             files.remove(folder)
+
+
+@asynccontextmanager
+async def _written(command: PackageCommand) -> AsyncIterator[None]:
+    """A full disk, for example, is no fault of ours."""
+    try:
+        yield
+    except TimeoutError:  # which is an OSError too
+        raise
+    except OSError as problem:
+        where = f": {problem.filename}" if problem.filename else ""
+        words = f"The folder of the package could not be written: {problem.strerror or problem}{where}."
+        raise failed(command, words) from problem
 
 
 @asynccontextmanager

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings as product
 
 from servers.audit.record import Actor
 from servers.enums import Ecosystem, PinState
 from servers.models import PinnedPackage
+from servers.packages import pins
 from sessions.connections import commands
 from sessions.enums import SessionCondition
 from sessions.models import McpSession
@@ -18,7 +20,7 @@ from tests.sessions.host.harness import WorkerProcess, await_ready, eventually
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.integration
-ONE, TWO = (f"sha256:{letter * 64}" for letter in "12")
+ONE, TWO, THREE = (f"sha256:{letter * 64}" for letter in "123")
 
 
 class Engine:
@@ -79,3 +81,20 @@ def test_an_image_runs_by_its_digest_also_offline_and_a_moved_tag_is_offered(
     waiting = eventually(partial(with_condition, unknown, SessionCondition.BACKING_OFF), 20, "it did not fail")
     assert waiting.fault == "package_unavailable"
     assert "could not be looked up in the container registry" in waiting.fault_detail
+
+
+def test_versions_that_nobody_can_go_back_to_are_removed_from_the_disk(
+    shared_worker: WorkerProcess, tmp_path: Path, admin_user: Any
+) -> None:
+    machine = Engine(tmp_path)
+    session = machine.session("notes", "-i", "acme/notes")
+    await_ready(session)
+    for number, digest in enumerate((TWO, THREE), 2):
+        machine.put(registry={"acme/notes": digest})
+        PinnedPackage.objects.filter(state=PinState.PINNED).update(check_requested_at=session.state_since)
+        offer = eventually(partial(offer_of, session), 20, "nothing was offered")
+        pins.update(Actor.of_user(admin_user), admin_user, session.server, offer.integrity)
+        eventually(lambda number=number: len(machine.runs) == number, 20, "it did not start again")  # type: ignore[misc]
+    assert machine.runs[-1] == f"-i acme/notes@{THREE}"
+    folder = Path(product.DATA_DIR) / "servers" / str(session.server.uid) / "packages"
+    assert len([path for path in folder.glob("package-*") if path.is_dir()]) == 2

@@ -1,0 +1,74 @@
+"""Starts from a package that is installed, or that cannot be, without a worker."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from servers.packages import commands
+from servers.packages.commands import PackageCommand
+from sessions.host.db import Database
+from sessions.host.packages import start
+from sessions.host.packages.start import PackageStart
+from sessions.mcp.core.errors import LaunchError
+from sessions.mcp.transports.registry import StdioSpec
+
+NO_DATABASE = cast(Database, None)  # what no server has is pinned nowhere
+
+
+def package(command: str, *arguments: str) -> PackageCommand:
+    found = commands.read(command, arguments)
+    assert found is not None
+    return found
+
+
+ENGINE = """#!/bin/sh
+if [ -n "$WAITS" ]; then echo waiting >&2; exec sleep 1000; fi
+[ "$1" = pull ] || echo '[{"Id": "sha256:1", "RepoDigests": ["notes@sha256:%s"]}]'
+"""
+
+
+async def test_an_installed_package_starts_while_others_wait_for_their_registry(tmp_path: Path) -> None:
+    engine, waiting, all_wait = tmp_path / "docker", list[str](), asyncio.Event()
+    engine.write_text(ENGINE % ("1" * 64))
+    engine.chmod(0o755)
+    command = package(str(engine), "run", "-i", "notes")
+
+    def on_line(line: str) -> None:
+        waiting.append(line)
+        if len(waiting) == start.AT_ONCE:
+            all_wait.set()
+
+    def other(number: int) -> PackageStart:
+        return PackageStart(command, tmp_path / f"other-{number}", 10)
+
+    spec = StdioSpec(str(engine))
+    away = replace(spec, env=lambda: {"WAITS": "1"})
+    installed = PackageStart(command, tmp_path / "installed", 1_000)
+    _, pin = await start.prepared(NO_DATABASE, installed, spec, print)
+    others = [
+        asyncio.ensure_future(start.prepared(NO_DATABASE, other(number), away, on_line))
+        for number in range(start.AT_ONCE)
+    ]
+    try:
+        await all_wait.wait()
+        starting = asyncio.ensure_future(start.prepared(NO_DATABASE, replace(installed, pin=pin), spec, print))
+        done, _ = await asyncio.wait({starting, *others}, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {starting}
+        assert (await starting)[1] == pin
+    finally:
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+async def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("where the folder belongs")
+    wanted = PackageStart(package("docker", "run", "notes"), tmp_path / "file" / "packages", 10)
+    with pytest.raises(LaunchError, match=r"The folder of the package could not be written: Not a directory: .*/file"):
+        await start.prepared(NO_DATABASE, wanted, StdioSpec("docker"), print)
+    with pytest.raises(LaunchError, match="The folder of the package could not be written"):
+        async with start.scratch(wanted):
+            pass
