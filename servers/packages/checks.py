@@ -13,6 +13,7 @@ from django.utils import timezone
 from servers import instance
 from servers.enums import PinState
 from servers.models import PinnedPackage, Server
+from servers.packages import locks
 from servers.packages.pins import Pin, note_changed
 
 #: checks that one message of the schedule requests at most
@@ -94,8 +95,23 @@ def checked(server_id: int, pin: Pin, *, problem: str = "", offer: Pin | None = 
         offer = offer or same
     elif same is not None:
         rows.filter(changed_name=F("name")).update(changed_integrity="", changed_name="")
+    if offer is not None and _is_repaired(rows.exclude(changed_name=F("name")).first(), offer):
+        rows.update(changed_integrity="", changed_name="")
+        offer = None if _is_as_pinned(offer, pin) else offer
     _offer(server_id, offer)
     return news
+
+
+def _is_repaired(row: PinnedPackage | None, offer: Pin) -> bool:
+    """Whether the registry has the pinned content again of what the package needs."""
+    if row is None or not row.changed_name:
+        return False
+    return locks.has_same(row.ecosystem, row.lock, offer.lock, row.changed_name)
+
+
+def _is_as_pinned(offer: Pin, pin: Pin) -> bool:
+    same = replace(pin, lock="", dependencies=0) == replace(offer, lock="", dependencies=0)
+    return same and not locks.difference(pin.ecosystem, pin.lock, offer.lock, pin.name).count
 
 
 def _offer(server_id: int, offer: Pin | None) -> None:

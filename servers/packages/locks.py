@@ -1,6 +1,7 @@
 """What a lock file says: which packages, in which versions, with which hashes."""
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -83,6 +84,11 @@ def _of_pylock(text: str) -> list[Locked]:
     ]
 
 
+def normal(name: str) -> str:
+    """The name of a Python package as a lock has it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def files(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Of a package in pylock.toml, wheels first."""
     found = [*entry.get("wheels", []), *([entry["sdist"]] if "sdist" in entry else [])]
@@ -115,12 +121,24 @@ def difference(ecosystem: str, before: str, after: str, main: str) -> LockDiffer
     )
 
 
+def has_same(ecosystem: str, before: str, after: str, name: str) -> bool:
+    """Whether what a package is in both, under the same versions, is the same content. False also where no version of it is
+    in both."""
+    try:
+        old, new = ([one for one in locked(ecosystem, text) if one.name == name] for text in (before, after))
+    except ValueError:
+        return False
+    both = [(one, other) for one in old for other in new if one.version == other.version]
+    return bool(both) and not any(set(one.hashes).isdisjoint(other.hashes) for one, other in both)
+
+
 def _by_place(ecosystem: str, text: str, main: str) -> dict[str, Locked]:
     """Of several versions of one package the last: enough for a page."""
     try:
         found = locked(ecosystem, text) if text else []
     except ValueError:
         return {}
+    main = normal(main) if ecosystem == Ecosystem.PYPI else main
     return {one.name: one for one in found if one.name != main}
 
 

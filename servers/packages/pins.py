@@ -19,6 +19,8 @@ from servers.signals import server_changed
 RIGHTS = ("change_server", "manage_stdio")
 #: in place of a lock file: an image that was built on the machine, and has no digest of a registry
 LOCAL_IMAGE = "local"
+#: characters that a row of a pin holds
+MOST_VERSION, MOST_INTEGRITY = 200, 300
 _OF_PIN = ("ecosystem", "requested", "name", "version", "integrity", "lock", "dependencies")
 #: what the pinned row knows of the registry
 _UNCHECKED: dict[str, Any] = {

@@ -19,6 +19,7 @@ from servers.packages import checks, pins
 from servers.packages.pins import Pin
 from sessions import hints
 from sessions.connections.commands import shared_session
+from sessions.connections.lifecycle import storable, storable_json
 from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.db import Database
@@ -26,6 +27,7 @@ from sessions.host.inbox import server_requests
 from sessions.host.launch import Launch, LaunchProblem, load
 from sessions.host.opening import make_client
 from sessions.host.packages import images, npm, pypi, start
+from sessions.host.packages.problems import PackageUnavailable
 from sessions.host.packages.programs import Programs
 from sessions.host.packages.start import PackageStart
 from sessions.mcp.core.errors import McpError
@@ -37,6 +39,7 @@ LIST_SECONDS = 30.0
 CLOSE_SECONDS = 15.0
 #: changed tools of which both versions are kept for the page, and how long each may be
 MOST_TOOLS, MOST_CHARS, MOST_NAMES = 50, 20_000, 500
+PROBLEM_CHARS = 1_000
 log = structlog.get_logger(__name__)
 
 
@@ -66,6 +69,8 @@ async def run(db: Database, server_uid: UUID) -> None:
             result = {"tools": await _compared_tools(db, server_id, launch, package, spec, pin, redactor)}
     except LaunchProblem as found:
         problem = found.failure.detail
+    except PackageUnavailable as error:
+        problem = error.failed
     except McpError as error:
         problem = error.detail
     except TimeoutError:
@@ -73,7 +78,7 @@ async def run(db: Database, server_uid: UUID) -> None:
     except Exception as error:  # a bug of ours: the page says that the check failed, the log says why
         log.exception("host.package_check_failed", server=str(server_uid))
         problem = f"mcpadmin failed while checking this package ({type(error).__name__})."
-    problem = redactor.text(problem)
+    problem = storable(redactor.text(problem), PROBLEM_CHARS)
     if what == checks.CHECK:
         await _store_check(db, server_id, pin, problem, result)
     else:
@@ -109,7 +114,7 @@ async def _compared_with_registry(
             return await _npm(programs, package, pin, folder, resolved=dependency_changed)
         if pin.ecosystem == Ecosystem.PYPI:
             return await _pypi(programs, package, pin, folder, resolved=dependency_changed)
-        found = await images.resolve(programs, package.command, folder)
+        found = await images.offered(programs, package.command, folder, pin)
         return {"offer": found if found.integrity != pin.integrity else None}
 
 
@@ -136,7 +141,7 @@ async def _pypi(
     same = (
         found
         if found.version == pin.version
-        else await pypi.resolve(programs, command, folder, f"{pin.name}=={pin.version}")
+        else await pypi.resolve(programs, command, folder, pypi.exactly(command, pin))
     )
     unchanged = pin.integrity in pypi.hashes_of(same)
     return {"same": pin if unchanged else same, "offer": offer}
@@ -151,7 +156,8 @@ async def _compared_tools(
     folder = await start.installed(db, programs, package, offer)
     aside = replace(launch, spec=start.run_by(package.command, spec, offer, folder), package=None)
     tools = redactor.value(await _listed(db, aside, redactor))
-    return await db.read(partial(_difference, server_id, tools))
+    found: dict[str, Any] = storable_json(await db.read(partial(_difference, server_id, tools)))
+    return found
 
 
 async def _listed(db: Database, launch: Launch, redactor: Redactor) -> list[dict[str, Any]]:

@@ -26,8 +26,19 @@ async def install(programs: Programs, command: PackageCommand, pin: Pin | None, 
 
 async def resolve(programs: Programs, command: PackageCommand, folder: Path) -> Pin:
     """Fetches the image, which runs nothing of it. Where the registry is away, an image that is here already counts."""
+    return await _found(programs, command, folder, await _pull(programs, command, folder, command.requirements[0]))
+
+
+async def offered(programs: Programs, command: PackageCommand, folder: Path, pin: Pin) -> Pin:
+    """What the registry has now. An image that was built here is in none."""
+    output = await _pull(programs, command, folder, command.requirements[0])
+    if pin.is_portable:
+        _require(output, command, None)
+    return await _found(programs, command, folder, output)
+
+
+async def _found(programs: Programs, command: PackageCommand, folder: Path, output: Output) -> Pin:
     asked = command.requirements[0]
-    output = await _pull(programs, command, folder, asked)
     found = await _digests(programs, command, folder, asked)
     if found is None:
         _require(output, command, None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from servers.packages import locks
 from servers.packages.commands import PackageCommand, npm_parts
-from servers.packages.pins import Pin
+from servers.packages.pins import MOST_INTEGRITY, MOST_VERSION, Pin
 from sessions.host.packages import files
 from sessions.host.packages.problems import (
     changed,
@@ -107,14 +107,13 @@ def program(command: PackageCommand, folder: Path) -> Path:
         return links / command.executable
     try:
         about = json.loads(files.read(folder / "node_modules" / command.name / "package.json"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise failed(command, f"{command.name} was not installed completely.") from None
-    bins = about.get("bin") or {}
+    bins = about.get("bin") if isinstance(about, dict) else None
     own = command.name.rpartition("/")[2]
-    names = [own] if isinstance(bins, str) else list(bins)
-    name = (
-        own if own in names else names[0] if len(set(bins.values() if isinstance(bins, dict) else names)) == 1 else ""
-    )
+    programs = {own: bins} if isinstance(bins, str) else bins if isinstance(bins, dict) else {}
+    names = list(programs)
+    name = own if own in names else names[0] if len(set(map(str, programs.values()))) == 1 else ""
     if not name or not (links / name).exists():
         offers = f" It has {', '.join(sorted(names))}: name one with -p {command.name} PROGRAM." if names else ""
         raise failed(command, f"{command.name} has no program with the name of the package.{offers}")
@@ -152,17 +151,22 @@ def _read(folder: Path, command: PackageCommand) -> str:
 
 def _pin(command: PackageCommand, lock: str) -> Pin:
     try:
-        entry: dict[str, Any] = json.loads(lock)["packages"][f"node_modules/{command.name}"]
-    except (ValueError, KeyError):
+        packages: dict[str, Any] = json.loads(lock)["packages"]
+        entry: dict[str, Any] = packages[f"node_modules/{command.name}"]
+        version, integrity = str(entry["version"]), str(entry.get("integrity") or "")
+        whole = "" in packages and all(isinstance(one, dict) for one in packages.values())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise not_readable(command, LOCK) from None
-    if not entry.get("integrity"):
+    if not whole or len(version) > MOST_VERSION or len(integrity) > MOST_INTEGRITY:  # code of the package ran beside it
+        raise not_readable(command, LOCK)
+    if not integrity:
         raise failed(command, f"The registry gives no hash for {command.name}, so it cannot be pinned.")
     return Pin(
         command.ecosystem,
         command.requested,
         command.name,
-        str(entry["version"]),
-        str(entry["integrity"]),
+        version,
+        integrity,
         lock,
         _count(lock),
     )

@@ -17,6 +17,14 @@ class PackageChanged(LaunchError):
         self.integrity = integrity
 
 
+class PackageUnavailable(LaunchError):
+    """`failed`: what could not be done, without what that means for a start."""
+
+    def __init__(self, failed: str, missing: str, reason: str) -> None:
+        super().__init__(Fault.PACKAGE_UNAVAILABLE, f"{failed} {missing} {reason}".strip())
+        self.failed = f"{failed} {reason}".strip()
+
+
 def changed(command: PackageCommand, pin: Pin | None, name: str, version: str, integrity: str) -> PackageChanged:
     wanted = f" Pinned: {pin.integrity}." if pin is not None and name == pin.name else ""
     offered = f" Offered now: {integrity}." if integrity else ""
@@ -29,15 +37,13 @@ def changed(command: PackageCommand, pin: Pin | None, name: str, version: str, i
     return PackageChanged(words.replace("  ", " "), name, integrity)
 
 
-def unavailable(command: PackageCommand, pin: Pin | None, code: str, text: str) -> LaunchError:
+def unavailable(command: PackageCommand, pin: Pin | None, code: str, text: str) -> PackageUnavailable:
     what = f"{pin.name} {pin.version}" if pin else " ".join(command.requirements)
     step = "fetched from" if pin else "looked up in"
     reason = f" ({code})" if code else ""
     missing = "It is pinned, but not installed on this worker yet." if pin else "It is not pinned yet."
-    return LaunchError(
-        Fault.PACKAGE_UNAVAILABLE,
-        f"{what} could not be {step} the {command.registry}{reason}. {missing} {_excerpt(text)}".strip(),
-    )
+    words = f"{what} could not be {step} the {command.registry}{reason}."
+    return PackageUnavailable(words, missing, _excerpt(text))
 
 
 def failed(command: PackageCommand, words: str, text: str = "") -> LaunchError:

@@ -46,6 +46,7 @@ class _Receiver:
         self.line("stderr", error.detail)
 
     def line(self, stream: str, text: str) -> None:
+        text = text.replace("\0", "")  # a package's own output may be part of it, and no database keeps that
         lines = self._output.stdout if stream == "stdout" else self._output.stderr
         if len(lines) < LINES:
             lines.append(text)

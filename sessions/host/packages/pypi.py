@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from servers.packages import locks
-from servers.packages.commands import PackageCommand
-from servers.packages.pins import Pin
+from servers.packages.commands import PackageCommand, pypi_extras
+from servers.packages.pins import MOST_VERSION, Pin
 from sessions.host.packages import files
 from sessions.host.packages.problems import changed, failed, not_readable, unavailable
 from sessions.host.packages.programs import Output, Programs
@@ -28,8 +28,12 @@ _OF_PIP = {
     "PIP_EXTRA_INDEX_URL": "UV_EXTRA_INDEX_URL",
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
 }
+#: The output of a package's build is part of what uv prints. It must not make this search slow: each part has a limit, and
+#: only so many characters are searched.
+_MOST_SEARCHED = 200_000
 _CHANGED = re.compile(
-    r"Hash mismatch for `([^`=@ ]+)[^`]*`.*?Expected:\s*(?P<wanted>(?:sha256:\w+\s*)+)Computed:\s*(?P<got>sha256:\w+)",
+    r"Hash mismatch for `([^`=@ ]{1,200})[^`]{0,200}`.{0,200}?Expected:\s{0,50}"
+    r"(?P<wanted>(?:sha256:\w{1,64}\s{0,50}){1,500})Computed:\s{0,50}(?P<got>sha256:\w{1,64})",
     re.DOTALL,
 )
 _AWAY = re.compile(
@@ -43,7 +47,7 @@ async def install(programs: Programs, command: PackageCommand, pin: Pin | None, 
     await _make_environment(programs, command, folder)
     lock = pin.lock if pin else ""
     if not lock:
-        found = await resolve(programs, command, folder, f"{pin.name}=={pin.version}" if pin else "", build=True)
+        found = await resolve(programs, command, folder, exactly(command, pin) if pin else "", build=True)
         if pin is not None and pin.integrity not in _hashes_of(found.lock, pin.name):
             raise changed(command, pin, pin.name, pin.version, found.integrity)
         lock = found.lock
@@ -78,6 +82,11 @@ async def resolve(
         return _pin(command, files.read(folder / LOCK), frozenset())
     except OSError:
         raise not_readable(command, LOCK) from None
+
+
+def exactly(command: PackageCommand, pin: Pin) -> str:
+    """The pinned version, with the extras that were asked for."""
+    return f"{pin.name}{pypi_extras(command.requirements[0])}=={pin.version}"
 
 
 def program(command: PackageCommand, folder: Path) -> Path:
@@ -139,12 +148,17 @@ def _requirements(lock: str) -> str:
 
 def _pin(command: PackageCommand, lock: str, tags: frozenset[str]) -> Pin:
     try:
-        own = next(package for package in _packages(lock) if package["name"] == _normal(command.name))
+        own = next(package for package in _packages(lock) if package["name"] == locks.normal(command.name))
         file = _installed(own, tags)
         version, integrity = str(own["version"]), f"sha256:{file['hashes']['sha256']}"
+        locks.locked(command.ecosystem, lock)
     except (StopIteration, KeyError, IndexError, tomllib.TOMLDecodeError):
         words = f"The index gives no hash for {command.name}, so it cannot be pinned."
         raise failed(command, words) from None
+    except (AttributeError, TypeError, RecursionError):  # code of a package ran beside this file
+        raise not_readable(command, LOCK) from None
+    if len(version) > MOST_VERSION:
+        raise not_readable(command, LOCK)
     return Pin(command.ecosystem, command.requested, command.name, version, integrity, lock, _count(lock))
 
 
@@ -162,22 +176,19 @@ def _installed(package: dict[str, Any], tags: frozenset[str]) -> dict[str, Any]:
 
 
 def _tags(command: PackageCommand, folder: Path) -> frozenset[str]:
-    own = _normal(command.name).replace("-", "_")
+    own = locks.normal(command.name).replace("-", "_")
     for path in (folder / ENVIRONMENT / "lib").glob("python*/site-packages/*.dist-info/WHEEL"):
-        if _normal(path.parent.name.partition("-")[0]).replace("-", "_") == own:
+        if locks.normal(path.parent.name.partition("-")[0]).replace("-", "_") == own:
             with suppress(OSError):
                 lines = files.read(path).splitlines()
                 return frozenset(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
     return frozenset()
 
 
-def _normal(name: str) -> str:
-    """PEP 503."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _hashes_of(lock: str, name: str) -> set[str]:
-    return {one for package in locks.locked("pypi", lock) if package.name == _normal(name) for one in package.hashes}
+    return {
+        one for package in locks.locked("pypi", lock) if package.name == locks.normal(name) for one in package.hashes
+    }
 
 
 def hashes_of(pin: Pin) -> set[str]:
@@ -193,12 +204,16 @@ def _require(output: Output, command: PackageCommand, pin: Pin | None, lock: str
     if output.code == 0:
         return
     text = output.text
-    if found := _CHANGED.search(text):
+    if found := _CHANGED.search(text, 0, _MOST_SEARCHED):
         name, version = found[1], ""
         for one in locks.locked("pypi", lock) if lock else []:
-            version = one.version if one.name == _normal(name) else version
+            version = one.version if one.name == locks.normal(name) else version
         raise changed(
-            command, pin, command.name if _normal(name) == _normal(command.name) else name, version, found["got"]
+            command,
+            pin,
+            command.name if locks.normal(name) == locks.normal(command.name) else name,
+            version,
+            found["got"],
         )
     if _AWAY.search(text):
         raise unavailable(command, pin, "", text)

@@ -157,6 +157,24 @@ def test_a_check_offers_a_new_version_and_notes_other_content(server: Server) ->
     assert (pinned(server).changed_integrity, server.packages.count()) == ("", 1)
 
 
+@pytest.mark.parametrize(
+    ("offered", "still", "offers"),
+    [
+        (lock_of("1.2.3", helper="1.0.0/other"), "helper", True),
+        (lock_of("1.2.3", helper="1.0.0"), "", False),
+        (lock_of("1.2.3", helper="1.0.0", more="1.0.0"), "", True),
+        (lock_of("1.2.3", helper="2.0.0"), "helper", True),
+    ],
+)
+def test_a_dependency_that_has_its_pinned_content_again_is_no_longer_reported(
+    offered: str, still: str, offers: bool, server: Server
+) -> None:
+    put(server, PinState.PINNED, changed_integrity="sha512-other" if still else "sha512-bad", changed_name="helper")
+    assert not checks.checked(server.pk, pin_of(), same=pin_of(), offer=pin_of(lock=offered))
+    assert pinned(server).changed_name == still
+    assert server.packages.filter(state=PinState.OFFERED).exists() is offers
+
+
 def test_a_failed_check_keeps_what_was_offered(server: Server) -> None:
     put(server, PinState.PINNED)
     put(server, PinState.OFFERED, pin_of("1.2.4"))
@@ -175,6 +193,11 @@ def test_a_lock_difference_names_what_was_added_removed_changed_and_rebuilt() ->
         ("Changed", "newer", "1.0.0", "2.0.0"),
         ("Rebuilt", "other", "1.0.0", "1.0.0"),
     ]
+
+
+def test_a_python_package_is_no_dependency_of_its_own_however_its_name_is_written() -> None:
+    before, after = (f'[[packages]]\nname = "mcp-notes"\nversion = "{version}"\n' for version in ("1.0", "1.1"))
+    assert locks.difference(Ecosystem.PYPI, before, after, "MCP_Notes").count == 0
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------------

@@ -77,6 +77,13 @@ def test_an_image_runs_by_its_digest_also_offline_and_a_moved_tag_is_offered(
     commands.reconnect(Actor(None, "ada"), session)
     eventually(lambda: len(machine.runs) == 2, 20, "it did not start again")
     assert machine.runs[1] == machine.runs[0]
+    PinnedPackage.objects.filter(state=PinState.PINNED).update(check_requested_at=session.state_since)
+    failed = eventually(
+        lambda: PinnedPackage.objects.filter(server=session.server).exclude(check_problem="").first(), 20, "no failure"
+    )
+    assert "acme/notes could not be looked up in the container registry." in failed.check_problem
+    assert "not pinned" not in failed.check_problem
+
     unknown = machine.session("other", "-i", "acme/other")
     waiting = eventually(partial(with_condition, unknown, SessionCondition.BACKING_OFF), 20, "it did not fail")
     assert waiting.fault == "package_unavailable"

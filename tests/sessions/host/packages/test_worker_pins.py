@@ -22,7 +22,7 @@ from servers.registration.drafts import create_draft
 from sessions.connections import commands
 from sessions.enums import SessionCondition
 from sessions.models import McpSession
-from tests.peers.registries import Registries
+from tests.peers.registries import Registries, Release
 from tests.sessions.host.harness import WorkerProcess, await_ready, eventually
 from tests.sessions.host.make import make_session
 from tests.sessions.host.test_worker_probe import over
@@ -198,6 +198,35 @@ def test_a_connection_test_installs_in_a_step_of_its_own_and_pins_nothing(
     assert (step["state"], step["detail"]) == ("finished", f"notes 1.2.3, {shop.hash_of('uvx', '1.2.3')}")
     assert (done.report["tools"], shop.ran) == (1, ["first helped --flag"])
     assert not PinnedPackage.objects.exists()
+
+
+HOSTILE = """
+import json, sys
+def main():
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message:
+            error = {"code": -32000, "message": "nothing\\0 \\ud800here"}
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+"""
+
+
+def test_what_an_offered_version_says_is_stored_without_what_a_database_refuses(
+    shop: Shop, shared_worker: WorkerProcess, admin: Any
+) -> None:
+    session = shop.session("uvx")
+    server = session.server
+    await_ready(session, 60)
+    release = Release({"notes.py": HOSTILE.encode()}, {"helper": ">=1"}, True)
+    shop.registries.pypi["notes"]["1.2.4"] = release.wheel("notes", "1.2.4")
+    pins.request_check(Actor.of_user(admin), admin, server)
+    offer = eventually(partial(offer_of, server), 60, "nothing was offered")
+    pins.request_comparison(Actor.of_user(admin), admin, server, offer.integrity)
+    eventually(lambda: PinnedPackage.objects.filter(pk=offer.pk, compared_at__isnull=False), 60, "not compared")
+    offer.refresh_from_db()
+    assert "nothing" in offer.compare_problem
+    assert "\0" not in offer.compare_problem
+    assert "\ud800" not in offer.compare_problem
 
 
 def test_a_changed_dependency_is_refused_too_and_accepted_by_a_person(
