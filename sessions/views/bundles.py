@@ -185,7 +185,7 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
     if weight.many:
         messages.warning(
             request,
-            f"{weight.tools} tools: Cursor uses only the first {bundle_contents.MANY_TOOLS}, and models choose less reliably among many.",
+            f"{weight.tools} tools: Cursor uses only the first {bundle_contents.MANY_TOOLS}, and models choose less reliably from long lists.",
         )
     return made
 

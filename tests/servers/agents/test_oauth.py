@@ -115,7 +115,7 @@ def test_a_person_allows_a_program_one_endpoint_and_the_program_gets_tokens(
     page = signed_in.get(query())
     assert page.status_code == 200
     assert "form-action 'self' http://127.0.0.1:7777" in page["Content-Security-Policy"]
-    for words in (b"Program", b"Name not verified", b"127.0.0.1:7777", b"files", b"any program here"):
+    for words in (b"Program", b"Name not verified", b"127.0.0.1:7777", b"files", b"any program on it"):
         assert words in page.content
     back = returned(signed_in.post(query(), {"scopes": ["mcp:list", "mcp:call"], "days": "7"}))
     assert (back["state"], back["iss"]) == ("s&1", settings.PUBLIC_URL)
@@ -558,13 +558,13 @@ def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(
     signed_in: Client, files: Server, admin: Any
 ) -> None:
     url = query(DOCUMENT, redirect_uri=BACK)
-    assert b"Reading what" in signed_in.get(url).content
+    assert b"Reading the client" in signed_in.get(url).content
     row = OAuthClient.objects.get()
     assert (row.kind, row.document) == (OAuthClientKind.DOCUMENT, DocumentState.REQUESTED)
     taken = clients.take(row.uid)
     assert taken is not None
     assert clients.take(row.uid) is None
-    assert b"Reading what" in signed_in.get(url, headers={"HX-Request": "true"}).content
+    assert b"Reading the client" in signed_in.get(url, headers={"HX-Request": "true"}).content
     clients.read(taken, json.dumps({"client_id": DOCUMENT, "client_name": "Real", "redirect_uris": [BACK]}).encode())
     assert signed_in.get(url).status_code == 200
     page = signed_in.get(url).content
@@ -572,10 +572,10 @@ def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(
     assert b"program.example" in page
     assert b"not verified" not in page
     OAuthClient.objects.update(document_at=timezone.now() - clients.FRESH - timedelta(seconds=1))
-    assert b"Reading what" in signed_in.get(url).content
+    assert b"Reading the client" in signed_in.get(url).content
     clients.not_read(row, "It was not found.")
     failed = signed_in.get(url)
-    assert b"Administrators find the reason" in failed.content
+    assert b"Administrators can see the reason" in failed.content
     assert b"It was not found." not in failed.content
     assert b"Try again" in failed.content
     boss = Client()
