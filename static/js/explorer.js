@@ -124,8 +124,8 @@ function entered(field) {
 function applyRange() {
   const problem = form.querySelector('[data-range-problem]');
   const [from, to] = [entered(since), entered(until)];
-  if (from && to && from >= to) problem.textContent = 'The end must be later than the beginning.';
-  else if (!from && !to) problem.textContent = 'Enter a beginning, an end, or both.';
+  if (from && to && from >= to) problem.textContent = 'The end must be later than the start.';
+  else if (!from && !to) problem.textContent = 'Enter a start, an end, or both.';
   else {
     const parts = [from && `since:${moment(from / 1000)}`, to && `until:${moment(to / 1000)}`, form.dataset.rest];
     location.assign(addressWith({ q: parts.filter(Boolean).join(' '), cursor: null, sel: null }));
