@@ -31,7 +31,7 @@ async function show(link) {
   shown = document.createElement('section');
   shown.dataset.answers = uid;
   shown.dataset.callNumber = slot.dataset.callNumber ?? '';
-  shown.setAttribute('aria-label', 'Answer of the request');
+  shown.setAttribute('aria-label', 'Answer to the request');
   slot.after(shown);
   fill(body);
   document.querySelector(`[data-toasts-polite] a[href="${link.getAttribute('href')}"]`)?.closest('.toast')?.remove();

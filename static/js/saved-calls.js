@@ -58,7 +58,7 @@ async function run(form, signal) {
   outcome(uid, 'Sending…');
   const answer = await posted(form.action, new FormData(form));
   if (answer.ask) {
-    outcome(uid, link('Needs a confirmation', answer.ask));
+    outcome(uid, link('Needs confirmation', answer.ask));
     return false;
   }
   if (!answer.call) {

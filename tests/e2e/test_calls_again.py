@@ -84,7 +84,7 @@ def test_a_call_is_run_again_edited_sent_anyway_saved_and_checked(stack: Stack, 
     row = page.get_by_role("row").filter(has_text=f"Other {words}")
     expect(row.locator("[data-outcome]")).to_contain_text("Succeeded")
     wrong = page.get_by_role("row").filter(has_text=name)
-    expect(wrong.locator("[data-outcome]").get_by_role("link", name="Needs a confirmation")).to_be_visible()
+    expect(wrong.locator("[data-outcome]").get_by_role("link", name="Needs confirmation")).to_be_visible()
 
 
 def test_a_saved_call_has_every_value_of_its_form(stack: Stack, ada: Walk) -> None:

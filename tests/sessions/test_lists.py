@@ -118,7 +118,7 @@ def test_an_address_with_a_name_that_is_not_listed_shows_the_list_and_says_so(
     text = response.content.decode()
     assert response.status_code == 404
     assert f"No {noun} with this name" in text
-    assert "does not list “gone” now" in text
+    assert "does not currently list “gone”" in text
     assert f"?{noun}=stays" in text
     assert "Run tool" not in text
 

@@ -96,7 +96,7 @@ def test_one_click_runs_it_again_and_the_second_click_finds_the_same_call() -> N
         ("wipe", {}, "Type <code>wipe</code> to confirm"),
         ("echo", {"state": CallState.OUTCOME_UNKNOWN}, WARNING),
         ("echo", {"doubt": ArgumentDoubt.INVALID}, "although the tool's schema forbids them"),
-        ("echo", {"definition_digest": "an older version"}, "the change is breaking"),
+        ("echo", {"definition_digest": "an older version"}, "has had a breaking change"),
     ],
 )
 def test_what_may_do_harm_a_second_time_is_asked_first(tool: str, fields: dict[str, Any], question: str) -> None:

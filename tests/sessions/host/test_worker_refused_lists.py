@@ -57,7 +57,7 @@ def test_the_tab_of_a_refused_list_says_what_was_refused_and_why(
     page = tab(admin, scenario)
     assert SAID[scenario] in page, told
     if told["problem"]:
-        assert "The tools are not known" in page
+        assert "The tools could not be loaded" in page
         assert "offers no tools" not in page, "a refused list is not an empty one"
 
 
