@@ -26,7 +26,7 @@ def test_pages_say_at_once_that_a_worker_was_killed_and_that_the_broker_hangs(ma
     bob.open("/sessions/")
     pill = ada.page.locator("[data-live-pill]")
     expect(pill).to_contain_text(re.compile(r"Live · \d+ ms"))
-    expect(bob.page.locator("#worker-board")).to_contain_text("all respond")
+    expect(bob.page.locator("#worker-board")).to_contain_text("all responding")
 
     worker = stack.worker_pids()[0]
     os.kill(worker, signal.SIGSTOP)

@@ -62,7 +62,7 @@ def post(user: Any, server: Server, verb: str, **data: str) -> Any:
 def test_before_the_first_start_the_page_says_what_will_be_pinned(server: Server, keeper: Any) -> None:
     page = shown(keeper, server)
     assert "Not pinned yet" in page
-    assert "The next start finds its version in the npm registry" in page
+    assert "The next start looks up the version in the npm registry" in page
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_an_offer_shows_what_changes_and_each_tool_that_differs(server: Server, 
     put(server, PinState.OFFERED, pin_of("1.2.4", lock=lock), tools=TOOLS, compared_at=timezone.now())
     page = shown(keeper, server)
     for words in (
-        *("Update available: 1.2.4", "1.2.3 → 1.2.4", "1 added, 0 removed, 1 in another version"),
-        *("1 added, 1 removed, 1 changed, 3 unchanged", "b is now required", "Update to 1.2.4"),
+        *("Update available: 1.2.4", "1.2.3 → 1.2.4", "1 added, 0 removed, 1 with a different version"),
+        *("1 added, 1 removed, 1 changed, 3 unchanged", "b is required now", "Update to 1.2.4"),
     ):
         assert words in page
     assert "Update available: 1.2.4" in shown(keeper, server, "tools")

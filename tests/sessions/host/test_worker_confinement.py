@@ -63,7 +63,7 @@ def test_a_server_reads_nothing_of_ours_and_what_it_was_refused_can_be_allowed(
     client = Client()
     client.force_login(get_user_model().objects.create_superuser("ada"))
     page = client.get(f"/servers/{session.server.slug}/info/").content.decode()
-    assert "Refused by the confinement" in page
+    assert "Blocked by confinement" in page
     assert "Landlock and seccomp" in client.get("/sessions/").content.decode()
     form = client.get(f"/servers/{session.server.slug}/settings/?allow=readable_paths&entry={tmp_path}/notes").content
     assert f"{tmp_path}/notes was added to".encode() in form
@@ -111,7 +111,7 @@ def test_a_runtime_that_does_not_work_is_reported_and_commands_stay_confined(
     client = Client()
     client.force_login(get_user_model().objects.create_superuser("ada"))
     page = client.get("/sessions/").content.decode()
-    assert "The container runtime named by MCPADMIN_CONTAINER_RUNTIME is not used." in page
+    assert "The container runtime set with MCPADMIN_CONTAINER_RUNTIME is not used." in page
     assert "podman: the program /none/podman was not found." in page
     assert "commands are confined by Landlock and seccomp" in page
 

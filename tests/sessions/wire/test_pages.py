@@ -291,7 +291,7 @@ def test_what_was_cut_or_is_no_json_is_shown_as_text_and_hidden_characters_are_m
 def test_the_settings_say_that_all_sessions_of_a_server_share_what_is_kept(server: Server, settings: Any) -> None:
     settings.WIRE_MIB = 24
     page = browser("change_server").get("/servers/wired/settings/").content.decode()
-    assert "The newest 24 MiB of this server are kept, all its sessions together" in page
+    assert "The newest 24 MiB are kept for this server, across all its sessions" in page
 
 
 def test_an_empty_tab_says_why(server: Server) -> None:

@@ -245,7 +245,7 @@ def test_a_changed_dependency_is_refused_too_and_accepted_by_a_person(
 
     offer = eventually(partial(offer_of, server), 60, "nothing was offered")
     shown = page_of(admin, server)
-    for words in ("content for helper, which notes 1.2.3 needs", "1 with other content", "Pin the new content"):
+    for words in ("content for helper, which notes 1.2.3 needs", "1 with different content", "Pin the new content"):
         assert words in " ".join(shown.split())
     pins.update(Actor.of_user(admin), admin, server, offer.integrity)
     started_again(shop, session, 2)
