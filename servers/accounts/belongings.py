@@ -68,7 +68,7 @@ def _tokens(user: Any) -> list[Belonging]:
     if not names:
         return []
     note = "They stop working when the account is deleted."
-    return [Belonging(counted(len(names), "token") + " of agents", note, False, False, names, ends=True)]
+    return [Belonging(counted(len(names), "agent token"), note, False, False, names, ends=True)]
 
 
 def identities_in_use(user: Any, servers: QuerySet[Server]) -> list[Identity]:

@@ -1,7 +1,7 @@
 /* The time zones that this browser knows; the server only keeps the name. */
 const select = document.querySelector('[data-time-zones]');
 const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
-select.options[0].textContent = `Browser (${own})`;
+select.options[0].textContent = `Same as the browser (${own})`;
 for (const name of Intl.supportedValuesOf('timeZone')) {
   if (name !== select.value) select.add(new Option(name.replaceAll('_', ' '), name));
 }

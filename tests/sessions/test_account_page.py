@@ -162,7 +162,7 @@ def test_a_deletion_says_what_goes_and_shared_calls_stay(hers: Client, carla: An
     assert "Everyone uses this" in page
     assert "1 private saved call" in page
     assert "Only mine" not in page
-    assert "1 token of agents" in page
+    assert "1 agent token" in page
     assert words(ada.post(f"/users/{carla.pk}/delete/", follow=True))
     kept = SavedCall.objects.get()
     assert (kept.name, kept.owner) == ("Everyone uses this", None)
