@@ -122,7 +122,7 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("sign_in_failures", _SIGN_IN, 5, "failed sign-ins", "per username in 5 minutes"),
         _fixed("sign_in_failures_per_address", _SIGN_IN, 10, "failed sign-ins", "per address in a minute"),
         _fixed("sign_in_requests_per_address", _SIGN_IN, 30, "sign-in requests", "per address in a minute"),
-        _fixed("setup_attempts", _SIGN_IN, 20, "requests", "of set-up and account links per address in 10 minutes"),
+        _fixed("setup_attempts", _SIGN_IN, 20, "requests", "of setup and account links per address in 10 minutes"),
         _fixed("import_bytes", _IMPORT, MIB, "bytes", "per configuration"),
         _fixed("import_yaml_bytes", _IMPORT, 64 * KIB, "bytes", "per configuration in YAML or TOML"),
         _fixed("import_json5_bytes", _IMPORT, 16 * KIB, "bytes", "per configuration that only JSON5 can read"),

@@ -69,7 +69,7 @@ function restore(kept) {
 let complaint = null;
 function unread(reason) {
   if (complaint?.isConnected) return;
-  complaint = toast({ tone: 'bad', title: 'Your input was not read', text: `${reason} It is kept, and read again when you change it. The fields below can also be filled by hand.` });
+  complaint = toast({ tone: 'bad', title: 'Your input could not be read', text: `${reason} Your input is kept and is read again when you change it. You can also fill in the fields below by hand.` });
 }
 
 async function read({ keepUnderstood }) {

@@ -46,11 +46,11 @@ document.body.addEventListener('htmx:response:error', (event) => {
   const said = raw.headers.get('Content-Type')?.startsWith('text/plain') ? event.detail.ctx.text.trim() : '';
   toast({
     tone: 'bad',
-    title: status === 403 ? "You don't have permission" : `The server answered ${status}`,
+    title: status === 403 ? "You don't have permission" : `mcpadmin answered ${status}`,
     text: said || (status >= 500 ? 'Nothing was changed on this page. Check the log for the reason.' : 'Reload the page and try again.'),
   });
 });
 document.addEventListener('submit', (event) => event.target.matches('[data-sign-out]') && forgetDrafts());
 document.body.addEventListener('htmx:error', (event) => {
-  if (event.detail.ctx) toast({ tone: 'bad', title: 'No answer', text: 'Check the connection and try again.' });
+  if (event.detail.ctx) toast({ tone: 'bad', title: 'No answer from mcpadmin', text: 'Check the connection and try again.' });
 });

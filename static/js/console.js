@@ -249,7 +249,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     const mine = (fetching = new AbortController());
     const response = await fetch(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
     if (response.redirected) return; // signed out: the live pill says so
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    if (!response.ok) throw new Error(`mcpadmin answered ${response.status}`);
     const whole = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('[data-console-list]');
     if (!whole || mine.signal.aborted) return;
     if (!page.closest('.wire-pane')) history.replaceState(null, '', url);

@@ -111,9 +111,9 @@ function openAll(view) {
   const closed = [...view.querySelectorAll('[data-json-tree] details:not([open]):not(.jv-s)')];
   for (const one of closed.slice(0, OPENED_AT_MOST)) one.open = true;
   const rest = closed.length - OPENED_AT_MOST;
-  announce(rest > 0 ? `Expanded ${number(OPENED_AT_MOST)} nodes. ${number(rest)} are still closed.` : 'Expanded all');
+  announce(rest > 0 ? `Expanded ${number(OPENED_AT_MOST)} nodes. ${number(rest)} are still collapsed.` : 'Expanded all');
   const said = view.querySelector('[data-json-count]');
-  said.textContent = rest > 0 ? `${number(rest)} nodes are still closed` : '';
+  said.textContent = rest > 0 ? `${number(rest)} nodes are still collapsed` : '';
 }
 
 function closeAll(view) {
@@ -186,7 +186,7 @@ function sort(table, heading) {
   });
   table.querySelector('tbody').append(...rows);
   showPage(table, 0);
-  announce(next ? `Sorted by ${heading.textContent.trim()}, ${next}` : 'In the order of the server');
+  announce(next ? `Sorted by ${heading.textContent.trim()}, ${next}` : 'In the original order');
 }
 
 function showColumn(table, box) {
@@ -194,7 +194,7 @@ function showColumn(table, box) {
   const boxes = [...table.querySelectorAll('[data-json-column]')];
   if (!boxes.some((one) => one.checked)) {
     box.checked = true; // one column stays
-    announce('At least one column is shown');
+    announce('At least one column must stay visible');
     return;
   }
   for (const row of table.querySelectorAll('tr')) if (row.cells[column]) row.cells[column].hidden = !box.checked;
@@ -221,7 +221,7 @@ async function copyLongCsv(button) {
 
 async function csvFrom(address) {
   const answer = await fetch(address);
-  if (!answer.ok || answer.redirected) throw new Error(`the server answered ${answer.status}`);
+  if (!answer.ok || answer.redirected) throw new Error(`mcpadmin answered ${answer.status}`);
   return answer.text();
 }
 

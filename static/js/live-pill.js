@@ -54,7 +54,7 @@ export function startPill(live) {
     const changed = shown !== state;
     shown = state;
     pill.dataset.state = delay ? 'delayed' : connection.state;
-    pill.title = connection.state === 'reconnecting' ? `${connection.reason.replace(/\.$/, '')}. Missed events load on return.` : delay?.[1] ?? '';
+    pill.title = connection.state === 'reconnecting' ? `${connection.reason.replace(/\.$/, '')}. Missed events are loaded after reconnecting.` : delay?.[1] ?? '';
     if (connection.state === 'signed-out') {
       if (changed) link(pill);
       return;

@@ -27,7 +27,7 @@ const BUTTONS = [
   ['Light theme', '[data-theme-choice=light]'],
   ['Dark theme', '[data-theme-choice=dark]'],
   ['System theme', '[data-theme-choice=system]'],
-  ['Times in UTC: on or off', '[data-zone-switch]'],
+  ['Turn UTC times on or off', '[data-zone-switch]'],
   ['Keyboard shortcuts', '[data-open-dialog=shortcuts]'],
   ['Sign out', '[data-sign-out] [type=submit]'],
 ];

@@ -35,7 +35,7 @@ function tell(list) {
   if (rows.length === 1) {
     const [row] = rows;
     const [words, label] = WORDS[row.word] ?? WORDS.needs_auth;
-    toast({ tone: 'warn', title: `${row.server_name} ${words}`, text: 'Its session waits for it.', action: { label, url: row.url } });
+    toast({ tone: 'warn', title: `${row.server_name} ${words}`, text: 'Its session waits until this is resolved.', action: { label, url: row.url } });
   } else {
     toast({
       tone: 'warn',

@@ -30,7 +30,7 @@ async function signedIn() {
   const { sessionUrl, user } = document.body.dataset;
   const headers = { Accept: 'application/json' };
   const answer = await fetch(sessionUrl, { headers, cache: 'no-store', signal: AbortSignal.timeout(GIVE_UP_MS) });
-  if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}`);
   const session = await answer.json();
   renew(session.csrf);
   if (session.user !== null && String(session.user) !== user) throw new SignedOut(OTHER_USER);
@@ -50,7 +50,7 @@ async function submitted(form) {
   const answer = await fetch(form.action, { method: 'POST', body, headers, signal: AbortSignal.timeout(GIVE_UP_MS) });
   if (answer.ok) return (await signedIn()) ? '' : 'Your account requires another step. Sign in in a new tab.';
   if (answer.status === 429) return (await answer.text()).trim();
-  if (answer.status !== 400) return `The server answered ${answer.status}. Try again.`;
+  if (answer.status !== 400) return `mcpadmin answered ${answer.status}. Try again.`;
   const { form: refused } = await answer.json();
   const lines = [...refused.errors, ...Object.values(refused.fields).flatMap((field) => field.errors)];
   return lines.join(' ') || 'The sign-in was refused.';

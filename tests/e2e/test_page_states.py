@@ -400,11 +400,11 @@ PARTS = [
     Part("palette", lambda world: "/", "**/palette/*", "#palette-list", "#palette-list li", search_everything,
          "Server search is not available", ("#palette input", "long")),
     Part("source", lambda world: "/servers/add/", "**/servers/add/read/", ":has(> #source)", "#understood .understood",
-         type_into("#source", "npx -y x"), "Your input was not read", ("#source", "npx -y x")),
+         type_into("#source", "npx -y x"), "Your input could not be read", ("#source", "npx -y x")),
     Part("test", lambda world: "/servers/add/", "**/servers/test/", "#test-result", "#test-result *", fill_by_hand_and_test,
          "The connection was not tested", ("[name=command]", "/opt/no-such-program")),
     Part("value", lambda world: f"/calls/{world.succeeded}/use/", re.compile(r"/use/\?").pattern, "#use-form", "#use-form .use-preview",
-         choose_value, "The server answered 500"),
+         choose_value, "mcpadmin answered 500"),
 ]  # fmt: skip
 
 
