@@ -50,7 +50,9 @@ _NEW_LINK = "To print a new one, restart mcpadmin, or run this on the machine th
 COMMAND = f"{PROGRAM} setup_link" if IS_PACKAGE else f"python {PROGRAM} setup_link"
 USED = SetupRefusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
 EXPIRED = SetupRefusal(410, "This link has expired", f"Setup links work for 24 hours. {_NEW_LINK}", COMMAND)
-INVALID = SetupRefusal(404, "This link is not valid", f"It was cut short or belongs elsewhere. {_NEW_LINK}", COMMAND)
+INVALID = SetupRefusal(
+    404, "This link is not valid", f"It is incomplete or belongs to another installation. {_NEW_LINK}", COMMAND
+)
 LIMITED = SetupRefusal(
     429, "Too many attempts", f"{limits.stated('setup_attempts')} Wait ten minutes, then open the link again."
 )

@@ -95,7 +95,7 @@ def test_an_offer_shows_what_changes_and_each_tool_that_differs(server: Server, 
     page = shown(keeper, server)
     for words in (
         *("Update available: 1.2.4", "1.2.3 → 1.2.4", "1 added, 0 removed, 1 with a different version"),
-        *("1 added, 1 removed, 1 changed, 3 unchanged", "b is required now", "Update to 1.2.4"),
+        *("1 added, 1 removed, 1 changed, 3 unchanged", "b is now required", "Update to 1.2.4"),
     ):
         assert words in page
     assert "Update available: 1.2.4" in shown(keeper, server, "tools")

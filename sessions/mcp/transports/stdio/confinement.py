@@ -280,15 +280,15 @@ class _Places:
         return at
 
     def overlaps(self, path: str) -> bool:
-        """Whether a path holds, or lies in, what is ours."""
+        """Whether a path contains, or is inside, one of our own paths."""
         real = _led_to(path)
         if any(_within(real, place) for place in self._own):
             return False
         return any(_within(real, place) or _within(place, real) for place in self._ours)
 
     def harmless(self, paths: Iterable[str]) -> Iterator[str]:
-        """Of paths that nobody named, those that may be shown: nothing of ours, no whole home, no processes or devices, and
-        nothing that it may write anyway."""
+        """Of paths that nobody granted, those that may be shown: none of our own, no whole home directory, no processes or
+        devices, and none that the server may write anyway."""
         for path in dict.fromkeys(paths):
             real = self.real(path)
             if real is None or self.is_writable(real) or self.overlaps(path) or is_interface(path):
@@ -359,13 +359,13 @@ def _led_to(path: str) -> str:
 def is_interface(path: str) -> bool:
     """Whether a path leads to processes, settings or devices of the machine, under any name."""
     if "\0" in path:
-        return False  # no path: the start says so
+        return False  # not a path; starting the server reports it
     real = _led_to(path)
     return any(_within(real, place) for place in _INTERFACES) and not _within(real, _SHARED_MEMORY)
 
 
 def overlaps(path: str, protected: Iterable[str]) -> bool:
-    """Whether a path holds, or lies in, one of these."""
+    """Whether a path contains, or is inside, one of these."""
     real = _led_to(path)
     return any(_within(real, place) or _within(place, real) for place in map(os.path.realpath, protected))
 
