@@ -132,35 +132,32 @@ class SessionSupervisor:
         self._tried_at, self._try_now = self._now(), False
         await self._must(partial(lifecycle.connecting, self.lease, self._pace.attempt, self._restarts))
         try:
-            launch = await self._load()
-        except LaunchProblem as problem:
-            return ConnectionLoss(problem.failure)
+            return await self._attempt()
         except (Overtaken, DatabaseAway):
             raise
         except Exception as exc:  # a bug of ours: shown on the page and tried again, never silent
-            return self._of_our_own(exc)
+            log.exception("host.connection_failed", session=str(self.lease.session_uid))
+            words = f"mcpadmin failed while running this session ({type(exc).__name__}). See its log for details."
+            return ConnectionLoss(Failure("internal_error", words))
+
+    async def _attempt(self) -> ConnectionLoss | None:
+        try:
+            launch = await self._load()
+        except LaunchProblem as problem:
+            return ConnectionLoss(problem.failure)
         self._idle_seconds = launch.idle_seconds
         logs = (self._log, self._wire, self.desired.recording)
-        self._live = live = OpenSession(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
+        live = OpenSession(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
         try:
             connected = await self._opened(live)
             return None if connected is None else await self._serve(live, connected)
         except McpError as error:
             return ConnectionLoss(live.failure(error), retry_after=retry_after(error))
-        except (Overtaken, DatabaseAway):
-            raise
-        except Exception as exc:  # a bug of ours: shown on the page and tried again, never silent
-            return self._of_our_own(exc)
         finally:
             self.live = None
             await live.close()
             if self._shared.draining:
                 await live.settle(self._shared.drain_left())
-
-    def _of_our_own(self, exc: Exception) -> ConnectionLoss:
-        log.exception("host.connection_failed", session=str(self.lease.session_uid))
-        words = f"mcpadmin failed while running this session ({type(exc).__name__}). See its log for details."
-        return ConnectionLoss(Failure("internal_error", words))
 
     def _call_room(self) -> None:
         self._shared.on_ready(self.lease.session_id)
