@@ -5,19 +5,9 @@ import os
 import sys
 
 
-def adopt_data_dir(arguments: list[str]) -> None:
-    """Settings read the data directory once, at import, so `--data-dir` must reach them before Django starts."""
-    for index, word in enumerate(arguments):
-        if word == "--data-dir" and index + 1 < len(arguments):
-            os.environ["MCPADMIN_DATA_DIR"] = os.path.abspath(arguments[index + 1])
-        elif word.startswith("--data-dir="):
-            os.environ["MCPADMIN_DATA_DIR"] = os.path.abspath(word.partition("=")[2])
-
-
 def run(argv: list[str]) -> None:
     """`argv` as of a program: its name comes first."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mcpadmin.settings")
-    adopt_data_dir(argv[1:])
     if argv[1:2] == ["up"]:
         from mcpadmin.up.supervisor import main as up  # noqa: PLC0415 - other commands need none of it
 
@@ -25,7 +15,7 @@ def run(argv: list[str]) -> None:
     from mcpadmin.up import options, ready, unprivileged  # noqa: PLC0415 - as above
 
     unprivileged.act_as_owner(options.data_dir(None))
-    from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415 - after adopt_data_dir
+    from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415 - as above
     from django.core.management import execute_from_command_line  # noqa: PLC0415 - as above
 
     try:
