@@ -67,6 +67,8 @@ async def run(db: Database, server_uid: UUID) -> None:
             result = await _compared_with_registry(package, spec, pin, dependency_changed=needed)
         else:
             result = {"tools": await _compared_tools(db, server_id, launch, package, spec, pin, redactor)}
+    except Server.DoesNotExist:
+        return  # deleted meanwhile
     except LaunchProblem as found:
         problem = found.failure.detail
     except PackageUnavailable as error:
@@ -87,7 +89,9 @@ async def run(db: Database, server_uid: UUID) -> None:
 
 
 async def _store_check(db: Database, server_id: int, pin: Pin, problem: str, result: dict[str, Any]) -> None:
-    server = await db.read(partial(Server.objects.get, pk=server_id))
+    server = await db.read(Server.objects.filter(pk=server_id).first)
+    if server is None:
+        return  # deleted during the check
     same: Pin | None = result.get("same")
 
     def events(news: bool) -> list[Any]:
