@@ -73,7 +73,7 @@ def test_a_server_that_refuses_what_it_was_allowed_sends_nobody_round_in_a_circl
     for refused in (2, 3):
         publish(ada)
         ada.until(lambda wanted=refused: gate.events("refused_scope") == wanted)
-        expect(ada.result()).to_contain_text("although it was allowed (write)", timeout=30_000)
+        expect(ada.result()).to_contain_text("although the required permissions were granted (write)", timeout=30_000)
         expect(link(ada)).to_have_count(0)
     assert ada.state().inner_text().strip() == "Ready"
     assert (gate.events("refused_scope"), gate.events("authorize")) == (3, 2), "each run was sent once"

@@ -120,7 +120,10 @@ def test_a_token_file_wins_over_the_option_and_the_option_over_the_variable(peer
     empty.write_text("")
     call = ("call", "files", "read", "--token", "with a space")
     by_option, by_file = start(peer, *call), start(peer, *call, "--token-file", str(empty))
-    assert ended(by_option)[2]["message"] == "The token has characters that no token has, such as spaces."
+    assert (
+        ended(by_option)[2]["message"]
+        == "The token contains characters that are not allowed in a token, such as spaces."
+    )
     assert ended(by_file)[2]["message"].startswith("No token.")
     assert peer.called == []
 

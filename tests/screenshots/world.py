@@ -246,7 +246,7 @@ old, new = "sha512-SWsVtH/0vULSQStoZ6xxH2K09Li8fXYTMC64ZeogCdpZ3XSi1eCPOByV1OpuJ
 before = dict(name="add_note", description="Adds a note.", inputSchema=dict(type="object", properties=dict(text=dict(type="string"))))
 after = json.loads(json.dumps(before)) | dict(description="Adds a note to a folder.")
 after["inputSchema"] |= dict(properties=dict(text=dict(type="string"), folder=dict(type="string")), required=["folder"])
-change = dict(name="add_note", change="breaking", reasons=["folder is required now."], before=json.dumps(before), after=json.dumps(after))
+change = dict(name="add_note", change="breaking", reasons=["folder is now required."], before=json.dumps(before), after=json.dumps(after))
 tools = dict(added=["search_notes"], removed=["list_notes"], changed=[change], more_changed=0, same=6, known=True)
 notes = register("acme-notes", "Acme notes")
 one, two = lock("1.2.3", zod="3.25.1", hono="4.11.3", which="5.0.0"), lock("1.3.0", zod="4.0.2", hono="4.11.3", ajv="8.17.1")

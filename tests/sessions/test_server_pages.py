@@ -112,7 +112,7 @@ def test_the_overview_without_servers_offers_the_demo_server_and_names_no_danger
     client.force_login(person("ada", "view_server", "add_server", "manage_stdio"))
     page = client.get("/").content.decode()
     assert "Add demo server" in page
-    assert "check the server before running again" not in page
+    assert "check the server before running it again" not in page
 
 
 @pytest.mark.django_db

@@ -364,7 +364,7 @@ async def test_a_way_back_over_a_link_of_the_server_does_not_lead_its_working_di
 ) -> None:
     given = confinement(folder, protected=(str(folder / "data"),))
     spec = StdioSpec("/bin/cat", (f"{folder}/data/secret",), cwd=_detour(folder), confinement=given)
-    with pytest.raises(LaunchError, match="holds files of mcpadmin itself"):
+    with pytest.raises(LaunchError, match="contains files of mcpadmin itself"):
         await printed(spec)
 
 
