@@ -69,7 +69,7 @@ def test_an_empty_list_is_a_list_of_nothing_and_blanks_around_items_do_not_count
 )
 def test_no_part_of_a_password_is_quoted_from_an_address_that_cannot_be_read(name: str, read: Any) -> None:
     scheme = {"DATABASE_URL": "postgres", "REDIS_URL": "redis"}.get(name, "smtp+tls")
-    with pytest.raises(ImproperlyConfigured, match=f"^{name} is not an address.*%2F") as raised:
+    with pytest.raises(ImproperlyConfigured, match=f"^{name} is not a valid URL.*%2F") as raised:
         read(environment(**{name: f"{scheme}://user:hunter2/hunter3@host:5432/db"}))
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__

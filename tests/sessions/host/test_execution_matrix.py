@@ -405,7 +405,7 @@ FILLED: dict[str, Way] = {
 }
 REFUSED = (ValidationError, PermissionDenied, CommandError)
 #: what a refusal says: who may set it, and where
-NAMES_THE_RULE = re.compile(r"register commands|permission to|Cannot be imported|was imported", re.IGNORECASE)
+NAMES_THE_RULE = re.compile(r"register commands|permission to|Cannot be imported|were not imported", re.IGNORECASE)
 
 
 def attempted(way: Way, world: World) -> list[str]:
