@@ -84,7 +84,9 @@ def test_a_lock_file_that_code_of_the_package_rewrote_is_refused_in_words(change
     packages = {"": {}, "node_modules/notes": {"version": "1.2.3", "integrity": "sha512-1"}}
     assert npm._pin(package("npx", "notes"), json.dumps({"packages": packages})).version == "1.2.3"
     for text in (json.dumps({"packages": change(packages)}), json.dumps([]), "[" * 200_000):
-        with pytest.raises(LaunchError, match=r"The information that package-lock\.json gives about notes cannot be read"):
+        with pytest.raises(
+            LaunchError, match=r"The information that package-lock\.json gives about notes cannot be read"
+        ):
             npm._pin(package("npx", "notes"), text)
 
 
