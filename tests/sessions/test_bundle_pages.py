@@ -296,7 +296,7 @@ def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, an
     for wrong, words in (
         ([], "must be an object"),
         ({"otherwise": "maybe"}, "otherwise"),
-        ({"equal_calls": True}, "whole number"),
+        ({"equal_calls": True}, "integer"),
         ({"requests_per_second": 0}, "requests_per_second"),
         ({"trusts_annotations": "yes"}, "is unknown"),
         ({"rules": [{"effect": "deny", "kind": "tool"}]}, "pattern: This field is required"),

@@ -174,7 +174,7 @@ def test_progress_is_kept_on_the_row_without_a_new_version(pending: PendingCall,
     before = Call.objects.get().version
     claims.progressed(pending, lease, 3, 10, "three\0")
     call = Call.objects.get()
-    assert (call.progress, call.progress_total, call.progress_message, call.version) == (3, 10, "three", before)
+    assert (call.progress, call.progress_total, call.progress_message, call.version) == (3, 10, "three\ufffd", before)
 
 
 def test_an_error_of_the_server_keeps_code_message_and_data(pending: PendingCall, lease: Lease) -> None:

@@ -183,7 +183,7 @@ def test_a_refused_one_says_why_and_is_asked_for_again_in_the_next_session(lease
     with transaction.atomic():
         watches.settled(lease, [], {row.pk: "Not for\0 you."}, timezone.now())
         watches.requested(lease, [row.pk], timezone.now())
-    assert (fresh(row).state, fresh(row).reason) == (SubscriptionState.REFUSED, "Not for you.")
+    assert (fresh(row).state, fresh(row).reason) == (SubscriptionState.REFUSED, "Not for\ufffd you.")
     with transaction.atomic():
         watches.waiting(lease, "The session was closed.", timezone.now())
         watches.requested(lease, [row.pk], timezone.now())
