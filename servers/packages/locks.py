@@ -1,12 +1,13 @@
 """What a lock file says: which packages, in which versions, with which hashes."""
 
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from servers.enums import Ecosystem
 
@@ -84,11 +85,6 @@ def _of_pylock(text: str) -> list[Locked]:
     ]
 
 
-def normal(name: str) -> str:
-    """The name of a Python package as a lock has it (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def files(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Of a package in pylock.toml, wheels first."""
     found = [*entry.get("wheels", []), *([entry["sdist"]] if "sdist" in entry else [])]
@@ -138,7 +134,7 @@ def _by_place(ecosystem: str, text: str, main: str) -> dict[str, Locked]:
         found = locked(ecosystem, text) if text else []
     except ValueError:
         return {}
-    main = normal(main) if ecosystem == Ecosystem.PYPI else main
+    main = canonicalize_name(main) if ecosystem == Ecosystem.PYPI else main
     return {one.name: one for one in found if one.name != main}
 
 

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from packaging.version import InvalidVersion, Version
 
 from servers.enums import (
     ConnectionPolicy,
@@ -27,8 +29,6 @@ KEY = "mcpadmin"
 SECRETS, OWNER, CREDENTIALS, PACKAGE = "secrets", "owner", "credentials", "package"
 _INTEGRITY = re.compile(r"sha(?:1|256|384|512)[-:][A-Za-z0-9+/=]{20,200}")
 _VERSION = re.compile(r"[\w.+!:-]{1,200}")
-#: PyPI's 1.2 and 1.2.0 are one version
-_END_ZEROS = re.compile(r"(?:\.0)+$")
 _MOST_CREDENTIALS, _FACT_CHARS = 20, 300
 _NEEDED_KINDS = [
     kind for kind in CredentialKind if kind.fetches_tokens or kind in (CredentialKind.OAUTH, CredentialKind.CERTIFICATE)
@@ -125,7 +125,10 @@ def _is_of_the_version(pin: Pin, written: str) -> bool:
         return True
     if pin.ecosystem == Ecosystem.IMAGE:
         return pin.integrity == written
-    return _END_ZEROS.sub("", pin.version) == _END_ZEROS.sub("", written)
+    if pin.ecosystem == Ecosystem.PYPI:
+        with suppress(InvalidVersion):
+            return Version(pin.version) == Version(written)  # 1.2 and 1.2.0 are one version
+    return pin.version == written
 
 
 def _needed(item: Any) -> Needed | None:

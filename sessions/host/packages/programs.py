@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from servers.storable import storable
 from sessions.mcp.core.errors import Fault, LaunchError, McpError, TransportError
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.registry import StdioSpec, open_transport
@@ -46,7 +47,7 @@ class _Receiver:
         self.line("stderr", error.detail)
 
     def line(self, stream: str, text: str) -> None:
-        text = text.replace("\0", "")  # a package's own output may be part of it, and no database keeps that
+        text = storable(text)  # a package's own output may be part of it
         lines = self._output.stdout if stream == "stdout" else self._output.stderr
         if len(lines) < LINES:
             lines.append(text)

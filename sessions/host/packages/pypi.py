@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from servers.packages import locks
 from servers.packages.commands import PackageCommand, pypi_extras
 from servers.packages.pins import MOST_VERSION, Pin
@@ -148,7 +150,7 @@ def _requirements(lock: str) -> str:
 
 def _pin(command: PackageCommand, lock: str, tags: frozenset[str]) -> Pin:
     try:
-        own = next(package for package in _packages(lock) if package["name"] == locks.normal(command.name))
+        own = next(package for package in _packages(lock) if package["name"] == canonicalize_name(command.name))
         file = _installed(own, tags)
         version, integrity = str(own["version"]), f"sha256:{file['hashes']['sha256']}"
         locks.locked(command.ecosystem, lock)
@@ -176,9 +178,9 @@ def _installed(package: dict[str, Any], tags: frozenset[str]) -> dict[str, Any]:
 
 
 def _tags(command: PackageCommand, folder: Path) -> frozenset[str]:
-    own = locks.normal(command.name).replace("-", "_")
+    own = canonicalize_name(command.name).replace("-", "_")
     for path in (folder / ENVIRONMENT / "lib").glob("python*/site-packages/*.dist-info/WHEEL"):
-        if locks.normal(path.parent.name.partition("-")[0]).replace("-", "_") == own:
+        if canonicalize_name(path.parent.name.partition("-")[0]).replace("-", "_") == own:
             with suppress(OSError):
                 lines = files.read(path).splitlines()
                 return frozenset(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
@@ -187,7 +189,10 @@ def _tags(command: PackageCommand, folder: Path) -> frozenset[str]:
 
 def _hashes_of(lock: str, name: str) -> set[str]:
     return {
-        one for package in locks.locked("pypi", lock) if package.name == locks.normal(name) for one in package.hashes
+        one
+        for package in locks.locked("pypi", lock)
+        if package.name == canonicalize_name(name)
+        for one in package.hashes
     }
 
 
@@ -207,11 +212,11 @@ def _require(output: Output, command: PackageCommand, pin: Pin | None, lock: str
     if found := _CHANGED.search(text, 0, _MOST_SEARCHED):
         name, version = found[1], ""
         for one in locks.locked("pypi", lock) if lock else []:
-            version = one.version if one.name == locks.normal(name) else version
+            version = one.version if one.name == canonicalize_name(name) else version
         raise changed(
             command,
             pin,
-            command.name if locks.normal(name) == locks.normal(command.name) else name,
+            command.name if canonicalize_name(name) == canonicalize_name(command.name) else name,
             version,
             found["got"],
         )
