@@ -33,7 +33,7 @@ _NPM_DROPPED = {
     "--no-install",
 }
 _NPM_KEPT = {"--prefer-offline", "--offline", "--ignore-scripts", "--legacy-peer-deps", "--force", "--strict-ssl"}
-_NPM_VALUES = {"--registry", "--cache", "--userconfig", "--proxy", "--https-proxy", "--cafile", "--before", "--tag"}
+_NPM_VALUES = {"--registry", "--cache", "--userconfig", "--proxy", "--https-proxy", "--cafile", "--before"}
 #: of uvx
 _UV_DROPPED = {
     *("-q", "--quiet", "-v", "--verbose", "-n", "--no-cache", "-U", "--upgrade", "--isolated", "--refresh"),
@@ -61,6 +61,7 @@ _RUN_FLAGS = {
     ),
     *("--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--disable-content-trust", "--use-api-socket"),
     *("--replace", "--no-hosts", "--tls-verify", "--env-host", "--http-proxy", "--read-only-tmpfs", "--rmi"),
+    *("--no-hostname", "--passwd", "--unsetenv-all", "--"),
 }
 _RUN_LETTERS = frozenset("itdPq")
 
@@ -134,7 +135,7 @@ def readable(command: str, arguments: Sequence[str]) -> PackageCommand | None:
 # --- npm -----------------------------------------------------------------------------------------------------------------
 def _npm(words: str, arguments: list[str]) -> PackageCommand:
     options, packages, rest = [], [], iter(arguments)
-    first = ""
+    first = tag = ""
     for word in rest:
         name, equals, value = word.partition("=")
         if word == "--" or not word.startswith("-"):
@@ -142,6 +143,8 @@ def _npm(words: str, arguments: list[str]) -> PackageCommand:
             break
         if name in ("-p", "--package"):
             packages.append(value if equals else next(rest, ""))
+        elif name == "--tag":
+            tag = value if equals else next(rest, "")
         elif name in _NPM_VALUES:
             options.append(word if equals else f"{word}={next(rest, '')}")
         elif word in _NPM_KEPT or (
@@ -168,7 +171,7 @@ def _npm(words: str, arguments: list[str]) -> PackageCommand:
         Ecosystem.NPM,
         words,
         main["name"],
-        tuple(requirements),
+        tuple(f"{one[0]}@{tag}" if tag and not one["version"] else one[0] for one in found if one),
         version=version.removeprefix("v") if _EXACT_NPM.fullmatch(version) else "",
         executable=first if packages else "",
         options=tuple(options),
@@ -293,6 +296,8 @@ def _image(words: str, arguments: list[str]) -> PackageCommand:
     place = next(_places(arguments), None)
     if place is None:
         raise Unpinnable(f"{words} names no image.")
+    if {"--rootfs", "--rootfs=true"} & {*arguments[:place]}:
+        raise Unpinnable(f"{words} with the option --rootfs runs a folder and no image.")
     found = _IMAGE.fullmatch(arguments[place])
     if found is None:
         raise Unpinnable(f"{arguments[place]} is not the name of an image.")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 #: of space or files that something took since the last look: then folders are measured again
 _STEP_BYTES, _STEP_FILES = 256 * 1024**2, 50_000
@@ -55,9 +56,10 @@ def _taken(folder: str) -> int:
                     seen += 1
                     if seen > MOST_FILES:
                         return 1 << 62
-                    total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(entry.path)
+                    with suppress(FileNotFoundError):  # removed meanwhile
+                        total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                        if entry.is_dir(follow_symlinks=False):
+                            todo.append(entry.path)
         except OSError:
-            continue  # it was removed meanwhile
+            continue  # the folder was removed meanwhile
     return total

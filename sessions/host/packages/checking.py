@@ -128,6 +128,8 @@ async def _npm(
     command = package.command
     version, integrity = await npm.newest(programs, command, folder)
     offer = await npm.resolve(programs, command, folder) if resolved or version != pin.version else None
+    if offer is not None and offer.version == pin.version and not resolved:
+        offer = None  # npm prefers the tag `latest` to a newer version within the range
     if version != pin.version:
         _, integrity = await npm.offered(programs, command, folder, f"{pin.name}@{pin.version}")
     same = replace(pin, integrity=integrity)

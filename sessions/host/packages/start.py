@@ -121,7 +121,9 @@ async def installed(db: Database, programs: Programs, start: PackageStart, pin: 
 @asynccontextmanager
 async def scratch(start: PackageStart) -> AsyncIterator[Path]:
     """A folder for looking something up."""
-    async with _written(start.command), _one_of_few():
+    async with _written(start.command), _one_of_few(), _alone(start.folder, ".lookup.lock"):
+        for abandoned in start.folder.glob("lookup-*"):  # by a worker that was killed
+            await asyncio.to_thread(files.remove, abandoned)
         folder = await asyncio.to_thread(_new_folder, start, "lookup-")
         try:
             yield folder
@@ -224,10 +226,10 @@ async def _written(command: PackageCommand) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _alone(root: Path) -> AsyncIterator[None]:
-    """One installation in a folder at a time, also of other workers on this machine."""
+async def _alone(root: Path, lock: str = ".lock") -> AsyncIterator[None]:
+    """One installation in a folder at a time, or one lookup, also of other workers on this machine."""
     await asyncio.to_thread(root.mkdir, mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(root / lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         while True:
             try:

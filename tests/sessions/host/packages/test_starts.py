@@ -72,3 +72,22 @@ async def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="The folder of the package could not be written"):
         async with start.scratch(wanted):
             pass
+
+
+async def test_a_lookup_removes_what_a_killed_worker_left_behind_and_waits_for_a_living_one(tmp_path: Path) -> None:
+    wanted = PackageStart(package("docker", "run", "notes"), tmp_path / "packages", 10)
+    abandoned = tmp_path / "packages" / "lookup-abandoned"
+    (abandoned / "node_modules").mkdir(parents=True)
+
+    async def looked_up() -> Path:
+        async with start.scratch(wanted) as folder:
+            return folder
+
+    async with start.scratch(wanted) as first:
+        assert first.is_dir()
+        assert not abandoned.exists()
+        other = asyncio.ensure_future(looked_up())
+        assert not (await asyncio.wait({other}, timeout=0.2))[0]
+        assert first.is_dir()
+    assert await other != first
+    assert not first.exists()
