@@ -76,7 +76,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.CONNECTION_LOST: ("The connection was lost", "mcpadmin reconnects automatically. If it happens again, check the server's log."),
     Fault.TLS_FAILED: ("The TLS handshake failed", "Check the server's certificate: name, expiry and issuer."),
     Fault.TIMEOUT: (
-        "No answer in time",
+        "No response in time",
         "The server did not answer. Check its log and health, or raise the timeouts under Settings.",
     ),
     Fault.REDIRECTED: (

@@ -69,7 +69,7 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def of_call(request: WebRequest, uid: UUID) -> HttpResponse:
-    """The request of a call, with its answer. Where it is not recorded, the tab says what is."""
+    """The request of a call, with its response. Where it is not recorded, the tab says what is."""
     call = visible_call(request, uid)
     if call.server is None:
         raise Http404("The server of this call was deleted, and its messages with it.")

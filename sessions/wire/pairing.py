@@ -1,4 +1,4 @@
-"""Which answer belongs to which request of a recorded wire, in one pass: a server that never answers, or answers what
+"""Which response belongs to which request of a recorded wire, in one pass: a server that never answers, or answers what
 nobody asked, costs no more than one that behaves."""
 
 from collections import defaultdict
@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from sessions.enums import WireDirection, WireKind
 from sessions.models import WireMessage
 
-ANSWERS = (WireKind.RESULT, WireKind.ERROR)
+RESPONSES = (WireKind.RESULT, WireKind.ERROR)
 _OTHER_SIDE = {
     WireDirection.SENT.value: WireDirection.RECEIVED.value,
     WireDirection.RECEIVED.value: WireDirection.SENT.value,
@@ -16,15 +16,15 @@ _OTHER_SIDE = {
 
 
 class Pairing:
-    """`answers`: the number of the answer by that of its request. `outcomes`: ok, error or pending by the number of a
-    request or an answer. The ids of both sides are counted apart, and anew in each connection; a request that was
-    repeated has the answer that followed it."""
+    """`responses`: the number of the response by that of its request. `outcomes`: ok, error or pending by the number of a
+    request or a response. The ids of both sides are counted apart, and anew in each connection; a request that was
+    repeated has the response that followed it."""
 
     def __init__(self, rows: QuerySet[WireMessage]) -> None:
-        self.answers: dict[int, int] = {}
+        self.responses: dict[int, int] = {}
         self.outcomes: dict[int, str] = {}
         waiting: dict[tuple[int, str, str], list[int]] = defaultdict(list)
-        paired = rows.filter(kind__in=(WireKind.REQUEST, WireKind.INVALID, *ANSWERS)).order_by("seq")
+        paired = rows.filter(kind__in=(WireKind.REQUEST, WireKind.INVALID, *RESPONSES)).order_by("seq")
         columns = paired.values_list("seq", "kind", "direction", "connection", "rpc_id", "fault")
         for seq, kind, direction, connection, rpc_id, fault in columns.iterator():
             if kind == WireKind.REQUEST:
@@ -34,4 +34,4 @@ class Pairing:
                 continue
             outcome = self.outcomes[seq] = "ok" if kind == WireKind.RESULT and not fault else "error"
             for request in waiting.pop((connection, _OTHER_SIDE[direction], rpc_id), ()):
-                self.answers[request], self.outcomes[request] = seq, outcome
+                self.responses[request], self.outcomes[request] = seq, outcome

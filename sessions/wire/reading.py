@@ -16,14 +16,14 @@ from servers.models import Server
 from servers.storable import storable
 from sessions.enums import SessionState, WireDirection, WireKind
 from sessions.models import McpSession, WireMessage
-from sessions.wire.pairing import ANSWERS, Pairing
+from sessions.wire.pairing import RESPONSES, Pairing
 
 SHOWN = 200
 TEXT_CHARS = 200
 #: messages of one HTTP exchange that its details name
 CARRIED = 50
-#: rows after a request in which its answer is looked for: no index leads from one to the other
-ANSWERED_WITHIN = 5_000
+#: rows after a request in which its response is looked for: no index leads from one to the other
+RESPONSE_WITHIN = 5_000
 #: rows after the newest shown exchange that still count as carried by those shown
 CARRIED_WITHIN = 20_000
 #: a request is recorded just before the exchange that carries it
@@ -35,7 +35,7 @@ COUNTED = 5_000
 MESSAGES = tuple(kind for kind in WireKind if kind.is_message)
 _EXCHANGES = (WireKind.EXCHANGE, WireKind.AUTHORIZATION)
 _HTTP = (*_EXCHANGES, WireKind.STREAM_END)
-OUTCOMES = (("error", "Errors"), ("ok", "Successful"), ("pending", "Without an answer"))
+OUTCOMES = (("error", "Errors"), ("ok", "Successful"), ("pending", "No response"))
 ORDERS = (("", "Paired"), ("time", "In order"))
 #: one row each in a paired list; the others stand with them
 _LEADERS = (
@@ -63,7 +63,7 @@ def _about(text: str) -> Q:
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """Unknown values do not filter. `order`: "" pairs answers with their requests, "time" shows each message in order."""
+    """Unknown values do not filter. `order`: "" pairs responses with their requests, "time" shows each message in order."""
 
     order: str = ""
     direction: str = ""
@@ -136,7 +136,7 @@ class WirePage:
     latest: bool
     connection: int = 0
     #: by the number of the request
-    answers: dict[int, WireMessage] = field(default_factory=dict)
+    responses: dict[int, WireMessage] = field(default_factory=dict)
     #: by the number of the request of their call, oldest first
     children: dict[int, list[WireMessage]] = field(default_factory=dict)
 
@@ -179,17 +179,17 @@ def message_page(server: Server, session: McpSession | None, chosen: MessageFilt
     later = {child.seq for of_call in children.values() for child in of_call}
     leaders = [message for message in page.messages if message.seq not in later]
     numbers = {message.seq for message in page.messages} | later
-    near = of_server(server).filter(seq__gte=min(numbers), seq__lte=max(numbers) + ANSWERED_WITHIN)
-    pairs = {seq: answer for seq, answer in Pairing(near).answers.items() if seq in numbers}
+    near = of_server(server).filter(seq__gte=min(numbers), seq__lte=max(numbers) + RESPONSE_WITHIN)
+    pairs = {seq: response for seq, response in Pairing(near).responses.items() if seq in numbers}
     rows = of_server(server).filter(seq__in=set(pairs.values())).defer(*_BRIEF)
-    by_number = {answer.seq: answer for answer in rows}
-    answers = {seq: by_number[answer] for seq, answer in pairs.items() if answer in by_number}
-    return WirePage(leaders, page.head, page.older, page.latest, page.connection, answers, children)
+    by_number = {response.seq: response for response in rows}
+    responses = {seq: by_number[response] for seq, response in pairs.items() if response in by_number}
+    return WirePage(leaders, page.head, page.older, page.latest, page.connection, responses, children)
 
 
 def matching(server: Server, chosen: MessageFilter, most: int) -> tuple[QuerySet[WireMessage], list[int]]:
     """The messages of a server and the numbers of the newest ones that match, the newest first. Each by itself, also of a
-    paired list: there, requests by the outcome of their answers."""
+    paired list: there, requests by the outcome of their responses."""
     rows = of_server(server)
     each = rows.filter(replace(chosen, order="time").query(), kind__in=MESSAGES)
     return rows, _newest(server, each, chosen.outcome, most)
@@ -224,7 +224,7 @@ def _page(
 
 
 def _children(server: Server, leaders: list[WireMessage]) -> dict[int, list[WireMessage]]:
-    """What belongs to a call beside its first request and the answers: further rounds, server requests,
+    """What belongs to a call beside its first request and the responses: further rounds, server requests,
     notifications. Of one call, the oldest recorded request stands for all."""
     calls = {leader.call_uid for leader in leaders if leader.call_uid is not None}
     if not calls:
@@ -291,7 +291,7 @@ def carried_by(server: Server, page: WirePage) -> dict[tuple[int, int | None], C
 
 @dataclass(frozen=True)
 class WireDetails:
-    """A message with what belongs to it: its answer or request, the HTTP exchange that carried it, and what that
+    """A message with what belongs to it: its response or request, the HTTP exchange that carried it, and what that
     carried."""
 
     message: WireMessage
@@ -316,13 +316,13 @@ def details(message: WireMessage) -> WireDetails:
 
 
 def _pair(message: WireMessage, of_connection: QuerySet[WireMessage]) -> WireMessage | None:
-    """The ids of both sides are counted apart; a message that was repeated has the answer that followed the last one."""
+    """The ids of both sides are counted apart; a message that was repeated has the response that followed the last one."""
     if not message.rpc_id:
         return None
     others = of_connection.filter(rpc_id=message.rpc_id).exclude(direction=message.direction)
     if message.kind == WireKind.REQUEST:
-        return others.filter(kind__in=ANSWERS, seq__gt=message.seq).order_by("seq").first()
-    if message.kind in ANSWERS:
+        return others.filter(kind__in=RESPONSES, seq__gt=message.seq).order_by("seq").first()
+    if message.kind in RESPONSES:
         return others.filter(kind=WireKind.REQUEST, seq__lt=message.seq).order_by("-seq").first()
     return None
 
@@ -353,7 +353,7 @@ def text(message: WireMessage) -> str:
 
 
 def is_stream(message: WireMessage) -> bool:
-    """Whether the answer goes on after its head: server-sent events, or a WebSocket connection."""
+    """Whether the response goes on after its head: server-sent events, or a WebSocket connection."""
     found = headers(message)
     if message.status == 101 or found is None:
         return message.status == 101

@@ -15,7 +15,7 @@ TARGET_CHARS = 200
 
 
 def row(message: WireMessage) -> dict[str, Any]:
-    """`tone` is one of the kit. `pair` is the same for a request and its answer. Nothing in it is for readers of payloads
+    """`tone` is one of the kit. `pair` is the same for a request and its response. Nothing in it is for readers of payloads
     only."""
     word, tone = outcome(message)
     kind = WireKind(message.kind)
@@ -42,17 +42,17 @@ def row(message: WireMessage) -> dict[str, Any]:
 
 
 def paired_row(message: WireMessage, page: WirePage) -> dict[str, Any]:
-    """A request with its answer, and below it what belongs to its call."""
+    """A request with its response, and below it what belongs to its call."""
     found = row(message)
     if message.kind == WireKind.REQUEST:
-        answer = page.answers.get(message.seq)
-        if answer is not None:
-            of_answer = row(answer)
-            found |= {name: of_answer[name] for name in ("word", "tone", "duration", "size")}
+        response = page.responses.get(message.seq)
+        if response is not None:
+            of_response = row(response)
+            found |= {name: of_response[name] for name in ("word", "tone", "duration", "size")}
         elif message.connection == page.connection:
             found |= {"word": "Pending", "tone": "run", "pending": True}
         else:
-            found |= {"word": "No answer", "tone": "warn"}
+            found |= {"word": "No response", "tone": "warn"}
     found["children"] = [paired_row(child, page) for child in page.children.get(message.seq, ())]
     return found
 
@@ -96,7 +96,7 @@ def outcome(message: WireMessage) -> tuple[str, str]:
 
 def _status(message: WireMessage) -> tuple[str, str]:
     if message.status is None:
-        return (message.fault or "no answer").replace("_", " ").capitalize(), "bad"
+        return (message.fault or "no response").replace("_", " ").capitalize(), "bad"
     if message.fault:
         return f"{message.status}, {message.fault.replace('_', ' ')}", "bad"
     return str(message.status), "ok" if message.status < 300 else "warn" if message.status < 400 else "bad"

@@ -97,7 +97,7 @@ async function read({ keepUnderstood }) {
     if (form.querySelector('[data-testable]')) testSoon();
   } catch (problem) {
     if (problem instanceof SignedOut) explain(problem);
-    else unread('No answer from mcpadmin.');
+    else unread('No response from mcpadmin.');
   }
 }
 

@@ -52,5 +52,5 @@ document.body.addEventListener('htmx:response:error', (event) => {
 });
 document.addEventListener('submit', (event) => event.target.matches('[data-sign-out]') && forgetDrafts());
 document.body.addEventListener('htmx:error', (event) => {
-  if (event.detail.ctx) toast({ tone: 'bad', title: 'No answer from mcpadmin', text: 'Check the connection and try again.' });
+  if (event.detail.ctx) toast({ tone: 'bad', title: 'No response from mcpadmin', text: 'Check the connection and try again.' });
 });

@@ -29,7 +29,7 @@ export function storage(key, value) {
 /* Why a request failed, in words: what `fetch` itself throws means nothing to a person. */
 export function reasonOf(problem) {
   const unanswered = problem instanceof TypeError || ['AbortError', 'TimeoutError'].includes(problem.name);
-  return unanswered ? 'No answer from mcpadmin. Check the connection and try again.' : problem.message;
+  return unanswered ? 'No response from mcpadmin. Check the connection and try again.' : problem.message;
 }
 
 /* One polite sentence for screen readers, at most one in five seconds; the last one wins. */

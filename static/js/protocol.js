@@ -1,11 +1,11 @@
-/* The Protocol tab: the messages of one session as they arrive, a request in one row with its answer and with what
+/* The Protocol tab: the messages of one session as they arrive, a request in one row with its response and with what
    belongs to its call. Each unfolds, and then loads what it says. */
 import { openConsole, startTab } from './console.js';
 import { outdated, setWord, unfolding } from './wire.js';
 
-const ANSWERS = new Set(['result', 'error']);
+const RESPONSES = new Set(['result', 'error']);
 const ROW = '[data-console-rows] > ol > li';
-const KNOWN = 5_000; // requests whose answers may still come
+const KNOWN = 5_000; // requests whose responses may still come
 
 const isAbout = (row, text) => {
   const words = text.value.trim().toLowerCase();
@@ -23,7 +23,7 @@ function chosen(row, { direction, method, text }) {
 export function start(page) {
   const requests = new Map(); // pair -> the row of the request that is in the page
   const calls = new Map(); // call -> the row of its first request
-  const waiting = new Map(); // pair -> a request that is shown once its answer has the chosen outcome
+  const waiting = new Map(); // pair -> a request that is shown once its response has the chosen outcome
   let connection = 0;
   const paired = () => !page.querySelector('[data-console-filter]').order.value;
   const slot = (item, name) => item.querySelector(`:scope > details > summary [data-part="${name}"]`);
@@ -55,7 +55,7 @@ export function start(page) {
     slot(item, 'id').textContent = row.id ? `#${row.id}` : '';
     setWord(item, row.word, row.tone);
     if (!paired() || row.kind !== 'request') return;
-    if (!row.answered) pending(item);
+    if (!row.responded) pending(item);
     remember(requests, row.pair, item);
     if (row.call && row.direction === 'sent' && !calls.get(row.call)?.isConnected) remember(calls, row.call, item);
   }
@@ -77,27 +77,27 @@ export function start(page) {
     outdated(item, page);
   }
 
-  /* Answers, and what belongs to a call, have no row of their own in a paired list. */
+  /* Responses, and what belongs to a call, have no row of their own in a paired list. */
   function joins(row, form) {
     if (!paired() || !row.is_message) return false;
     if (row.connection && row.connection !== connection) reconnected(row.connection);
-    if (ANSWERS.has(row.kind)) return !answersWaiting(row, form);
+    if (RESPONSES.has(row.kind)) return !outcomeAwaited(row, form);
     return Boolean(row.call) && (row.direction === 'received' || row.kind === 'notification' || calls.get(row.call)?.isConnected) && row.kind !== 'invalid';
   }
 
-  /* With a filter by outcome, the answer decides whether its request is shown: then the answer's frame becomes its row. */
-  function answersWaiting(row, { outcome }) {
+  /* With a filter by outcome, the response decides whether its request is shown: then the response's frame becomes its row. */
+  function outcomeAwaited(row, { outcome }) {
     const request = waiting.get(row.pair);
     if (!request || !outcome.value) return false;
     waiting.delete(row.pair);
     if (outcome.value !== outcomeOf(row)) return false;
     const { word, tone, duration, size } = row;
-    Object.assign(row, request, { word, tone, duration, size, kind: 'request', answered: true });
+    Object.assign(row, request, { word, tone, duration, size, kind: 'request', responded: true });
     return true;
   }
 
   function join(row) {
-    if (ANSWERS.has(row.kind)) {
+    if (RESPONSES.has(row.kind)) {
       const item = requests.get(row.pair);
       if (!item) return false;
       if (item.isConnected) settle(item, row);
@@ -118,7 +118,7 @@ export function start(page) {
     if (connection) {
       for (const item of page.querySelectorAll('li[data-pending]')) {
         delete item.dataset.pending;
-        setWord(item, 'No answer', 'warn');
+        setWord(item, 'No response', 'warn');
       }
     }
     connection = now;
@@ -136,11 +136,11 @@ export function start(page) {
 
   const { close } = openConsole({
     page, kind: 'message', noun: 'message', element, joins, join, listed,
-    matches: (row, form) => row.answered || matches(row, form),
+    matches: (row, form) => row.responded || matches(row, form),
   });
   unfolding(page);
 
-  /* The request of an answer, and the other way round. */
+  /* The request of a response, and the other way round. */
   function mark(item) {
     if (paired()) return; // one row has both
     const pair = item?.dataset.pair;

@@ -65,7 +65,7 @@ async function trySignIn(form) {
     if (!problem) dialog().close('signed-in');
     complain(problem);
   } catch (problem) {
-    complain(problem instanceof SignedOut ? problem.message : 'No answer from mcpadmin. Check the connection and try again.');
+    complain(problem instanceof SignedOut ? problem.message : 'No response from mcpadmin. Check the connection and try again.');
   } finally {
     button.disabled = false;
     if (dialog().open) form.elements.password.select();
@@ -120,7 +120,7 @@ export function explain(problem) {
   const signedOut = problem instanceof SignedOut;
   toast({
     tone: signedOut ? 'warn' : 'bad',
-    title: signedOut ? 'Not sent' : 'No answer from mcpadmin',
+    title: signedOut ? 'Not sent' : 'No response from mcpadmin',
     text: signedOut ? problem.message : 'Check whether the change was made before sending it again.',
   });
 }
@@ -150,7 +150,7 @@ function guardForms() {
       form.requestSubmit(submitter?.isConnected ? submitter : undefined);
     } catch (problem) {
       if (problem instanceof SignedOut) explain(problem);
-      else toast({ tone: 'bad', title: 'No answer from mcpadmin', text: 'Nothing was sent. Check the connection and try again.' });
+      else toast({ tone: 'bad', title: 'No response from mcpadmin', text: 'Nothing was sent. Check the connection and try again.' });
     } finally {
       busy.delete(form);
     }

@@ -93,7 +93,7 @@ def test_a_url_that_hangs_ends_at_the_connect_time_out(stack, ada) -> None:
         ada.page.get_by_text("Timeouts", exact=True).click()
         ada.page.get_by_label("Connect timeout").fill("3")
         result = ada.test_connection()
-        expect(result).to_contain_text("No answer in time", timeout=40_000)
+        expect(result).to_contain_text("No response in time", timeout=40_000)
         newest = "SELECT state, fault FROM servers_serverdraft ORDER BY id DESC LIMIT 1"
         ada.until(lambda: tuple(stack.rows(newest)[0]) == ("failed", "timeout"))  # the box may have begun another test
 

@@ -72,6 +72,14 @@ def test_a_pasted_file_is_previewed_before_anything_is_stored(client: Client, st
     assert "?api_key=…" in text
 
 
+def test_a_pin_in_the_file_stands_in_the_preview(client: Client) -> None:
+    package = {"ecosystem": "npm", "name": "files", "version": "1.2.3", "integrity": f"sha512-{'a' * 86}=="}
+    entry = {"command": "npx", "args": ["-y", "files"], "mcpadmin": {"package": package}}
+    text = client.get(posted(client, {"mcpServers": {"files": entry}})).content.decode()
+    assert "The file pins its package to files 1.2.3, hash" in text
+    assert "sha512-aaaaaaaaaaaaaaaaaaa…</code>" in text
+
+
 def test_an_uploaded_file_is_read_and_one_that_is_too_large_is_not(client: Client) -> None:
     good = BytesIO(json.dumps(FILE).encode())
     good.name = "mcp.json"

@@ -114,7 +114,7 @@ def test_a_request_and_its_answer_are_one_row_and_its_call_keeps_what_belongs_to
     assert numbers(shown(client, method="ping")) == ["8"]
     assert "ping (1)" in page
     add_message(server, rpc_id="1", connection=2, method="initialize")
-    assert ">No answer<" in shown(client), "what an earlier connection did not answer stays so"
+    assert ">No response<" in shown(client), "what an earlier connection did not answer stays so"
 
 
 def test_the_network_tab_has_requests_with_what_they_carried_and_old_addresses_lead_there(
