@@ -26,6 +26,7 @@ from sessions.host.launch import Launch
 from sessions.host.logs.session_log import ServerLog
 from sessions.host.logs.spoken import Spoken
 from sessions.host.opening import Diagnosis, make_client, roots_for
+from sessions.host.packages.start import prepared
 from sessions.host.subscriptions.watching import Watching
 from sessions.host.wire.log import WireLog
 from sessions.host.wire.recorder import WireRecorder
@@ -52,7 +53,8 @@ from sessions.mcp.core.methods import LIST_CHANGED, TOOLS_CALL
 from sessions.mcp.core.results import Connected
 from sessions.mcp.core.state import State
 from sessions.mcp.core.versions import Era
-from sessions.mcp.transports.registry import StdioSpec
+from sessions.mcp.transports.base import Transport
+from sessions.mcp.transports.registry import StdioSpec, open_transport
 
 CONCURRENCY = 16
 #: calls of one session that may wait for a slot; more stay in their rows until the next tick
@@ -99,7 +101,8 @@ class OpenSession:
         self.inbox = Inbox(db, lease, launch, log, self.redactor)
         launch = authorized(launch, db, self.redactor)
         self._authorization = None if isinstance(launch.spec, StdioSpec) else launch.spec.authorization
-        self.client = make_client(launch, self._on_event, self.inbox.answers, db=db)
+        self._spec = launch.spec
+        self.client = make_client(launch, self._on_event, self.inbox.answers, open_with=self._open_transport)
         self.catalog = Catalog(db, lease, self.client, self.redactor)
         self.watching = Watching(db, lease, self.client, self.redactor, log, on_change, launch.unwatched)
         self._orphaned_tasks = OrphanedTasks(db, lease, self.client, self.redactor, self._is_serving)
@@ -119,19 +122,37 @@ class OpenSession:
         self.spoken_revision = ("", "")
 
     # --- opening and closing -------------------------------------------------------------------------------------
+    async def install(self) -> None:
+        """Of a server that is a package: install what is not there yet. Raises McpError. Never takes longer than the
+        launch allows for connecting."""
+        if self.launch.package is not None and isinstance(self._spec, StdioSpec):
+            async with self._in_time(f"The package was not installed within {self.launch.connect_seconds:.0f} s."):
+                self._spec, _ = await prepared(self._db, self.launch.package, self._spec, self._show_line)
+
     async def open(self) -> Connected:
         """Raises McpError. Never takes longer than the launch allows."""
+        async with self._in_time(f"The session was not open after {self.launch.connect_seconds:.0f} s."):
+            connected = await self.client.connect()
+        self.client.closed.add_done_callback(lambda future: self._end(future.result()))
+        return connected
+
+    @asynccontextmanager
+    async def _in_time(self, too_late: str) -> AsyncIterator[None]:
+        """A part of the start, of which a page shows what a child writes meanwhile."""
         shown = asyncio.create_task(self.diagnosis.show_start(self._show_start)) if self.launch.is_child else None
         try:
             async with asyncio.timeout(self.launch.connect_seconds):
-                connected = await self.client.connect()
+                yield
         except TimeoutError as exc:
-            words = f"The session was not open after {self.launch.connect_seconds:.0f} s."
-            raise TransportError(Fault.TIMEOUT, words, may_have_run=False) from exc
+            raise TransportError(Fault.TIMEOUT, too_late, may_have_run=False) from exc
         finally:
             await cancel_all(shown)
-        self.client.closed.add_done_callback(lambda future: self._end(future.result()))
-        return connected
+
+    async def _open_transport(self, kind: str = "", url: str = "") -> Transport:
+        return await open_transport(self._spec, kind, url)
+
+    def _show_line(self, line: str) -> None:
+        self._on_event(DiagnosticLine("stderr", line))
 
     def _show_start(self, tail: str, hints: Sequence[str]) -> None:
         self._db.post(partial(lifecycle.starting, self.lease, tail))

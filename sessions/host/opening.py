@@ -9,17 +9,15 @@ from functools import partial
 from sessions.connections.lifecycle import Failure
 from sessions.connections.starting import HELD_UP_AFTER, SHOWN_AFTER, unreached
 from sessions.host.answer_redaction import Redactor
-from sessions.host.db import Database
 from sessions.host.desired_state import Roots
 from sessions.host.launch import Launch, client_info
-from sessions.host.packages.start import prepared
 from sessions.mcp.client import Client
 from sessions.mcp.client.answerers import Answer
 from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import DiagnosticLine, Event
 from sessions.mcp.core.input_requests import Root
-from sessions.mcp.transports.base import Transport
-from sessions.mcp.transports.registry import StdioSpec, open_transport
+from sessions.mcp.transports.base import OpenTransport
+from sessions.mcp.transports.registry import open_transport
 
 TAIL_LINES = 40
 #: faults that can only happen before the handshake
@@ -37,11 +35,16 @@ _EARLIER: dict[str, str] = {
 
 
 def make_client(
-    launch: Launch, on_event: Callable[[Event], None], answers: Mapping[str, Answer] | None = None, *, db: Database
+    launch: Launch,
+    on_event: Callable[[Event], None],
+    answers: Mapping[str, Answer] | None = None,
+    *,
+    open_with: OpenTransport | None = None,
 ) -> Client:
-    """`answers` maps the methods of server requests to their handlers. Other methods are not declared."""
+    """`answers` maps the methods of server requests to their handlers. Other methods are not declared. `open_with`: where
+    the transport is not of the launch alone."""
     return Client(
-        partial(open_transport, launch.spec) if launch.package is None else _Prepared(launch, on_event, db),
+        open_with or partial(open_transport, launch.spec),
         client_info=client_info(),
         answers=answers,
         roots=roots_for(launch.roots),
@@ -51,24 +54,6 @@ def make_client(
         era=launch.era,
         on_event=on_event,
     )
-
-
-class _Prepared:
-    """Opens the transport of a server whose package has to be installed first. What its package manager says is shown as
-    the server's own stderr is."""
-
-    def __init__(self, launch: Launch, on_event: Callable[[Event], None], db: Database) -> None:
-        self._launch, self._on_event, self._db = launch, on_event, db
-        self._spec: StdioSpec | None = None
-
-    async def __call__(self, kind: str = "", url: str = "") -> Transport:
-        package, spec = self._launch.package, self._launch.spec
-        if self._spec is None and package is not None and isinstance(spec, StdioSpec):
-            self._spec, _ = await prepared(self._db, package, spec, self._show)
-        return await open_transport(self._spec or spec, kind, url)
-
-    def _show(self, line: str) -> None:
-        self._on_event(DiagnosticLine("stderr", line))
 
 
 def roots_for(roots: Roots) -> tuple[Root, ...]:

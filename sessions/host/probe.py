@@ -110,7 +110,7 @@ class ConnectionTest:
     async def _tried(self, launch: Launch) -> dict[str, Any]:
         launch = await self._with_package(launch)
         answers = dict.fromkeys(server_requests.answered(launch), server_requests.refuse)
-        client = make_client(authorized(launch, self._db, self._redactor), self._on_event, answers, db=self._db)
+        client = make_client(authorized(launch, self._db, self._redactor), self._on_event, answers)
         seconds = launch.connect_seconds + EXTRA_SECONDS
         shown = asyncio.create_task(self._diagnosis.show_start(self._show_start)) if launch.is_child else None
         try:

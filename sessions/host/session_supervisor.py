@@ -173,15 +173,8 @@ class SessionSupervisor:
 
     async def _opened(self, live: OpenSession) -> Connected | None:
         """Returns None if the desired state changed first."""
-        if not await self._interruptible(self._shared.gate.acquire()):
-            await self._closed(live)
-            return None
-        try:
-            opening = asyncio.ensure_future(live.open())
-            done = await self._interruptible(opening)
-        finally:
-            self._shared.gate.release()
-        if not done:
+        opening = asyncio.ensure_future(self._installed_and_opened(live))
+        if not await self._interruptible(opening):
             await self._closed(live)
             return None
         connected = opening.result()
@@ -192,6 +185,11 @@ class SessionSupervisor:
         )
         self._say(f"Session ready: revision {connected.revision} ({connected.decided_by})")
         return connected
+
+    async def _installed_and_opened(self, live: OpenSession) -> Connected:
+        await live.install()  # before it takes a slot: a registry that does not answer holds up its own packages only
+        async with self._shared.gate:
+            return await live.open()
 
     async def _serve(self, live: OpenSession, connected: Connected) -> ConnectionLoss | None:
         since = self._now()

@@ -125,7 +125,7 @@ class _Run:
                 return row
             if entry.cancel_kills and row.cells.get(Verb.CANCEL) == LATER:
                 anew = partial(self._cancel_anew, entry, face, spec, offer)
-                row.cells[Verb.CANCEL] = await _outcome(anew, 4 * VERB_SECONDS)
+                row.cells[Verb.CANCEL] = await _outcome(anew, 10 * VERB_SECONDS)
         return row
 
     async def _cancel_anew(self, entry: Entry, face: str, spec: Spec, offer: str) -> str:

@@ -168,7 +168,7 @@ async def _compared_tools(
 
 async def _listed(db: Database, launch: Launch, redactor: Redactor) -> list[dict[str, Any]]:
     answers = dict.fromkeys(server_requests.answered(launch), server_requests.refuse)
-    client = make_client(authorized(launch, db, redactor), _ignore, answers, db=db)
+    client = make_client(authorized(launch, db, redactor), _ignore, answers)
     try:
         async with asyncio.timeout(launch.connect_seconds + LIST_SECONDS):
             await client.connect()

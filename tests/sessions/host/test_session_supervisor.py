@@ -1,23 +1,28 @@
-"""What a session still waits for when its worker stops."""
+"""What the supervisor of a session waits for, and what does not wait for it."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from servers.packages import commands
 from sessions.connections.lifecycle import Lease, Transition
 from sessions.host.launch import Launch
 from sessions.host.logs.writer import LogWriter
+from sessions.host.packages.start import PackageStart
 from sessions.host.reconnect_delays import ceilings
 from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
 from sessions.host.wire.writer import WireWriter
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.results import Timeouts
-from sessions.mcp.transports.registry import HttpSpec
+from sessions.mcp.transports.registry import HttpSpec, StdioSpec
 from tests.sessions.mcp.transports.making import LOCAL
 
 
@@ -72,22 +77,29 @@ async def port() -> AsyncIterator[int]:
 
 
 @pytest.fixture
-async def supervisor(tokens: Tokens, port: int) -> SessionSupervisor:
+async def launch(tokens: Tokens, port: int) -> Launch:
     spec = HttpSpec(f"http://127.0.0.1:{port}/mcp", policy=LOCAL, authorization=tokens)
-    launch = Launch(spec, Limits(), Timeouts(), "legacy", "", float("inf"), ())
+    return Launch(spec, Limits(), Timeouts(), "legacy", "", float("inf"), ())
+
+
+def shared_by(database: Any) -> Shared:
+    return Shared(LogWriter(database), WireWriter(database), ceilings(), lambda _: None)
+
+
+def supervisor_of(launch: Launch, shared: Shared | None = None) -> SessionSupervisor:
     database: Any = Database(launch)
     desired: Any = SimpleNamespace(
         open=True, requested=False, paused=False, restart_requested=0, restart_done=0, refresh_done=0, recording="off"
     )
-    shared = Shared(LogWriter(database), WireWriter(database), ceilings(), lambda _: None)
     lease = Lease(1, uuid4(), 1, uuid4(), "Files", "shared", 1, uuid4(), 1)
-    return SessionSupervisor(lease, desired, database, shared)
+    return SessionSupervisor(lease, desired, database, shared or shared_by(database))
 
 
 @pytest.mark.parametrize("seconds", [60.0, 0.0])
 async def test_a_worker_that_stops_waits_for_a_token_request_as_long_as_its_time_allows(
-    supervisor: SessionSupervisor, tokens: Tokens, seconds: float
+    launch: Launch, tokens: Tokens, seconds: float
 ) -> None:
+    supervisor = supervisor_of(launch)
     running = asyncio.create_task(supervisor.run())
     async with asyncio.timeout(20):
         await tokens.asked.wait()
@@ -98,3 +110,35 @@ async def test_a_worker_that_stops_waits_for_a_token_request_as_long_as_its_time
             assert not running.done()
             tokens.saved.set()
         await running
+
+
+ENGINE = """#!/bin/sh
+echo asked > "$ASKED"
+exec sleep 1000
+"""
+
+
+async def test_a_session_that_waits_for_a_registry_takes_no_slot_from_the_others(
+    launch: Launch, tokens: Tokens, tmp_path: Path
+) -> None:
+    engine, asked = tmp_path / "docker", tmp_path / "asked"
+    engine.write_text(ENGINE)
+    engine.chmod(0o755)
+    os.mkfifo(asked)
+    command = commands.read(str(engine), ["run", "-i", "notes"])
+    assert command is not None
+    package = PackageStart(command, tmp_path / "packages", 1_000)
+    spec = StdioSpec(str(engine), ("run", "-i", "notes"), env=lambda: {"ASKED": str(asked), "PATH": os.defpath})
+    shared = shared_by(Database(launch))
+    shared.gate = asyncio.Semaphore(1)
+    running = [asyncio.create_task(supervisor_of(replace(launch, spec=spec, package=package), shared).run())]
+    try:
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(asked.read_text)
+            running.append(asyncio.create_task(supervisor_of(launch, shared).run()))
+            await tokens.asked.wait()
+    finally:
+        tokens.saved.set()
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
