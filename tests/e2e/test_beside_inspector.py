@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "inspector.md"
 
 
-@pytest.mark.deadline(600)
 def test_no_task_takes_more_clicks_than_in_inspector_and_most_take_fewer(own_stack: Stack, browser: Browser) -> None:
     ours = beside.Person(browser, own_stack.base_url)
     ours.context.add_cookies(cookies_of(own_stack, ADMIN))

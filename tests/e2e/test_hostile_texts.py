@@ -283,7 +283,6 @@ def test_no_page_runs_a_text_of_the_corpus(started: Stack, browser: Browser) -> 
 
 
 @pytest.mark.long
-@pytest.mark.deadline(900)
 def test_no_page_of_any_row_runs_a_text_of_the_corpus_or_breaks_the_policy(started: Stack, browser: Browser) -> None:
     """Without the policy on every page, and under it on the first of each route."""
     began = time.monotonic()

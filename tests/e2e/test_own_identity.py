@@ -9,7 +9,7 @@ from tests.e2e.walk import Walk
 from tests.sessions.host.whoami_server import Whoami
 from tests.tools.stack import ADMIN, Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300), pytest.mark.long]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 NAME, SLUG, TOKEN = "Who am I", "who-am-i", "token-bea"
 BEA = """
 from django.contrib.auth.models import Permission, User

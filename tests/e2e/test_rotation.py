@@ -19,7 +19,7 @@ from tests.servers.credentials.half_way import killed_after
 from tests.tools.stack import ADMIN, Stack
 
 #: `make test` has a killed rotation while values are read and written: tests/servers/credentials/test_rotation.py
-pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.long, pytest.mark.deadline(900)]
+pytestmark = [pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 ROWS, BETWEEN, SECONDS = 150, 2, 90
 #: Values of an unused server, one batch and a half, so that a kill interrupts the rotation halfway. And servers whose
 #: sessions keep closing and reopening, which opens the vault each time.

@@ -14,7 +14,7 @@ from tests.e2e.walk import Walk
 from tests.peers.peers import free_port, start_peer
 from tests.tools.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.deadline(300), pytest.mark.long]
+pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture

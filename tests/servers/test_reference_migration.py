@@ -18,7 +18,7 @@ from tests.servers.cast import header, over_http
 from tests.servers.conftest import person
 from tests.tools.releases import migrate_to, upgrade
 
-pytestmark = [pytest.mark.long, pytest.mark.deadline(600)]  # no later migration changes what they prove
+pytestmark = pytest.mark.long  # no later migration changes what they prove
 BEFORE = [("servers", "0013_background_job")]
 VALUE = "canary-of-an-older-release"
 

@@ -50,7 +50,6 @@ def groups() -> dict[str, set[str]]:
 
 
 @pytest.mark.long
-@pytest.mark.deadline(600)
 def test_a_new_database_equals_one_that_ran_every_migration(transactional_db: None) -> None:
     _start_over()  # earlier tests may have left the tables without the groups
     call_command("migrate", verbosity=0)

@@ -14,6 +14,8 @@ import pytest
 
 SECONDS = 300
 SLOW_SECONDS = 600
+#: with the marker `long`: it walks all pages, or a whole matrix, beside three other phases
+LONG_SECONDS = 3_600
 
 
 def pytest_configure() -> None:
@@ -24,6 +26,8 @@ def pytest_configure() -> None:
 
 
 def _deadline_of(item: pytest.Item) -> int:
+    if item.get_closest_marker("long"):
+        return LONG_SECONDS
     if (own := item.get_closest_marker("deadline")) is not None:
         return int(own.args[0])
     slow = item.get_closest_marker("slow") or item.get_closest_marker("up")

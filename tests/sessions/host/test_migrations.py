@@ -11,7 +11,7 @@ from sessions.mcp.transports.registry import HttpSpec
 from sessions.models import McpSession
 from tests.tools.releases import migrate_to, upgrade
 
-pytestmark = [pytest.mark.long, pytest.mark.deadline(600)]  # no later migration changes what they prove
+pytestmark = pytest.mark.long  # no later migration changes what they prove
 BEFORE = [("servers", "0001_initial"), ("mcp_sessions", "0001_initial")]
 
 

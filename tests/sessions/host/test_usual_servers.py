@@ -176,7 +176,6 @@ def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-@pytest.mark.deadline(600)
 @pytest.mark.parametrize("name", USUAL)
 @pytest.mark.django_db(transaction=True)
 def test_a_usual_server_does_its_work_in_the_default_profile(

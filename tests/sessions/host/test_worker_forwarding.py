@@ -240,7 +240,6 @@ def test_a_receiver_that_was_down_misses_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.deadline(300)
 @pytest.mark.usefixtures("valkey")
 def test_ten_minutes_of_outage_under_twenty_calls_a_second(
     start_worker: StartWorker,

@@ -46,7 +46,6 @@ def test_thirty_hours_hold_their_limits() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.deadline(900)
 def test_thirty_days_hold_their_limits() -> None:
     found = kept(30 * 24 + 48, 1, days=30, contents=20 * KIB * KIB)
     holds(found, days=30, contents=20 * KIB * KIB)
@@ -54,7 +53,6 @@ def test_thirty_days_hold_their_limits() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.deadline(900)
 def test_hours_at_a_thousand_calls_a_minute_hold_their_size() -> None:
     limit = 75 * KIB * KIB
     found = kept(3, 1000, days=1, contents=limit)

@@ -72,7 +72,6 @@ def test_every_change_of_a_whole_log_is_found_by_both_verifiers(tmp_path: Path) 
 
 
 @pytest.mark.long
-@pytest.mark.deadline(600)
 @pytest.mark.django_db
 def test_a_thousand_changes_are_found_by_both_verifiers(tmp_path: Path) -> None:
     log.fill()
@@ -95,7 +94,6 @@ def test_every_change_on_postgresql_is_found_by_both_verifiers(tmp_path: Path) -
 
 
 @pytest.mark.long
-@pytest.mark.deadline(600)
 @pytest.mark.usefixtures("on_postgres")
 def test_a_thousand_changes_on_postgresql_are_found_by_both_verifiers(tmp_path: Path) -> None:
     log.fill()
