@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import websockets
 
+from tests.tools.shared_tls import SHARED_TLS
 from tests.tools.stack import ADMIN, Stack
 
 ANSWER_SECONDS = 90
@@ -20,7 +21,7 @@ class Visitor:
     def __init__(self, stack: Stack, account: tuple[str, str] = ADMIN) -> None:
         self.base_url = stack.base_url
         self.cookies: dict[str, str] = {}
-        self._http = httpx.Client(base_url=stack.base_url, trust_env=False, timeout=20)
+        self._http = httpx.Client(base_url=stack.base_url, trust_env=False, timeout=20, verify=SHARED_TLS)
         self.get("/accounts/login/")
         form = {"login": account[0], "password": account[1], "csrfmiddlewaretoken": self.csrf_token}
         signed_in = self.request("POST", "/accounts/login/", data=form)

@@ -15,6 +15,7 @@ import websockets
 
 from tests.faults.plant import Plant
 from tests.sessions.live.site import Browser
+from tests.tools.shared_tls import SHARED_TLS
 
 ANSWER_SECONDS = 60.0
 BACK_SECONDS = 1.0
@@ -160,7 +161,7 @@ async def people(running: Plant, count: int, *feeds: str, user: str = "ada") -> 
     """`count` tabs of one signed-in person, all welcomed."""
     browser = await asyncio.to_thread(running.browser, user)
     limits = httpx.Limits(max_connections=50, max_keepalive_connections=20)
-    async with httpx.AsyncClient(timeout=20, trust_env=False, limits=limits) as http:
+    async with httpx.AsyncClient(timeout=20, trust_env=False, limits=limits, verify=SHARED_TLS) as http:
         tabs = [Person(browser, http, *feeds, seed=seed) for seed in range(count)]
         living = [asyncio.create_task(tab.live()) for tab in tabs]
         try:

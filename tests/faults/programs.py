@@ -5,7 +5,6 @@ that they did not get, and make a call again only where they were told that the 
 import asyncio
 import json
 import random
-import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -16,6 +15,8 @@ from typing import Any
 
 import httpx
 
+from tests.tools.shared_tls import SHARED_TLS
+
 VERSION = {"legacy": "2025-11-25", "modern": "2026-07-28"}
 META = "io.modelcontextprotocol/"
 ANSWER_SECONDS = 90.0
@@ -25,7 +26,6 @@ CUT, CUT_SECONDS = 0.06, 0.5
 _NOTHING_RAN = ("was not sent", "did not run", "was not called", "was refused")
 _UNSURE = ("not known whether", "while it ran")
 _LATER = frozenset({429, 503})
-_TLS = ssl.create_default_context()  # never used; each client would load its own
 Message = dict[str, Any]
 
 
@@ -77,7 +77,7 @@ class Program(ABC):
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": VERSION[self.era],
         }
-        self._http = httpx.AsyncClient(timeout=httpx.Timeout(ANSWER_SECONDS), trust_env=False, verify=_TLS)
+        self._http = httpx.AsyncClient(timeout=httpx.Timeout(ANSWER_SECONDS), trust_env=False, verify=SHARED_TLS)
         self._numbers = 0
         self._tools: list[str] = []
 

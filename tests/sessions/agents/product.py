@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from tests.tools.prepared import ADMIN
+from tests.tools.shared_tls import SHARED_TLS
 from tests.tools.stack import Stack
 
 VERSION = "2026-07-28"
@@ -109,7 +110,7 @@ class Agent:
     def post(self, body: Any, **headers: str | None) -> httpx.Response:
         """Comes back when it was too fast: the tests of one product share the limits of one user."""
         while True:
-            answer = httpx.post(self.url, json=body, headers=self.headers(**headers), timeout=60)
+            answer = httpx.post(self.url, json=body, headers=self.headers(**headers), timeout=60, verify=SHARED_TLS)
             if answer.status_code != 429:
                 return answer
             time.sleep(answer.json()["error"]["data"]["retryAfterMs"] / 1000)
@@ -172,7 +173,7 @@ def standing(agent: Agent, body: Any = None, **headers: str) -> Iterator[list[di
     heard: list[Any] = []
     status: list[int] = []
     opened = threading.Event()
-    closing = httpx.Client(timeout=60)
+    closing = httpx.Client(timeout=60, verify=SHARED_TLS)
 
     def listen() -> None:
         method = "GET" if body is None else "POST"

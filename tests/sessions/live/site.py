@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection
 
 from tests.tools import valkey
 from tests.tools.prepared import DATABASE, copy_database, one_at_a_time
+from tests.tools.shared_tls import SHARED_TLS
 
 ROOT = Path(__file__).resolve().parents[3]
 CSRF = "a" * 32
@@ -69,7 +70,7 @@ class Site:
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{self.origin}/healthz", timeout=2).status_code == 200:
+                if httpx.get(f"{self.origin}/healthz", timeout=2, verify=SHARED_TLS).status_code == 200:
                     return process
             assert process.poll() is None, self.log()
             time.sleep(0.1)  # Daphne sends no signal when it is ready, so poll
@@ -125,11 +126,11 @@ class Browser:
 
     async def post(self, path: str, data: dict[str, str] | None = None) -> httpx.Response:
         headers = {"Cookie": self.cookie, "X-CSRFToken": CSRF, "Origin": self.site.origin}
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with httpx.AsyncClient(timeout=20, verify=SHARED_TLS) as client:
             return await client.post(f"{self.site.origin}{path}", headers=headers, data=data or {})
 
     async def get(self, path: str) -> httpx.Response:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with httpx.AsyncClient(timeout=20, verify=SHARED_TLS) as client:
             return await client.get(f"{self.site.origin}{path}", headers={"Cookie": self.cookie})
 
     async def ticket(self) -> str:
