@@ -9,7 +9,7 @@ import pytest
 
 from mcpadmin.up.database import LOCK_ID
 from tests.sessions.host.harness import eventually
-from tests.tools.prepared import ROOT, clean_environment
+from tests.tools.prepared import ROOT, clean_environment, copy_static_files
 
 pytestmark = [pytest.mark.postgres, pytest.mark.integration]
 WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = %s"
@@ -52,6 +52,7 @@ def test_pages_after_a_restart_of_the_database_get_connections_that_work(
 
 
 def test_a_start_waits_while_another_machine_migrates(postgres_database: str, tmp_path: Path) -> None:
+    copy_static_files(tmp_path)
     with psycopg.connect(postgres_database, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(%s)", (LOCK_ID,))
         words, env = [sys.executable, "manage.py", "prepare"], environment(postgres_database, tmp_path)
