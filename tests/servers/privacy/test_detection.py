@@ -2,6 +2,7 @@
 scanner takes this file for a leak."""
 
 import string
+import time
 
 import pytest
 
@@ -91,3 +92,18 @@ def test_hostile_repetitions_take_linear_time(literal: str) -> None:
     detection.mask(literal * 5_000)
     detection.mask(literal + "a" * 50_000)
     detection.mask((literal + "a") * 5_000)
+    detection.mask(("-" + literal) * 5_000)
+
+
+@pytest.mark.parametrize("beginning", ["", "eyJ" + LETTERS[:20] + "."])
+def test_what_begins_like_a_token_again_and_again_is_read_once(beginning: str) -> None:
+    began = time.process_time()
+    text = beginning + "-eyJ" * 250_000
+    assert detection.mask(text) == (text, 0)
+    assert time.process_time() - began < 2, "it was read again from each beginning"
+
+
+def test_a_token_is_found_behind_a_hyphen_and_behind_another_beginning() -> None:
+    token = "eyJ" + LETTERS[:30] + ".eyJ" + LETTERS[:60] + "." + LETTERS[:43]
+    assert detection.mask(f"session-{token}") == (f"session-{MASK}", 1)
+    assert detection.mask(f"eyJ0eXAiOiJKV1Qi and {token}, {token}") == (f"eyJ0eXAiOiJKV1Qi and {MASK}, {MASK}", 2)
