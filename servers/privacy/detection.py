@@ -29,14 +29,21 @@ class Shape:
 
 
 def _shape(name: str, literals: str, pattern: str, also: str = "") -> Shape:
-    return Shape(name, tuple(literals.split()), re.compile(pattern), also)
+    return Shape(name, tuple(literals.split()), re.compile(pattern.replace(r"\b", _EDGE, 1)), also)
+
+
+#: of a word, also behind an escape of JSON: logs quote JSON, and what was cut off is searched as it is written
+_EDGE = r"(?:\b|(?<=\\[bfnrt]))"
+#: what may stand around a name and its value, also where the JSON that they are of was quoted
+_QUOTES = r"[\\\"']{0,4}"
 
 
 SHAPES = (
     _shape(
         "Private key",
         "PRIVATE",
-        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?P<secret>[^-]{20,20000})"
+        # An encrypted one has headers with hyphens.
+        r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:[^-]|-(?!----)){20,20000})"
         r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)?",
     ),
     _shape("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
@@ -55,9 +62,13 @@ SHAPES = (
     _shape("AWS access key", "AKIA ASIA", r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
     _shape(
         "AWS secret key",
-        "aws_secret_access_key AWS_SECRET_ACCESS_KEY SecretAccessKey",
-        r"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|SecretAccessKey)[\"']?\s{0,5}[=:]\s{0,5}[\"']?"
-        r"(?P<secret>[A-Za-z0-9/+=]{40})\b",
+        "aws_secret_access_key AWS_SECRET_ACCESS_KEY ecretAccessKey",
+        r"(?:aws_secret_access_key|AWS_SECRET_ACCESS_KEY|[sS]ecretAccessKey)"
+        + _QUOTES
+        + r"\s{0,5}[=:]\s{0,5}"
+        + _QUOTES
+        # not \b: the last character may be / or +
+        + r"(?P<secret>[A-Za-z0-9/+=]{40})(?![A-Za-z0-9/+=])",
     ),
     _shape("Google API key", "AIza", r"\bAIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
     _shape("Google access token", "ya29.", r"\bya29\.[A-Za-z0-9_-]{20,2000}"),
@@ -83,13 +94,16 @@ SHAPES = (
     _shape(
         "Password in a URL",
         "://",
-        r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,100}:(?P<secret>[^\s:/@\"'<>]{3,200})@",
+        # A password may hold a colon, and up to the last @ everything is part of it.
+        r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,100}:"
+        r"(?P<secret>[^\s/@\"'<>]{3,200}(?:@[^\s/@?#\"'<>]{0,100}){0,2})@",
         also="@",
     ),
     _shape(
         "Authorization header",
-        "Bearer",
-        r"\bAuthorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?Bearer (?P<secret>[A-Za-z0-9._~+/=-]{16,8000})",
+        "Bearer bearer BEARER",
+        r"(?i:\bAuthorization" + _QUOTES + r"\s{0,3}[:=]\s{0,3}" + _QUOTES + r"Bearer) {1,3}"
+        r"(?P<secret>[A-Za-z0-9._~+/=-]{16,8000})",
     ),
 )
 

@@ -70,6 +70,37 @@ def test_secrets_that_a_name_gives_away_are_masked() -> None:
     assert detection.mask(webhook) == (f"https://hooks.slack.com/services/{MASK}", 1)
 
 
+AWS_SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+
+
+@pytest.mark.parametrize(
+    ("before", "secret", "after"),
+    [
+        ("authorization: bearer ", LETTERS[:40], ""),
+        ('{"authorization": "Bearer ', LETTERS[:40], '"}'),
+        ('it logged {\\"Authorization\\": \\"Bearer ', LETTERS[:40], '\\"}'),
+        ("GET / HTTP/1.1\\r\\nAuthorization: Bearer ", LETTERS[:40], "\\r\\nHost: x"),
+        ("tokens:\\n", "ghp_" + LETTERS[:36], "\\nthat is all"),
+        ('secretAccessKey: "', AWS_SECRET, '"'),
+        ("aws_secret_access_key=", AWS_SECRET[:-1] + "/", "\n"),
+        ('it logged {\\"SecretAccessKey\\": \\"', AWS_SECRET, '\\"}'),
+        ("redis://app:", "one:two:three", "@db:6379/0"),
+        ("redis://app:", "one@two", "@db"),
+        ("https://ann:", "s3cret", "@example.com/?to=bob@example.com"),
+        ("https://ann:", "s3cret", "@example.com?to=bob@example.com"),
+    ],
+)
+def test_a_secret_is_found_in_its_context_however_that_is_written(before: str, secret: str, after: str) -> None:
+    assert detection.mask(f"{before}{secret}{after}") == (f"{before}{MASK}{after}", 1)
+
+
+def test_of_an_encrypted_private_key_nothing_but_its_armour_stays() -> None:
+    headers = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,2AF25325A9B318F344B8391AFD767D6D"
+    begin, end = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
+    body = "MII" + LETTERS[:61]
+    assert detection.mask(f"{begin}\n{headers}\n\n{body}\n{end}") == (f"{begin}{MASK}{end}", 1)
+
+
 @pytest.mark.parametrize(
     "text",
     [
