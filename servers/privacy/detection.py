@@ -128,6 +128,16 @@ def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     return text, count
 
 
+def mask_member(name: str, text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
+    """As `mask`, of the member `name` of an object: some secrets are recognised by their names."""
+    if not name:
+        return mask(text, shapes)
+    before = f"{name}: "
+    masked, count = mask(before + text, shapes)
+    # a name that is masked itself gives nothing away
+    return (masked[len(before) :], count) if masked.startswith(before) else mask(text, shapes)
+
+
 def _masked(text: str, pattern: re.Pattern[str]) -> tuple[str, int]:
     group = "secret" if "secret" in pattern.groupindex else 0
     parts, end, count = [], 0, 0

@@ -282,18 +282,39 @@ def _replaced(value: Any, by_place: Mapping[Place, str]) -> Any:
 
 # --- by shape ----------------------------------------------------------------------------------------------------------
 def _detected(value: Any, shapes: Sequence[detection.Shape]) -> tuple[Any, int]:
+    """In texts, and in the names of members."""
     found: dict[Place, str] = {}
+    renamed: dict[Place, str] = {}
     count = 0
     waiting: list[tuple[Place, Any]] = [((), value)]
     while waiting:
         place, part = waiting.pop()
         if isinstance(part, str):
-            masked, number = detection.mask(part, shapes)
+            name = next((step for step in reversed(place) if isinstance(step, str)), "")  # also of a list of texts
+            masked, number = detection.mask_member(name, part, shapes)
             if number:
                 found[place] = masked
                 count += number
         elif isinstance(part, dict):
-            waiting.extend(((*place, key), below) for key, below in part.items())
+            for key, below in part.items():
+                waiting.append(((*place, key), below))
+                masked, number = detection.mask(key, shapes)
+                if number:
+                    renamed[*place, key] = masked
+                    count += number
         elif isinstance(part, list):
             waiting.extend(((*place, number), below) for number, below in enumerate(part))
-    return (_replaced(value, found) if found else value), count
+    value = _replaced(value, found) if found else value
+    return (_renamed(value, renamed) if renamed else value), count
+
+
+def _renamed(value: Any, by_place: Mapping[Place, str]) -> Any:
+    """A copy in which these members have other names."""
+    own = {place[0]: name for place, name in by_place.items() if len(place) == 1}
+    inner: dict[str | int, dict[Place, str]] = {}
+    for place, name in by_place.items():
+        if len(place) > 1:
+            inner.setdefault(place[0], {})[place[1:]] = name
+    members = enumerate(value) if isinstance(value, list) else value.items()
+    copied = {step: _renamed(below, inner[step]) if step in inner else below for step, below in members}
+    return list(copied.values()) if isinstance(value, list) else {own.get(name, name): copied[name] for name in copied}

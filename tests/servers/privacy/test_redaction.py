@@ -109,6 +109,23 @@ def test_a_detected_secret_is_masked_inside_of_its_text() -> None:
     assert redacted(json.dumps(result), RESULT, PayloadPrivacy(detect=False))[1] == 0
 
 
+def test_a_secret_that_its_name_gives_away_is_masked_where_name_and_value_stand_apart() -> None:
+    key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+    bearer = "Bearer opaque-0123456789"
+    value = {"headers": {"authorization": bearer, "Authorization": [bearer], "x": bearer}, "SecretAccessKey": key}
+    assert masked(value, PayloadPrivacy()) == {
+        "headers": {"authorization": f"Bearer {MASK}", "Authorization": [f"Bearer {MASK}"], "x": bearer},
+        "SecretAccessKey": MASK,
+    }
+
+
+def test_a_detected_secret_is_masked_in_the_name_of_a_member() -> None:
+    value = {"owners": [{TOKEN: "ann", "b": [1, {"c": 2}]}], "d": TOKEN}
+    text, count = redacted(json.dumps(value), ARGUMENTS, PayloadPrivacy())
+    assert (json.loads(text), count) == ({"owners": [{MASK: "ann", "b": [1, {"c": 2}]}], "d": MASK}, 2)
+    assert message({"params": value}, None, PayloadPrivacy()) == {"params": json.loads(text)}
+
+
 @pytest.mark.parametrize(
     "path", ["", "password", "$..[", "$.a | $.b", "$", "$[?match(@.a, '(a+)+$')]", "$[?search(@, 'a')]"]
 )
