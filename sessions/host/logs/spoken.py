@@ -1,6 +1,8 @@
 """What a server says, as lines of its log: messages, stderr and protocol violations. Called from the client's
 reader."""
 
+from typing import Any
+
 from servers.audit import payload_privacy
 from servers.privacy import redaction
 from sessions import hints
@@ -28,11 +30,9 @@ class Spoken:
         self._repeats.close()
 
     def log_message(self, event: LogMessage) -> None:
-        redact = self._redactor
-        text = redact.text(event.data) if isinstance(event.data, str) else redact.json_text(event.data)
-        text = redaction.detected_in(text, payload_privacy.latest())
+        text = self._masked(event.data) if isinstance(event.data, str) else self._masked_json(event.data)
         call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
-        logger = redact.text(event.logger or "")
+        logger = self._masked(event.logger or "")
         self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, logger, call_uid))
         if isinstance(event.tag, PendingCall) and event.tag.agent is not None:
             self._pass_on(event.tag.agent, event, text, logger)
@@ -57,15 +57,20 @@ class Spoken:
     def diagnostic(self, event: DiagnosticLine) -> None:
         self._diagnosis.on_event(event)
         level = "info" if event.stream == "stderr" else "warning"
-        text = redaction.detected_in(self._redactor.text(event.text), payload_privacy.latest())
-        self._log.add(ServerLogLine(LogSource.STDERR, level, text, event.stream))
+        self._log.add(ServerLogLine(LogSource.STDERR, level, self._masked(event.text), event.stream))
 
     def violation(self, event: ProtocolViolation) -> None:
-        self._repeats.say(self._redactor.text(f"The server broke the protocol: {event.detail}"), "warning")
+        self._repeats.say(self._masked(f"The server broke the protocol: {event.detail}"), "warning")
 
     def not_delivered(self, event: NotDelivered) -> None:
-        self._repeats.say(self._redactor.text(event.detail), "notice")
+        self._repeats.say(self._masked(event.detail), "notice")
 
     def refused(self, event: RequestRefused) -> None:
-        words = f"Refused the server's request {event.method} ({event.code})."
-        self._repeats.say(self._redactor.text(words), "notice")
+        self._repeats.say(self._masked(f"Refused the server's request {event.method} ({event.code})."), "notice")
+
+    def _masked(self, text: str) -> str:
+        return redaction.detected_in(self._redactor.text(text), payload_privacy.latest())
+
+    def _masked_json(self, data: Any) -> str:
+        """Not as `_masked`: in JSON text, a word may begin behind an escape, and a mask must not take quotes with it."""
+        return redaction.detected_in_json(self._redactor.json_text(data), payload_privacy.latest())

@@ -1,0 +1,64 @@
+"""What a server says becomes lines of its log without secrets, in whatever form it says it."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from servers.secret import MASK, Secret
+from sessions.host.answer_redaction import Redactor
+from sessions.host.logs.session_log import ServerLogLine
+from sessions.host.logs.spoken import Spoken
+from sessions.host.opening import Diagnosis
+from sessions.mcp.core.events import DiagnosticLine, LogMessage, ProtocolViolation
+
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture
+def lines() -> list[ServerLogLine]:
+    return []
+
+
+@pytest.fixture
+def spoken(lines: list[ServerLogLine]) -> Spoken:
+    redactor = Redactor([Secret("hunter2-hunter2")])
+    log: Any = SimpleNamespace(
+        add=lines.append, host=lambda text, level: lines.append(ServerLogLine("host", level, text))
+    )
+    return Spoken(log, redactor, Diagnosis(redactor))
+
+
+def test_a_secret_in_the_json_of_a_log_message_is_masked_and_the_json_stays_json(
+    spoken: Spoken, lines: list[ServerLogLine]
+) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC"  # its end was cut off
+    data = {
+        "note": f"tokens:\n{TOKEN}",
+        "key": key,
+        "quoted": f'{{"a": "\n{TOKEN}"}}',
+        TOKEN: "hunter2-hunter2",
+        "z": "a-b",
+    }
+    spoken.log_message(LogMessage("info", f"app {TOKEN}", data))
+    (line,) = lines
+    assert json.loads(line.text) == {
+        "note": f"tokens:\n{MASK}",
+        "key": f"-----BEGIN PRIVATE KEY-----{MASK}",
+        "quoted": f'{{"a": "\n{MASK}"}}',
+        MASK: MASK,
+        "z": "a-b",
+    }
+    assert line.logger == f"app {MASK}"
+
+
+async def test_a_secret_is_masked_in_text_in_stderr_and_in_our_words_about_the_server(
+    spoken: Spoken, lines: list[ServerLogLine]
+) -> None:
+    said = f"hunter2-hunter2 and {TOKEN}"
+    spoken.log_message(LogMessage("info", None, said))
+    spoken.diagnostic(DiagnosticLine("stderr", said))
+    spoken.violation(ProtocolViolation(said))
+    spoken.close()
+    assert [line.text.removeprefix("The server broke the protocol: ") for line in lines] == [f"{MASK} and {MASK}"] * 3
