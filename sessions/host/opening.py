@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from servers.audit import payload_privacy
+from servers.privacy import redaction
 from sessions.connections.lifecycle import Failure
 from sessions.connections.starting import HELD_UP_AFTER, SHOWN_AFTER, unreached
 from sessions.host.answer_redaction import Redactor
@@ -77,7 +79,7 @@ class Diagnosis:
 
     @property
     def tail(self) -> str:
-        return self._redactor.text("\n".join(self._lines))
+        return self._masked("\n".join(self._lines))
 
     async def show_start(self, show: Callable[[str, Sequence[str]], None]) -> None:
         """Runs until cancelled. Passes on the child's stderr at most every SHOWN_AFTER seconds, and the hints after
@@ -95,13 +97,17 @@ class Diagnosis:
 
     def failure(self, error: McpError) -> Failure:
         tail = error.stderr_tail if isinstance(error, TransportError) and error.stderr_tail else ""
-        tail = self._redactor.text(tail) or self.tail
+        tail = self._masked(tail) or self.tail
         hints = self.hints if error.fault is Fault.TIMEOUT else ()
         if error.fault is Fault.PROCESS_EXITED and self.hints and self._launched:
             hints = unreached(tail)
         return Failure(
             fault=error.fault,
-            detail=self._redactor.text(" ".join((error.detail, *hints))),
+            detail=self._masked(" ".join((error.detail, *hints))),
             step=_EARLIER.get(error.fault, self.step) if self.step else "",
             stderr_tail=tail,
         )
+
+    def _masked(self, text: str) -> str:
+        """As the lines of the server's log."""
+        return redaction.detected_in(self._redactor.text(text), payload_privacy.latest())

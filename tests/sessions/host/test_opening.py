@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from servers.secret import MASK, Secret
 from sessions.connections.starting import held_up
 from sessions.host import opening
 from sessions.host.answer_redaction import Redactor
 from sessions.host.launch import load
 from sessions.host.opening import Diagnosis
 from sessions.mcp.core.errors import Fault, TransportError
+from sessions.mcp.core.events import DiagnosticLine
 from tests.sessions.host.make import make_session
 
 NPX = held_up("npx", ["acme"])
@@ -43,6 +45,16 @@ async def test_a_start_that_lasts_shows_stderr_first_and_later_what_may_hold_it_
 def test_a_start_that_ran_out_of_time_fails_with_what_may_have_held_it_up(fault: Fault, hints: Sequence[str]) -> None:
     error = TransportError(fault, "No answer.", may_have_run=False)
     assert Diagnosis(Redactor(), "handshake", NPX).failure(error).detail == " ".join(("No answer.", *hints))
+
+
+@pytest.mark.parametrize("of_transport", [True, False])
+def test_what_a_page_shows_of_stderr_is_masked_as_the_log_is(of_transport: bool) -> None:
+    said = f"hunter2-hunter2 and ghp_{'A' * 36}"
+    diagnosis = Diagnosis(Redactor([Secret("hunter2-hunter2")]))
+    diagnosis.on_event(DiagnosticLine("stderr", said))
+    error = TransportError(Fault.PROCESS_EXITED, said, may_have_run=False, stderr_tail=said if of_transport else "")
+    failure = diagnosis.failure(error)
+    assert [diagnosis.tail, failure.stderr_tail, failure.detail] == [f"{MASK} and {MASK}"] * 3
 
 
 @pytest.mark.parametrize(
