@@ -1,6 +1,16 @@
-"""Splits bytes into lines with a size cap. Only LF separates, because a message's strings may hold other separators."""
+"""Splits bytes into lines with a size cap. Only LF separates, because a message's strings may hold other separators.
+
+Where a text is cut, the word that the cut goes through is left out: nobody who looks for a secret later would recognise
+a half of it.
+"""
 
 from dataclasses import dataclass
+from typing import Final
+
+#: a word, such as a token, holds none of them
+_AROUND_WORDS: Final = " \t\"',;&<>()[]{}"
+#: what is left out of a line that is all one word
+_HALF_WORD: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +81,27 @@ class TailBuffer:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._data = bytearray()
+        self._is_cut = False
 
     def add(self, chunk: bytes) -> None:
         self._data += chunk
         if len(self._data) > self._max_bytes:
+            self._is_cut = True
             del self._data[: len(self._data) - self._max_bytes]
 
     def tail(self, max_bytes: int = 4096) -> str:
-        return bytes(self._data[-max_bytes:]).decode("utf-8", "replace").strip()
+        """From the beginning of a line; of one very long line, from that of a word."""
+        data = bytes(self._data[-max_bytes:])
+        if self._is_cut or len(self._data) > max_bytes:
+            _, _, lines = data.partition(b"\n")
+            data = lines if lines.strip() else data.partition(b" ")[2]
+        return data.decode("utf-8", "replace").strip()
+
+
+def shortened(text: str, most: int) -> str:
+    """A line of at most `most` characters and the mark of a cut."""
+    if len(text) <= most:
+        return text
+    kept = text[:most]
+    end = max(map(kept.rfind, _AROUND_WORDS)) + 1
+    return f"{kept[: end or max(0, most - _HALF_WORD)]}…"

@@ -17,7 +17,7 @@ from ..recording import UNRECORDED, Recorder
 from . import command, tiers
 from .child import Child
 from .confinement import Confinement, Tier, first_out_of_reach, first_overlap, first_through_own_link, is_of_the_system
-from .framing import Lines, Oversized, TailBuffer
+from .framing import Lines, Oversized, TailBuffer, shortened
 from .refusals import REFUSAL_MARK, refused_path
 from .tiers import confines
 
@@ -205,7 +205,7 @@ class StdioTransport(Transport):
     def _on_stderr(self, chunk: bytes) -> None:
         self._tail.add(chunk)
         for line in self._stderr.feed(chunk):
-            text = self._text(line.head if isinstance(line, Oversized) else line)
+            text = self._beginning(line.head) if isinstance(line, Oversized) else self._text(line)
             if text.startswith(REFUSAL_MARK):  # only we say that
                 text = f"“{text}”"
             if text and self._receiver is not None:
@@ -223,7 +223,12 @@ class StdioTransport(Transport):
         self._receiver.line("stderr", line)
 
     def _text(self, line: bytes) -> str:
-        return line.decode("utf-8", "replace").rstrip()[: self._limits.line_chars]
+        return shortened(line.decode("utf-8", "replace").rstrip(), self._limits.line_chars)
+
+    @staticmethod
+    def _beginning(head: bytes) -> str:
+        text = head.decode("utf-8", "replace")
+        return shortened(text, len(text) - 1)
 
     def _on_end(self, exit_code: int | None) -> None:
         """The child ended or closed its output. Called after its last output was delivered."""

@@ -16,7 +16,7 @@ from sessions.mcp.core.errors import Fault, ProtocolError
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.transports.inflate import Inflater
 from sessions.mcp.transports.sse import events
-from sessions.mcp.transports.stdio.framing import Lines, Oversized, TailBuffer
+from sessions.mcp.transports.stdio.framing import Lines, Oversized, TailBuffer, shortened
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -59,11 +59,38 @@ def test_separators_other_than_lf_stay_inside_a_line() -> None:
     assert Lines(100).feed(line + b"\n") == [line]
 
 
-def test_the_ring_keeps_the_end() -> None:
-    tail = TailBuffer(10)
+def test_the_ring_keeps_the_end_from_the_beginning_of_a_line() -> None:
+    tail = TailBuffer(20)
     tail.add(b"0123456789")
-    tail.add(b"abc")
-    assert tail.tail() == "3456789abc"
+    assert tail.tail() == "0123456789"
+    tail.add(b"abc\nde f\ng")
+    assert tail.tail() == "0123456789abc\nde f\ng"
+    tail.add(b"h\n")
+    assert tail.tail() == "de f\ngh", "the first line has lost its beginning, which may have been that of a secret"
+    assert tail.tail(5) == "gh"
+
+
+def test_of_one_long_line_the_ring_keeps_the_last_words() -> None:
+    tail = TailBuffer(20)
+    tail.add(b"key=s3cret-s3cret-s3cret and more")
+    assert tail.tail() == "and more"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("short enough", "short enough"),
+        ("the token is s3cret-s3cret", "the token is …"),
+        ('{"n":1,"token":"s3cret-s3cret"}', '{"n":1,"token":"…'),
+        ("s3cret-s3cret-s3cret", "…"),
+    ],
+)
+def test_a_cut_line_does_not_end_in_the_half_of_a_word(text: str, kept: str) -> None:
+    assert shortened(text, 19) == kept
+
+
+def test_of_a_line_that_is_one_word_the_beginning_is_kept() -> None:
+    assert shortened("x" * 3_000, 2_000) == "x" * (2_000 - 256) + "…"
 
 
 STREAM = (
