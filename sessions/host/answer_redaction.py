@@ -9,23 +9,28 @@ import orjson
 from servers.secret import MASK, MIN_LENGTH, Secret, variants
 
 __all__ = ["MASK", "Redactor", "dumped"]
-#: each text is searched for each form; a session that lives for months drops the shortest forms
-_MOST_FORMS = 2_000
+#: of values that became known later: each text is searched for each form, and a session may live for months
+_MOST_LEARNED = 2_000
 
 
 class Redactor:
     """Knows the secret values of one server, in every form in which a server may send them back."""
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        values = {form for secret in secrets for form in _values(secret.reveal())}
-        found = {form for value in values for form in variants(value)}
-        self._know(found)
+        self._given = _forms(secrets)
+        #: the oldest first
+        self._learned: dict[str, None] = {}
+        self._know(self._given)
 
     def learn(self, secrets: Iterable[Secret]) -> None:
-        """Add values that became known later, such as a renewed token."""
-        values = {form for secret in secrets for form in _values(secret.reveal())}
-        found = {form for value in values for form in variants(value)}
-        self._know(sorted(found.union(self._forms), key=len, reverse=True)[:_MOST_FORMS])
+        """Add values that became known later, such as a renewed token. With too many, the oldest of these are forgotten: their
+        tokens have expired. What was known from the start stays."""
+        for form in _forms(secrets):
+            self._learned.pop(form, None)
+            self._learned[form] = None
+        while len(self._learned) > _MOST_LEARNED:
+            del self._learned[next(iter(self._learned))]
+        self._know(self._given.union(self._learned))
 
     def _know(self, forms: Iterable[str]) -> None:
         #: longest first, so that a value that contains another is masked as a whole
@@ -59,6 +64,11 @@ class Redactor:
         if isinstance(value, dict):
             return {self.text(name): self._walked(item) for name, item in value.items()}
         return [self._walked(item) for item in value] if isinstance(value, list) else value
+
+
+def _forms(secrets: Iterable[Secret]) -> set[str]:
+    values = {form for secret in secrets for form in _values(secret.reveal())}
+    return {form for value in values for form in variants(value)}
 
 
 def _values(value: str) -> list[str]:

@@ -57,3 +57,12 @@ def test_a_value_that_nests_deeply_is_written_and_one_that_nests_too_deeply_refu
 
 def test_a_value_too_short_to_be_a_secret_is_left_alone() -> None:
     assert Redactor([Secret("on")]).text("on and on") == "on and on"
+
+
+def test_a_session_that_learns_tokens_for_months_forgets_the_oldest_of_them_and_no_credential() -> None:
+    redactor = Redactor([Secret("hunter2")])
+    tokens = [f"{number:04}-" + "token" * 20 for number in range(300)]
+    for token in tokens:
+        redactor.learn([Secret(token)])
+    assert redactor.text(f"hunter2, {tokens[-1]}, {tokens[-50]}") == f"{MASK}, {MASK}, {MASK}"
+    assert redactor.text(tokens[0]) == tokens[0]
