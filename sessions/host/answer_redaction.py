@@ -11,6 +11,7 @@ from servers.secret import MASK, MIN_LENGTH, Secret, variants
 __all__ = ["MASK", "Redactor", "dumped"]
 #: of values that became known later: each text is searched for each form, and a session may live for months
 _MOST_LEARNED = 2_000
+_LEAST_DIGITS = 6
 
 
 class Redactor:
@@ -37,6 +38,8 @@ class Redactor:
         self._forms = sorted(forms, key=len, reverse=True)
         #: also as JSON writes them
         self._searched = tuple(dict.fromkeys((*self._forms, *(dumped(form)[1:-1] for form in self._forms))))
+        #: of a number, only as a whole: shorter ones stand in every schema
+        self._numbers = {form for form in self._forms if form.isdecimal() and len(form) >= _LEAST_DIGITS}
         #: characters
         self.longest = max(map(len, self._searched), default=0)
 
@@ -63,7 +66,12 @@ class Redactor:
             return self.text(value)
         if isinstance(value, dict):
             return {self.text(name): self._walked(item) for name, item in value.items()}
-        return [self._walked(item) for item in value] if isinstance(value, list) else value
+        if isinstance(value, list):
+            return [self._walked(item) for item in value]
+        return MASK if self._numbers and type(value) in (int, float) and self._is_secret(value) else value
+
+    def _is_secret(self, number: float) -> bool:
+        return (str(int(number)) if number == number // 1 else str(number)) in self._numbers
 
 
 def _forms(secrets: Iterable[Secret]) -> set[str]:

@@ -66,3 +66,9 @@ def test_a_session_that_learns_tokens_for_months_forgets_the_oldest_of_them_and_
         redactor.learn([Secret(token)])
     assert redactor.text(f"hunter2, {tokens[-1]}, {tokens[-50]}") == f"{MASK}, {MASK}, {MASK}"
     assert redactor.text(tokens[0]) == tokens[0]
+
+
+def test_a_secret_of_digits_is_masked_where_it_comes_back_as_a_number() -> None:
+    redactor = Redactor([Secret("84731122"), Secret("1000")])
+    value = {"pin": 84731122, "float": 84731122.0, "longer": 847311220, "maximum": 1000, "is": True, "inf": [1e999]}
+    assert redactor.value(value) == {**value, "pin": MASK, "float": MASK}
