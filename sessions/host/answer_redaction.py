@@ -1,6 +1,7 @@
 """Removes a server's own secrets from what it sends back, before anything is stored or shown."""
 
 import json
+from base64 import b64decode
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,8 @@ __all__ = ["MASK", "Redactor", "dumped"]
 #: of values that became known later: each text is searched for each form, and a session may live for months
 _MOST_LEARNED = 2_000
 _LEAST_DIGITS = 6
+#: of one line of a value in several lines; shorter ones, such as a bracket, are no secret by themselves
+_LINE_CHARS = 16
 
 
 class Redactor:
@@ -80,9 +83,24 @@ def _forms(secrets: Iterable[Secret]) -> set[str]:
 
 
 def _values(value: str) -> list[str]:
-    """The value, and the token of a header like `Bearer <token>`."""
-    _, _, token = value.partition(" ")
-    return [form for form in (value, token) if len(form) >= MIN_LENGTH]
+    """The value; the token of a header like `Bearer <token>`, of `Basic` also what it encodes; the lines of a key in several
+    lines, which its server may write one by one."""
+    scheme, _, token = value.partition(" ")
+    found = [value, token]
+    if scheme.lower() == "basic":
+        account = _decoded(token)
+        found += [account, account.partition(":")[2]]
+    lines = [line.strip() for line in value.splitlines()]
+    if len(lines) > 1:
+        found += [line for line in lines if len(line) >= _LINE_CHARS and not line.startswith("-----")]
+    return [form for form in found if len(form) >= MIN_LENGTH]
+
+
+def _decoded(token: str) -> str:
+    try:
+        return b64decode(token, validate=True).decode()
+    except ValueError:  # it is no base64, or not of a text
+        return ""
 
 
 def dumped(value: Any) -> str:

@@ -1,5 +1,6 @@
 """A server's own secrets are masked in everything that it sends."""
 
+import base64
 import json
 
 import pytest
@@ -72,3 +73,18 @@ def test_a_secret_of_digits_is_masked_where_it_comes_back_as_a_number() -> None:
     redactor = Redactor([Secret("84731122"), Secret("1000")])
     value = {"pin": 84731122, "float": 84731122.0, "longer": 847311220, "maximum": 1000, "is": True, "inf": [1e999]}
     assert redactor.value(value) == {**value, "pin": MASK, "float": MASK}
+
+
+def test_of_a_basic_header_the_password_is_masked_too() -> None:
+    header = "Basic " + base64.b64encode(b"ann:s3cret:word").decode()
+    assert Redactor([Secret(header)]).text(f"{header}, ann:s3cret:word, s3cret:word") == f"{MASK}, {MASK}, {MASK}"
+    assert Redactor([Secret("Basic plain words")]).text("plain words") == MASK
+
+
+def test_a_key_in_several_lines_is_masked_line_by_line() -> None:
+    lines = [f"{number}" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" for number in range(3)]
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines, "short", "-----END PRIVATE KEY-----"])
+    redactor = Redactor([Secret(key)])
+    assert [redactor.text(f"  {line}") for line in lines] == [f"  {MASK}"] * 3
+    assert redactor.text("-----BEGIN PRIVATE KEY-----, short") == "-----BEGIN PRIVATE KEY-----, short"
+    assert redactor.text(f"it is {key}.") == f"it is {MASK}."
