@@ -85,7 +85,8 @@ class _SecretPlaces:
             for word in ("allOf", "anyOf", "oneOf"):
                 waiting.extend(_list(part.get(word)))
             waiting.extend(part.get(word) for word in ("if", "then", "else"))
-            waiting.extend(_values(part.get("dependentSchemas")))
+            for word in ("dependentSchemas", "dependencies"):  # the latter before 2019-09, also with lists of names
+                waiting.extend(_values(part.get(word)))
             for word in ("$ref", "$dynamicRef"):
                 if isinstance(reference := part.get(word), str):
                     try:
@@ -112,6 +113,7 @@ def _of_item(part: Mapping[str, Any], number: int) -> Iterator[Any]:
     else:
         yield items
         yield part.get("additionalItems")
+        yield part.get("unevaluatedItems")
     yield part.get("contains")
 
 
