@@ -35,6 +35,8 @@ METHOD_CHARS, ID_CHARS, TARGET_CHARS, FAULT_CHARS, DETAIL_CHARS = 200, 200, 2_00
 OPEN: Final = 1_024
 #: bytes that one character of a secret may take: its UTF-8 bytes, or `\\u` and four digits twice
 _ESCAPED: Final = 12
+#: characters of a detected secret that may be cut off
+_TOKEN: Final = 512
 
 
 class _Open:
@@ -183,16 +185,19 @@ class WireRecorder:
         entry.rpc_id = storable(masked(entry.rpc_id), ID_CHARS)
         entry.target = storable(masked(entry.target), TARGET_CHARS)
         if entry.detail:
-            entry.detail = privacy.masked_words(storable(masked(entry.detail), DETAIL_CHARS))
+            entry.detail = storable(privacy.masked_words(masked(entry.detail)), DETAIL_CHARS)
 
     def _give_body(self, entry: WireEntry, data: bytes, subjects: Sequence[Subject | None]) -> None:
         most = settings.WIRE_BODY_KIB * 1024
         if len(data) <= most:
             text = self._masked_json(data.decode("utf-8", "replace"))
-            kept, entry.cut = storable(text, most), len(text) > most
+            entry.cut = len(text) > most
+            privacy.give_body(entry, storable(text), subjects)
+            entry.body = entry.body[:most]
         else:
-            kept, entry.cut = storable(self._masked_beginning(data, most), most), True
-        privacy.give_body(entry, kept, subjects)
+            entry.cut = True
+            privacy.give_body(entry, storable(self._masked_beginning(data, most)), subjects)
+            entry.body = entry.body[: max(0, min(most, len(entry.body) - _TOKEN))]
 
     def _masked_json(self, text: str) -> str:
         """The text as it is, unless a secret is in it: then its value is written again without the secrets."""
@@ -205,10 +210,10 @@ class WireRecorder:
             return self.redacted(plain)
 
     def _masked_beginning(self, data: bytes, most: int) -> str:
-        """Of a message that is too large to keep. A secret that is cut at the end of what is searched cannot be
-        recognised, so as much as it may take is left out."""
+        """Of a message that is too large to keep, and as much more as is searched: a secret that is cut at its end cannot be
+        recognised, so as much as it may take is left out, here of ours and later of those that are detected."""
         longest = max(self._redactor.longest, self._hidden.longest)
-        text = data[: most + _ESCAPED * longest].decode("utf-8", "replace")
+        text = data[: most + _ESCAPED * (longest + _TOKEN)].decode("utf-8", "replace")
         masked = self.redacted(unescaped(text))
         return masked[: max(0, len(masked) - longest - _ESCAPED)] if longest else masked
 

@@ -20,7 +20,7 @@ from sessions.enums import WireDirection, WireKind
 from sessions.host.answer_redaction import MASK, Redactor
 from sessions.host.wire import log as wire_log
 from sessions.host.wire.log import WireEntry, WireLog
-from sessions.host.wire.recorder import WireRecorder
+from sessions.host.wire.recorder import DETAIL_CHARS, WireRecorder
 from sessions.host.wire.writer import WireWriter
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Outgoing
@@ -221,6 +221,20 @@ def test_a_secret_written_in_escapes_at_the_cut_does_not_leave_its_beginning_eit
         read = re.sub(r"\\u(....)", lambda found: chr(int(found[1], 16)), entry.body)
         assert SECRET[:6] not in read
         assert entry.cut
+
+
+def test_a_detected_secret_at_the_cut_does_not_leave_its_beginning(settings: Any) -> None:
+    settings.WIRE_BODY_KIB = 1
+    token = "ghp_" + "a1B2" * 9
+    for shift in range(len(token) + 12):
+        made = recorder()
+        made.received(message(method="x", params={"p": "x" * (960 + shift) + " " + token + " " + "y" * 3_000}))
+        words = "y" * (DETAIL_CHARS - len(token) - 12 + shift)
+        made.received(message(id=7, error={"code": -1, "message": f"{words} {token} {'y' * 3_000}"}))
+        for entry in kept(made):
+            assert token[:8] not in entry.body + entry.detail
+        assert entry.cut
+        assert len(entry.body) == 1024
 
 
 def test_a_secret_that_the_session_learned_later_is_masked_from_then_on() -> None:
