@@ -1,11 +1,18 @@
-"""The key ring in a file: created and changed atomically, even across a crash; mode 600."""
+"""The key ring in a file: created and changed atomically, even across a crash; mode 600.
 
+Whoever changes it holds a lock meanwhile: of two rotations at once, the one that wrote last would otherwise remove the key
+that the other has just begun to use.
+"""
+
+import fcntl
 import json
 import os
 import secrets
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from servers import keyring
 from servers.keyring import KEY_BYTES
@@ -13,12 +20,8 @@ from servers.keyring import KEY_BYTES
 
 def prepare_key(path: Path) -> str:
     """Id of a key added for the next rotation, unused so far, so the key ring can be copied to every machine first."""
-    document = json.loads(path.read_text())
-    if "next" not in document:
-        document["next"] = f"k{secrets.token_hex(4)}"
-        document["keys"][document["next"]] = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
-        _replace(path, json.dumps(document))
-    return str(document["next"])
+    with _changing(path) as document:
+        return _next_key(path, document)
 
 
 def next_key(path: Path) -> str:
@@ -28,18 +31,38 @@ def next_key(path: Path) -> str:
 
 def use_next_key(path: Path) -> str:
     """The prepared key, or a new one, is current from now on. Its id."""
-    prepare_key(path)
-    document = json.loads(path.read_text())
-    document["current"] = document.pop("next")
-    _replace(path, json.dumps(document))
+    with _changing(path) as document:
+        _next_key(path, document)
+        document["current"] = document.pop("next")
+        _replace(path, json.dumps(document))
     return str(document["current"])
 
 
 def remove_keys(path: Path, key_ids: Iterable[str]) -> None:
-    document = json.loads(path.read_text())
-    gone = set(key_ids) - {document["current"], document.get("next")}
-    document["keys"] = {key_id: key for key_id, key in document["keys"].items() if key_id not in gone}
-    _replace(path, json.dumps(document))
+    with _changing(path) as document:
+        gone = set(key_ids) - {document["current"], document.get("next")}
+        document["keys"] = {key_id: key for key_id, key in document["keys"].items() if key_id not in gone}
+        _replace(path, json.dumps(document))
+
+
+def _next_key(path: Path, document: dict[str, Any]) -> str:
+    """Stored before it is used for anything."""
+    if "next" not in document:
+        document["next"] = f"k{secrets.token_hex(4)}"
+        document["keys"][document["next"]] = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+        _replace(path, json.dumps(document))
+    return str(document["next"])
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[dict[str, Any]]:
+    """The content of the file, which no other process changes until the end."""
+    folder = os.open(path.parent, os.O_RDONLY)  # not the file: it is replaced
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield json.loads(path.read_text())
+    finally:
+        os.close(folder)
 
 
 def _replace(path: Path, text: str) -> None:

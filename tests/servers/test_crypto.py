@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -150,6 +151,24 @@ def test_a_key_that_another_process_made_a_moment_ago_opens(ring: Callable[..., 
     _, keyring._cached, keyring._seen = before
     assert key_id != "k1"
     assert crypto.open_sealed(sealed, key_id=key_id, **PLACE).reveal() == CANARY
+
+
+def test_of_two_rotations_at_once_neither_removes_the_key_of_the_other(ring: Callable[..., Path]) -> None:
+    path = ring("k1")
+    used: list[str] = []
+
+    def rotate() -> None:
+        used.extend(keyring_file.use_next_key(path) for _ in range(5))
+
+    threads = [threading.Thread(target=rotate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    document = json.loads(path.read_text())
+    assert set(document["keys"]) == {"k1", *used}
+    assert document["current"] in used
+    assert len(set(used)) == 20
 
 
 def test_a_lost_ring_says_which_file_is_missing(ring: Callable[..., Path]) -> None:
