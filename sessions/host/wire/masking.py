@@ -32,7 +32,8 @@ _URLS: Final = frozenset({"location", "content-location", "link", "refresh", "re
 _ARGUMENT: Final = "mcp-param-"
 _SCHEME: Final = re.compile(r"(?i)\b(bearer|basic|digest|negotiate|dpop|token)(\s+)[A-Za-z0-9._~+/=-]{8,}")
 _PARAMETER: Final = re.compile(r'(?i)\b(nonce|opaque|token)(\s*=\s*)("[^"]*"|[^\s,]+)')
-_QUERY_VALUE: Final = re.compile(r"([?&;][^=&;#\s<>\"]*=)[^&;#\s<>\"]+")
+#: a name ends at a question mark too: a server that sends thousands of them would have each read the rest again
+_QUERY_VALUE: Final = re.compile(r"([?&;][^=&;?#\s<>\"]*=)[^&;#\s<>\"]+")
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s@?#]+@")
 
 

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import struct
+import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -20,6 +21,7 @@ from sessions.enums import WireDirection, WireKind
 from sessions.host.answer_redaction import MASK, Redactor
 from sessions.host.wire import log as wire_log
 from sessions.host.wire.log import WireEntry, WireLog
+from sessions.host.wire.masking import masked_url
 from sessions.host.wire.recorder import DETAIL_CHARS, WireRecorder
 from sessions.host.wire.writer import WireWriter
 from sessions.mcp.core.limits import Limits
@@ -277,6 +279,13 @@ def test_headers_are_kept_without_credentials_and_urls_without_the_values_of_the
     assert "resource_metadata" in shown
     assert entry.target == f"https://{MASK}@h.test/{MASK}/mcp?key={MASK}&x={MASK}"
     assert (entry.kind, entry.method, entry.status, entry.size) == (WireKind.EXCHANGE, "POST", 200, 15)
+
+
+def test_a_url_of_a_server_is_masked_in_linear_time_and_behind_a_second_question_mark_too() -> None:
+    assert masked_url("https://h.test/?a?key=s3cret&b=c?d=e") == f"https://h.test/?a?key={MASK}&b={MASK}"
+    began = time.process_time()
+    masked_url("=" + "?" * 100_000)
+    assert time.process_time() - began < 2
 
 
 def test_a_stream_that_ends_after_its_head_was_written_has_a_row_for_its_end() -> None:
