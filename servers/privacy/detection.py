@@ -46,6 +46,11 @@ SHAPES = (
         r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:[^-]|-(?!----)){20,20000})"
         r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)?",
     ),
+    _shape(
+        "Private key",  # of which the beginning was cut off
+        "PRIVATE",
+        r"\A(?P<secret>[^-]{20,20000})-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----",
+    ),
     _shape("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
     _shape("GitHub token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{60,255}\b"),
     _shape(
@@ -147,3 +152,33 @@ def _masked(text: str, pattern: re.Pattern[str]) -> tuple[str, int]:
             end = match.end(group)
             count += 1
     return ("".join((*parts, text[end:])) if count else text), count
+
+
+_KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END)")
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40,}")
+_KEY_LAST = re.compile(r"\s*[A-Za-z0-9+/=]+\s*")
+#: lines of an encrypted key, or of PGP, before its body
+_KEY_HEADERS = 10
+
+
+class KeyLines:
+    """Of one stream of lines, each of which was masked by itself: a private key comes line by line."""
+
+    def __init__(self) -> None:
+        self._headers, self._in_body = 0, False
+
+    def masked(self, line: str) -> str:
+        if _KEY_BEGINS.search(line):
+            self._headers, self._in_body = _KEY_HEADERS, False
+            return line
+        if not (self._headers or self._in_body) or line.lstrip().startswith("-----END "):
+            self._headers, self._in_body = 0, False
+            return line
+        if _KEY_BODY.search(line):
+            self._headers, self._in_body = 0, True
+            return _KEY_BODY.sub(MASK, line)
+        if self._in_body:
+            self._in_body = False
+            return MASK if _KEY_LAST.fullmatch(line) else line
+        self._headers -= 1
+        return line

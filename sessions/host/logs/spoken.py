@@ -1,10 +1,12 @@
 """What a server says, as lines of its log: messages, stderr and protocol violations. Called from the client's
 reader."""
 
+from collections import defaultdict
 from typing import Any
 
 from servers.audit import payload_privacy
 from servers.privacy import redaction
+from servers.privacy.detection import KeyLines
 from sessions import hints
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
@@ -25,6 +27,8 @@ class Spoken:
         self._log, self._redactor, self._diagnosis = log, redactor, diagnosis
         self._repeats = Repeats(log)
         self._passed_on = 0
+        #: by stream
+        self._keys: defaultdict[str, KeyLines] = defaultdict(KeyLines)
 
     def close(self) -> None:
         self._repeats.close()
@@ -57,7 +61,10 @@ class Spoken:
     def diagnostic(self, event: DiagnosticLine) -> None:
         self._diagnosis.on_event(event)
         level = "info" if event.stream == "stderr" else "warning"
-        self._log.add(ServerLogLine(LogSource.STDERR, level, self._masked(event.text), event.stream))
+        text = self._masked(event.text)
+        if payload_privacy.latest().detect:
+            text = self._keys[event.stream].masked(text)
+        self._log.add(ServerLogLine(LogSource.STDERR, level, text, event.stream))
 
     def violation(self, event: ProtocolViolation) -> None:
         self._repeats.say(self._masked(f"The server broke the protocol: {event.detail}"), "warning")

@@ -101,6 +101,11 @@ def test_of_an_encrypted_private_key_nothing_but_its_armour_stays() -> None:
     assert detection.mask(f"{begin}\n{headers}\n\n{body}\n{end}") == (f"{begin}{MASK}{end}", 1)
 
 
+def test_the_rest_of_a_private_key_whose_beginning_was_cut_off_is_masked() -> None:
+    end = "-----END RSA PRIVATE KEY-----\nexit code 1"
+    assert detection.mask(f"{LETTERS[:61]}\n{LETTERS[:40]}\n{end}") == (f"{MASK}{end}", 1)
+
+
 @pytest.mark.parametrize(
     "text",
     [

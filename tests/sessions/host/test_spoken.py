@@ -62,3 +62,24 @@ async def test_a_secret_is_masked_in_text_in_stderr_and_in_our_words_about_the_s
     spoken.violation(ProtocolViolation(said))
     spoken.close()
     assert [line.text.removeprefix("The server broke the protocol: ") for line in lines] == [f"{MASK} and {MASK}"] * 3
+
+
+def test_a_private_key_on_stderr_is_masked_line_by_line_and_no_line_after_it(
+    spoken: Spoken, lines: list[ServerLogLine]
+) -> None:
+    body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
+    key = ["-----BEGIN RSA PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED", "", body, f"12:00 {body}", "c2hvcnQ="]
+    for text in ("Started", *key, "-----END RSA PRIVATE KEY-----", "Ready", body):
+        spoken.diagnostic(DiagnosticLine("stderr", text))
+        spoken.diagnostic(DiagnosticLine("stdout", "Word"))
+    shown = [line.text for line in lines if line.logger == "stderr"]
+    assert shown == ["Started", *key[:3], MASK, f"12:00 {MASK}", MASK, "-----END RSA PRIVATE KEY-----", "Ready", body]
+    assert {line.text for line in lines if line.logger == "stdout"} == {"Word"}
+
+
+def test_a_private_key_that_stops_in_the_middle_takes_no_more_than_one_word_with_it(
+    spoken: Spoken, lines: list[ServerLogLine]
+) -> None:
+    for text in ("-----BEGIN PRIVATE KEY-----", "A" * 64, "Listening on port 80", "Ready"):
+        spoken.diagnostic(DiagnosticLine("stderr", text))
+    assert [line.text for line in lines][1:] == [MASK, "Listening on port 80", "Ready"]
