@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 #: a JSON document inside of a text that is longer than this is not searched by path: the text is masked as a whole
 INNER_CHARS = 1024 * 1024
 PATH_CHARS = 500
+#: members of a value that a path with a filter is asked of, and with one that itself searches from $, with .. or a filter:
+#: its time may rise with the square of them. Larger values are masked as a whole
+MOST_FILTERED, MOST_SEARCHED = 20_000, 300
 Place = tuple[str | int, ...]
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -247,12 +250,92 @@ def _places_by_path(value: Any, rules: Sequence[Rule]) -> set[Place]:
     places: set[Place] = set()
     for rule in rules:
         try:
-            places.update(tuple(match.parts) for match in compiled(rule.path).finditer(value))
-        except (JSONPathError, RecursionError, PathInvalid) as problem:
-            # too deep for the library: what cannot be searched may hold the secret, so nothing of it is stored
+            places.update(_found(rule.path, value))
+        except (JSONPathError, RecursionError, PathInvalid, _TooLarge) as problem:
+            # too deep or too large for the library: what cannot be searched may hold the secret, so nothing of it is stored
             log.warning("redaction.path_failed", path=rule.path, problem=type(problem).__name__)
             return {()}
     return places
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def _found(path: str, value: Any) -> Iterable[Place]:
+    """The library takes seconds for a large result, in which its worker does nothing else: it is asked for filters and slices
+    only, and of values of limited size."""
+    if (steps := _steps(path)) is not None:
+        return _selected(value, steps)
+    _, _, filters = path.partition("?")
+    searches = ".." in filters or "$" in filters or "?" in filters
+    if _has_more(value, MOST_SEARCHED if searches else MOST_FILTERED):
+        raise _TooLarge
+    return (tuple(match.parts) for match in compiled(path).finditer(value))
+
+
+#: of a path: whether it descends, and what it selects: a name, an index, or None for everything
+_Step = tuple[bool, tuple[str | int | None, ...]]
+
+
+@lru_cache(maxsize=500)
+def _steps(path: str) -> tuple[_Step, ...] | None:
+    """None if there is more in it than names, indexes and `*`."""
+    from jsonpath.segments import JSONPathRecursiveDescentSegment  # noqa: PLC0415  # see _paths
+    from jsonpath.selectors import IndexSelector, NameSelector, WildcardSelector  # noqa: PLC0415  # see _paths
+
+    steps: list[_Step] = []
+    for segment in compiled(path).segments:
+        selected: list[str | int | None] = []
+        for one in segment.selectors:
+            if not isinstance(one, NameSelector | IndexSelector | WildcardSelector):
+                return None
+            selected.append(
+                one.name if isinstance(one, NameSelector) else one.index if isinstance(one, IndexSelector) else None
+            )
+        steps.append((isinstance(segment, JSONPathRecursiveDescentSegment), tuple(selected)))
+    return tuple(steps)
+
+
+def _selected(value: Any, steps: Sequence[_Step]) -> Iterable[Place]:
+    found: dict[Place, Any] = {(): value}
+    for descends, selected in steps:
+        waiting, seen = list(found.items()), set()
+        found = {}
+        while waiting:
+            place, part = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            for one in selected:
+                for key in _keys(part, one):
+                    found[*place, key] = part[key]
+            if descends:
+                members = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+                waiting.extend(((*place, key), below) for key, below in members if isinstance(below, (dict, list)))
+    return found
+
+
+def _keys(part: Any, selected: str | int | None) -> Iterable[Any]:
+    if isinstance(part, dict):
+        return part if selected is None else (selected,) if isinstance(selected, str) and selected in part else ()
+    if not isinstance(part, list) or isinstance(selected, str):
+        return ()
+    size = len(part)
+    if selected is None:
+        return range(size)
+    return (selected % size,) if -size <= selected < size else ()
+
+
+def _has_more(value: Any, most: int) -> bool:
+    """Whether it has more than so many members, those of its members included."""
+    count, waiting = 0, [value]
+    while waiting and count <= most:
+        part = waiting.pop()
+        if isinstance(part, dict | list):
+            count += len(part)
+            waiting.extend(part.values() if isinstance(part, dict) else part)
+    return count > most
 
 
 def _masked(value: Any, places: set[Place]) -> tuple[Any, int]:

@@ -1,13 +1,14 @@
 """What a rule, a schema or a shape names is masked; everything else is stored as it came."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
-from servers.privacy.redaction import PathInvalid, Subject, compiled, redacted, redacted_message
+from servers.privacy.redaction import PathInvalid, Subject, _found, compiled, redacted, redacted_message
 from servers.schemas.secrets import secret_places
 from servers.secret import MASK
 
@@ -42,6 +43,53 @@ def masked(value: Any, policy: PayloadPrivacy, subject: Subject = ARGUMENTS) -> 
 def test_a_path_masks_every_value_that_it_finds(path: str, expected: Any) -> None:
     value = {"user": "ann", "password": "x", "all": [{"pin": 1, "password": "y"}, {"pin": 2}]}
     assert masked(value, rules(path)) == expected
+
+
+PATHS = [
+    "$.a",
+    "$..a",
+    "$..*",
+    "$.*",
+    "$.b[*].a",
+    "$.b[0]",
+    "$.b[-1].a",
+    "$.b[7]",
+    "$.b[-7]",
+    "$['a','b']",
+    "$..['a',0]",
+]
+PATHS += ["$..b..a", "$..*..a", "$.a.a", "$.*[0]", "$..[1]", "$.missing", "$[0]", "$..*.*"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1, "b": [{"a": {"a": [1, {"a": None}]}}, [0, {"a": "x", "b": {"a": 2}}], "a"], "": {"a": []}, "0": "a"},
+        [{"a": 1}, [{"a": 2}, []], "a"],
+        {},
+    ],
+)
+def test_a_path_finds_what_the_library_finds(path: str, value: Any) -> None:
+    assert set(_found(path, value)) == {tuple(match.parts) for match in compiled(path).finditer(value)}
+
+
+def test_a_path_takes_moments_for_a_large_result() -> None:
+    names = [f"password{number}" for number in range(20)]
+    value = {"structuredContent": dict.fromkeys(names, "x") | {"numbers": [0] * 50_000, "rows": [{"id": 1}] * 500}}
+    began = time.process_time()
+    text = redacted(json.dumps(value), RESULT, rules(*(f"$..{name}" for name in names), "$.rows[*].id"))[0]
+    assert time.process_time() - began < 3
+    assert json.loads(text)["structuredContent"][names[-1]] == MASK
+
+
+@pytest.mark.parametrize("path", ["$[?@.a]", "$[0:2].a", "$..[?@.a]", "$[?@.a == $[0].a]", "$[?@..a]"])
+def test_what_is_too_large_for_a_filter_is_masked_as_a_whole(path: str) -> None:
+    small, large = [{"a": 1}] * 100, [{"a": 1}] * 20_000
+    assert masked(small, rules(path)) != MASK
+    began = time.process_time()
+    assert masked(large, rules(path)) == MASK
+    assert time.process_time() - began < 2
 
 
 def test_a_path_reaches_the_structured_part_of_a_result_and_its_copy_in_the_text() -> None:
