@@ -18,20 +18,24 @@ def may_hold_secret(definition: str) -> bool:
 
 def holds_secret(schema: Any) -> bool:
     """Anywhere in it, also where `$ref` leads: definitions stand in the same document."""
+    return any(map(is_secret, _inside(schema)))
+
+
+def _inside(schema: Any) -> Iterator[dict[str, Any]]:
+    """All objects in it, itself included."""
     parts = [schema]
     while parts:
         part = parts.pop()
         if isinstance(part, dict):
-            if is_secret(part):
-                return True
+            yield part
             parts.extend(part.values())
         elif isinstance(part, list):
             parts.extend(part)
-    return False
 
 
 # --- where in a value --------------------------------------------------------------------------------------------------
 _STEPS = 50_000
+_LEADS = frozenset({"$ref", "$dynamicRef"})
 _Place = tuple[str | int, ...]
 
 
@@ -57,8 +61,12 @@ def secret_places(schema: Any, value: Any) -> set[_Place]:
 class _SecretPlaces:
     def __init__(self, references: References, spend: Any) -> None:
         self._references, self._spend = references, spend
+        #: by the id of a schema, all of which live as long as the references
+        self._leads: dict[int, bool] = {}
 
     def of(self, schema: Any, value: Any, place: _Place) -> Iterator[_Place]:
+        if not self._leads_to_secret(schema):  # a list may have thousands of numbers
+            return
         for part in self._parts(schema):
             if is_secret(part):
                 yield place
@@ -71,6 +79,14 @@ class _SecretPlaces:
                 for number, below in enumerate(value):
                     for inner in _of_item(part, number):
                         yield from self.of(inner, below, (*place, number))
+
+    def _leads_to_secret(self, schema: Any) -> bool:
+        """False only if nothing in it is secret and nothing leads out of it."""
+        if not isinstance(schema, dict):
+            return False
+        if (known := self._leads.get(id(schema))) is None:
+            known = self._leads[id(schema)] = any(is_secret(part) or _LEADS & part.keys() for part in _inside(schema))
+        return known
 
     def _parts(self, schema: Any) -> Iterator[dict[str, Any]]:
         """The schema and all that apply to the same value."""
@@ -87,7 +103,7 @@ class _SecretPlaces:
             waiting.extend(part.get(word) for word in ("if", "then", "else"))
             for word in ("dependentSchemas", "dependencies"):  # the latter before 2019-09, also with lists of names
                 waiting.extend(_values(part.get(word)))
-            for word in ("$ref", "$dynamicRef"):
+            for word in _LEADS:
                 if isinstance(reference := part.get(word), str):
                     try:
                         waiting.append(self._references.target(reference))

@@ -279,6 +279,12 @@ def test_a_schema_that_takes_too_long_to_follow_masks_the_whole_value() -> None:
     assert secret_places(wide, deep) == {()}
 
 
+def test_a_long_list_beside_a_secret_is_kept() -> None:
+    schema = {"properties": {"p": SECRET, "numbers": {"items": {"type": "number"}}, "rows": {"items": {}}}}
+    value = {"p": "x", "numbers": [0] * 60_000, "rows": [{"a": 1}] * 20_000, "more": [1] * 20_000}
+    assert secret_places(schema, value) == {("p",)}
+
+
 def test_the_schema_masks_what_a_person_typed_into_a_password_field() -> None:
     subject = Subject(RedactedPart.ARGUMENTS, 1, "login", {"properties": {"password": SECRET}})
     assert masked({"user": "ann", "password": "x"}, PayloadPrivacy(), subject) == {"user": "ann", "password": MASK}
