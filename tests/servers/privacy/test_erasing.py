@@ -1,11 +1,14 @@
 """Erasing takes a right and a reason, leaves an event that names the digest, and a chain that verifies."""
 
 import json
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
 
+from mcpadmin import settings as product
 from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
@@ -62,3 +65,16 @@ def test_what_is_still_to_be_sent_is_not_erased(admin: Any, actor: Actor, payloa
     with pytest.raises(StillNeeded):
         erase(actor, admin, payload, "now", CONTEXT, over=False)
     assert payloads.read(Payload.objects.get(pk=payload.pk)) is not None
+
+
+def test_what_was_erased_leaves_the_database_file_whatever_the_default_of_its_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "erased.sqlite3"
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("PRAGMA secure_delete=OFF")
+    database.executescript(product._sqlite["OPTIONS"]["init_command"])
+    database.execute("CREATE TABLE payload (text TEXT)")
+    database.execute("INSERT INTO payload VALUES (?)", ["the address of a person" * 2_000])
+    database.execute("UPDATE payload SET text = ''")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    assert b"the address of a person" not in path.read_bytes()
