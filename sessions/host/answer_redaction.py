@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
+from servers.audit import payload_privacy
+from servers.privacy import redaction
 from servers.secret import MASK, MIN_LENGTH, Secret, variants
 
-__all__ = ["MASK", "Redactor", "dumped"]
+__all__ = ["MASK", "Redactor", "dumped", "masked_words"]
 #: of values that became known later: each text is searched for each form, and a session may live for months
 _MOST_LEARNED = 2_000
 _LEAST_DIGITS = 6
@@ -75,6 +77,11 @@ class Redactor:
 
     def _is_secret(self, number: float) -> bool:
         return (str(int(number)) if number == number // 1 else str(number)) in self._numbers
+
+
+def masked_words(text: str, redactor: Redactor) -> str:
+    """Words of a server for a page or a log that are no JSON: without its own secrets and those that are detected."""
+    return redaction.detected_in(redactor.text(text), payload_privacy.latest())
 
 
 def _forms(secrets: Iterable[Secret]) -> set[str]:

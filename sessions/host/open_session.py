@@ -13,7 +13,7 @@ from django.utils import timezone
 from sessions.calls import claims
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Failure, Lease
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.calls import outcomes
 from sessions.host.calls.orphaned_tasks import OrphanedTasks
@@ -226,7 +226,7 @@ class OpenSession:
             known = await self.client.set_roots(roots_for(roots))
         except McpError as error:
             self.log.host(
-                self.redactor.text(f"The server could not be notified of its roots: {error.detail}"), "warning"
+                masked_words(f"The server could not be notified of its roots: {error.detail}", self.redactor), "warning"
             )
             return
         late = " This session opened without roots; they are declared when it reconnects."
@@ -251,7 +251,8 @@ class OpenSession:
         try:
             await self.client.set_log_level(level or LOG_LEVEL)
         except McpError as error:
-            self.log.host(self.redactor.text(f"The server rejected the log level: {error.detail}"), "warning")
+            words = masked_words(f"The server rejected the log level: {error.detail}", self.redactor)
+            self.log.host(words, "warning")
             return
         if level:
             self.log.host(f"The server was asked for log messages of level {level} and above.")
@@ -339,7 +340,7 @@ class OpenSession:
     def _following_lost(self, event: FollowingLost) -> None:
         self._missed_changes = True
         self.watching.received(event)
-        self.log.host(self.redactor.text(f"Not listening for changes: {event.reason}"), "notice")
+        self.log.host(masked_words(f"Not listening for changes: {event.reason}", self.redactor), "notice")
 
     def _state_changed(self, event: StateChanged) -> None:
         """A ready server may lose its wire session. The client then opens a new one by itself."""

@@ -23,7 +23,7 @@ from servers.signals import draft_changed
 from servers.storable import storable, storable_json
 from sessions.connections.lifecycle import Failure
 from sessions.host import directories
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
@@ -185,7 +185,7 @@ class ConnectionTest:
 
     def _note(self, name: str, state: str, seconds: float | None = None, detail: str = "") -> None:
         self._diagnosis.step = name
-        words = storable(self._redactor.text(detail), DETAIL_CHARS)
+        words = storable(masked_words(detail, self._redactor), DETAIL_CHARS)
         self._steps[name] = {"name": name, "state": state, "seconds": seconds, "detail": words}
         if state == "started":
             self._steps[name]["since"] = timezone.now().isoformat()

@@ -26,7 +26,7 @@ from sessions.catalog import reading
 from sessions.catalog.reading import PLURALS, Note
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Lease
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.cancelling import cancel_all
 from sessions.host.catalog.icons import Icons
 from sessions.host.db import Database, DatabaseAway
@@ -247,7 +247,7 @@ class Catalog:
             words = f"The list of {PLURALS[kind]} was not complete after {READ_SECONDS:.0f} s, which is a fixed limit."
             return self._failed(kind, Fault.TIMEOUT, words)
         except McpError as error:
-            return self._failed(kind, error.fault, self._redactor.text(error.detail))
+            return self._failed(kind, error.fault, masked_words(error.detail, self._redactor))
         if listing.ttl_ms:
             seconds = max(REFRESH_SECONDS * settings.TIME_SCALE, listing.ttl_ms / 1000)
             self._stale_at[kind] = asyncio.get_running_loop().time() + seconds

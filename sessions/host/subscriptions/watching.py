@@ -23,7 +23,7 @@ from servers.enums import RedactedPart
 from servers.privacy import redaction
 from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 from sessions.host.logs.session_log import ServerLog
@@ -110,8 +110,10 @@ class Watching:
     def over(self, error: McpError | None) -> None:
         """The connection has ended; records the reason and the time."""
         if self._over is None:
-            lost = f"Connection lost: {self._redactor.text(error.detail)}" if error else "The session was closed."
-            self._over = (lost, timezone.now())
+            words = "The session was closed."
+            if error is not None:
+                words = f"Connection lost: {masked_words(error.detail, self._redactor)}"
+            self._over = (words, timezone.now())
 
     async def close(self) -> None:
         """Record that the session no longer listens, if it is still ours."""
@@ -217,7 +219,7 @@ class Watching:
             self._news.append(_News(Following(honoured), timezone.now()))
 
     async def _could_not_ask(self, error: McpError) -> None:
-        words = self._redactor.text(error.detail)
+        words = masked_words(error.detail, self._redactor)
         if self._lists and not self._watches:
             self._log.host(f"Not listening for list changes: {words}", "notice")
         elif self._client.state is State.READY:
@@ -228,7 +230,7 @@ class Watching:
         if isinstance(news.event, Following):
             await self._settle(news.event.honoured, news.at)
             return
-        await self._lose(self._redactor.text(news.event.reason), news.at)
+        await self._lose(masked_words(news.event.reason, self._redactor), news.at)
         if not news.event.retried:
             self._ask_at = min(self._ask_at, self._now() + self._backoff.delay())
 
@@ -245,7 +247,7 @@ class Watching:
             self._poll_at = self._now()
 
     def _refusal(self, uri: str, honoured: Honoured) -> str:
-        words = self._redactor.text(honoured.refused.get(uri, "The server did not accept this subscription."))
+        words = masked_words(honoured.refused.get(uri, "The server did not accept this subscription."), self._redactor)
         seconds = settings.RESOURCE_POLL_SECONDS
         return f"{words} It is read every {seconds:g} s instead." if seconds else words
 
@@ -299,7 +301,7 @@ class Watching:
     async def _failed(self, watch: Watch, fault: str, detail: str) -> bool:
         """A read that failed because its connection ended says nothing about the resource."""
         if self._client.state is State.READY:
-            words = self._redactor.text(detail)
+            words = masked_words(detail, self._redactor)
             await self._db.persist(partial(watches.read_failed, self._lease, watch.pk, fault, words, timezone.now()))
         return False
 
