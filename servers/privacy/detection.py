@@ -17,11 +17,12 @@ from servers.secret import MASK
 @dataclass(frozen=True)
 class Shape:
     """`literals`: one of them is in every match, and `also` too. What the group `secret` matches is masked; without such a
-    group, the whole match."""
+    group, the whole match. `quoted`: the pattern for texts with a backslash, which takes twice as long."""
 
     name: str
     literals: tuple[str, ...]
     pattern: re.Pattern[str]
+    quoted: re.Pattern[str]
     also: str = ""
 
     def may_be_in(self, text: str) -> bool:
@@ -29,7 +30,8 @@ class Shape:
 
 
 def _shape(name: str, literals: str, pattern: str, also: str = "") -> Shape:
-    return Shape(name, tuple(literals.split()), re.compile(pattern.replace(r"\b", _EDGE, 1)), also)
+    quoted = re.compile(pattern.replace(r"\b", _EDGE, 1))
+    return Shape(name, tuple(literals.split()), re.compile(pattern), quoted, also)
 
 
 #: of a word, also behind an escape of JSON: logs quote JSON, and what was cut off is searched as it is written
@@ -128,7 +130,7 @@ def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     count = 0
     for shape in shapes:
         if shape.may_be_in(text):
-            text, found = _masked(text, shape.pattern)
+            text, found = _masked(text, shape.quoted if "\\" in text else shape.pattern)
             count += found
     return text, count
 
@@ -145,7 +147,8 @@ def mask_member(name: str, text: str, shapes: Sequence[Shape] = SHAPES) -> tuple
 
 def _masked(text: str, pattern: re.Pattern[str]) -> tuple[str, int]:
     group = "secret" if "secret" in pattern.groupindex else 0
-    parts, end, count = [], 0, 0
+    parts: list[str] = []
+    end = count = 0
     for match in pattern.finditer(text):
         if match[group] is not None:
             parts += [text[end : match.start(group)], MASK]

@@ -300,8 +300,8 @@ def _steps(path: str) -> tuple[_Step, ...] | None:
 def _selected(value: Any, steps: Sequence[_Step]) -> Iterable[Place]:
     found: dict[Place, Any] = {(): value}
     for descends, selected in steps:
-        waiting, seen = list(found.items()), set()
-        found = {}
+        waiting, found = list(found.items()), {}
+        seen: set[Place] = set()
         while waiting:
             place, part = waiting.pop()
             if place in seen:

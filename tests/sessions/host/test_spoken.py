@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servers.secret import MASK, Secret
+from sessions.enums import LogSource
 from sessions.host.answer_redaction import Redactor
 from sessions.host.logs.session_log import ServerLogLine
 from sessions.host.logs.spoken import Spoken
@@ -25,7 +26,7 @@ def lines() -> list[ServerLogLine]:
 def spoken(lines: list[ServerLogLine]) -> Spoken:
     redactor = Redactor([Secret("hunter2-hunter2")])
     log: Any = SimpleNamespace(
-        add=lines.append, host=lambda text, level: lines.append(ServerLogLine("host", level, text))
+        add=lines.append, host=lambda text, level: lines.append(ServerLogLine(LogSource.HOST, level, text))
     )
     return Spoken(log, redactor, Diagnosis(redactor))
 
