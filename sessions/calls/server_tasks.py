@@ -48,7 +48,7 @@ class Orphan:
 
 # --- in workers ----------------------------------------------------------------------------------------------------------
 def seen(call: PendingCall, lease: Lease, state: TaskState) -> None:
-    """What the server said of the task. Safe to repeat."""
+    """What the server said of the task, with its secrets masked. Safe to repeat."""
     now = timezone.now()
     fresh = {
         "status": state.status.value,

@@ -4,6 +4,7 @@ the open session."""
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -109,7 +110,7 @@ class OrphanedTasks:
         try:
             result = await self._client.resume_task(
                 orphan.task_id,
-                options=TaskOptions(on_task=partial(self._seen, orphan)),
+                options=TaskOptions(on_task=partial(self._seen, orphan, masks)),
                 total_timeout=server_tasks.FOLLOWED_FOR.total_seconds(),
                 tag=call,
             )
@@ -120,7 +121,8 @@ class OrphanedTasks:
             return None
         return outcomes.of_result(result.raw, masks, modern=False)  # the result of a task requires no input
 
-    def _seen(self, orphan: Orphan, state: TaskState) -> None:
+    def _seen(self, orphan: Orphan, masks: outcomes.ResultMasks, state: TaskState) -> None:
+        state = replace(state, message=masks.text(state.message))
         self._db.post(partial(server_tasks.seen, orphan.call, self._lease, state))
 
     async def _cancel(self, orphan: Orphan) -> None:

@@ -4,6 +4,7 @@ the newest counts. Agents want each step of a short call, and a page takes the n
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from servers.audit import payload_privacy
@@ -80,6 +81,7 @@ class CallProgress:
 
     def task(self, state: TaskState) -> None:
         """The call became a task: until it is over, its status is shown in place of progress messages. Its row outlives us."""
+        state = replace(state, message=self._masked(state.message))
         writing = asyncio.ensure_future(self._record(state))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
