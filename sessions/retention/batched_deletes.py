@@ -123,10 +123,14 @@ def _contents(rows: QuerySet[Any], most: int) -> Batch | None:
     keys = list(rows.filter(_CONTENT[StoredKind.PAYLOADS]).values_list("pk", flat=True)[:most])
     running = [state.value for state in CallState if not state.final]
     needed = set(Call.objects.filter(state__in=running, arguments__in=keys).values_list("arguments_id", flat=True))
-    asked = Question.objects.filter(Q(question__in=keys) | Q(answer__in=keys), Q(state=QuestionState.OPEN))
+    asked = Question.objects.filter(Q(question__in=keys) | Q(answer__in=keys), _UNDELIVERED)
     for question, answer in asked.values_list("question_id", "answer_id"):
         needed |= {question, answer}
     return Batch(keys[-1], [key for key in keys if key not in needed], _empty) if keys else None
+
+
+#: of requests of servers: those that wait for an answer, or whose answer waits for its delivery
+_UNDELIVERED = Q(state=QuestionState.OPEN) | Q(answer__isnull=False, delivered_at=None, detail="")
 
 
 def _empty(ids: Sequence[int]) -> None:

@@ -313,6 +313,22 @@ def test_arguments_that_are_still_to_be_sent_keep_their_content(session: McpSess
     assert payloads.read(Call.objects.get(pk=waiting.pk).arguments) is not None
 
 
+def test_an_answer_that_was_not_delivered_yet_keeps_its_content(session: McpSession) -> None:
+    asked = [ask(session, days_ago(40), QuestionState.ACCEPTED) for _ in range(3)]
+    for question in asked:
+        question.answer = payloads.store(PayloadKind.ANSWER, "{}")
+        question.save()
+    waiting, delivered, lost = (question.pk for question in asked)
+    Question.objects.filter(pk=delivered).update(delivered_at=timezone.now())
+    Question.objects.filter(pk=lost).update(detail="The worker stopped before it could deliver this answer.")
+    Payload.objects.update(created_at=days_ago(40))
+    keep(StoredKind.PAYLOADS, days=30)
+    assert run() == "Removed arguments and results: 4."
+    read = dict(Question.objects.values_list("pk", "answer__erased_at"))
+    assert read[waiting] is None
+    assert None not in (read[delivered], read[lost])
+
+
 def test_contents_that_were_still_needed_go_when_their_call_has_ended(session: McpSession) -> None:
     at = days_ago(40).replace(minute=0)
     waiting = call_at(session, at, state=CallState.REQUESTED)
