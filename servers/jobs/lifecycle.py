@@ -79,11 +79,12 @@ def heartbeat(job: BackgroundJob, **progress: Any) -> None:
         raise Lost
 
 
-def finish(job: BackgroundJob, outcome: JobOutcome) -> None:
-    """Raises Lost."""
+def finish(job: BackgroundJob, outcome: JobOutcome, **still: Any) -> None:
+    """`still`: what must hold of the row. Raises Lost."""
     with audited(_requester(job)) as trail:
         ended = {"result": outcome.result, "detail": outcome.detail[:300], "finished_at": Now()}
-        if not _step(_ours(job), state=JobState.SUCCEEDED if outcome.ok else JobState.FAILED, **ended):
+        running = _ours(job).filter(**still)
+        if not _step(running, state=JobState.SUCCEEDED if outcome.ok else JobState.FAILED, **ended):
             raise Lost
         if (action := _END.get(JobKind(job.kind))) and (
             job.requested_name or not outcome.ok or job.kind == JobKind.EXPORT
@@ -103,7 +104,7 @@ def interrupt(job: BackgroundJob, why: str, **still: Any) -> None:
     """A retry follows, or after RETRIES of them the end. `still`: what must hold of the row."""
     if job.attempts > RETRIES:
         try:
-            finish(job, JobOutcome(False, f"{why} Given up after {job.attempts} attempts.", job.result))
+            finish(job, JobOutcome(False, f"{why} Given up after {job.attempts} attempts.", job.result), **still)
         except Lost:
             return
     else:

@@ -120,6 +120,21 @@ def test_after_three_retries_it_has_failed_and_its_requester_reads_that_in_the_l
 
 
 @pytest.mark.django_db
+def test_a_last_attempt_that_reports_while_it_is_looked_at_is_not_given_up() -> None:
+    job = running_job()
+    for _ in range(lifecycle.RETRIES):
+        fall_silent(job)
+        lifecycle.interrupt_stale()
+        assert lifecycle.requeue(job)
+        job = lifecycle.claim(str(job.uid)) or job
+    seen = BackgroundJob.objects.get()
+    lifecycle.heartbeat(job, done=7)
+    lifecycle.interrupt(seen, "The worker stopped responding.", version=seen.version)
+    assert BackgroundJob.objects.get().state == JobState.RUNNING
+    lifecycle.finish(job, JobOutcome(True, "All 7 events verified."))
+
+
+@pytest.mark.django_db
 def test_a_worker_that_was_taken_for_dead_changes_nothing_when_it_wakes() -> None:
     frozen = running_job()
     fall_silent(frozen)
