@@ -7,12 +7,14 @@ rotation that was killed resumes where it stopped: the rows themselves show what
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Count
+from django.db.models.functions import Length
 
 from servers import crypto, keyring
 from servers.crypto import SealedField, SealError, sealed_fields
@@ -20,6 +22,8 @@ from servers.keyring import KeySource
 from servers.keyring_file import use_next_key
 
 BATCH = 100
+#: of the values of one batch, which are in memory and in one transaction together; a result may take megabytes
+BATCH_BYTES = 4 * 1024 * 1024
 #: a value sealed before a process noticed the new key and committed after the last pass would be left behind
 SETTLE_SECONDS = 2.0 + keyring.FILE_SECONDS
 #: between two batches, or a rotation would keep the other writers of SQLite waiting
@@ -83,7 +87,14 @@ def _renewed(place: SealedField, progress: RotationProgress) -> Iterator[int]:
 
 def _batch(place: SealedField, after: int) -> list[dict[str, Any]]:
     rows = place.rows().filter(pk__gt=after).exclude(**{place.key_field: keyring.load().current}).order_by("pk")
-    return list(rows.values("pk", "uid", place.field, place.key_field)[:BATCH])
+    sizes = list(rows.annotate(sealed_bytes=Length(place.field)).values_list("pk", "sealed_bytes")[:BATCH])
+    sums = accumulate(size for _, size in sizes)
+    fitting = [
+        pk
+        for number, ((pk, _), total) in enumerate(zip(sizes, sums, strict=True))
+        if not number or total <= BATCH_BYTES
+    ]
+    return list(rows.filter(pk__in=fitting).values("pk", "uid", place.field, place.key_field))
 
 
 def _renew(place: SealedField, row: dict[str, Any], progress: RotationProgress) -> bool:

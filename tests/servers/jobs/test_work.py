@@ -9,6 +9,7 @@ import pytest
 
 from servers import crypto, keyring
 from servers.audit.record import Actor
+from servers.credentials import rotation
 from servers.enums import AuditAction, AuditOutcome, JobKind, JobState
 from servers.jobs import lifecycle, requesting, running, work
 from servers.models import AuditEvent, BackgroundJob, Server, ServerValue
@@ -101,6 +102,21 @@ def test_an_interrupted_rotation_goes_on_with_the_key_that_it_made(
     job.refresh_from_db()
     assert json.loads(keyring_file.read_text()) == made
     assert (job.state, job.detail) == (JobState.SUCCEEDED, f"0 values encrypted with key {made['current']}.")
+
+
+def test_large_values_are_renewed_in_batches_of_limited_size(
+    values: list[ServerValue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(bytes(values[0].sealed or b""))
+    monkeypatch.setattr(rotation, "BATCH_BYTES", 3 * (size + 2))
+    assert rotation.begin() is not None
+    renewed: list[int] = []
+    rotation.rotate(renewed.append, settle=0.0)
+    assert renewed == list(range(3, 121, 3))
+    monkeypatch.setattr(rotation, "BATCH_BYTES", 1)
+    assert rotation.begin() is not None
+    assert rotation.rotate(settle=0.0).renewed == 120, "one that is larger than a batch is a batch of its own"
+    assert [opened(row) for row in ServerValue.objects.order_by("pk")] == [f"v-{number}" for number in range(120)]
 
 
 def test_values_come_under_the_current_key_of_a_ring_that_is_kept_elsewhere(
