@@ -120,7 +120,8 @@ def _note(trail: Trail, row: RedactionRule, word: str, **more: Any) -> None:
 
 
 def _described(row: RedactionRule) -> dict[str, Any]:
-    return {"path": row.path, "part": row.part, "target": row.target, "note": row.note}
+    server = "" if row.server is None else row.server.name
+    return {"path": row.path, "part": row.part, "server": server, "target": row.target, "note": row.note}
 
 
 def _word(on: bool) -> str:

@@ -9,7 +9,7 @@ from django.test import Client
 
 from servers.audit import payload_privacy
 from servers.enums import AuditAction, RedactedPart
-from servers.models import AuditEvent, PrivacySettings, RedactionRule
+from servers.models import AuditEvent, PrivacySettings, RedactionRule, Server
 
 pytestmark = pytest.mark.django_db
 
@@ -72,6 +72,19 @@ def test_a_rule_is_added_changed_disabled_and_deleted_each_with_an_event(
     assert [change["rule"] for change in changes()] == ["added", "changed", "disabled", "deleted"]
     assert changes()[1]["before"]["path"] == "$..pin"
     assert "No rules" in words(ada.get("/privacy/"))
+
+
+def test_the_event_of_a_changed_rule_says_of_which_server_it_was(ada: Client) -> None:
+    servers = [
+        Server.objects.create(slug=name, name=name.title(), transport="stdio", command="cat") for name in ("one", "two")
+    ]
+    given = {"path": "$.pin", "part": "all"}
+    ada.post("/privacy/rules/add/", given)
+    rule = RedactionRule.objects.get()
+    for server in servers:
+        ada.post(f"/privacy/rules/{rule.uid}/", given | {"server": server.pk})
+    found = [(change.get("before", {}).get("server"), change["server"]) for change in changes()]
+    assert found == [(None, ""), ("", "One"), ("One", "Two")]
 
 
 def test_a_path_that_is_none_is_refused_at_its_field(ada: Client) -> None:
