@@ -180,6 +180,7 @@ def withdraw(uid: UUID, detail: str) -> list[Event]:
         return events
     late = Question.objects.filter(uid=uid, delivered_at=None, detail="").exclude(state=QuestionState.OPEN)
     if late.update(detail=f"{detail} It could not be delivered.", version=F("version") + 1):
+        _forget_unmasked(Question.objects.filter(uid=uid))
         notify(Question.objects.values_list("pk", flat=True).get(uid=uid))
     return []
 
@@ -188,8 +189,13 @@ def delivered(uid: UUID) -> None:
     """The answer was sent to the server."""
     rows = Question.objects.filter(uid=uid, delivered_at=None)
     if rows.update(delivered_at=timezone.now(), version=F("version") + 1):
-        Unredacted.objects.filter(payload__in=Question.objects.filter(uid=uid).values("answer")).delete()
+        _forget_unmasked(Question.objects.filter(uid=uid))
         notify(Question.objects.values_list("pk", flat=True).get(uid=uid))
+
+
+def _forget_unmasked(questions: QuerySet[Question]) -> None:
+    """What their masked answers stand for: it was sent, or is sent no more."""
+    Unredacted.objects.filter(payload__in=questions.exclude(answer=None).values("answer")).delete()
 
 
 def withdraw_of_dead_workers(dead: list[UUID]) -> list[Event]:
@@ -197,7 +203,9 @@ def withdraw_of_dead_workers(dead: list[UUID]) -> list[Event]:
     living = Worker.objects.filter(uid=OuterRef("worker_uid"))
     theirs = Question.objects.filter(Q(worker_uid__in=dead) | ~Exists(living))
     undelivered = Q(delivered_at=None, detail="") & ~Q(state=QuestionState.OPEN)
-    theirs.filter(undelivered, worker_uid__in=dead).update(detail=NOT_DELIVERED, version=F("version") + 1)
+    lost = theirs.filter(undelivered, worker_uid__in=dead)
+    _forget_unmasked(lost)
+    lost.update(detail=NOT_DELIVERED, version=F("version") + 1)
     return _end_all(theirs, QuestionState.WITHDRAWN, WORKER_GONE)
 
 

@@ -17,18 +17,18 @@ from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.audit.writer import writer
-from servers.enums import AuditAction
-from servers.models import AuditEvent
+from servers.enums import AuditAction, PayloadKind
+from servers.models import AuditEvent, Unredacted
 from sessions.calls import claims
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
-from sessions.enums import QuestionKind
+from sessions.enums import QuestionKind, QuestionState
 from sessions.housekeeping import dead_workers, due_calls
 from sessions.inbox import answering, card, questions, reads
 from sessions.inbox.answering import Given, Unfit
 from sessions.inbox.questions import NewQuestion
 from sessions.models import Call, McpSession, Question, Worker
-from tests.sessions.host.make import make_call, make_hold, make_session, make_worker
+from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
 FORM = {
@@ -312,6 +312,28 @@ def test_a_dead_worker_leaves_no_question_open(lease: Lease, pending: PendingCal
     assert (again(left).state, again(left).detail) == ("withdrawn", questions.WORKER_GONE)
     assert (again(answered).state, again(answered).detail) == ("declined", questions.NOT_DELIVERED)
     assert waiting(pending)[0] == 0
+
+
+def with_a_masked_answer(question: Question) -> None:
+    """Answered, with a value that is stored masked and waits unmasked for its delivery."""
+    stored = payloads.store(PayloadKind.ANSWER, "{}", redacted=1)
+    unmasked = payloads.unredacted("{}")
+    unmasked.payload = stored
+    unmasked.save()
+    Question.objects.filter(pk=question.pk).update(answer=stored, state=QuestionState.ACCEPTED)
+
+
+def test_of_an_answer_that_cannot_be_delivered_nothing_is_kept_unmasked(lease: Lease) -> None:
+    withdrawn, left, other = asked(lease), asked(lease), asked(lease)
+    for question in (withdrawn, left, other):
+        with_a_masked_answer(question)
+    Question.objects.filter(pk=other.pk).update(worker_uid=make_worker(make_me("w2@here")).uid)
+    write(lambda: questions.withdraw(withdrawn.uid, "The call ended."))
+    assert Unredacted.objects.count() == 2
+    writer().submit_and_wait(
+        lambda: dead_workers.reap(Worker.objects.filter(pk=lease.worker_id)), lambda done: done.events
+    )
+    assert Unredacted.objects.get().payload_id == Question.objects.get(pk=other.pk).answer_id
 
 
 def test_what_was_handed_over_stays_as_it_is_when_the_worker_dies(lease: Lease, grace: Any) -> None:
