@@ -55,6 +55,7 @@ def _forget_surroundings(payload_ids: Collection[int], call_ids: Collection[int]
     calls = Call.objects.filter(pk__in={*call_ids, *asked}).order_by()
     erasing.forget_calls(list(calls.values_list("uid", flat=True)))
     erasing.forget_readings(payload_ids)
+    erasing.forget_requests(payload_ids)
     _forget_lines(calls)
 
 

@@ -12,7 +12,7 @@ from django.db.models import Max, Min, Q
 from servers.audit.statements import database
 from servers.enums import IdentityKind
 from sessions.enums import WireDirection, WireKind
-from sessions.models import ResourceVersion, WireMessage
+from sessions.models import Question, ResourceVersion, WireMessage
 
 _TABLE: Final = WireMessage._meta.db_table
 _HTTP: Final = (WireKind.EXCHANGE, WireKind.STREAM_END)
@@ -60,3 +60,13 @@ def forget_readings(payload_ids: Collection[int]) -> None:
     for server, identity, kind, uri in versions.values_list(*of).distinct():
         log = {"server": server, "identity": None if kind == IdentityKind.SHARED else identity}
         WireMessage.objects.filter(**log, method="resources/read", target=uri).update(**_EMPTY)
+
+
+def forget_requests(payload_ids: Collection[int]) -> None:
+    """Requests of servers that these contents were of and that belong to no call, with our answers: all of the same method
+    that name no call, because which of them it was is unknown."""
+    asked = Question.objects.filter(Q(question__in=payload_ids) | Q(answer__in=payload_ids), call=None)
+    of = ("session__server", "session__identity", "session__identity__kind", "method")
+    for server, identity, kind, method in asked.exclude(session=None).order_by().values_list(*of).distinct():
+        log = {"server": server, "identity": None if kind == IdentityKind.SHARED else identity}
+        WireMessage.objects.filter(**log, method=method, call_uid=None).update(**_EMPTY)

@@ -226,6 +226,20 @@ def test_erasing_an_answer_or_a_version_of_a_resource_empties_their_messages_too
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("part", ["question", "answer"])
+def test_erasing_a_request_that_belongs_to_no_call_empties_its_messages(part: str) -> None:
+    question = a_question(FORM)
+    answered(question, {"city": HIDDEN}, "ann")
+    server, asked = question.server, {"direction": WireDirection.RECEIVED, "method": "elicitation/create"}
+    add_message(server, WireKind.REQUEST, body=HIDDEN, rpc_id="9", **asked)
+    add_message(server, WireKind.RESULT, body=HIDDEN, rpc_id="9", **asked | {"direction": WireDirection.SENT})
+    add_message(server, WireKind.REQUEST, body="of a call", call_uid=uuid4(), **asked)
+    add_message(server, WireKind.REQUEST, body="another", method="ping", direction=WireDirection.RECEIVED)
+    payloads.erase(getattr(question, part))
+    assert list(WireMessage.objects.order_by("seq").values_list("body", flat=True)) == ["", "", "of a call", "another"]
+
+
+@pytest.mark.django_db(transaction=True)
 def test_reading_the_messages_of_another_persons_call_is_an_event() -> None:
     session = make_session()
     call = make_call(session, "echo", text="x")
