@@ -130,8 +130,9 @@ def message(request: WebRequest, slug: str, seq: int) -> HttpResponse:
 
 
 def _record_reading(actor: Actor, details: WireDetails) -> None:
-    """What a message says of a call is what the call's arguments or result say."""
-    for message in filter(None, (details.message, details.pair)):
+    """What a message says of a call is what the call's arguments or result say. The command of an HTTP exchange has the
+    message that it sent."""
+    for message in filter(None, (details.message, details.pair, verbs.sent_in(details))):
         if message.call_uid is None or not (message.body or message.sealed):
             continue
         call = Call.objects.filter(uid=message.call_uid).select_related("arguments", "result").first()

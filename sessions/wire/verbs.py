@@ -48,7 +48,8 @@ def verbs(server: Server, session: McpSession | None, details: WireDetails, read
     exchange = message if message.kind == WireKind.EXCHANGE else details.exchange
     over_http = exchange is not None and exchange.kind == WireKind.EXCHANGE and server.transport != TransportKind.STDIO
     if exchange is not None and over_http and readable and (is_sent or exchange is message):
-        found["curl"] = _curl(exchange, text or _sent_in(details))
+        sent = None if text else sent_in(details)
+        found["curl"] = _curl(exchange, text or (whole(sent) if sent is not None else ""))
     return MessageVerbs(**found)
 
 
@@ -58,9 +59,12 @@ def _curl(exchange: WireMessage, text: str) -> str:
     return snippets.curl(exchange.target, exchange.method, reading.headers(exchange), text)
 
 
-def _sent_in(details: WireDetails) -> str:
+def sent_in(details: WireDetails) -> WireMessage | None:
+    """The message that an HTTP exchange sent, if it is one: the body of its command."""
+    if details.message.kind != WireKind.EXCHANGE:
+        return None
     sent = [one for one in details.carried if one.direction == WireDirection.SENT]
-    return whole(WireMessage.objects.get(pk=sent[0].pk)) if len(sent) == 1 else ""
+    return WireMessage.objects.get(pk=sent[0].pk) if len(sent) == 1 else None
 
 
 def whole(message: WireMessage) -> str:

@@ -201,6 +201,25 @@ def test_a_message_is_copied_as_json_curl_and_python_without_secrets(
     assert "data-copy-json" not in shown(browser(name="otto"), "1/"), "what may not be read may not be copied"
 
 
+def test_the_command_of_an_exchange_has_the_arguments_of_its_call_so_reading_it_is_an_event(
+    exchanged: list[WireMessage], server: Server
+) -> None:
+    Server.objects.update(transport=TransportKind.STREAMABLE_HTTP, url="https://h.test/mcp")
+    call = make_call(McpSession.objects.get(), "greet")
+    WireMessage.objects.filter(seq=1).update(call_uid=call.uid)
+    without = unescape(browser().get("/servers/wired/protocol/2/").content.decode())
+    assert SAID not in without
+    assert not AuditEvent.objects.filter(action=AuditAction.PAYLOAD_READ).exists()
+    page = unescape(browser("view_payload", name="rita").get("/servers/wired/protocol/2/").content.decode())
+    assert SAID in page
+    event = AuditEvent.objects.get(action=AuditAction.PAYLOAD_READ)
+    assert (event.actor_name, event.call_uid, json.loads(event.body)["details"]["kind"]) == (
+        "rita",
+        call.uid,
+        "arguments",
+    )
+
+
 def test_a_variable_that_a_server_names_is_text_in_a_copied_command() -> None:
     headers = reading.Headers(sent=[("Mcp-Session-Id", "${HOME}$(id)`id`"), ("X-Key", "a [redacted] b")], received=[])
     command = snippets.curl("https://h.test/${HOME}", "POST", headers, '{"a": 1}')
