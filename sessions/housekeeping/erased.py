@@ -11,10 +11,10 @@ from django.utils import timezone
 from servers.audit.statements import database
 from sessions.enums import LogSource
 from sessions.mcp.core.refusals import without_words
-from sessions.models import Call, LogLine, Question
+from sessions.models import Call, LogLine, McpSession, Question, ServerTask
 from sessions.wire import erasing
 
-_CALLS, _QUESTIONS = Call._meta.db_table, Question._meta.db_table
+_CALLS, _QUESTIONS, _TASKS = (model._meta.db_table for model in (Call, Question, ServerTask))
 _LINKS = ("arguments_id", "result_id", "late_result_id")
 #: the text of a log line that was erased
 ERASED: Final = "[erased]"
@@ -23,8 +23,8 @@ _LATE: Final = timedelta(seconds=5)
 
 
 def forget_copies(payload_ids: Collection[int], *, everywhere: bool) -> list[int]:
-    """In the transaction of the erasure. A server's error often quotes arguments, a question's summary its text, the
-    recorded wire all of it. `everywhere`: also what names no call and came while one of them ran, such as lines of the log;
+    """In the transaction of the erasure. A server's error often quotes arguments, as the status of a task does, a question's
+    summary its text, the recorded wire all of it. `everywhere`: also what names no call and came while one of them ran, such as lines of the log;
     the retention leaves that to the limits of its own. Returns the keys of the calls that the payloads belong to."""
     if not payload_ids:
         return []
@@ -41,6 +41,11 @@ def forget_copies(payload_ids: Collection[int], *, everywhere: bool) -> list[int
         for key, _, detail in calls:
             if detail and (kept := without_words(detail)) != detail:
                 cursor.execute(f"UPDATE {_CALLS} SET detail = %s WHERE id = %s", [kept, key])  # noqa: S608  # the same
+        if calls:
+            cursor.execute(
+                f"UPDATE {_TASKS} SET message = '', detail = '' WHERE call_id IN ({', '.join(['%s'] * len(calls))})",  # noqa: S608  # the same
+                [key for key, _, _ in calls],
+            )
         cursor.execute(f"UPDATE {_QUESTIONS} SET summary = '' WHERE question_id IN ({marks})", ids)  # noqa: S608  # the same
     erasing.forget_contents([uid for _, uid, _ in calls])
     keys = [int(key) for key, _, _ in calls]
@@ -57,6 +62,7 @@ def _forget_surroundings(payload_ids: Collection[int], call_ids: Collection[int]
     erasing.forget_readings(payload_ids)
     erasing.forget_requests(payload_ids)
     _forget_lines(calls)
+    _forget_tails(calls)
 
 
 def _forget_lines(calls: QuerySet[Call]) -> None:
@@ -70,3 +76,10 @@ def _forget_lines(calls: QuerySet[Call]) -> None:
         lines.filter(
             Q(call_uid=None) | Q(call_uid__in=calls.values("uid")), at__gte=log["began"], at__lte=until
         ).update(text=ERASED, logger="")
+
+
+def _forget_tails(calls: QuerySet[Call]) -> None:
+    """What the page of a session that failed since then shows of stderr."""
+    for session, began in calls.exclude(session=None).values_list("session").annotate(Min("sent_at")):
+        if began is not None:
+            McpSession.objects.filter(pk=session, fault_at__gte=began).update(stderr_tail="")

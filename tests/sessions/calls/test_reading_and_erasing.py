@@ -15,7 +15,7 @@ from servers.audit.record import Actor, Event, record
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import AuditEvent, Payload, PrivacySettings
 from sessions.enums import CallState, QuestionState
-from sessions.models import Call, LogLine, Question
+from sessions.models import Call, LogLine, McpSession, Question, ServerTask
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.inbox.rows import FORM, a_question
@@ -255,3 +255,26 @@ def test_with_the_result_the_words_of_its_error_are_erased(call: Call) -> None:
     dora.post(f"/payloads/{call.result.digest}/erase/", {"reason": "request 17"})
     row = Call.objects.get()
     assert (row.error_message, row.error_data, row.schema_violation) == ("", "", "")
+
+
+def test_with_the_contents_the_words_of_its_task_and_the_stderr_of_a_session_that_failed_are_erased(call: Call) -> None:
+    now = timezone.now()
+    Call.objects.update(sent_at=now)
+    seen = {"begun_at": now, "changed_at": now, "seen_at": now, "status": "failed"}
+    ServerTask.objects.create(call=call, task_id="t", message=ARGUMENT, detail=f"It failed: {ARGUMENT}", **seen)
+    McpSession.objects.update(stderr_tail=f"got {ARGUMENT}", fault_at=now)
+    earlier = make_session("other")
+    McpSession.objects.filter(pk=earlier.pk).update(stderr_tail="of another session", fault_at=now)
+    payloads.erase(call.arguments)
+    task = ServerTask.objects.get()
+    assert (task.message, task.detail, task.status) == ("", "", "failed")
+    tails = dict(McpSession.objects.values_list("pk", "stderr_tail"))
+    assert tails == {call.session_id: "", earlier.pk: "of another session"}
+
+
+def test_stderr_of_a_failure_before_the_call_stays(call: Call) -> None:
+    now = timezone.now()
+    Call.objects.update(sent_at=now)
+    McpSession.objects.update(stderr_tail="before", fault_at=now - timedelta(seconds=5))
+    payloads.erase(call.arguments)
+    assert McpSession.objects.get().stderr_tail == "before"
