@@ -159,7 +159,7 @@ def test_what_a_message_says_is_for_those_who_may_read_payloads(exchanged: list[
 def test_a_message_comes_with_its_pair_its_exchange_and_its_call(exchanged: list[WireMessage]) -> None:
     client = browser("view_payload")
     request, exchange = shown(client, "1/"), shown(client, "2/")
-    assert ">Answer" in request
+    assert ">Response" in request
     assert "/calls/" in request
     assert "[redacted]" in request
     assert "https://h.test/mcp" in request
