@@ -66,8 +66,11 @@ async def send(
     return answer
 
 
-async def exchange(request: httpx.Request, policy: OutboundPolicy, tls: ssl.SSLContext | None = None) -> Answer:
-    """The answer, whatever its status. Raises McpError, also for a refused address. The caller sets the deadline."""
+async def exchange(
+    request: httpx.Request, policy: OutboundPolicy, tls: ssl.SSLContext | None = None, *, with_body: bool = True
+) -> Answer:
+    """The answer, whatever its status. Raises McpError, also for a refused address. The caller sets the deadline.
+    Without `with_body` only its head is awaited."""
     request.headers.setdefault("User-Agent", "mcpadmin")
     request.headers["Accept-Encoding"] = "identity"
     connections = engine(policy, Limits(http_connections=1), tls or shared_tls(), timeout=SECONDS)
@@ -76,7 +79,7 @@ async def exchange(request: httpx.Request, policy: OutboundPolicy, tls: ssl.SSLC
             response = await connections.handle_async_request(request)
         try:
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status_code, headers, await _beginning(response))
+            return Answer(response.status_code, headers, await _beginning(response) if with_body else b"")
         finally:
             with suppress(McpError), translated():
                 await response.aclose()

@@ -30,7 +30,7 @@ class Received:
 
 class Hook:
     """Answers with the next of `statuses`, then with 200. Sends `body` and `headers` with each answer. Clearing `may_answer` delays all
-    answers."""
+    answers, or those at `slow_paths`; clearing `may_end` delays their bodies."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
@@ -39,12 +39,16 @@ class Hook:
         self.headers: dict[str, str] = {}
         self.may_answer = threading.Event()
         self.may_answer.set()
+        self.slow_paths: set[str] = set()
+        self.may_end = threading.Event()
+        self.may_end.set()
         self.url = ""
 
     def take(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         self.received.append(Received({name.lower(): value for name, value in request.headers.items()}, body))
-        self.may_answer.wait(30)
+        if not self.slow_paths or request.path in self.slow_paths:
+            self.may_answer.wait(30)
         status = self.statuses.pop(0) if self.statuses else 200
         request.send_response(status)
         if 300 <= status < 400:
@@ -53,6 +57,8 @@ class Hook:
             request.send_header(name, value)
         request.send_header("Content-Length", str(len(self.body)))
         request.end_headers()
+        request.wfile.flush()
+        self.may_end.wait(30)
         request.wfile.write(self.body)
 
 
@@ -75,5 +81,6 @@ def running_hook() -> Iterator[Hook]:
         yield hook
     finally:
         hook.may_answer.set()
+        hook.may_end.set()
         server.shutdown()
         server.server_close()

@@ -217,6 +217,14 @@ async def test_a_webhook_that_does_not_answer_in_time_has_failed(hook: Hook, mon
     assert (outcome.status, "did not answer" in outcome.detail) == (None, True)
 
 
+async def test_a_status_counts_although_the_body_behind_it_is_slow(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessions.host.subscriptions.webhook_sender.SECONDS", 2.0)
+    hook.body = b"queued"
+    hook.may_end.clear()
+    outcome = await attempt(to(hook.url))
+    assert (outcome.status, outcome.delivered) == (200, True)
+
+
 async def test_nothing_listens(hook: Hook) -> None:
     outcome = await attempt(to(f"http://127.0.0.1:{closed_port()}/"))
     assert outcome.status is None
