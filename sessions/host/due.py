@@ -15,7 +15,8 @@ K = TypeVar("K", bound=Hashable)
 
 class DueTasks(Generic[K]):
     """`due` reads the keys in the database's thread; `serve` claims one and does its work, so that a key which another
-    worker has is no work. `name` stands in the names of tasks and in the log."""
+    worker has is no work. `name` stands in the names of tasks and in the log. `whose`: to whom a key belongs, where nobody
+    may have more than `each` served at once."""
 
     def __init__(
         self,
@@ -25,8 +26,11 @@ class DueTasks(Generic[K]):
         serve: Callable[[K], Awaitable[Any]],
         *,
         at_once: int,
+        whose: Callable[[K], Hashable] | None = None,
+        each: int = 1,
     ) -> None:
         self._db, self._name, self._due, self._serve = db, name, due, serve
+        self._whose, self._each = whose, each
         self._slots = asyncio.Semaphore(at_once)
         self._running: dict[K, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -57,8 +61,14 @@ class DueTasks(Generic[K]):
         finally:
             self._looking = None
 
+    def _has_enough(self, key: K) -> bool:
+        if self._whose is None:
+            return False
+        mine = self._whose(key)
+        return sum(1 for other in self._running if self._whose(other) == mine) >= self._each
+
     def _start(self, key: K) -> None:
-        if key not in self._running:
+        if key not in self._running and not self._has_enough(key):
             task = self._running[key] = asyncio.create_task(self._run(key), name=f"serve {self._name}")
             task.add_done_callback(lambda _: self._running.pop(key, None))
 
@@ -66,6 +76,8 @@ class DueTasks(Generic[K]):
         try:
             async with self._slots:
                 await self._serve(key)
+            if self._whose is not None:
+                self.look()  # the next of the same may begin
         except DatabaseAway:
             pass  # the lease expires, and a tick finds the key again
         except Exception:  # a bug of ours with one key must not end the others

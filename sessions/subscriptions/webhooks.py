@@ -11,11 +11,12 @@ import hmac
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from servers import instance
@@ -37,10 +38,19 @@ LEASE: Final = timedelta(seconds=60)
 #: pending messages per subscription; beyond that, the oldest is given up
 PENDING: Final = 100
 DUE: Final = 32
+#: messages of one subscription that are sent at once: a receiver that is slow leaves room for the others
+TURNS: Final = 2
 DETAIL_CHARS: Final = 500
 _GONE: Final = 410
 _REMOVED: Final = "The webhook was removed."
 _TOO_MANY: Final = f"More than {PENDING} messages are waiting."
+
+
+class Due(NamedTuple):
+    """A message whose time has come."""
+
+    pk: int
+    subscription: int
 
 
 @dataclass(frozen=True)
@@ -98,12 +108,14 @@ def announce(subscription: Subscription, version: ResourceVersion) -> None:
 
 
 # --- an attempt ---------------------------------------------------------------------------------------------------------
-def due() -> list[int]:
-    """Only reads. A held copy of an installation sends nothing: the original does."""
+def due() -> list[Due]:
+    """The first of each subscription. Only reads. A held copy of an installation sends nothing: the original does."""
     if instance.is_held():
         return []
     rows = WebhookDelivery.objects.filter(state=DeliveryState.PENDING, next_attempt_at__lte=timezone.now())
-    return list(rows.order_by("next_attempt_at").values_list("pk", flat=True)[:DUE])
+    place = Window(RowNumber(), partition_by=F("subscription_id"), order_by=["next_attempt_at", "pk"])
+    first = rows.annotate(place=place).filter(place__lte=TURNS)
+    return [Due(*row) for row in first.order_by("next_attempt_at", "pk").values_list("pk", "subscription_id")[:DUE]]
 
 
 def claim(pk: int) -> Claimed | None:

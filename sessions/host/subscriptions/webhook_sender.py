@@ -1,5 +1,5 @@
 """Sends the messages of subscriptions to their webhooks. Connections are guarded like every outbound one, and never
-delay a session.
+delay a session. A slow receiver delays no other.
 
 The rows say what is due. The host looks at each tick, and after storing a new version of a resource.
 """
@@ -19,7 +19,7 @@ from sessions.host.sending.http import exchange
 from sessions.mcp.core.errors import AddressRefused, McpError
 from sessions.mcp.transports.base import translated
 from sessions.subscriptions import webhooks
-from sessions.subscriptions.webhooks import Attempted, Claimed
+from sessions.subscriptions.webhooks import Attempted, Claimed, Due
 
 AT_ONCE: Final = 8
 SECONDS: Final = 10.0
@@ -32,11 +32,19 @@ _SLOW: Final = f"The webhook did not answer within {SECONDS:g} s."
 class Webhooks:
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._messages = DueTasks(db, "webhooks", webhooks.due, self._send, at_once=AT_ONCE)
+        self._messages: DueTasks[Due] = DueTasks(
+            db,
+            "webhooks",
+            webhooks.due,
+            self._send,
+            at_once=AT_ONCE,
+            whose=lambda message: message.subscription,
+            each=webhooks.TURNS,
+        )
         self.look, self.close = self._messages.look, self._messages.close
 
-    async def _send(self, pk: int) -> None:
-        claimed = await self._db.write(partial(webhooks.claim, pk))
+    async def _send(self, message: Due) -> None:
+        claimed = await self._db.write(partial(webhooks.claim, message.pk))
         if claimed is not None:
             outcome = await attempt(claimed)
             await self._db.persist(partial(webhooks.attempted, claimed, outcome), list)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 from django.test import override_settings
 from django.utils import timezone
@@ -22,12 +23,14 @@ from servers.enums import AuditAction
 from servers.models import AuditEvent
 from servers.secret import Secret
 from sessions.enums import DeliveryState
-from sessions.host.subscriptions.webhook_sender import attempt
+from sessions.host.db import Database
+from sessions.host.subscriptions.webhook_sender import Webhooks, attempt
 from sessions.models import Subscription, WebhookDelivery
 from sessions.subscriptions import subscribing, webhooks
 from sessions.subscriptions.settings import Settings
 from sessions.subscriptions.webhooks import Attempted, Claimed
 from tests.peers.peers import closed_port
+from tests.sessions.host.harness import eventually
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.subscriptions.hook import Hook, running_hook
 from tests.sessions.subscriptions.world import actor, subscribe
@@ -76,7 +79,8 @@ def claimed_now() -> Claimed:
 # --- rows ---------------------------------------------------------------------------------------------------------------
 def test_a_change_is_told_and_the_first_read_is_not(row: Subscription) -> None:
     delivery = WebhookDelivery.objects.get()
-    assert (delivery.number, delivery.state, webhooks.due()) == (2, DeliveryState.PENDING, [delivery.pk])
+    assert (delivery.number, delivery.state) == (2, DeliveryState.PENDING)
+    assert webhooks.due() == [(delivery.pk, row.pk)]
 
 
 def test_a_message_says_what_changed_and_not_what_it_holds(row: Subscription) -> None:
@@ -177,6 +181,52 @@ def test_a_webhook_that_never_answers_gathers_a_bounded_number_of_messages(
         webhooks.announce(row, version)
     states = WebhookDelivery.objects.order_by("pk").values_list("state", flat=True)
     assert list(states) == [DeliveryState.GIVEN_UP, DeliveryState.PENDING, DeliveryState.PENDING]
+
+
+def test_a_subscription_with_many_messages_keeps_no_other_from_its_turn(row: Subscription) -> None:
+    other = subscribe(get_user_model().objects.get(), row.server, "note://two")
+    for _ in range(webhooks.DUE + 5):
+        message_of(row)
+    last = message_of(other)
+    assert [pk for pk, subscription in webhooks.due() if subscription == other.pk] == [last.pk]
+    assert len(webhooks.due()) == webhooks.TURNS + 1
+
+
+def message_of(subscription: Subscription) -> WebhookDelivery:
+    now = timezone.now()
+    fields = {"number": webhooks.TEST, "created_at": now, "next_attempt_at": now}
+    return WebhookDelivery.objects.create(subscription=subscription, **fields)
+
+
+async def test_a_receiver_that_does_not_answer_delays_no_other(row: Subscription, hook: Hook) -> None:
+    def arrange() -> int:
+        WebhookDelivery.objects.all().delete()
+        other = subscribe(get_user_model().objects.get(), row.server, "note://two")
+        slow, quick = Settings(webhook_url=f"{hook.url}/slow"), Settings(webhook_url=hook.url)
+        for which, settings in ((row, slow), (other, quick)):
+            subscribing.change(actor(get_user_model().objects.get()), get_user_model().objects.get(), which, settings)
+        for _ in range(20):
+            message_of(row)
+        return message_of(other).pk
+
+    quick = await asyncio.to_thread(arrange)
+    hook.slow_paths = {"/hook/slow"}
+    hook.may_answer.clear()
+    db = Database()
+    sender = Webhooks(db)
+    try:
+        sender.look()
+        await asyncio.to_thread(
+            eventually, lambda: WebhookDelivery.objects.filter(pk=quick, state=DeliveryState.DELIVERED).exists(), 8
+        )
+        sent = WebhookDelivery.objects.filter(subscription=row, attempts__gt=0)
+        assert await asyncio.to_thread(sent.count) == webhooks.TURNS
+        hook.may_answer.set()
+        waiting = WebhookDelivery.objects.filter(state=DeliveryState.PENDING)
+        await asyncio.to_thread(eventually, lambda: not waiting.exists(), 20)
+    finally:
+        await sender.close()
+        db.stop()
 
 
 # --- one attempt, to a real receiver ------------------------------------------------------------------------------------
