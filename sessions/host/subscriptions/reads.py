@@ -66,7 +66,11 @@ class Reads:
         for uri in self._places.keys() - intervals.keys():
             self._drop(self._places.pop(uri))
         for uri, interval in intervals.items():
-            self._places.setdefault(uri, _Place(uri, interval)).interval = interval
+            place = self._places.setdefault(uri, _Place(uri, interval))
+            shorter, place.interval = interval < place.interval, interval
+            if shorter:  # a read that waits does not wait for the longer one
+                place.due = min(place.due, place.began + interval)
+                place.news.set()
 
     def request(self, uri: str, reason: ReadReason) -> None:
         place = self._places.get(uri)

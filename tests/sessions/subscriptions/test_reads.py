@@ -102,6 +102,19 @@ async def test_the_next_read_waits_for_the_interval_and_takes_all_that_came_alon
     assert server.made[1][1].events == 4
 
 
+async def test_a_shorter_interval_counts_for_a_read_that_waits_already() -> None:
+    server = Server()
+    made = watching(server, interval=3_600.0)
+    made.request("a", UPDATED)
+    await server.until(1)
+    made.request("a", UPDATED)
+    await asyncio.sleep(0)
+    made.keep({"a": 0.0})
+    await server.until(2)
+    await made.close()
+    assert [reason.events for _, reason in server.made] == [1, 1]
+
+
 async def test_a_failed_read_is_tried_again_with_what_it_was_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "RETRY_FIRST", 0.0)
     monkeypatch.setattr(Backoff, "delay", lambda self, retry_after=None: 0.0)
