@@ -19,6 +19,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers.audit import payload_privacy
+from servers.crypto import SealError
 from servers.enums import RedactedPart
 from servers.privacy import redaction
 from sessions.connections.lifecycle import Lease
@@ -46,6 +47,9 @@ URI_CHARS, PARTS = 8_192, 64
 RETRY_FIRST, RETRY_CEILING = 10.0, 300.0
 #: dropped notifications may have concerned any resource: all are read, but at most this often
 SHED_EVERY_SECONDS: Final = 60.0
+
+#: why a read failed, where neither the server nor the connection is the reason
+NOT_STORED: Final = "not_stored"
 
 log = structlog.get_logger(__name__)
 
@@ -276,14 +280,18 @@ class Watching:
         try:
             result = await self._client.read_resource(uri)
             content = await self._db.read(partial(self._content, uri, result))
+            found = ReadContent(content, reason.cause, reason.events, began, timezone.now())
+            new = await self._db.persist(partial(versions.store, self._lease, watch.pk, found))
         except McpError as error:
             return await self._failed(watch, str(error.fault), error.detail)
         except NoContents as problem:
             return await self._failed(watch, str(Fault.INVALID_RESULT), str(problem))
+        except SealError as problem:
+            words = f"The content cannot be encrypted, so it was not stored. {problem}"
+            return await self._failed(watch, NOT_STORED, words)
         except DatabaseAway:
             return False
-        found = ReadContent(content, reason.cause, reason.events, began, timezone.now())
-        if await self._db.persist(partial(versions.store, self._lease, watch.pk, found)):
+        if new:
             self._on_change()
         return True
 

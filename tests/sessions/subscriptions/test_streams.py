@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from servers.audit import payloads
+from servers.crypto import SealError
 from servers.models import RedactionRule
 from servers.secret import MASK
 from sessions.connections.lifecycle import Lease
@@ -153,6 +154,26 @@ async def test_what_is_told_of_a_part_is_read_as_the_whole(lease: Lease) -> None
         await stream.notify("resources/updated", uri=ONE + "/" * 100_000)
         await stream.notify("resources/updated", uri=ONE)
         assert await world.row(lambda row: row.event_count == 2)
+        assert row.read_fault == ""
+
+
+async def test_content_that_cannot_be_encrypted_is_a_failed_read_of_which_the_page_knows(
+    lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watched(lease) as world:
+        stream = await world.listening()
+        world.says("second")
+
+        def store(*given: Any) -> None:
+            raise SealError("The key ring cannot be read.")
+
+        with monkeypatch.context() as away:
+            away.setattr(payloads, "store", store)
+            await stream.notify("resources/updated", uri=ONE)
+            row = await world.row(lambda row: row.read_fault)
+        assert (row.newest, "The key ring cannot be read." in row.read_detail) == (1, True)
+        await stream.notify("resources/updated", uri=ONE)
+        row = await world.row(lambda row: row.newest == 2)
         assert row.read_fault == ""
 
 
