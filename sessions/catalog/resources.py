@@ -184,7 +184,9 @@ def _from_subscription(user: access.User, server: Server, uri: str) -> StoredCon
     version = versions.select_related("contents", "subscription").first()
     if version is None or version.contents.erased_at is not None:
         return None
-    at = version.subscription.last_read_at or version.at  # a read with equal content creates no version
+    of = version.subscription
+    read_at = None if of.read_fault else of.last_read_at  # the last read failed: when one found this last is not known
+    at = read_at or version.at  # a read with equal content creates no version
     return StoredContent(at, version.size, _blocks(version.contents, uri), version=version)
 
 

@@ -163,6 +163,16 @@ def test_a_resource_is_listed_by_its_title_else_its_name_else_its_uri_and_says_n
     assert re.search(r'<span aria-hidden="true">lib://shelf/a+…a+/end</span>', shown)
 
 
+def test_a_failed_read_of_a_subscription_makes_its_old_content_no_newer(session: McpSession) -> None:
+    read_before(session, "lib://plain", "by a person", user=person("ann"), minutes=3)
+    watched = make_subscription(session, uri="lib://plain")
+    add_version(watched, "by the subscription", minutes_ago=10)
+    Subscription.objects.update(last_read_at=timezone.now(), read_fault="timeout", read_detail="No answer.")
+    shown = html(signed_in("view_server", "view_payload"), f"{PAGE}?uri=lib://plain")
+    assert "by a person" in shown
+    assert "by the subscription" not in shown
+
+
 def test_no_subscription_is_offered_where_the_server_did_not_declare_them(session: McpSession) -> None:
     client = signed_in(*CALLER, "manage_subscription")
     template = f"{PAGE}?template=lib://%7Bname%7D%7B%3Fq%7D&arg.name=a"
