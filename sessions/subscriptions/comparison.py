@@ -8,7 +8,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sessions.differences.alignment import Budget, TooDifferent
@@ -47,6 +47,8 @@ class ComparedContent:
     text: TextDifference | None = None
     structure: JsonDifference | None = None
     note: str = ""
+    others: JsonDifference | None = None
+    """What changed besides the content and its type: its URI, `_meta`, annotations. None: nothing."""
 
     @property
     def mime_changed(self) -> bool:
@@ -61,7 +63,9 @@ class VersionDifference:
 
     @property
     def same(self) -> bool:
-        return not self.hidden and all(part.how == "same" and not part.mime_changed for part in self.parts)
+        return not self.hidden and all(
+            part.how == "same" and not part.mime_changed and part.others is None for part in self.parts
+        )
 
     @property
     def summary(self) -> str:
@@ -77,13 +81,16 @@ class _Budgets:
     values: Budget
 
 
-def compare(old: Sequence[Any], new: Sequence[Any]) -> VersionDifference:
+def compare(old: Sequence[Any], new: Sequence[Any], *, others: bool = False) -> VersionDifference:
     """Both are the array `contents` of a resources/read result. They come from a server, so their shape is not
-    trusted."""
+    trusted. `others`: also the fields of a content that are neither its text or data nor its type."""
     budgets = _Budgets(Budget(), Budget(JSON_VALUES))
     pairs = _paired(old, new)
-    parts = tuple(_part(uri, left, right, budgets) for uri, left, right in pairs[:MOST_PARTS])
-    return VersionDifference(parts, max(0, len(pairs) - MOST_PARTS))
+    parts = []
+    for uri, left, right in pairs[:MOST_PARTS]:
+        part = _part(uri, left, right, budgets)
+        parts.append(replace(part, others=_others(left, right, budgets)) if others else part)
+    return VersionDifference(tuple(parts), max(0, len(pairs) - MOST_PARTS))
 
 
 def facts_of(item: Any) -> Facts:
@@ -143,6 +150,25 @@ def _uri(item: Any) -> str:
     return str(item.get("uri") or "") if isinstance(item, Mapping) else ""
 
 
+def _others(old: Any, new: Any, budgets: _Budgets) -> JsonDifference | None:
+    left, right = _rest(old), _rest(new)
+    if left is None or right is None:
+        return None
+    try:
+        found = compare_json(left, right, budgets.steps, budgets.values)
+    except (RecursionError, TooDeep, TooDifferent):
+        return None if left == right else JsonDifference((), hidden=True)
+    return found if found.changes else None
+
+
+def _rest(item: Any) -> dict[str, Any] | None:
+    """None where the facts of a content are those of the whole item."""
+    if not isinstance(item, Mapping):
+        return None
+    shown = next((key for key in ("text", "blob") if isinstance(item.get(key), str)), "")
+    return {name: item[name] for name in item if name not in (shown, "mimeType")} if shown else None
+
+
 # --- one content -----------------------------------------------------------------------------------------------------
 def _part(uri: str, old_item: Any, new_item: Any, budgets: _Budgets) -> ComparedContent:
     old = None if old_item is None else facts_of(old_item)
@@ -192,7 +218,9 @@ def _summary(part: ComparedContent) -> str:
     if part.structure is not None:
         return _structure_summary(part.structure)
     words = {"facts": "Content replaced", "added": "A content added", "removed": "A content removed"}
-    return words.get(part.how) or ("Type changed" if part.mime_changed else "")
+    return words.get(part.how) or (
+        "Type changed" if part.mime_changed else "Other fields changed" if part.others else ""
+    )
 
 
 def _structure_summary(found: JsonDifference) -> str:

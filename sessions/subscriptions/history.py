@@ -133,7 +133,7 @@ def shown(item: ResourceVersion, against: ResourceVersion | None) -> ShownVersio
     old = contents(against)
     if old.items is None:
         return ShownVersion(item, against, blocks, missing=old.missing, gaps=gaps)
-    return ShownVersion(item, against, blocks, compare(old.items, new.items), gaps=gaps)
+    return ShownVersion(item, against, blocks, compare(old.items, new.items, others=True), gaps=gaps)
 
 
 def _between(item: ResourceVersion, against: ResourceVersion | None) -> list[SubscriptionGap]:

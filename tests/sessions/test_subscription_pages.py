@@ -150,6 +150,16 @@ def test_any_two_versions_are_compared_by_the_address(client: Client, subscripti
     assert "$.count changed before 3 now 1" in text
 
 
+def test_a_version_whose_content_stayed_says_what_changed_around_it(client: Client, subscription: Subscription) -> None:
+    for tag in ("1", "2"):
+        add_version(subscription, {"uri": subscription.uri, "text": "the same", "_meta": {"etag": tag}})
+    text = words(page(client, detail(subscription)))
+    assert "Other fields changed" in text
+    assert "The content is unchanged." in text
+    assert "$._meta.etag" in text
+    assert "Both versions have the same content." not in text
+
+
 def test_a_version_that_is_not_kept_any_more_says_so(client: Client, subscription: Subscription) -> None:
     add_version(subscription, "1")
     assert "Version 7 is no longer stored" in page(client, detail(subscription, "?version=7"))

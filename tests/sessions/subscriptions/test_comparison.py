@@ -266,6 +266,26 @@ def test_a_changed_type_of_equal_content_is_told() -> None:
     assert found.summary == "Type changed"
 
 
+def test_what_changed_around_equal_content_is_told() -> None:
+    found = compare([text("a", _meta={"etag": "1"})], [text("a", _meta={"etag": "2"})], others=True)
+    assert not found.same
+    assert found.summary == "Other fields changed"
+    assert found.parts[0].others is not None
+    assert [change.path for change in found.parts[0].others.changes] == ["$._meta.etag"]
+    moved = compare([text("a")], [text("a", uri="demo://b")], others=True)
+    assert moved.parts[0].others is not None
+    assert [change.path for change in moved.parts[0].others.changes] == ["$.uri"]
+    assert compare([text("a")], [text("a")], others=True).same
+
+
+def test_fields_around_a_content_that_are_nested_too_deeply_are_not_called_equal() -> None:
+    deep: Any = []
+    for _ in range(json_difference.MOST_DEPTH + 5):
+        deep = [deep]
+    found = compare([text("a", _meta=[deep])], [text("a", _meta=[deep, 1])], others=True)
+    assert (found.same, found.summary) == (False, "Other fields changed")
+
+
 def test_equal_versions_are_the_same() -> None:
     found = compare([text("a"), blob(b"b")], [text("a"), blob(b"b")])
     assert found.same
@@ -278,8 +298,8 @@ def test_equal_versions_are_the_same() -> None:
     ids=str,
 )
 def test_a_content_of_any_shape_is_compared(item: Any) -> None:
-    assert compare([text("a")], [item]).parts
-    assert compare([item], [item, item]).parts
+    assert compare([text("a")], [item], others=True).parts
+    assert compare([item], [item, item], others=True).parts
 
 
 def test_a_thousand_contents_are_cut() -> None:
