@@ -176,13 +176,27 @@ def test_a_version_that_is_not_kept_any_more_says_so(client: Client, subscriptio
     ],
 )
 def test_a_gap_says_whether_something_was_missed(
-    ended: float | None, changed: bool | None, expected: str, client: Client, subscription: Subscription
+    ended: float | None, changed: bool | None, expected: str, client: Client, session: McpSession
 ) -> None:
+    subscription = make_subscription(session, state=SubscriptionState.WAITING)
     add_version(subscription, "1", minutes_ago=9)
     add_gap(subscription, began=5, ended=ended, changed=changed)
     text = words(page(client, detail(subscription)))
     assert "Not listening" in text
     assert expected in text
+
+
+def test_who_listens_again_is_not_said_to_be_deaf_while_the_read_after_the_gap_fails(
+    client: Client, subscription: Subscription
+) -> None:
+    add_version(subscription, "1", minutes_ago=9)
+    add_gap(subscription, began=5)
+    Subscription.objects.update(read_fault="timeout", read_detail="No answer.")
+    text = words(page(client, detail(subscription)))
+    assert "Subscribed; listening for updates." in text
+    assert text.count("The resource has not been read since.") == 2
+    for wrong in ("Not listening since", "to now", "when listening resumes"):
+        assert wrong not in text
 
 
 def test_a_refusal_is_shown_with_its_reason(client: Client, session: McpSession) -> None:
