@@ -55,18 +55,14 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
         raise invalid_params("Invalid resource URI.", {"uri": shown})
     require_followable(entry, uri, shown)
     server = entry.endpoint.server
-    known = Subscription.objects.filter(server_id=server.pk, active=True, uri=uri, **entry.endpoint.identity).exists()
+    whose: dict[str, Any] = {"session": entry.session} if entry.session is not None else {"stream": stream}
+    follower = AgentFollow(uri=shown, renewed_at=timezone.now(), **whose)
     try:
-        row = subscribing.subscribe(actor, entry.principal.user, server, uri, for_agent=True)
+        row = subscribing.subscribe(actor, entry.principal.user, server, uri, follower=follower)
     except ValidationError as problem:
         raise invalid_params(" ".join(problem.messages), {"uri": shown}) from problem
     except access.Denied as problem:
         raise Refusal(403, 4030, str(problem)) from problem
-    fields: dict[str, Any] = {"made": not known, "uri": shown, "renewed_at": timezone.now()}
-    if entry.session is not None:
-        AgentFollow.objects.get_or_create(session_id=entry.session.pk, subscription=row, defaults=fields)
-    else:
-        AgentFollow.objects.create(stream=stream, subscription=row, **fields)
     return Followed(row.uid, shown, row.event_count)
 
 

@@ -48,19 +48,19 @@ class Changed:
 
 
 def subscribe(
-    actor: Actor, user: Any, server: Server, uri: str, *, title: str = "", for_agent: bool = False
+    actor: Actor, user: Any, server: Server, uri: str, *, title: str = "", follower: AgentFollow | None = None
 ) -> Subscription:
     """The subscription of the user's identity to `uri`: a new one, a resumed one with its history, or the existing one.
 
     From now on it requests an open session. While the server is disabled or paused its state is *waiting*. Raises
     ValidationError for a URI that cannot be subscribed to, if the session has too many subscriptions, and for a user who
-    needs a personal identity first. `for_agent`: it ends when no agent follows the resource any more, unless a person
-    subscribes too.
+    needs a personal identity first. `follower`: an agent that follows the resource, written in the same transaction. What
+    was begun for agents alone ends when none of them follows it any more, unless a person subscribes too.
     """
     rights.require(user, actor, _RIGHT, server, subject=uri[:300])
     _check_uri(uri)
     session = commands.session_for(user, server)
-    order = partial(_subscribe, actor, session, uri, storable(title, TITLE_CHARS), for_agent)
+    order = partial(_subscribe, actor, session, uri, storable(title, TITLE_CHARS), follower)
     events = partial(_events, actor, AuditAction.SUBSCRIPTION_CREATE)
     try:
         row, _ = writer().submit_and_wait(order, events, DURABLE_SECONDS)
@@ -119,12 +119,13 @@ def send_test(actor: Actor, user: Any, subscription: Subscription) -> WebhookDel
 _Written = tuple[Subscription, bool]  # the row, and whether it changed
 
 
-def _subscribe(actor: Actor, session: McpSession, uri: str, title: str, for_agent: bool) -> _Written:
+def _subscribe(actor: Actor, session: McpSession, uri: str, title: str, follower: AgentFollow | None) -> _Written:
     key = {"server_id": session.server_id, "identity_id": session.identity_id, "uri": uri}
     found = Subscription.objects.filter(**key).first()
-    if found is not None and not for_agent:
+    if found is not None and follower is None:
         AgentFollow.objects.filter(subscription=found, made=True).update(made=False)
     if found is not None and found.active:
+        _follow(found, follower, made=False)
         _notify(found, notify_worker=True)  # the worker is woken nevertheless
         return found, False
     if Subscription.objects.filter(identity_id=session.identity_id, active=True).count() >= limits.number(
@@ -132,8 +133,22 @@ def _subscribe(actor: Actor, session: McpSession, uri: str, title: str, for_agen
     ):
         raise ValidationError(f"Too many subscriptions. {limits.stated('subscriptions')} Unsubscribe from some first.")
     row = _created(actor, key, title) if found is None else _resumed(found)
+    _follow(row, follower, made=True)
     _notify(row, notify_worker=True)
     return row, True
+
+
+def _follow(row: Subscription, follower: AgentFollow | None, *, made: bool) -> None:
+    """A session follows a resource once: what it followed before may have ended meanwhile."""
+    if follower is None:
+        return
+    session = follower.session_id
+    known = AgentFollow.objects.filter(session_id=session, subscription=row) if session else AgentFollow.objects.none()
+    if not known.exists():
+        fields = {"session_id": session, "stream": follower.stream, "renewed_at": follower.renewed_at}
+        AgentFollow.objects.create(subscription=row, uri=follower.uri, made=made, **fields)
+    elif made:
+        known.update(made=True)
 
 
 def _created(actor: Actor, key: dict[str, Any], title: str) -> Subscription:

@@ -13,9 +13,11 @@ from servers.audit import writer
 from servers.audit.writer import AuditUnavailable, Writer
 from servers.enums import AuditAction
 from servers.models import AuditEvent
-from sessions.agents import follows
-from sessions.models import AgentFollow, McpSession, Subscription
+from sessions.agents import endpoints, follows
+from sessions.agents.endpoints import Entry
+from sessions.models import AgentFollow, AgentSession, McpSession, Subscription
 from sessions.subscriptions import subscribing
+from tests.sessions.agents.placed import principal_of
 from tests.sessions.host.make import make_session
 from tests.sessions.subscriptions.world import actor
 
@@ -34,11 +36,25 @@ def session(ada: Any) -> McpSession:
     return make_session("notes")
 
 
-def followed(ada: Any, session: McpSession, uri: str = "note://one", **more: Any) -> Subscription:
+def followed(ada: Any, session: McpSession, uri: str = "note://one") -> Subscription:
     """Made for an agent that left long ago."""
-    row = subscribing.subscribe(actor(ada), ada, session.server, uri, for_agent=True)
-    AgentFollow.objects.create(subscription=row, uri=uri, **{"made": True, "renewed_at": LONG_AGO, **more})
-    return row
+    follower = AgentFollow(uri=uri, renewed_at=LONG_AGO)
+    return subscribing.subscribe(actor(ada), ada, session.server, uri, follower=follower)
+
+
+@pytest.fixture
+def entry(ada: Any, session: McpSession) -> Entry:
+    """Of a legacy session of an agent."""
+    principal, now = principal_of(ada), timezone.now()
+    times = {"created_at": now, "last_seen_at": now}
+    mine = AgentSession.objects.create(
+        key="k", token=principal.token, server=session.server, revision="2025-11-25", **times
+    )
+    return Entry(principal, endpoints.endpoint_of(principal, session.server.slug), mine)
+
+
+def leave(entry: Entry) -> None:
+    AgentSession.objects.update(ended_at=timezone.now())
 
 
 def active() -> set[str]:
@@ -106,6 +122,35 @@ def test_what_a_person_subscribed_to_as_well_stays(ada: Any, session: McpSession
     assert follows.end_unfollowed() == 0
     assert active() == {row.uri}
     assert not AgentFollow.objects.exists()
+
+
+def test_what_a_person_subscribes_to_at_the_same_moment_stays(
+    ada: Any, session: McpSession, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = subscribing.subscribe
+
+    def subscribe(*given: Any, **more: Any) -> Subscription:
+        real(actor(ada), ada, session.server, "note://one")
+        return real(*given, **more)
+
+    monkeypatch.setattr(subscribing, "subscribe", subscribe)
+    follows.follow(actor(ada), entry, "note://one")
+    leave(entry)
+    assert follows.end_unfollowed() == 0
+    assert active() == {"note://one"}
+
+
+def test_what_an_agent_follows_again_after_a_person_ended_it_ends_with_the_agent(
+    ada: Any, session: McpSession, entry: Entry
+) -> None:
+    row = subscribing.subscribe(actor(ada), ada, session.server, "note://one")
+    follows.follow(actor(ada), entry, row.uri)
+    assert subscribing.unsubscribe(actor(ada), ada, row)
+    follows.follow(actor(ada), entry, row.uri)
+    assert active() == {row.uri}
+    leave(entry)
+    assert follows.end_unfollowed() == 1
+    assert active() == set()
 
 
 def test_what_a_person_subscribes_to_while_it_is_about_to_end_stays(
