@@ -205,5 +205,11 @@ def _waiting(subscription: Subscription, session: McpSession | None) -> str:
     return "Subscribes as soon as the session is ready."
 
 
+def followers(subscription: Subscription) -> int:
+    """Agents that follow the resource now, through this subscription. An end ends it for them as well."""
+    here = Q(session__isnull=False, session__ended_at=None) | Q(stream__isnull=False)
+    return subscription.agent_follows.filter(here).count()
+
+
 def deliveries(subscription: Subscription) -> list[WebhookDelivery]:
     return list(subscription.deliveries.order_by("-pk")[:MOST_DELIVERIES])

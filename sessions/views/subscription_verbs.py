@@ -11,6 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from servers import access
+from servers.accounts.belongings import counted
 from servers.audit.record import Actor
 from servers.models import Server
 from servers.requests import WebRequest
@@ -77,7 +78,7 @@ def _button(
 @require_POST
 def end(request: WebRequest, uid: UUID) -> HttpResponse:
     subscription = subscription_for(request, uid)
-    problem = ""
+    problem, followers = "", past.followers(subscription)
     try:
         subscribing.unsubscribe(Actor.of(request), request.user, subscription)
     except AuditUnavailable as refusal:
@@ -88,7 +89,8 @@ def end(request: WebRequest, uid: UUID) -> HttpResponse:
     if problem:
         messages.error(request, problem)
     else:
-        messages.success(request, "Unsubscribed. The history is kept.")
+        cut_off = f" {counted(followers, 'agent')} that followed it will get no more updates." if followers else ""
+        messages.success(request, f"Unsubscribed. The history is kept.{cut_off}")
     return _see_other(subscription)
 
 

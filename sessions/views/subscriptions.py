@@ -55,6 +55,7 @@ def subscription_context(request: HttpRequest, subscription: Subscription, tab: 
         "server": subscription.server,
         "standing": past.standing(subscription, session),
         "gap": past.open_gap(subscription),
+        "followers": past.followers(subscription) if subscription.active else 0,
         "spark": reading.sparkline_of(subscription),
         "mark": past.mark(subscription),
         "rights": access.rights(request.user),

@@ -4,13 +4,15 @@ import base64
 import json
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from servers.audit import writer as writing
 from sessions.enums import SubscriptionState
-from sessions.models import McpSession, Subscription
+from sessions.models import AgentFollow, McpSession, Subscription
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 from tests.sessions.subscriptions.rows import add_gap, add_version, make_subscription
@@ -81,6 +83,17 @@ def test_the_button_comes_back_in_its_new_state(client: Client, session: McpSess
     assert "Past changes" in ended
     row.refresh_from_db()
     assert not row.active
+
+
+def test_who_ends_a_subscription_that_agents_follow_is_told_of_them(client: Client, subscription: Subscription) -> None:
+    left = {"subscription": subscription, "uri": subscription.uri, "renewed_at": timezone.now()}
+    AgentFollow.objects.create(**left)
+    assert "Agents following" not in page(client, detail(subscription))
+    AgentFollow.objects.create(stream=uuid4(), **left)
+    assert "Agents following 1" in words(page(client, detail(subscription)))
+    ended = client.post(f"/subscriptions/{subscription.uid}/end/", follow=True).content.decode()
+    assert "1 agent that followed it will get no more updates." in words(ended)
+    assert "Agents following" not in ended
 
 
 def test_a_refused_uri_is_told_at_the_button(client: Client, session: McpSession) -> None:
