@@ -7,11 +7,14 @@ Descriptions are ignored: they mention secrets mostly to say that none is needed
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 SHOWN: Final = 10
 NAME_CHARS: Final = 80
-_LOOKED_AT, _DEPTH = 500, 6
+_DEPTH: Final = 6
+#: fields that are looked at; a form does not show more
+_MOST: Final = 2_000
 
 _FORMATS: Final = frozenset({"password", "secret", "token", "api-key", "apikey", "credential"})
 
@@ -80,7 +83,8 @@ _ASIDES: Final = re.compile(r"[(\[{（][^)\]}）]*[)\]}）]")
 
 def secret_fields(schema: Mapping[str, Any]) -> list[str]:
     """The labels, as the form shows them, of the fields that ask for a secret."""
-    found = [_label(name, field) for name, field in _fields(schema, 0) if asks_for_secret(name, field)]
+    fields = islice(_fields(schema, 0), _MOST)
+    found = [_label(name, field) for name, field in fields if asks_for_secret(name, field)]
     return found[:SHOWN]
 
 
@@ -151,14 +155,16 @@ def _plain(word: str) -> str:
 
 
 def _fields(schema: Any, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every named field, including nested forms, which the protocol does not allow."""
+    """Every named field, including nested forms, which the protocol does not allow. Those of one level before those
+    inside of them: what a form does not show cannot hide what it does."""
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return
     named = schema.get("properties")
-    for name, field in list(named.items())[:_LOOKED_AT] if isinstance(named, Mapping) else ():
-        if isinstance(field, Mapping):
-            yield name, field
-            yield from _fields(field, depth + 1)
+    entries = islice(named.items(), _MOST) if isinstance(named, Mapping) else ()
+    fields = [(name, field) for name, field in entries if isinstance(field, Mapping)]
+    yield from fields
+    for _, field in fields:
+        yield from _fields(field, depth + 1)
     yield from _fields(schema.get("items"), depth + 1)
     for word in ("oneOf", "anyOf", "allOf"):
         options = schema.get(word)

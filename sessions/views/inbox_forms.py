@@ -56,7 +56,7 @@ class ElicitationForm:
         """The specification allows no objects in a form, so an answer with one cannot be sent."""
         return any(node.kind == "object" for node in self._parts)
 
-    @property
+    @cached_property
     def secrets(self) -> list[str]:
         """Fields that seem to ask for a secret, which the specification forbids."""
         return secret_fields(self.schema)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sessions.inbox import secret_fields as module
 from sessions.inbox.secret_fields import secret_fields
 
 TEXT: dict[str, Any] = {"type": "string"}
@@ -167,3 +168,30 @@ def test_whatever_a_hostile_schema_holds_is_read_without_a_crash(field: Any, tit
         "properties": {"x": field, "y": nested, "z": {"type": 7, "format": [], "enum": 3, "oneOf": 4, "items": 5}}
     }
     assert secret_fields(schema) == ["password"]
+
+
+@pytest.mark.parametrize(
+    "padding",
+    [
+        pytest.param({f"note{number}": TEXT for number in range(1_500)}, id="many fields"),
+        pytest.param(
+            {"note": TEXT | {"properties": {f"x{number}": TEXT for number in range(3_000)}}},
+            id="properties of a text, which no form shows",
+        ),
+    ],
+)
+def test_a_secret_is_not_hidden_behind_other_fields(padding: dict[str, Any]) -> None:
+    assert secret_fields({"properties": padding | {"password": TEXT}}) == ["password"]
+
+
+def test_a_form_of_any_size_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at, real = [], module.asks_for_secret
+
+    def asks_for_secret(name: str, field: Any) -> bool:
+        looked_at.append(name)
+        return real(name, field)
+
+    monkeypatch.setattr(module, "asks_for_secret", asks_for_secret)
+    inner = {"properties": {f"x{number}": TEXT for number in range(500)}}
+    assert secret_fields({"properties": {f"y{number}": inner for number in range(500)}}) == []
+    assert len(looked_at) == 2_000
