@@ -16,7 +16,7 @@ from sessions.inbox import reads
 from sessions.inbox.more_time import longer
 from sessions.inbox.sampling_request import SamplingRequest, read_request
 from sessions.inbox.visit_address import VisitAddress, read_address
-from sessions.models import Call, Question
+from sessions.models import Call, McpSession, Question
 
 PAGE = 50
 OPEN_SHOWN = 200
@@ -33,6 +33,8 @@ LOOKS: dict[str, tuple[str, str]] = {
 }
 #: what a list of questions does not read
 _CONTENTS = [f"{link}__{column}" for link in ("question", "answer") for column in ("text", "blob", "sealed")]
+#: of the session only its identity says who may answer
+_OF_SESSION = [f"session__{one.name}" for one in McpSession._meta.concrete_fields if one.name not in ("id", "identity")]
 ICONS = {QuestionKind.FORM: "forms", QuestionKind.URL: "external-link", QuestionKind.SAMPLING: "sparkles"}
 
 
@@ -83,7 +85,8 @@ class QuestionCard:
 
 def seen(user: Any) -> QuerySet[Question]:
     """Questions outlive their servers: one without a server is visible to everyone who may view servers."""
-    rows = Question.objects.select_related("server", "call", "question", "answer")
+    rows = Question.objects.select_related("server", "call", "question", "answer", "session__identity")
+    rows = rows.defer(*_OF_SESSION, "session__identity__challenge")
     if not access.may(user, "view"):
         return rows.none()
     own = Q(session__identity__user_id=user.pk)

@@ -65,10 +65,10 @@ def a_question(
     now = timezone.now()
     known = {"origin": "request", "summary": str(params.get("message", ""))[:300], "state": QuestionState.OPEN}
     return Question.objects.create(
-        session=a_session(server), server=server, server_name=server.name, identity_name="Shared", call=call,
+        server=server, server_name=server.name, identity_name="Shared", call=call,
         kind=kind, method=METHODS[QuestionKind(kind)],
         question=payloads.store(PayloadKind.QUESTION, json.dumps(params)),
-        created_at=now, **{"expires_at": now + timedelta(minutes=10)} | known | fields,
+        created_at=now, **{"expires_at": now + timedelta(minutes=10), "session": a_session(server)} | known | fields,
     )  # fmt: skip
 
 

@@ -12,12 +12,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from servers.models import AuditEvent
+from servers.enums import IdentityKind
+from servers.models import AuditEvent, Identity
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox.questions import WORKER_GONE, withdraw_of_dead_workers
-from sessions.models import Question
+from sessions.models import McpSession, Question
 from tests.servers.conftest import _a_writer_of_its_own, admin, person  # noqa: F401 -- fixtures
-from tests.sessions.inbox.rows import FORM, SAMPLING, a_call, a_question, answered
+from tests.sessions.inbox.rows import FORM, SAMPLING, a_call, a_question, a_server, answered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\u200b"
@@ -52,6 +53,12 @@ def city(**more: str) -> dict[str, str]:
         "arg.send:/size": "on",
         "arg:/size": "1",
     } | more
+
+
+def own_session(user: Any) -> McpSession:
+    """Of the user's own identity at the server of `a_question`."""
+    own = Identity.objects.create(server=a_server(), kind=IdentityKind.PERSONAL, user=user, name=user.username)
+    return McpSession.objects.create(server=own.server, identity=own, state_since=timezone.now())
 
 
 def stored(question: Question) -> Any:
@@ -126,6 +133,15 @@ def test_who_made_the_call_reads_the_question_without_the_right_to_answer() -> N
     assert AuditEvent.objects.filter(action="account:permission:deny").exists()
 
 
+def test_who_sees_a_request_of_somebody_elses_session_is_offered_nothing_that_would_be_refused(ada: Client) -> None:
+    question = a_question(FORM, session=own_session(person("bob")), personal=True)
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "Which city" in page
+    assert "Only that person can answer it" in page
+    assert f"/inbox/{question.uid}/take/" not in page
+    assert ada.post(f"/inbox/{question.uid}/take/").status_code == 403
+
+
 def test_who_may_see_no_server_sees_no_question() -> None:
     nobody = signed_in("nobody")
     question = a_question(FORM)
@@ -141,6 +157,20 @@ def test_the_list_reads_nothing_of_what_servers_ask_and_people_answer(ada: Clien
         page = text(ada.get("/inbox/"))
     assert page.count("Which city do you mean?") == 2
     assert not [query["sql"] for query in queries if '"servers_payload"."text"' in query["sql"]]
+
+
+def test_the_list_reads_no_session_of_each_personal_request(ada: Client, admin: Any) -> None:  # noqa: F811  a fixture by its name
+    session = own_session(admin)
+
+    def queries_with(more: int) -> int:
+        for _ in range(more):
+            a_question(FORM, session=session, personal=True)
+        with CaptureQueriesContext(connection) as queries:
+            assert "Which city do you mean?" in text(ada.get("/inbox/"))
+        return len(queries)
+
+    ada.get("/inbox/")
+    assert queries_with(1) == queries_with(5)
 
 
 # --- a form ----------------------------------------------------------------------------------------------------------
@@ -250,6 +280,7 @@ def test_a_form_without_fields_is_a_question_of_yes_or_no(ada: Client) -> None:
     assert "Nothing to fill in" in text(ada.get(f"/inbox/{question.uid}/"))
     assert post(ada, question).status_code == 303
     assert stored(question) == {}
+    assert "erased" not in text(ada.get(f"/inbox/{question.uid}/"))
 
 
 @pytest.mark.parametrize(
