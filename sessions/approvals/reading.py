@@ -69,6 +69,11 @@ def open_rows(user: Any) -> list[Approval]:
     return list(_listed(user).filter(state=ApprovalState.OPEN).order_by("expires_at", "id")[:SHOWN])
 
 
+def open_total(user: Any, listed: list[Approval]) -> int:
+    """How many are open, of which `open_rows` gave `listed`."""
+    return len(listed) if len(listed) < SHOWN else open_count(user)
+
+
 def ended_rows(user: Any) -> list[Approval]:
     """Of the last days, newest first. All are in the history."""
     recent = _listed(user).filter(created_at__gt=timezone.now() - ENDED_SINCE)

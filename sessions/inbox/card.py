@@ -161,6 +161,11 @@ def open_questions(user: Any) -> list[Question]:
     return list(listed.order_by("expires_at", "id")[:OPEN_SHOWN])
 
 
+def open_total(user: Any, listed: list[Question]) -> int:
+    """How many are open, of which `open_questions` gave `listed`."""
+    return len(listed) if len(listed) < OPEN_SHOWN else open_count(user)
+
+
 def ended_page(user: Any, before: int | None) -> RowsPage[Question]:
     return page_before(seen(user).exclude(state=QuestionState.OPEN).defer(*_CONTENTS), "id", before, PAGE)
 

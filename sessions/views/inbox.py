@@ -34,10 +34,13 @@ _SAID = {
 def index(request: HttpRequest) -> HttpResponse:
     """Open questions first, the one that expires soonest at the top; then ended ones, newest first."""
     ended = question_card.ended_page(request.user, whole_number(request.GET.get("before", "")))
+    questions, held = question_card.open_questions(request.user), approvals.open_rows(request.user)
     context = {
         "nav": "inbox",
-        "questions": [question_card.card_of(request.user, row) for row in question_card.open_questions(request.user)],
-        "approvals": approvals.open_rows(request.user),
+        "questions": [question_card.card_of(request.user, row) for row in questions],
+        "questions_total": question_card.open_total(request.user, questions),
+        "approvals": held,
+        "approvals_total": approvals.open_total(request.user, held),
         "decided": approvals.ended_rows(request.user),
         "ended": ended,
         "ended_cards": [question_card.card_of(request.user, row) for row in ended.rows],

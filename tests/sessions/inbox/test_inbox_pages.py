@@ -15,6 +15,7 @@ from django.utils import timezone
 from servers.enums import IdentityKind
 from servers.models import AuditEvent, Identity
 from sessions.enums import QuestionKind, QuestionState
+from sessions.inbox import card as question_card
 from sessions.inbox.questions import WORKER_GONE, withdraw_of_dead_workers
 from sessions.models import McpSession, Question
 from tests.servers.conftest import _a_writer_of_its_own, admin, person  # noqa: F401 -- fixtures
@@ -78,6 +79,16 @@ def test_open_questions_stand_first_with_their_call_and_the_rest_below(ada: Clie
     assert f"#{call.pk}" in page
     assert 'aria-label="2 waiting"' in page
     assert "Answered" in page
+
+
+def test_a_list_that_is_cut_counts_all_that_wait(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question_card, "OPEN_SHOWN", 2)
+    for _ in range(3):
+        a_question(FORM)
+    page = text(ada.get("/inbox/"))
+    assert page.count("data-question-row") == 2
+    assert '<span class="vh">Requests: </span>3</span>' in page
+    assert "Only the 2 that expire first are listed." in page
 
 
 def test_an_empty_inbox_says_what_arrives_there(ada: Client) -> None:
