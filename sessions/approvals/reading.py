@@ -23,13 +23,14 @@ ARGUMENT_CHARS: Final = 64 * 1024
 @dataclass(frozen=True)
 class ApprovalCard:
     """One request for one reader. `why_not`: why this reader may not decide. `own`: their own agent asks. `arguments` is
-    empty if they may not read them, or they were erased."""
+    empty if they may not read them, or they were erased. `hidden`: how many characters follow what is shown of them."""
 
     approval: Approval
     why_not: str
     own: bool
     readable: bool
     arguments: str
+    hidden: int
     masked: bool
     binding: str
 
@@ -85,13 +86,14 @@ def card_of(user: Any, approval: Approval) -> ApprovalCard:
     why_not = deciding.why_not(user, approval)
     readable = visibility.may_read(user, call)
     readable = readable or (approval.state == ApprovalState.OPEN and not why_not)
-    text = payloads.read(call.arguments) if readable else None
+    text = (payloads.read(call.arguments) if readable else None) or ""
     return ApprovalCard(
         approval,
         why_not,
         call.user_id == user.pk,
         readable,
-        _pretty(text or ""),
+        _pretty(text),
+        max(0, len(text) - ARGUMENT_CHARS),
         bool(call.arguments.redacted),
         validity.binding(approval),
     )

@@ -1,5 +1,6 @@
 """Who asked may always take it back; a person whom the policy keeps from approving reads what to do about it."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +10,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
-from servers.enums import Way
-from sessions.approvals import deciding
+from servers.enums import PayloadKind, Way
+from sessions.approvals import deciding, reading
 from sessions.approvals.deciding import Decision
 from sessions.enums import CallState
 from sessions.models import AgentCall, Approval, Call
@@ -75,6 +77,17 @@ def test_another_person_may_do_both() -> None:
     page = page_of(person("root", is_superuser=True), approval)
     assert "Approve this call" in page
     assert "/refuse/" in page
+
+
+def test_arguments_that_are_too_long_to_show_are_not_passed_off_as_whole() -> None:
+    approval = destructive_request(person("ann", "view_server", "call_tool"))
+    text = json.dumps({"note": "x" * reading.ARGUMENT_CHARS, "then": "delete everything"})
+    Call.objects.update(arguments=payloads.store(PayloadKind.ARGUMENTS, text))
+    page = page_of(person("root", is_superuser=True), approval)
+    assert "delete everything" not in page
+    assert f"{len(text) - reading.ARGUMENT_CHARS} more characters follow" in page
+    Call.objects.update(arguments=payloads.store(PayloadKind.ARGUMENTS, '{"note": "x"}'))
+    assert "more characters follow" not in page_of(person("ruth", is_superuser=True), approval)
 
 
 @pytest.mark.django_db(transaction=True)
