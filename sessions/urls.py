@@ -192,6 +192,7 @@ agent_patterns = [
 inbox_patterns = [
     path("", inbox.index, name="list"),
     path("<uuid:uid>/", inbox.detail, name="detail"),
+    path("<uuid:uid>/request.json", inbox.request_file, name="request"),
     path("<uuid:uid>/take/", inbox.take, name="take"),
     path("<uuid:uid>/more-time/", inbox.more_time, name="more_time"),
     path("<uuid:uid>/answer/", inbox.answer, name="answer"),

@@ -244,6 +244,7 @@ LOOKS = {
     ("subscriptions:delete", "get"): "manage_subscription",
     ("subscriptions:delete", "post"): "manage_subscription",
     ("subscriptions:content", "get"): "view_payload",
+    ("inbox:request", "get"): "answer_question",
     ("inbox:take", "post"): "answer_question",
     ("inbox:more_time", "post"): "answer_question",
     ("inbox:answer", "post"): "answer_question",

@@ -62,8 +62,17 @@ class QuestionCard:
 
     @property
     def message(self) -> str:
+        return self._message[:MESSAGE_CHARS]
+
+    @property
+    def message_left(self) -> int:
+        """How many characters follow what is shown of it."""
+        return max(0, len(self._message) - MESSAGE_CHARS)
+
+    @property
+    def _message(self) -> str:
         text = self.params.get("message")
-        return text[:MESSAGE_CHARS] if isinstance(text, str) else ""
+        return text if isinstance(text, str) else ""
 
     @property
     def erased(self) -> bool:

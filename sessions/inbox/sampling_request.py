@@ -1,6 +1,6 @@
 """What a server asks a model, sorted for a page: messages, prompt, preferences, tools. All of it is the server's text.
 
-Source: MCP 2025-11-25, client/sampling. Only sorts and cuts; the templates escape.
+Source: MCP 2025-11-25, client/sampling. Only sorts and cuts, and says what it cut; the templates escape.
 """
 
 import json
@@ -24,33 +24,45 @@ class SampledMessage:
 
 @dataclass(frozen=True)
 class OfferedTool:
+    """`schema`: of the arguments that an answer which uses the tool must have."""
+
     name: str
     description: str
+    schema: Any = None
 
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """`facts` are label and value; `more` counts messages that are not shown."""
+    """`facts` are label and value; `more` and `more_tools` count messages and tools that are not shown, `prompt_left` the
+    characters of the system prompt."""
 
     messages: list[SampledMessage]
     more: int
     system_prompt: str
     facts: list[tuple[str, str]]
     tools: list[OfferedTool]
+    more_tools: int = 0
+    prompt_left: int = 0
 
 
 def read_request(params: Mapping[str, Any]) -> SamplingRequest:
-    messages = _list(params.get("messages"))
-    tools = [tool for tool in _list(params.get("tools"))[:TOOLS] if isinstance(tool, dict)]
+    messages, tools = _list(params.get("messages")), _list(params.get("tools"))
+    prompt = _text(params.get("systemPrompt"))
     return SamplingRequest(
         messages=[_message(entry) for entry in messages[:MESSAGES]],
         more=max(0, len(messages) - MESSAGES),
-        system_prompt=_text(params.get("systemPrompt"))[:TEXT_CHARS],
+        system_prompt=prompt[:TEXT_CHARS],
         facts=list(_facts(params)),
-        tools=[
-            OfferedTool(_text(tool.get("name"))[:200], _text(tool.get("description"))[:LINE_CHARS]) for tool in tools
-        ],
+        tools=[_tool(entry) for entry in tools[:TOOLS] if isinstance(entry, dict)],
+        more_tools=max(0, len(tools) - TOOLS),
+        prompt_left=max(0, len(prompt) - TEXT_CHARS),
     )
+
+
+def _tool(entry: Mapping[str, Any]) -> OfferedTool:
+    description = _text(entry.get("description"))
+    cut = description if len(description) <= LINE_CHARS else f"{description[:LINE_CHARS]}…"
+    return OfferedTool(_text(entry.get("name"))[:200], cut, entry.get("inputSchema"))
 
 
 def _message(entry: Any) -> SampledMessage:
@@ -59,6 +71,8 @@ def _message(entry: Any) -> SampledMessage:
     content = entry.get("content")
     items = content if isinstance(content, list) else [content]
     blocks = [block for item in items[:MESSAGES] for block in _blocks(item)]
+    if len(items) > MESSAGES:
+        blocks.append(Block("note", text=f"{len(items) - MESSAGES:,} more blocks are not shown."))
     return SampledMessage(_text(entry.get("role"))[:40] or "no role", blocks)
 
 
@@ -68,8 +82,13 @@ def _blocks(item: Any) -> list[Block]:
     if kind == "tool_use":
         return [Block("json", f"Call to tool “{_text(item.get('name'))[:200]}”", value=item.get("input"))]
     if kind == "tool_result":
-        title = f"Result of call {_text(item.get('toolUseId'))[:200]}"
-        return [Block("note", title), *blocks_of(item.get("content"))]
+        word = "Error" if item.get("isError") is True else "Result"
+        blocks = [
+            Block("note", f"{word} of call {_text(item.get('toolUseId'))[:200]}"),
+            *blocks_of(item.get("content")),
+        ]
+        more = item.get("structuredContent")
+        return blocks if more is None else [*blocks, Block("json", "Structured content", value=more)]
     return blocks_of([item])
 
 

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
+from servers.audit import payloads
 from servers.audit.record import Actor, ServerRef
 from servers.numbers import whole_number
 from servers.privacy import reading
@@ -21,6 +22,7 @@ from sessions.inbox import card as question_card
 from sessions.inbox.answering import Action, AuditUnavailable, Given, Unfit
 from sessions.inbox.visit_address import read_address
 from sessions.models import Question
+from sessions.views.calls import as_file
 from sessions.views.inbox_forms import ElicitationForm, SamplingForm, edits, posted
 
 _SAID = {
@@ -77,6 +79,19 @@ def _page(request: HttpRequest, question: Question, form: Any = None, status: in
         "rights": access.rights(request.user),
     }
     return render(request, "inbox/detail.html", context, status=status)
+
+
+@require_safe
+def request_file(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """What the server sent, whole: its page shows a part of what is long, and not everything."""
+    question = _question(request, uid)
+    if not question_card.may_read(request.user, question):
+        raise access.Denied("answer_question", question.server)
+    _record_reading(Actor.of(request), question, answer=False)
+    text = payloads.read(question.question)
+    if text is None:
+        raise Http404("This request was erased.")
+    return as_file(text.encode("utf-8", "surrogatepass"), "application/json", f"request-{question.uid}.json")
 
 
 def _record_reading(actor: Actor, question: Question, *, answer: bool) -> None:

@@ -351,6 +351,32 @@ def test_an_answer_in_place_of_a_model_is_sent_as_one(ada: Client) -> None:
     assert stored(question) == {"role": "assistant", "content": block, "model": "ada herself", "stopReason": "endTurn"}
 
 
+def test_the_request_can_be_read_whole_by_those_who_may_read_it(ada: Client) -> None:
+    tool = {"name": "zoom", "inputSchema": {"type": "object", "properties": {"by-how-much": {"type": "number"}}}}
+    asked = SAMPLING | {"tools": [tool], "metadata": {"trace": "t-1"}, "systemPrompt": "x" * 70_000 + "THE END"}
+    question = a_question(asked, QuestionKind.SAMPLING)
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "by-how-much" in page, "who answers with a use of the tool has to know its arguments"
+    assert "THE END" not in page
+    assert "more characters not shown" in page
+    assert f"/inbox/{question.uid}/request.json" in page
+    file = ada.get(f"/inbox/{question.uid}/request.json")
+    assert json.loads(file.content) == asked
+    assert file["Content-Disposition"].startswith("attachment")
+    assert signed_in("vera", "view_server").get(f"/inbox/{question.uid}/request.json").status_code == 403
+    assert signed_in("nobody").get(f"/inbox/{question.uid}/request.json").status_code == 404
+
+
+def test_a_message_that_is_too_long_to_show_is_not_passed_off_as_whole(ada: Client) -> None:
+    question = a_question(
+        {"message": "x" * question_card.MESSAGE_CHARS + "AND THEN", "url": "https://a.example/"}, "url"
+    )
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "AND THEN" not in page
+    assert "8 more characters not shown" in page
+    assert b"AND THEN" in ada.get(f"/inbox/{question.uid}/request.json").content
+
+
 def test_an_answer_without_a_model_or_with_broken_json_comes_back_as_it_was_typed(ada: Client) -> None:
     question = a_question(SAMPLING, QuestionKind.SAMPLING)
     page = text(post(ada, question, text="{broken", as_json="on", model=""), 422)
