@@ -39,6 +39,7 @@ MARGIN = timedelta(seconds=5)
 EXPIRE_AFTER = timedelta(seconds=15)
 WORKER_GONE = "The worker of this session is gone, so answers can no longer reach the server."
 NOT_DELIVERED = "The worker of this session stopped before it could deliver this answer."
+UNREADABLE = "The answer cannot be decrypted."
 NO_ANSWER = f"Not answered in time. {limits.stated('inbox_seconds')} The server was notified."
 
 
@@ -211,10 +212,13 @@ def withdraw_of_dead_workers(dead: list[UUID]) -> list[Event]:
 
 def expire(uid: UUID) -> tuple[Settled | datetime, list[Event]]:
     """End a question at its deadline. Returns its final state, which may be an answer from the last moment, or the new
-    deadline if a person extended it."""
+    deadline if a person extended it. An answer that still cannot be decrypted is given up."""
     events = end(uid, QuestionState.EXPIRED, NO_ANSWER, expires_at__lte=timezone.now())
     if over := settled([uid]):
         return over[0], events
+    if Question.objects.filter(uid=uid, expires_at__lte=timezone.now()).exclude(state=QuestionState.OPEN).exists():
+        withdraw(uid, UNREADABLE)
+        return Settled(uid, QuestionState.WITHDRAWN, None), events
     return Question.objects.values_list("expires_at", flat=True).get(uid=uid), events
 
 

@@ -6,11 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from servers import access
 from servers.audit import payloads
+from servers.crypto import SealError
 from servers.models import Payload
 from sessions.enums import CallState, QuestionState
 from sessions.models import Call, Question
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,18 @@ def is_theirs(user: Any, question: Question) -> bool:
 
 
 def settled(uids: Iterable[UUID]) -> list[Settled]:
-    """Those of these questions that have ended."""
+    """Those of these questions that have ended. One whose answer cannot be decrypted now is left out: the key ring may be
+    back the next time, and the others do not wait for it."""
     over = Question.objects.filter(uid__in=list(uids)).exclude(state=QuestionState.OPEN).select_related("answer")
-    return [Settled(row.uid, QuestionState(row.state), _answer_to_send(row), row.detail) for row in over]
+    return [found for row in over if (found := _settled(row)) is not None]
+
+
+def _settled(row: Question) -> Settled | None:
+    try:
+        return Settled(row.uid, QuestionState(row.state), _answer_to_send(row), row.detail)
+    except SealError as problem:
+        log.error("inbox.answer_unreadable", question=str(row.uid), problem=str(problem))
+        return None
 
 
 def _answer_to_send(question: Question) -> dict[str, Any] | None:

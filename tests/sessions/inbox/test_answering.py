@@ -17,8 +17,9 @@ from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.audit.writer import writer
+from servers.crypto import SealError
 from servers.enums import AuditAction, PayloadKind
-from servers.models import AuditEvent, Unredacted
+from servers.models import AuditEvent, Payload, Unredacted
 from sessions.calls import claims
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
@@ -282,6 +283,30 @@ def test_the_time_over_and_an_answer_in_the_last_moment_the_first_in_the_row_cou
     settled, events = write_pair(other)
     assert (settled.state, len(events)) == ("expired", 1)
     assert not answering.answer(Actor.of_user(grace), grace, again(other), "decline")
+
+
+def test_an_answer_that_cannot_be_decrypted_holds_up_no_other_and_is_given_up_at_the_deadline(
+    lease: Lease, grace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, other = again(asked(lease)), again(asked(lease))
+    for question in (lost, other):
+        assert answering.answer(Actor.of_user(grace), grace, question, "accept", Given(value={"city": "Oslo"}))
+    real, unreadable = payloads.to_send, again(lost).answer_id
+
+    def to_send(payload: Payload) -> str | None:
+        if payload.pk == unreadable:
+            raise SealError("The key ring cannot be read.")
+        return real(payload)
+
+    monkeypatch.setattr(payloads, "to_send", to_send)
+    assert [found.uid for found in reads.settled([lost.uid, other.uid])] == [other.uid]
+    ends, _ = write_pair(lost)
+    assert ends == lost.expires_at, "the key ring may be back before"
+    Question.objects.update(expires_at=timezone.now())
+    settled, _ = write_pair(lost)
+    assert (settled.state, settled.content) == ("withdrawn", None)
+    assert (again(lost).state, again(lost).delivered_at) == ("accepted", None)
+    assert again(lost).detail == "The answer cannot be decrypted. It could not be delivered."
 
 
 def write_pair(question: Question) -> Any:
