@@ -315,6 +315,10 @@ class OpenSession:
         if handler is not None:
             handler(self, event)
 
+    def _not_delivered(self, event: NotDelivered) -> None:
+        self.spoken.not_delivered(event)
+        self.inbox.not_delivered(event.key)
+
     def _notified(self, event: OtherNotification) -> None:
         if event.method == ELICITED:
             self.inbox.visit_completed(event.params.get("elicitationId"))
@@ -388,7 +392,7 @@ _HANDLERS: dict[type, Callable[[OpenSession, Any], None]] = {
     DiagnosticLine: lambda live, event: live.spoken.diagnostic(event),
     LateAnswer: OpenSession._late_answer,
     OtherNotification: OpenSession._notified,
-    NotDelivered: lambda live, event: live.spoken.not_delivered(event),
+    NotDelivered: OpenSession._not_delivered,
     ProtocolViolation: lambda live, event: live.spoken.violation(event),
     RequestRefused: lambda live, event: live.spoken.refused(event),
     EventsDropped: OpenSession._dropped,

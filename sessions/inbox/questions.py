@@ -38,6 +38,7 @@ MARGIN = timedelta(seconds=5)
 #: a live worker ends its own questions; after this time any worker or web process may
 EXPIRE_AFTER = timedelta(seconds=15)
 WORKER_GONE = "The worker of this session is gone, so answers can no longer reach the server."
+NOT_TAKEN = "The answer reached the server too late, or the server did not accept it."
 NOT_DELIVERED = "The worker of this session stopped before it could deliver this answer."
 UNREADABLE = "The answer cannot be decrypted."
 NO_ANSWER = f"Not answered in time. {limits.stated('inbox_seconds')} The server was notified."
@@ -186,9 +187,16 @@ def withdraw(uid: UUID, detail: str) -> list[Event]:
     return []
 
 
+def not_delivered(uid: UUID) -> None:
+    """The answer was sent to the server, which did not take it."""
+    rows = Question.objects.filter(uid=uid, detail="").exclude(state=QuestionState.OPEN)
+    if rows.update(delivered_at=None, detail=NOT_TAKEN, version=F("version") + 1):
+        notify(Question.objects.values_list("pk", flat=True).get(uid=uid))
+
+
 def delivered(uid: UUID) -> None:
-    """The answer was sent to the server."""
-    rows = Question.objects.filter(uid=uid, delivered_at=None)
+    """The answer was sent to the server. It stays undelivered if that was reported first."""
+    rows = Question.objects.filter(uid=uid, delivered_at=None).exclude(detail=NOT_TAKEN)
     if rows.update(delivered_at=timezone.now(), version=F("version") + 1):
         _forget_unmasked(Question.objects.filter(uid=uid))
         notify(Question.objects.values_list("pk", flat=True).get(uid=uid))

@@ -40,6 +40,8 @@ MINUTE = 60.0
 CLOSE_SECONDS = 3.0
 #: of one session, that wait for agents alone: people's inbox has a limit of its own
 AGENT_REQUESTS_OPEN: Final = 64
+#: answers that were given to the client a moment ago, and may not have reached the server
+ANSWERS_KEPT: Final = 64
 #: visits of agents whose end the server has not reported yet; it need not do so
 VISITS_KEPT: Final = 256
 _GONE: Final[Mapping[str, str]] = {
@@ -66,6 +68,8 @@ class Inbox:
         self._waits: dict[UUID, _Wait] = {}
         #: elicitation id and call -> whether the call is over
         self._visits: OrderedDict[tuple[str, UUID], bool] = OrderedDict()
+        #: the server's name of a request -> its question, which a person has answered
+        self._answered: OrderedDict[str, UUID] = OrderedDict()
         self._writes: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(settings.INBOX_PER_MINUTE / MINUTE, settings.INBOX_PER_MINUTE)
         self._refusal_logged_at = float("-inf")
@@ -102,8 +106,22 @@ class Inbox:
         finally:
             del self._waits[made.uid]
         if settled is not None and server_requests.by_person(settled):
+            self._note_answer(asked, made.uid)
             self._spawn(self._db.persist(partial(questions.delivered, made.uid)))
         return server_requests.answer_params(asked, settled)
+
+    def _note_answer(self, asked: InputRequest, uid: UUID) -> None:
+        """Only the response to a request of a legacy server is a message of its own."""
+        if asked.origin in ("request", "task"):
+            self._answered[asked.key] = uid
+            if len(self._answered) > ANSWERS_KEPT:
+                self._answered.popitem(last=False)
+
+    def not_delivered(self, key: str) -> None:
+        """The server did not take the response to its request `key`."""
+        uid = self._answered.pop(key, None)
+        if uid is not None:
+            self._spawn(self._db.persist(partial(questions.not_delivered, uid)))
 
     def _admit(self, *, of_agent: bool) -> None:
         """Raises Refused for more requests than people, or an agent, can handle."""

@@ -141,4 +141,4 @@ class Answering:
         except McpError as exc:
             log.debug("a response did not reach the server: %s", exc)
             words = f"The response to {request.method} came too late, or the server did not accept it: {exc.detail}"
-            self._pump.emit(NotDelivered(words))
+            self._pump.emit(NotDelivered(words, str(request.id)))

@@ -138,9 +138,10 @@ class ProtocolViolation:
 @dataclass(frozen=True, slots=True)
 class NotDelivered:
     """A message of ours that needs no answer did not reach the server, or arrived too late. Neither side broke the
-    protocol."""
+    protocol. `key`: as InputRequest.key, if it was the response to a request of the server."""
 
     detail: str
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ async def test_an_answer_that_the_server_does_not_take_is_reported_and_the_sessi
     async with scripted_http(answers.catching(legacy(on_call), 500)) as peer, serving(peer) as made:
         await made.client.call_tool("t", {})
         assert await made.client.ping() >= 0
-        assert [event for event in made.of(NotDelivered) if "did not accept it" in event.detail]
+        assert [event.key for event in made.of(NotDelivered) if "did not accept it" in event.detail] == ["e-1"]
         assert made.of(ProtocolViolation) == [], "the server did nothing wrong"
 
 

@@ -1,0 +1,72 @@
+"""An answer that a legacy server did not take is not shown as delivered."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from servers.audit import writer
+from servers.audit.record import Actor
+from sessions.connections.lifecycle import Lease
+from sessions.host.answer_redaction import Redactor
+from sessions.host.db import Database
+from sessions.host.inbox.waiting import Inbox
+from sessions.inbox import answering
+from sessions.inbox.answering import Given
+from sessions.inbox.card import end_of
+from sessions.inbox.questions import NOT_TAKEN
+from sessions.mcp.core.input_requests import InputRequest
+from sessions.models import Question
+from tests.servers.conftest import person
+from tests.sessions.host.harness import eventually
+from tests.sessions.host.make import make_hold, make_session
+from tests.sessions.inbox.rows import FORM
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
+ASKED = InputRequest("elicitation/create", FORM, "request", "e-1")
+
+
+@pytest.fixture
+def lease(transactional_db: None) -> Lease:
+    return make_hold(make_session())
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    made = Database()
+    yield made
+    made.stop()
+    writer.reset()
+
+
+def inbox_of(db: Database, lease: Lease) -> Inbox:
+    launch: Any = SimpleNamespace(timeouts=SimpleNamespace(total=600.0))
+    log: Any = SimpleNamespace(host=lambda *words: None)
+    return Inbox(db, lease, launch, log, Redactor(()))
+
+
+async def until(look: Callable[[], Any]) -> Any:
+    return await asyncio.to_thread(eventually, look)
+
+
+def answer() -> None:
+    user = person("grace", "view_server", "answer_question")
+    assert answering.answer(Actor.of_user(user), user, Question.objects.get(), "accept", Given(value={"city": "Oslo"}))
+
+
+async def test_an_answer_that_the_server_did_not_take_is_no_delivered_one(db: Database, lease: Lease) -> None:
+    inbox = inbox_of(db, lease)
+    waits = asyncio.create_task(inbox.wait_for_answer(ASKED))
+    await until(Question.objects.exists)
+    await asyncio.to_thread(answer)
+    await inbox.look()
+    assert (await waits)["action"] == "accept"
+    await until(lambda: Question.objects.get().delivered_at)
+    inbox.not_delivered("another")
+    inbox.not_delivered("e-1")
+    row = await until(lambda: Question.objects.filter(detail=NOT_TAKEN).first())
+    await inbox.close()
+    assert (row.state, row.delivered_at) == ("accepted", None)
+    assert (end_of(row).title, end_of(row).text) == ("Answered by grace", NOT_TAKEN)
