@@ -128,6 +128,8 @@ def shapes_in(text: str) -> list[Shape]:
 def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     """`text` with each detected secret masked, and how many there were."""
     count = 0
+    if len(text) < _SHORTEST:
+        return text, count
     for shape in shapes:
         if shape.may_be_in(text):
             text, found = _masked(text, shape.quoted if "\\" in text else shape.pattern)
@@ -135,9 +137,15 @@ def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     return text, count
 
 
+#: of members, whose values are recognised by them
+_NAMES = re.compile("authorization|secret_?access_?key", re.IGNORECASE)
+#: characters of the shortest match, a password in a URL
+_SHORTEST = 10
+
+
 def mask_member(name: str, text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     """As `mask`, of the member `name` of an object: some secrets are recognised by their names."""
-    if not name:
+    if not _NAMES.search(name):
         return mask(text, shapes)
     before = f"{name}: "
     masked, count = mask(before + text, shapes)

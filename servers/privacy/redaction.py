@@ -369,6 +369,7 @@ def _detected(value: Any, shapes: Sequence[detection.Shape]) -> tuple[Any, int]:
     found: dict[Place, str] = {}
     renamed: dict[Place, str] = {}
     count = 0
+    names: dict[str, tuple[str, int]] = {}
     waiting: list[tuple[Place, Any]] = [((), value)]
     while waiting:
         place, part = waiting.pop()
@@ -381,7 +382,9 @@ def _detected(value: Any, shapes: Sequence[detection.Shape]) -> tuple[Any, int]:
         elif isinstance(part, dict):
             for key, below in part.items():
                 waiting.append(((*place, key), below))
-                masked, number = detection.mask(key, shapes)
+                if key not in names:  # the rows of a table have the same ones
+                    names[key] = detection.mask(key, shapes)
+                masked, number = names[key]
                 if number:
                     renamed[*place, key] = masked
                     count += number
