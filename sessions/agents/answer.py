@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.server import streams
 from sessions.mcp.server.refusals import Refusal
 
@@ -26,6 +27,8 @@ class Answer:
         self.may_stream = not kinds.isdisjoint({"text/event-stream", "text/*", "*/*"})
         self.may_be_json = not kinds.isdisjoint({"application/json", "application/*", "*/*"})
         self.priming = ""
+        #: the id of the one request that this answers: a refusal that was raised without it gets it
+        self.answers: RequestId | None = None
         self.status = 0
         self.headers: dict[str, str] = {"X-Request-ID": request_id}
         self.streaming = False
@@ -84,6 +87,8 @@ class Answer:
 
     async def refuse(self, refusal: Refusal) -> None:
         """Its status counts only while nothing was sent."""
+        if refusal.id is None:
+            refusal.of(self.answers)
         if self.streaming:
             await self.event(refusal.body)
             await self.end()

@@ -144,6 +144,7 @@ class AgentsApplication:
             await counted.enter_async_context(self.shared.admission.request(principal))
             body = await connection.body()
             found = posted.parse(body, _limits())
+            answer.answers = posted.request_id(found)
             watching = asyncio.create_task(connection.watch())
             try:
                 era = posted.era_of(found, connection.headers)

@@ -88,6 +88,7 @@ class StandingStreams:
         if found is None:
             raise invalid_request("This event does not belong to this session.")
         call, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
+        answer.answers = exchange.id
         exchange = await self._shared.reader.run(partial(bundles.at_server, exchange, call.server_id, call.target))
         uid = call.uid
         await answer.open()

@@ -80,6 +80,12 @@ def id_of(value: Any) -> RequestId | None:
     return identity if jsonrpc.is_id(identity) else None
 
 
+def request_id(posted: Posted) -> RequestId | None:
+    """Of one request. None for a batch, a notification and a response."""
+    value = posted.values[0]
+    return id_of(value) if not posted.batch and isinstance(value, dict) and "method" in value else None
+
+
 def message_of(value: Any) -> Message:
     try:
         return jsonrpc.classify(value)
