@@ -20,7 +20,7 @@ from servers.bundles import changing, exposed
 from servers.bundles.changing import Membership, Wanted
 from servers.bundles.exposed import Renamed
 from servers.definitions.versions import store_listing
-from servers.enums import AuditAction, DefinitionKind, PolicyEffect, PolicyKind
+from servers.enums import AgentScope, AuditAction, DefinitionKind, PolicyEffect, PolicyKind
 from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
 from sessions.models import McpSession
 from tests.servers.conftest import person
@@ -221,6 +221,13 @@ def test_a_token_is_made_beside_the_configurations_for_this_endpoint_alone(signe
     assert "mcp:call:destructive" not in row.scopes
     signed_in.post("/agents/use/web/", {"name": "one", "days": "7"})
     assert [one.slug for one in AgentToken.objects.order_by("-pk")[0].servers.all()] == ["web"]
+
+
+def test_the_page_names_every_scope_of_the_token_that_it_creates(signed_in: Client) -> None:
+    server("web", "search")
+    shown = errors(signed_in.get("/agents/use/web/"))
+    signed_in.post("/agents/use/web/", {"name": "laptop", "days": "7"})
+    assert [one for one in AgentToken.objects.get().scopes if AgentScope(one).label not in shown] == []
 
 
 def test_configurations_are_what_each_client_reads() -> None:
