@@ -222,6 +222,7 @@ class _Rows(RequestValidator):
         grant: AgentToken = _noted(request, "grant") if code is None else code.grant
         pair = grants.refresh(grant) if code is None else grants.redeem(code)
         token["access_token"], token["refresh_token"] = pair.access, pair.refresh
+        token["expires_in"] = pair.seconds  # less than usual at the end of the grant
         token["scope"] = " ".join(grant.scopes)
 
     def revoke_token(self, token: str, token_type_hint: str, request: Request, *_: Any, **__: Any) -> None:

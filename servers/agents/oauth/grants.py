@@ -74,10 +74,11 @@ class Consent:
 
 @dataclass(frozen=True)
 class Pair:
-    """The only place where both are; they are not stored."""
+    """The only place where both are; they are not stored. `seconds`: for so long the access token counts."""
 
     access: str = field(repr=False)
     refresh: str = field(repr=False)
+    seconds: int
 
 
 def facts(client: OAuthClient, redirect_uri: str) -> dict[str, Any]:
@@ -191,15 +192,16 @@ def _pair(grant: AgentToken) -> Pair:
     now = timezone.now()
     access = f"{ACCESS_PREFIX}_{grant.public_id}_{secrets.token_urlsafe(32)}"
     fresh = f"{REFRESH_PREFIX}_{grant.public_id}_{secrets.token_urlsafe(32)}"
+    until = min(grant.expires_at, now + timedelta(seconds=ACCESS_SECONDS))
     ends: list[tuple[str, bool, datetime]] = [
-        (access, False, min(grant.expires_at, now + timedelta(seconds=ACCESS_SECONDS))),
+        (access, False, until),
         (fresh, True, grant.expires_at),
     ]
     OAuthToken.objects.bulk_create(
         OAuthToken(digest=tokens.digest(text), grant=grant, refresh=is_refresh, expires_at=end)
         for text, is_refresh, end in ends
     )
-    return Pair(access, fresh)
+    return Pair(access, fresh, int((until - now).total_seconds()))
 
 
 def _stolen(grant: AgentToken, why: str) -> None:

@@ -416,6 +416,14 @@ def test_an_access_token_ends_after_an_hour_and_with_its_grant(
     assert renew(fresh["refresh_token"]).status_code == 400
 
 
+def test_an_access_token_says_when_it_ends_with_its_grant_before_the_hour_is_over(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    found = exchange(allow(signed_in)).json()
+    AgentToken.objects.update(expires_at=timezone.now() + timedelta(minutes=5))
+    assert 290 <= renew(found["refresh_token"]).json()["expires_in"] <= 300
+
+
 def test_a_program_can_give_its_grant_back(signed_in: Client, files: Server, program: OAuthClient) -> None:
     found = exchange(allow(signed_in)).json()
     stranger = Client().post("/oauth/revoke", {"token": found["refresh_token"], "client_id": "nobody"})
