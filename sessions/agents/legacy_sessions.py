@@ -107,8 +107,8 @@ class LegacySessions:
         if stream is not None:
             return await (stream.end() if stream.streaming else stream.empty(202))
         bodies = [body for body in found if body is not None]
-        whole = b"[" + b",".join(bodies) + b"]"
-        await answer.finish(whole)
+        # An empty array is no JSON-RPC message: where all were cancelled, there is nothing to say.
+        await self._requests.finish(answer, b"[" + b",".join(bodies) + b"]" if bodies else None)
 
     @asynccontextmanager
     async def _counted(self, exchange: Exchange) -> AsyncIterator[None]:

@@ -103,6 +103,23 @@ async def test_updates_that_cannot_be_read_do_not_take_the_place_of_the_response
     assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
 
 
+async def test_a_batch_whose_requests_were_all_cancelled_is_answered_with_nothing(
+    door: Door, token: str, session: Any
+) -> None:
+    """An empty array is no JSON-RPC message."""
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    opened = door.post(token, "files", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+    await opened.ends()
+    key = {"mcp_session_id": opened.headers["mcp-session-id"]}
+    asked = door.post(token, "files", [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ECHO}], **key)
+    call = await door.viewed()
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    await door.post(token, "files", cancelled, **key).ends()
+    door.hint(f"call.{call}")
+    await asked.ends()
+    assert b"[" not in asked.sent
+
+
 async def test_nothing_is_placed_for_a_modern_agent_that_left_before(door: Door, token: str, session: Any) -> None:
     asked = door.modern(token, "files", "tools/call", ECHO)
     asked.leaves()
