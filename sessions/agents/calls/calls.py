@@ -521,7 +521,7 @@ class _Viewer:
 
     async def ask(self, relayed: list[questions.Relayed]) -> None:
         """On the stream of a legacy call: each once."""
-        if self._answer is None or not self._legacy:
+        if self._answer is None or not self._legacy or not self._answer.may_stream:
             return
         for one in relayed:
             if one.uid not in self._asked:

@@ -1,5 +1,6 @@
 """A call that needed approval is answered once, by whichever way its agent hears the end; a further equal one is another."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -52,6 +53,23 @@ async def test_a_call_whose_end_a_resumed_stream_told_does_not_answer_the_next_e
     assert await door.viewed() != call
     another.leaves()
     await another.ends()
+
+
+async def test_an_agent_that_takes_no_stream_is_sent_none_to_lead_it_to_the_approval(ada: Any, door: Door) -> None:
+    await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ASK))
+    token = await door.thread(token_of, ada)
+    hello = {"protocolVersion": LEGACY, "capabilities": {"elicitation": {"url": {}}}, "clientInfo": {}}
+    opened = door.post(token, "files", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+    await opened.ends()
+    given = {"mcp_session_id": opened.headers["mcp-session-id"], "accept": "application/json"}
+    asked = door.post(token, "files", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ECHO}, **given)
+    call = await door.viewed()
+    door.hint(f"call.{call}")
+    await asyncio.sleep(0.2)
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    assert asked.headers["content-type"] == "application/json"
 
 
 async def test_a_request_that_joined_an_earlier_call_is_repeated_resumed_and_cancelled_by_its_own_id(
