@@ -49,13 +49,16 @@ def call_request_of(exchange: Exchange) -> CallRequest:
 def answerable(exchange: Exchange) -> dict[str, Any]:
     """The capabilities of an agent that a server may use: what it declared, its revision has, its token allows and its
     person may do. Nothing else of its declaration goes further. For a thread."""
-    principal, declared = exchange.entry.principal, exchange.capabilities
+    principal, declared, revision = exchange.entry.principal, exchange.capabilities, REVISIONS[exchange.revision]
     found: dict[str, Any] = {}
-    modes = elicitation_modes(declared) if REVISIONS[exchange.revision].elicitation else frozenset()
+    modes = elicitation_modes(declared) if revision.elicitation else frozenset()
+    if not revision.elicitation_url:  # programs declare all that they know before a revision is agreed on
+        modes -= {"url"}
     if modes and access.may(principal.user, "answer_question"):
         found["elicitation"] = {mode: {} for mode in sorted(modes)}
     if declares(declared, "sampling") and principal.has(AgentScope.SAMPLING.value):
-        features = (name for name in ("context", "tools") if declares(declared, "sampling", name))
+        known = ("context", "tools") if revision.sampling_tools else ()
+        features = (name for name in known if declares(declared, "sampling", name))
         found["sampling"] = {name: {} for name in features}
     if declares(declared, "roots"):
         found["roots"] = {}
