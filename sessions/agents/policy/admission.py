@@ -50,6 +50,8 @@ class Admission:
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        #: rises with each `forget`: what was read before it, and arrives after it, is not kept
+        self._generation = 0
         self._counting = Counting()
         self._streams = 0
         self._used: OrderedDict[int, float] = OrderedDict()
@@ -69,6 +71,7 @@ class Admission:
         return partial(self._drains.remove, callback)
 
     def forget(self) -> None:
+        self._generation += 1
         self._known.clear()
 
     # --- tokens --------------------------------------------------------------------------------------------------
@@ -99,13 +102,15 @@ class Admission:
         now = time.monotonic()
         if (known := self._known.get(key)) is not None and known.until > now:
             return known.principal
+        generation = self._generation
         try:
             found = await self._reader.run(partial(tokens.principal_of, text, address))
         except Unknown as unknown:
             self._note_refusal(unknown, address)
             raise no_longer_valid(slug) from None
-        self._known[key] = _Known(found, now + KNOWN_SECONDS)
-        _bound(self._known)
+        if generation == self._generation:
+            self._known[key] = _Known(found, now + KNOWN_SECONDS)
+            _bound(self._known)
         return found
 
     def _note_refusal(self, unknown: Unknown, address: str) -> None:

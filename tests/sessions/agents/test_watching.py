@@ -7,7 +7,9 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
+from servers.agents import tokens
 from servers.audit import writer
+from servers.models import AgentToken
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
 from tests.sessions.agents.door import Door, make_listed, token_of
 from tests.sessions.subscriptions.rows import make_subscription
@@ -101,6 +103,26 @@ async def test_updates_that_cannot_be_read_do_not_take_the_place_of_the_response
     await door.finish(call)
     door.hint(f"call.{call}")
     assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_a_token_that_is_revoked_while_it_is_read_is_not_remembered(
+    door: Door, token: str, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint of its end came first."""
+    read, admission = tokens.principal_of, door.application.shared.admission
+
+    def revoked_afterwards(text: str, address: str) -> Any:
+        found = read(text, address)
+        AgentToken.objects.update(revoked_at=timezone.now())
+        admission.forget()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens, "principal_of", revoked_afterwards)
+        await door.modern(token, "files", "tools/list").ends()
+    asked = door.modern(token, "files", "tools/list")
+    await asked.ends()
+    assert asked.status == 401
 
 
 async def test_a_batch_whose_requests_were_all_cancelled_is_answered_with_nothing(
