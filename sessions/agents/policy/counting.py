@@ -317,7 +317,8 @@ class Counting:
                     await asyncio.wait_for(self._landed.wait(), RENEW_SECONDS)
                     await asyncio.sleep(LANDING_SECONDS)
                 self._landed.clear()
-                keys, self._stale = self._stale or set(self._flying), set()
+                due = {key for key in self._flying if not self._is_fresh(key)}  # also beside steady traffic of others
+                keys, self._stale = self._stale | due, set()
                 await self._run(self._write(keys))
         finally:
             self._keeper = None
@@ -331,7 +332,7 @@ class Counting:
         count, written, now = self._flying[key], self._written.get(key), time.monotonic()
         if not count:
             return [] if self._written.pop(key, None) is None else [("HDEL", self._flight_key(key), self._process)]
-        fresh = written is not None and now - written.at < RENEW_SECONDS
+        fresh = self._is_fresh(key)
         if written is not None and fresh and written.count == count:
             return []
         commands: Commands = [("HSET", self._flight_key(key), self._process, f"{count} {time.time():.0f}")]
@@ -339,6 +340,10 @@ class Counting:
             commands.append(("EXPIRE", self._flight_key(key), int(FORGOTTEN_AFTER)))
         self._written[key] = _Written(count, written.at if written is not None and fresh else now)
         return commands
+
+    def _is_fresh(self, key: str) -> bool:
+        written = self._written.get(key)
+        return written is not None and time.monotonic() - written.at < RENEW_SECONDS
 
     def _flight_key(self, key: str) -> str:
         return f"{self._prefix}:{key}:flying"

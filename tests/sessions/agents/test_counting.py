@@ -11,6 +11,7 @@ from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from sessions.agents.policy import counting
 from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
 
 RATE = Rate("token:1", 10, 3600.0, "agent_requests_per_second", "Limit: 10.")
@@ -71,6 +72,22 @@ async def test_what_is_in_flight_is_counted_over_processes_until_it_ends(valkey:
     async with asyncio.timeout(10):
         while not await room():  # noqa: ASYNC110 - what another process wrote can only be asked for
             await asyncio.sleep(0.01)
+
+
+async def test_what_is_in_flight_for_long_is_not_forgotten_while_other_requests_come_and_go(
+    valkey: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "RENEW_SECONDS", 0.2)
+    monkeypatch.setattr(counting, "FORGOTTEN_AFTER", 2.0)
+    first, second, stream = Counting(), Counting(), InFlight("streams:1", 1, "agent_streams", "Limit: 1.")
+    async with first.enter([], [stream]):
+        until = time.monotonic() + 4.0
+        while time.monotonic() < until:
+            async with first.enter([], [FLIGHT]):
+                await asyncio.sleep(0.03)
+        async with second.enter([], [stream]) as exceeded:
+            assert exceeded is not None
+    await told(first)
 
 
 async def test_numbers_of_a_dead_process_and_of_strangers_do_not_count(valkey: Path) -> None:
