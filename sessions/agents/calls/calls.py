@@ -6,10 +6,11 @@ change nothing about the call.
 
 import asyncio
 import json
+import math
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from uuid import UUID
 
 import structlog
@@ -40,6 +41,7 @@ from sessions.enums import CallState
 from sessions.live.hub import Hub
 from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core.errors import InvalidRequest
 from sessions.mcp.core.headers import ANNOTATION
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import modern, streams
@@ -414,9 +416,10 @@ class _Viewer:
         rows = hint.get("rows")
         row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
         done, total, text = row.get("progress"), row.get("total"), row.get("message")
-        if isinstance(done, int | float) and len(self._waiting) < _MOST_WAITING:
-            known = total if isinstance(total, int | float) else None
-            self._waiting.append((done, known, text[:500] if isinstance(text, str) else None))
+        if _is_number(done) and len(self._waiting) < _MOST_WAITING:
+            self._waiting.append(
+                (done, total if _is_number(total) else None, text[:500] if isinstance(text, str) else None)
+            )
 
     def _take_line(self, hint: dict[str, Any]) -> None:
         rows = hint.get("rows")
@@ -434,7 +437,8 @@ class _Viewer:
             with suppress(ValueError):
                 data = json.loads(text)
         if len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(streams.log_line(level, logger, data))
+            with suppress(InvalidRequest):  # no JSON after all
+                self._waiting.append(streams.log_line(level, logger, data))
 
     def _take_visit(self, hint: dict[str, Any]) -> None:
         for identity, _ in visits.of_hint(hint) if self._visits else ():
@@ -535,6 +539,11 @@ class _Viewer:
     async def _send(self, message: bytes | None) -> None:
         if message is not None and self._answer is not None:
             await self._answer.event(message)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """One that JSON has."""
+    return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
 def _passing(hint: dict[str, Any]) -> bool:

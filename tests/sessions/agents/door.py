@@ -158,6 +158,7 @@ class Door:
 
     def modern(self, token: str, slug: str, method: str, params: dict[str, Any] | None = None, id: Any = 1) -> Asked:
         meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
+        meta |= (params or {}).get("_meta", {})
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": meta}}
         headers = {"mcp_protocol_version": MODERN, "mcp_method": method}
         named = (params or {}).get("name") or (params or {}).get("uri")

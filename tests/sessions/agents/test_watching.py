@@ -11,7 +11,7 @@ from servers.agents import tokens
 from servers.audit import writer
 from servers.models import AgentToken
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
-from tests.sessions.agents.door import Door, make_listed, token_of
+from tests.sessions.agents.door import META, Door, make_listed, token_of
 from tests.sessions.subscriptions.rows import make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -103,6 +103,30 @@ async def test_updates_that_cannot_be_read_do_not_take_the_place_of_the_response
     await door.finish(call)
     door.hint(f"call.{call}")
     assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("progress", {"progress": float("nan"), "total": 1.0}),
+        ("progress", {"progress": 1.0, "total": float("inf")}),
+        ("progress", {"progress": True}),
+        ("log", {"level": "info", "logger": "", "text": "[NaN]", "json": True}),
+        ("log", {"level": "info", "logger": "", "text": '"\\ud800"', "json": True}),
+    ],
+)
+async def test_a_forged_hint_with_what_json_does_not_have_ends_no_call(
+    door: Door, token: str, session: Any, kind: str, row: dict[str, Any]
+) -> None:
+    meta = {"progressToken": 1, META + "logLevel": "debug"}
+    asked = door.modern(token, "files", "tools/call", {**ECHO, "_meta": meta})
+    call = await door.viewed()
+    door.hub._received({"t": f"call.{call}", "seq": None, "kind": kind, "rows": [row]})
+    await asyncio.sleep(0.1)
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    assert b'"progress":true' not in asked.sent
 
 
 async def test_a_token_that_is_revoked_while_it_is_read_is_not_remembered(
