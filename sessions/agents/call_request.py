@@ -1,5 +1,6 @@
 """From a request of an agent to a call of the ledger: target, arguments, scope. Raises Refusal for what no call can be."""
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +10,6 @@ from servers import access
 from servers.agents.addresses import slug_of
 from servers.agents.oauth import metadata
 from servers.enums import AgentScope, DefinitionKind
-from servers.schemas import jsontext
 from sessions.agents.exchange import Exchange
 from sessions.calls.operations import completion_target
 from sessions.mcp.core import methods
@@ -36,9 +36,10 @@ class CallRequest:
     arguments: dict[str, Any]
 
     def same(self, exchange: Exchange) -> str:
-        """Equal for two requests of one token that ask a server for the same. Keyed: arguments cannot be guessed."""
+        """Equal for two requests of one token that ask a server for the same, in whatever order their objects have their
+        members. Keyed: arguments cannot be guessed."""
         token, server = exchange.entry.principal.token.pk, exchange.entry.endpoint.server.pk
-        text = jsontext.dumps([server, self.method, self.target, self.arguments], indent=None)
+        text = json.dumps([server, self.method, self.target, self.arguments], sort_keys=True, ensure_ascii=False)
         return salted_hmac(f"mcpadmin.agents.same.{token}", text, algorithm="sha256").hexdigest()
 
 

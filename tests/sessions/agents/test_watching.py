@@ -105,6 +105,23 @@ async def test_updates_that_cannot_be_read_do_not_take_the_place_of_the_response
     assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
 
 
+async def test_the_same_call_is_known_again_whatever_the_order_of_its_arguments(
+    door: Door, token: str, session: Any
+) -> None:
+    """Models and programs write them anew for each request."""
+    key = await door.session(token, "files")
+    calls = []
+    for number, arguments in enumerate(
+        ({"to": "ann", "what": {"a": 1, "b": 2}}, {"what": {"b": 2, "a": 1}, "to": "ann"})
+    ):
+        params = {"name": "echo", "arguments": arguments}
+        asked = door.legacy(token, "files", key, "tools/call", params, id=number)
+        calls.append(await door.viewed())
+        asked.leaves()
+        await asked.ends()
+    assert calls[0] == calls[1]
+
+
 @pytest.mark.parametrize(
     ("kind", "row"),
     [
