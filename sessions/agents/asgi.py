@@ -11,6 +11,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import structlog
+from django.db import InterfaceError, OperationalError
 
 from servers import limits
 from servers.agents.tokens import Principal
@@ -119,6 +120,10 @@ class AgentsApplication:
         except TooSlow:
             log.warning("agent_too_slow", path=str(scope["path"]), user_id=user_id)
             await answer.end()
+        except (OperationalError, InterfaceError) as problem:  # an agent that waits for a call waits on: see Calls.view
+            log.warning("agent_database_away", path=str(scope["path"]), problem=str(problem))
+            with suppress(TooSlow):
+                await answer.refuse(_without_database())
         except Exception:  # a bug of ours in one request; whatever was placed is in the ledger
             log.exception("agent_request_failed", path=str(scope["path"]))
             with suppress(TooSlow):
@@ -175,6 +180,11 @@ class AgentsApplication:
                 return await self._streams.listen(exchange, connection, answer)
         async with self.shared.admission.at(policy_owner_of(entry.place)):
             await self.requests.finish(answer, await self.requests.respond(exchange, connection, answer))
+
+
+def _without_database() -> Refusal:
+    words = "The database is not responding. Try again in a moment."
+    return Refusal(503, jsonrpc.INTERNAL_ERROR, words, {"retryAfterMs": 2_000}, headers={"Retry-After": "2"})
 
 
 def _limits() -> Limits:

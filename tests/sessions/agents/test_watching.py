@@ -60,6 +60,16 @@ async def test_an_agent_waits_on_while_the_database_is_away_and_gets_its_respons
     assert not await unheard(door, call)
 
 
+async def test_a_request_that_comes_while_the_database_is_away_is_told_to_come_back(
+    door: Door, token: str, session: Any
+) -> None:
+    door.database.problem = AWAY
+    asked = door.modern(token, "files", "tools/call", ECHO, id=7)
+    error = await asked.response()
+    assert (asked.status, asked.headers["retry-after"]) == (503, "2")
+    assert error["error"]["message"] == "The database is not responding. Try again in a moment."
+
+
 async def test_an_agent_that_leaves_while_the_database_is_away_is_noticed_at_once(
     door: Door, token: str, session: Any
 ) -> None:
