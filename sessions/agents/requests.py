@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings
@@ -105,8 +105,7 @@ class Requests:
             result = answers.tool_error(wanted, exchange.era)
         else:
             entry = await self.known(exchange.entry, methods.TOOLS_LIST)
-            tools = await self._shared.reader.work(partial(lists.findable, entry))
-            result = search.answer(search.found(tools, wanted.query, wanted.limit), len(tools))
+            result = await self._shared.reader.work(partial(_found, entry, wanted))
         return jsonrpc.result(exchange.id, answers.translated(result, exchange.method, exchange.era))
 
     async def _discover(self, exchange: Exchange) -> bytes:
@@ -192,6 +191,12 @@ def _is_known(entry: Entry, method: str) -> bool:
             not method or all(lists.is_known(one, method) for one in place.members)
         )
     return place.connected and (not method or lists.was_read(place, method))
+
+
+def _found(entry: Entry, wanted: search.Wanted) -> dict[str, Any]:
+    """For a thread: servers decide how much text there is to search."""
+    tools = lists.findable(entry)
+    return search.answer(search.found(tools, wanted.query, wanted.limit), len(tools))
 
 
 def _searches(exchange: Exchange) -> bool:

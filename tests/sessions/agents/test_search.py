@@ -1,12 +1,16 @@
 """*find_tool* of a bundle: which tools the words of a query lead to."""
 
 import string
+import threading
 from itertools import product
 from typing import Any
 
 import pytest
 
+from servers.enums import BundleListing
+from servers.models import Bundle, BundleMember
 from sessions.agents.catalog import search
+from tests.sessions.agents.door import Door, make_listed, token_of
 
 TOOLS: list[dict[str, Any]] = [
     {"name": "wiki__deletePage", "description": "Removes a page for good."},
@@ -40,3 +44,26 @@ def test_descriptions_of_many_words_are_searched_at_once() -> None:
     items = [{"name": f"t{number}", "description": " ".join(words)} for number in range(200)]
     query = " ".join(f"z{word}" for word in words[:80])
     assert search.found([*items, {"name": "zaaaa"}], query, 5) == [{"name": "zaaaa"}]
+
+
+def a_bundle_that_is_searched() -> None:
+    bundle = Bundle.objects.create(slug="team", name="Team", listing=BundleListing.SEARCH)
+    BundleMember.objects.create(bundle=bundle, server=make_listed("files").server, alias="files", tools=["*"])
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_search_takes_no_time_of_other_agents(ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers decide how much text there is."""
+    threads: list[threading.Thread] = []
+
+    def found(*given: Any) -> list[dict[str, Any]]:
+        threads.append(threading.current_thread())
+        return []
+
+    monkeypatch.setattr(search, "found", found)
+    await door.thread(a_bundle_that_is_searched)
+    token = await door.thread(token_of, ada)
+    asked = door.modern(token, "team", "tools/call", {"name": "find_tool", "arguments": {"query": "echo"}})
+    assert "There are 1 tools" in (await asked.response())["result"]["content"][0]["text"]
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
