@@ -5,13 +5,23 @@ from typing import Any, Final
 
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.errors import Fault, HttpError, LocalError, McpError, RpcError
-from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, RESOURCE_NOT_FOUND, UNAUTHORIZED
+from sessions.mcp.server.refusals import (
+    DUPLICATE,
+    FORBIDDEN,
+    HELD,
+    NOT_SENT,
+    QUOTA,
+    RESOURCE_NOT_FOUND,
+    UNAUTHORIZED,
+)
 
 #: of a result that mcpadmin wrote itself (sessions/agents/calls/outcomes.py)
 _CALL_KEY: Final = "mcpadmin/call"
 _OUTCOME_KEY: Final = "mcpadmin/outcome"
 _MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"
-_REFUSED_CODES: Final = frozenset({DUPLICATE, jsonrpc.INVALID_PARAMS, RESOURCE_NOT_FOUND})
+_REFUSED_CODES: Final = frozenset({DUPLICATE, FORBIDDEN, jsonrpc.INVALID_PARAMS, RESOURCE_NOT_FOUND})
+#: nothing ran so far; the same request again leads to a call that waits for approval
+_LATER_CODES: Final = frozenset({HELD, QUOTA, NOT_SENT})
 _TOKEN_FAULTS: Final = frozenset({Fault.UNAUTHORIZED, Fault.KEY_NEEDED})
 _GATEWAY_STATUS: Final = frozenset({502, 503, 504})
 
@@ -24,7 +34,8 @@ class ExitStatus(IntEnum):
     USAGE = 2
     #: mcpadmin refused: token, scope, rule, unknown name, arguments. Nothing was sent to the server
     REFUSED = 3
-    #: mcpadmin or the server cannot be reached, or has no room. Nothing ran, and it may be repeated
+    #: mcpadmin or the server cannot be reached or has no room, or the call waits for approval. Nothing ran, and it may be
+    #: repeated
     UNAVAILABLE = 4
     #: the call may have run: never repeat it before checking
     OUTCOME_UNKNOWN = 5
@@ -70,7 +81,7 @@ def _status_of_placed(error: RpcError) -> ExitStatus:
 
 
 def _status_of_code(error: RpcError) -> ExitStatus:
-    if error.code in (QUOTA, NOT_SENT) or error.http_status in _GATEWAY_STATUS:
+    if error.code in _LATER_CODES or error.http_status in _GATEWAY_STATUS:
         return ExitStatus.UNAVAILABLE
     refused = error.code in _REFUSED_CODES or (error.http_status or 0) in range(400, 500)
     return ExitStatus.REFUSED if refused else ExitStatus.FAILED
@@ -92,6 +103,7 @@ def status_of(result: dict[str, Any], *, call: str) -> tuple[ExitStatus, str]:
 
 
 _BY_OUTCOME: Final = {
+    "held": ExitStatus.UNAVAILABLE,
     "not_sent": ExitStatus.UNAVAILABLE,
     "expired": ExitStatus.UNAVAILABLE,
     "refused": ExitStatus.REFUSED,

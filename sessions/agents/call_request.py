@@ -15,10 +15,8 @@ from sessions.calls.operations import completion_target
 from sessions.mcp.core import methods
 from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.core.versions import REVISIONS
-from sessions.mcp.server.refusals import Refusal, invalid_params
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params
 
-#: our own code: the token's scopes do not cover the request
-FORBIDDEN: Final = 4030
 _ABSENT: Final = object()
 _NO_KIND: Final = (None, "")
 _KINDS: Final[dict[str, tuple[DefinitionKind | None, str]]] = {

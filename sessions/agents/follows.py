@@ -17,7 +17,7 @@ from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from sessions.agents.endpoints import Entry
 from sessions.agents.policy.policy_check import may_follow, require_followable
-from sessions.mcp.server.refusals import Refusal, invalid_params
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params
 from sessions.models import AgentFollow, AgentSession, Subscription
 from sessions.subscriptions import subscribing
 
@@ -62,7 +62,7 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
     except ValidationError as problem:
         raise invalid_params(" ".join(problem.messages), {"uri": shown}) from problem
     except access.Denied as problem:
-        raise Refusal(403, 4030, str(problem)) from problem
+        raise Refusal(403, FORBIDDEN, str(problem)) from problem
     return Followed(row.uid, shown, row.event_count)
 
 

@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, BundleListing, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer
-from sessions.agents.call_request import FORBIDDEN, require_scope, text_of
+from sessions.agents.call_request import require_scope, text_of
 from sessions.agents.calls import questions
 from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.connection import Connection
@@ -26,7 +26,7 @@ from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, modern
-from sessions.mcp.server.refusals import Refusal, invalid_params
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params
 
 #: how long the first request to a server that was never connected waits for its lists
 CONNECT_SECONDS: Final = 20.0

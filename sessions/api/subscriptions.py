@@ -14,7 +14,6 @@ from servers.numbers import whole_number
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
 from servers.requests import WebRequest
-from sessions.agents.call_request import FORBIDDEN
 from sessions.agents.policy.policy_check import ASK_WHOM
 from sessions.api.asking import Caller, caller_of, work
 from sessions.api.problems import Problem, not_found
@@ -26,7 +25,7 @@ from sessions.api.shapes import (
     VersionPage,
     VersionRow,
 )
-from sessions.mcp.server.refusals import Refusal
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 from sessions.models import ResourceVersion, Subscription
 from sessions.subscriptions import board, history, subscribing
 

@@ -17,7 +17,7 @@ import pytest
 
 from mcpadmin.command_line import arguments, verbs
 from mcpadmin.command_line.connecting import Connection
-from mcpadmin.command_line.exit_status import ExitStatus
+from mcpadmin.command_line.exit_status import ExitStatus, ending_of, status_of
 from mcpadmin.command_line.output import Output
 from sessions.mcp.core.errors import Fault, RpcError, TransportError
 from sessions.mcp.core.events import ResourceUpdated
@@ -183,6 +183,20 @@ def test_an_error_of_the_server_never_says_that_nothing_reached_it(
     peer.refused = 200, {"error": {"code": code, "message": "No."}}
     found, _, error = ended(start(peer, "call", "files", "read"))
     assert (found, error["status"], error["call"]) == (status, name, "c1")
+
+
+@pytest.mark.parametrize(("code", "status"), [(4030, ExitStatus.REFUSED), (4250, ExitStatus.UNAVAILABLE)])
+def test_a_rule_that_denies_a_prompt_or_asks_about_it_is_no_failure_of_the_server(
+    code: int, status: ExitStatus
+) -> None:
+    assert ending_of(RpcError(code, "Rule “Deny *” of the endpoint Files.")).status is status
+
+
+def test_a_call_that_waits_for_approval_may_be_made_again_and_names_itself() -> None:
+    """The result of mcpadmin, which is none of the tool."""
+    meta = {"mcpadmin/call": "c1", "mcpadmin/outcome": "held", "mcpadmin/mayHaveRun": False}
+    result = {"content": [], "isError": True, "_meta": meta}
+    assert status_of(result, call="c1") == (ExitStatus.UNAVAILABLE, "c1")
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"items": 1}', b"<html>"])

@@ -13,8 +13,6 @@ from sessions.agents.exchange import Exchange
 from sessions.mcp.core.capabilities import elicitation_modes
 from sessions.models import Approval
 
-#: our own code: the request waits for approval
-WAITS: Final = 4250
 #: many clients give up after a minute
 WAIT_SECONDS: Final = 50.0
 COME_BACK_MS: Final = 30_000

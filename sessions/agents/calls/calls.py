@@ -22,7 +22,7 @@ from django.utils import timezone
 from servers.crypto import SealError
 from sessions.agents import visits
 from sessions.agents.answer import Answer, TooSlow
-from sessions.agents.call_request import FORBIDDEN, CallRequest, call_request_of, unknown_tool
+from sessions.agents.call_request import CallRequest, call_request_of, unknown_tool
 from sessions.agents.calls import approval_messages, idempotency, outcomes, questions
 from sessions.agents.calls.outcomes import Ended, ended
 from sessions.agents.calls.questions import Continuation
@@ -45,7 +45,16 @@ from sessions.mcp.core.errors import InvalidRequest
 from sessions.mcp.core.headers import ANNOTATION
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import modern, streams
-from sessions.mcp.server.refusals import DUPLICATE, NOT_SENT, QUOTA, Refusal, invalid_params, invalid_request
+from sessions.mcp.server.refusals import (
+    DUPLICATE,
+    FORBIDDEN,
+    HELD,
+    NOT_SENT,
+    QUOTA,
+    Refusal,
+    invalid_params,
+    invalid_request,
+)
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
 
@@ -351,7 +360,7 @@ class Calls:
             return outcomes.tool_error(exchange, words, row, meta)
         raise Refusal(
             200,
-            approval_messages.WAITS,
+            HELD,
             words,
             {**meta, "call": str(uid), "retryAfterMs": approval_messages.COME_BACK_MS},
         )

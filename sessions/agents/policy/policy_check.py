@@ -12,7 +12,7 @@ from servers.agents import policies
 from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
 from servers.enums import AgentScope, PolicyEffect, PolicyKind
 from servers.models import Bundle, Server
-from sessions.agents.call_request import FORBIDDEN, CallRequest
+from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange
 from sessions.calls import agent_calls
@@ -21,7 +21,7 @@ from sessions.calls.intents import Hold
 from sessions.calls.operations import operation_of
 from sessions.calls.targets import Target
 from sessions.mcp.core import methods
-from sessions.mcp.server.refusals import Refusal
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 
 KNOWN_SECONDS: Final = 5.0
 _MOST_KNOWN: Final = 10_000

@@ -10,6 +10,10 @@ from ..core.jsonrpc import RequestId
 RESOURCE_NOT_FOUND: Final = -32002
 #: our own codes: outside of the range that JSON-RPC and MCP keep for themselves
 UNAUTHORIZED: Final = 4010
+#: a scope or a right is missing, or a rule denies the request
+FORBIDDEN: Final = 4030
+#: the request waits for approval by a person
+HELD: Final = 4250
 QUOTA: Final = 4290
 DUPLICATE: Final = 4091
 NOT_SENT: Final = 5030
