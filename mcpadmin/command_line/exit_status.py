@@ -97,8 +97,9 @@ def status_of(result: dict[str, Any], *, call: str) -> tuple[ExitStatus, str]:
     named, outcome = meta.get(_CALL_KEY), meta.get(_OUTCOME_KEY)
     if isinstance(named, str) and isinstance(outcome, str):
         if outcome == "outcome_unknown" or meta.get(_MAY_HAVE_RUN_KEY) is True:
-            return ExitStatus.OUTCOME_UNKNOWN, named
-        return _BY_OUTCOME.get(outcome, ExitStatus.FAILED), named
+            return ExitStatus.OUTCOME_UNKNOWN, call or named
+        if call in ("", named):  # a server does not know the id: it cannot say that its tool did not run
+            return _BY_OUTCOME.get(outcome, ExitStatus.FAILED), named
     return (ExitStatus.TOOL_ERROR if call else ExitStatus.REFUSED), call
 
 

@@ -199,6 +199,15 @@ def test_a_call_that_waits_for_approval_may_be_made_again_and_names_itself() -> 
     assert status_of(result, call="c1") == (ExitStatus.UNAVAILABLE, "c1")
 
 
+@pytest.mark.parametrize(
+    ("outcome", "status"), [("not_sent", ExitStatus.TOOL_ERROR), ("outcome_unknown", ExitStatus.OUTCOME_UNKNOWN)]
+)
+def test_a_server_cannot_say_in_mcpadmins_name_that_a_call_may_be_repeated(outcome: str, status: ExitStatus) -> None:
+    """A mcpadmin behind this one may say that it does not know."""
+    result = {"content": [], "isError": True, "_meta": {"mcpadmin/call": "forged", "mcpadmin/outcome": outcome}}
+    assert status_of(result, call="c1") == (status, "c1")
+
+
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"items": 1}', b"<html>"])
 def test_an_address_of_something_else_is_said_to_be_one(peer: Peer, body: bytes) -> None:
     peer.page = (200, {"Content-Type": "application/json"}, body)
