@@ -14,10 +14,11 @@ from mcpadmin.command_line.connecting import Connection, connection, read_file
 from mcpadmin.command_line.exit_status import Ending, ExitStatus, ending_of, status_of
 from mcpadmin.command_line.output import NotWritten, Output
 from sessions.mcp.client import Client
-from sessions.mcp.core import methods
+from sessions.mcp.core import json_text, methods
 from sessions.mcp.core.backoff import Backoff
-from sessions.mcp.core.errors import InvalidRequest, McpError, RpcError
+from sessions.mcp.core.errors import InvalidRequest, McpError, ProtocolError, RpcError
 from sessions.mcp.core.events import Event, Following, FollowingLost, ListChanged, ListKind, ResourceUpdated
+from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.results import Timeouts
 
 _BROKEN_PIPE: Final = 141
@@ -113,9 +114,12 @@ def _object(text: str) -> dict[str, Any]:
     elif text.startswith("@"):
         text = read_file(text[1:], "--json")
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise Ending(ExitStatus.USAGE, f"--json: not valid JSON: {problem}.") from problem
+        value, mended = json_text.parse(text.encode("utf-8", "surrogatepass"), Limits())
+    except ProtocolError as problem:
+        why = problem.detail.partition(": ")[2] or problem.detail
+        raise Ending(ExitStatus.USAGE, f"--json: not valid JSON: {why}") from problem
+    if mended:
+        raise Ending(ExitStatus.USAGE, "--json: the arguments contain half of a surrogate pair.")
     if not isinstance(value, dict):
         raise Ending(ExitStatus.USAGE, '--json: the arguments must be a JSON object, such as {"name": "value"}.')
     return value

@@ -17,7 +17,7 @@ import pytest
 
 from mcpadmin.command_line import arguments, verbs
 from mcpadmin.command_line.connecting import Connection
-from mcpadmin.command_line.exit_status import ExitStatus, ending_of, status_of
+from mcpadmin.command_line.exit_status import Ending, ExitStatus, ending_of, status_of
 from mcpadmin.command_line.output import Output
 from sessions.mcp.core.errors import Fault, RpcError, TransportError
 from sessions.mcp.core.events import ResourceUpdated
@@ -147,6 +147,25 @@ def test_files_are_utf_8_whatever_the_locale_says(peer: Peer, tmp_path: Path) ->
     process.stdin.buffer.write('{"name": "Zoë"}'.encode())
     assert ended(process)[0] == 0
     assert [call["arguments"] for call in peer.called] == [{"name": "Zoë"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"path": "a", "path": "b"}', "an object names one key twice"),
+        ('{"n": NaN}', "NaN is not JSON"),
+        ('{"n": 1e999}', "a number is too large"),
+        ('{"t": "\\ud800"}', "half of a surrogate pair"),
+        ("[" * 100_000, "nested"),
+        ("{", "not valid JSON"),
+        ("[1]", "must be a JSON object"),
+    ],
+)
+def test_arguments_that_are_no_json_are_a_mistake_of_the_command_line(text: str, words: str) -> None:
+    """As mcpadmin would refuse them: a key that stands twice would be sent with its last value."""
+    with pytest.raises(Ending, match=words) as ended_so:
+        verbs._object(text)
+    assert ended_so.value.status is ExitStatus.USAGE
 
 
 def test_a_result_that_came_counts_although_the_end_of_the_session_is_interrupted(peer: Peer) -> None:
