@@ -187,6 +187,8 @@ def _token(given: Namespace) -> str:
 
 def read_file(name: str, option: str) -> str:
     """The text of a file; `-` is standard input. Raises Ending (usage)."""
+    if name == "-" and sys.stdin is None:
+        raise Ending(ExitStatus.USAGE, f"{option}: standard input is closed.")
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(os.path.expanduser(name)).read_bytes()
         return data.decode("utf-8-sig")  # whatever the locale says: JSON is UTF-8

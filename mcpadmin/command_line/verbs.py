@@ -4,7 +4,9 @@ import asyncio
 import base64
 import binascii
 import json
+import os
 import signal
+import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,6 +33,11 @@ _KINDS: Final = {
 
 
 def run(given: Namespace) -> int:
+    if sys.stderr is None:  # closed by who started this
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the whole process
+    if sys.stdout is None:
+        sys.stderr.write("mcpadmin: Standard output is closed, so nothing could take the result. Nothing was sent.\n")
+        return ExitStatus.USAGE
     output = Output(given.output)
     try:
         return int(_run(given, output))

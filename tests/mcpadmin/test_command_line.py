@@ -227,6 +227,18 @@ def test_a_server_cannot_say_in_mcpadmins_name_that_a_call_may_be_repeated(outco
     assert status_of(result, call="c1") == (status, "c1")
 
 
+@pytest.mark.parametrize(
+    ("closed", "words", "status", "called"),
+    [(">&-", "", 2, 0), ("2>&-", "", 0, 1), (">&- 2>&-", "", 2, 0), ("<&-", "--json -", 2, 0)],
+)
+def test_a_closed_stream_is_no_error_of_the_tool(peer: Peer, closed: str, words: str, status: int, called: int) -> None:
+    """1 would say that the tool ran and reported an error."""
+    environment = clean_environment(MCPADMIN_URL=peer.url, MCPADMIN_TOKEN=TOKEN)
+    command = f'exec "$0" -m mcpadmin call files read {words} {closed}'
+    found = subprocess.run(["sh", "-c", command, sys.executable], cwd=ROOT, env=environment, capture_output=True)
+    assert (found.returncode, len(peer.called)) == (status, called), found.stderr
+
+
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"items": 1}', b"<html>"])
 def test_an_address_of_something_else_is_said_to_be_one(peer: Peer, body: bytes) -> None:
     peer.page = (200, {"Content-Type": "application/json"}, body)
