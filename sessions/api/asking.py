@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ninja.security.base import AuthBase
 
@@ -16,10 +16,9 @@ from servers.models import Server
 from servers.requests import WebRequest
 from servers.storable import storable
 from sessions.agents.asgi import shared
-from sessions.mcp.server.refusals import Refusal
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 
 T = TypeVar("T")
-SCOPE_MISSING: Final = 4030
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Caller:
             words = f"This token does not have the scope {wanted}. Issue one with this scope on the Agents page."
             challenge = f'Bearer error="insufficient_scope", scope="{scopes[0].value}"'
             data = {"requiredScope": scopes[0].value}
-            raise Refusal(403, SCOPE_MISSING, words, data, headers={"WWW-Authenticate": challenge})
+            raise Refusal(403, FORBIDDEN, words, data, headers={"WWW-Authenticate": challenge})
 
     def reaches(self, server: Server | None) -> bool:
         """Also of a row whose server is gone: only for a token without a limit."""

@@ -14,18 +14,19 @@ from ninja import errors as ninja
 from servers.audit.writer import AuditUnavailable, WriterBusy
 from servers.crypto import SealError
 from sessions.agents.endpoints import NoEndpoint
-from sessions.api.asking import SCOPE_MISSING
 from sessions.explorer.language import QueryError
-from sessions.mcp.server.refusals import UNAUTHORIZED, Refusal
+from sessions.mcp.core import jsonrpc
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 
 MEDIA_TYPE: Final = "application/problem+json"
-#: what our own codes of refusals mean here
+#: what a refusal of the endpoint for agents is here
 _KINDS: Final = {
-    UNAUTHORIZED: "unauthorized",
-    SCOPE_MISSING: "insufficient-scope",
-    4091: "conflict",
-    4290: "too-many-requests",
-    5030: "unavailable",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    409: "conflict",
+    429: "too-many-requests",
+    503: "unavailable",
 }
 _BUSY: Final = {"Retry-After": "2"}
 log = structlog.get_logger(__name__)
@@ -86,10 +87,15 @@ def register(api: NinjaAPI) -> None:
 
 def _refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
     """A refusal of the endpoint for agents. Over MCP some of these have the status 200."""
-    status = refusal.status if refusal.status >= 400 else 422
+    status = refusal.status
+    if status < 400:  # an internal error there is one of the server behind it
+        status = 503 if refusal.code == jsonrpc.INTERNAL_ERROR else 422
     data = refusal.data if isinstance(refusal.data, dict) else {}
+    kind = _KINDS.get(status, "invalid")
+    if refusal.code == FORBIDDEN and ("requiredScope" in data or data.get("reason") == "policy"):
+        kind = "insufficient-scope"
     headers = {name: value for name, value in refusal.headers.items() if name != "Connection"}
-    return answer(Problem(status, _KINDS.get(refusal.code, "invalid"), refusal.message, **data), headers)
+    return answer(Problem(status, kind, refusal.message, **data), headers)
 
 
 def _invalid(request: HttpRequest, raised: ninja.ValidationError) -> HttpResponse:

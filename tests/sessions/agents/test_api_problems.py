@@ -1,16 +1,20 @@
 """The HTTP API while the database is away, or where it is asked for what it does not take: answers in its own shape."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 from django.db import InterfaceError, OperationalError
-from django.test import AsyncClient
+from django.test import AsyncClient, RequestFactory
 
 from servers.audit.writer import AuditUnavailable, WriterBusy
 from servers.crypto import SealError
-from sessions.agents import asgi
+from sessions.agents import asgi, requests
+from sessions.api import problems
+from sessions.mcp.server.refusals import Refusal
 from tests.sessions.agents.door import Door, token_of
+from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,6 +50,41 @@ async def test_what_may_have_been_done_is_not_said_to_be_undone(door: Door, toke
     door.database.problem = AuditUnavailable(words)
     answer = await AsyncClient().get("/api/v1/servers", headers={"Authorization": f"Bearer {token}"})
     assert (answer.status_code, answer.json()["detail"]) == (503, words)
+
+
+def refused(refusal: Refusal) -> tuple[int, str]:
+    answer = problems._refused(RequestFactory().get("/api/v1/servers"), refusal)
+    return answer.status_code, json.loads(answer.content)["type"].removeprefix("urn:mcpadmin:problem:")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "kind"),
+    [
+        (Refusal(503, -32603, "Files is not connected yet.", {"retryAfterMs": 5_000}), 503, "unavailable"),
+        (Refusal(200, -32603, "Files did not send this list: timeout."), 503, "unavailable"),
+        (Refusal(404, -32600, "This endpoint does not exist."), 404, "not-found"),
+        (Refusal(403, 4030, "You don't have permission to call tools."), 403, "forbidden"),
+        (Refusal(403, 4030, "Rule “Deny *”.", {"reason": "policy"}), 403, "insufficient-scope"),
+        (Refusal(200, -32602, "Unknown tool: absent"), 422, "invalid"),
+    ],
+)
+def test_a_refusal_of_the_endpoint_for_agents_is_of_the_kind_that_the_documentation_lists(
+    refusal: Refusal, status: int, kind: str
+) -> None:
+    assert refused(refusal) == (status, kind)
+
+
+async def test_a_server_that_is_not_connected_is_unavailable_and_no_invalid_request(
+    door: Door, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asgi._applications[asyncio.get_running_loop()] = door.application
+    monkeypatch.setattr(requests, "CONNECT_SECONDS", 0.1)
+    await door.thread(make_session, "files")
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "k"}
+    answer = await AsyncClient().post(
+        "/api/v1/servers/files/calls", {"tool": "echo"}, "application/json", headers=headers
+    )
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:mcpadmin:problem:unavailable")
 
 
 async def test_a_method_that_an_address_does_not_take_is_a_problem_too() -> None:
