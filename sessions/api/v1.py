@@ -26,10 +26,14 @@ details (RFC 9457)."""
 
 
 class StrictJson(Parser):
-    """As at the endpoint for agents: duplicate keys, NaN and deep nesting are refused, because what reads them next may differ."""
+    """As at the endpoint for agents: duplicate keys, NaN, deep nesting and halves of surrogate pairs are refused, because
+    what reads them next may differ."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        return json_text.parse(request.body, Limits())[0]
+        value, mended = json_text.parse(request.body, Limits())
+        if mended:
+            raise ValueError("half of a surrogate pair")
+        return value
 
 
 class Version1(NinjaAPI):

@@ -13,7 +13,8 @@ from servers.crypto import SealError
 from sessions.agents import asgi, requests
 from sessions.api import problems
 from sessions.mcp.server.refusals import Refusal
-from tests.sessions.agents.door import Door, token_of
+from sessions.models import Call
+from tests.sessions.agents.door import Door, make_listed, token_of
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,6 +86,16 @@ async def test_a_server_that_is_not_connected_is_unavailable_and_no_invalid_requ
         "/api/v1/servers/files/calls", {"tool": "echo"}, "application/json", headers=headers
     )
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:mcpadmin:problem:unavailable")
+
+
+async def test_half_of_a_surrogate_pair_is_refused_instead_of_sent_as_another_character(door: Door, token: str) -> None:
+    asgi._applications[asyncio.get_running_loop()] = door.application
+    await door.thread(make_listed, "files")
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "k"}
+    body = '{"tool": "echo", "arguments": {"text": "\\ud800"}}'
+    answer = await AsyncClient().post("/api/v1/servers/files/calls", body, "application/json", headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:mcpadmin:problem:invalid")
+    assert not await door.thread(Call.objects.exists)
 
 
 async def test_a_method_that_an_address_does_not_take_is_a_problem_too() -> None:
