@@ -132,6 +132,8 @@ async def index(
 
 def _page(caller: Caller, text: str, cursor: str, limit: int) -> CallPage:
     rights.require(caller.user, caller.actor, "view")
+    if cursor and "calls" not in search.Boundary.read(cursor).keys:
+        raise Problem(422, "invalid-cursor", "This cursor does not belong to this list. Start again without it.")
     query = language.parse(text, timezone.now().astimezone(UTC))
     query = replace(query, streams=frozenset({"calls"}))
     reached = _reached(caller)

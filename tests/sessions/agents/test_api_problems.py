@@ -8,10 +8,12 @@ import pytest
 from django.db import InterfaceError, OperationalError
 from django.test import AsyncClient, RequestFactory
 
+from servers.agents.tokens import principal_of
 from servers.audit.writer import AuditUnavailable, WriterBusy
 from servers.crypto import SealError
 from sessions.agents import asgi, requests
-from sessions.api import problems
+from sessions.api import calls, problems
+from sessions.api.asking import Caller
 from sessions.mcp.server.refusals import Refusal
 from sessions.models import Call
 from tests.sessions.agents.door import Door, make_listed, token_of
@@ -96,6 +98,14 @@ async def test_half_of_a_surrogate_pair_is_refused_instead_of_sent_as_another_ch
     answer = await AsyncClient().post("/api/v1/servers/files/calls", body, "application/json", headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:mcpadmin:problem:invalid")
     assert not await door.thread(Call.objects.exists)
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "o", "o.events-7"])
+def test_a_cursor_that_is_none_of_the_list_of_calls_does_not_begin_it_again(ada: Any, cursor: str) -> None:
+    caller = Caller(principal_of(token_of(ada, "history"), ""), "192.0.2.7", "request-0001")
+    with pytest.raises(problems.Problem) as raised:
+        calls._page(caller, "", cursor, 50)
+    assert (raised.value.status, raised.value.kind) == (422, "invalid-cursor")
 
 
 async def test_a_method_that_an_address_does_not_take_is_a_problem_too() -> None:
