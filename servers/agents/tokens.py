@@ -9,8 +9,8 @@ import hashlib
 import re
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
@@ -70,12 +70,14 @@ class Issued:
 
 @dataclass(frozen=True)
 class Principal:
-    """An agent that proved its token: its person with their rights of now, and what the token leaves of them."""
+    """An agent that proved its token: its person with their rights of now, and what the token leaves of them. `until`:
+    when the access token ends with which a grant was proved."""
 
     token: AgentToken
     user: Any = field(repr=False)
     server_ids: frozenset[int] | None
     policy: Policy
+    until: datetime | None = None
 
     def has(self, scope: str) -> bool:
         return scope in self.token.scopes
@@ -174,7 +176,8 @@ def principal_of(text: str, address: str) -> Principal:
     """Raises Unknown. Reads the database: for a thread. The person's rights are read with it."""
     written = _WRITTEN.match(text)
     if written is not None and written.group(1) == ACCESS_PREFIX:
-        return _valid(_of_grant(text), address)
+        found = _of_grant(text)
+        return replace(_valid(found.grant, address), until=found.expires_at)
     token = None if written is None else _row().filter(public_id=written.group(2), client=None).first()
     # The comparison is made for unknown ids too, so that its time tells nothing about them.
     genuine = constant_time_compare(digest(written.group(3) if written else ""), token.digest if token else "0" * 64)
@@ -183,14 +186,14 @@ def principal_of(text: str, address: str) -> Principal:
     return _valid(token, address)
 
 
-def _of_grant(text: str) -> AgentToken:
+def _of_grant(text: str) -> OAuthToken:
     """Raises Unknown. Looked up by the digest of the whole, whose time tells nothing about the text."""
     found = OAuthToken.objects.select_related("grant__user").filter(digest=digest(text), refresh=False).first()
     if found is None:
         raise Unknown("no such token")
     if found.expires_at <= timezone.now():  # each does, after an hour: nothing for the audit log
         raise Unknown("the access token is expired")
-    return found.grant
+    return found
 
 
 def still_valid(token_pk: int, address: str) -> Principal:

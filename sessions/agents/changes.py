@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from django.utils import timezone
+
 from servers.agents.tokens import Principal
 from sessions import hints
 from sessions.agents import endpoints, follows, visits
@@ -202,6 +204,7 @@ class Changes:
     # --- the stream ----------------------------------------------------------------------------------------------
     async def run(self, answer: Answer) -> None:
         """Until the agent leaves, its session or token ends, or another stream takes over."""
+        until = self._entry.principal.until  # of the access token that opened it; the grant may go on
         beat = renewed = time.monotonic()
         check_at = next_check(beat)
         while not self._connection.closed and not self._replaced and not self._admission.draining:
@@ -215,6 +218,8 @@ class Changes:
                     return
             if now >= check_at:
                 check_at = next_check(now)
+                if until is not None and until <= timezone.now():
+                    return
                 if not await self._reads.tokens.get(self._entry.principal.token.pk):
                     return
             if (self._followed or self._stands) and now - renewed >= follows.RENEW_SECONDS:

@@ -1,13 +1,19 @@
-"""A stream that stays open takes no place among the requests in flight."""
+"""A stream that stays open takes no place among the requests in flight, and ends with the access token that opened it."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from servers.agents import tokens
+from servers.agents.addresses import address_of
 from servers.agents.tokens import principal_of
-from servers.models import AgentPolicy
-from tests.sessions.agents.door import Door, make_listed, token_of
+from servers.enums import OAuthClientKind
+from servers.models import AgentPolicy, AgentToken, OAuthClient, OAuthToken
+from sessions.agents import changes
+from tests.sessions.agents.door import Asked, Door, make_listed, token_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -19,12 +25,46 @@ def token_with_one_in_flight(user: Any) -> str:
     return text
 
 
-async def test_who_listens_may_ask_as_much_as_before(ada: Any, door: Door) -> None:
-    token = await door.thread(token_with_one_in_flight, ada)
+def access_token(user: Any, seconds: float) -> str:
+    """Of a grant that goes on for a week."""
+    now, server = timezone.now(), make_listed("files").server
+    grant = AgentToken.objects.create(
+        public_id=tokens.new_public_id(),
+        digest="0" * 64,
+        user=user,
+        name="Program",
+        client=OAuthClient.objects.create(kind=OAuthClientKind.REGISTERED, client_id="program", redirect_uris=["x:y"]),
+        resource=address_of("files"),
+        scopes=["mcp:list"],
+        expires_at=now + timedelta(days=7),
+    )
+    grant.servers.set([server])
+    text = f"{tokens.ACCESS_PREFIX}_{grant.public_id}_{'s' * 43}"
+    end = now + timedelta(seconds=seconds)
+    OAuthToken.objects.create(digest=tokens.digest(text), grant=grant, refresh=False, expires_at=end)
+    return text
+
+
+async def listens(door: Door, token: str) -> Asked:
     listening = door.modern(token, "files", "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     async with asyncio.timeout(30):
         while b"acknowledged" not in listening.sent:  # noqa: ASYNC110 - it comes when the application has it
             await asyncio.sleep(0.01)
+    return listening
+
+
+async def test_a_stream_ends_with_the_access_token_that_opened_it_though_the_grant_goes_on(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "next_check", lambda now: now + 0.05)
+    listening = await listens(door, await door.thread(access_token, ada, 3.0))
+    async with asyncio.timeout(10):
+        assert (await listening.response())["result"]["resultType"] == "complete"
+
+
+async def test_who_listens_may_ask_as_much_as_before(ada: Any, door: Door) -> None:
+    token = await door.thread(token_with_one_in_flight, ada)
+    listening = await listens(door, token)
     asked = door.modern(token, "files", "tools/list", id=2)
     assert "result" in await asked.response()
     assert listening.open
