@@ -6,6 +6,7 @@ A row that the user may not even see answers like one that does not exist (Http4
 that is visible raises Denied, which `servers.views.denied` writes into the audit log.
 """
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -116,6 +117,14 @@ def seen_by(user: User, server: Server) -> Server:
     return server
 
 
+def seen_by_each(user: User, servers: Collection[Server]) -> None:
+    """The same for several. One query, none where all speak as one for everyone."""
+    asked = [server.pk for server in servers if server.signs_in_as != SignsInAs.SHARED]
+    own = dict(own_identities(user).filter(server__in=asked).values_list("server_id", "pk")) if asked else {}
+    for server in servers:
+        server.seen_as = _seen_as(server, own.get(server.pk))
+
+
 # --- identities: the one place that says which identity a user has at a server ----------------------------------------
 def own_identities(user: User) -> QuerySet[Identity]:
     """Those that are in use: a server that speaks as one for all passes them over."""
@@ -127,6 +136,12 @@ def identity_key(user: User, server: Server) -> int | None:
     if server.signs_in_as == SignsInAs.SHARED:
         return None
     own = own_identities(user).filter(server_id=server.pk).values_list("pk", flat=True).first()
+    return _seen_as(server, own)
+
+
+def _seen_as(server: Server, own: int | None) -> int | None:
+    if server.signs_in_as == SignsInAs.SHARED:
+        return None
     return own or (0 if server.signs_in_as == SignsInAs.PERSONAL else None)
 
 

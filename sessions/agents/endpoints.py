@@ -259,8 +259,9 @@ def _bundle_of(principal: Principal, slug: str) -> BundleEndpoint:
 
 
 def members_of(user: Any, rows: list[BundleMember]) -> list[Member]:
-    """One query for their sessions."""
-    identities = {row.server_id: access.seen_by(user, row.server).identity_filter for row in rows}
+    """One query for their sessions, and one for the person's own identities."""
+    access.seen_by_each(user, [row.server for row in rows])
+    identities = {row.server_id: row.server.identity_filter for row in rows}
     if not identities:
         return []
     mine = reduce(or_, (Q(server_id=server_id, **identity) for server_id, identity in identities.items()))

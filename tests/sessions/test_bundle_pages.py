@@ -20,7 +20,7 @@ from servers.bundles import changing, exposed
 from servers.bundles.changing import Membership, Wanted
 from servers.bundles.exposed import Renamed
 from servers.definitions.versions import store_listing
-from servers.enums import AgentScope, AuditAction, DefinitionKind, PolicyEffect, PolicyKind
+from servers.enums import AgentScope, AuditAction, DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
 from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
 from sessions.models import McpSession
 from tests.servers.conftest import person
@@ -189,20 +189,25 @@ def test_who_may_only_look_changes_nothing(ann: Any) -> None:
     assert client.get("/agents/use/team/").status_code == 403
 
 
+@pytest.mark.parametrize("sign_in", [SignsInAs.SHARED, SignsInAs.PERSONAL])
 @pytest.mark.parametrize("path", ["/agents/bundles/", "/agents/bundles/team/"])
-def test_one_server_and_many_cost_the_same_number_of_queries(signed_in: Client, ann: Any, path: str) -> None:
+def test_one_server_and_many_cost_the_same_number_of_queries(
+    signed_in: Client, ann: Any, path: str, sign_in: SignsInAs
+) -> None:
     def count() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert signed_in.get(path).status_code == 200
         return len(queries)
 
     bundle = make(ann, Membership(server("one", "a"), "one"))
+    Server.objects.update(signs_in_as=sign_in)
     signed_in.get(path)
     before = count()
     members = [
         Membership(Server.objects.get(slug="one"), "one"),
         *(Membership(server(f"s{n}", "a", "b"), f"m{n}x") for n in "abc"),
     ]
+    Server.objects.update(signs_in_as=sign_in)
     changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", members, "team"), bundle.version)
     assert count() == before
 
