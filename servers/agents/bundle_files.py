@@ -20,6 +20,7 @@ from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing
 from servers.models import AgentPolicy, AgentRule, Bundle
 from servers.schemas import jsontext
+from servers.storable import storable_json
 
 FORMAT: Final = "mcpadmin-bundle"
 VERSION: Final = 1
@@ -111,6 +112,8 @@ def _parsed(text: str) -> dict[str, Any]:
         raise ValidationError(f"This is not JSON. {problem}") from problem
     if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("version") != VERSION:
         raise ValidationError(f"This is not an exported bundle: format must be {FORMAT} and version {VERSION}.")
+    if storable_json(value) != value:
+        raise ValidationError("The file contains a NUL character or half of a surrogate pair, which cannot be stored.")
     return value
 
 

@@ -328,6 +328,21 @@ def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, an
     assert not Bundle.objects.filter(slug="third").exists()
 
 
+@pytest.mark.parametrize("odd", ["a\0b", "a\ud800b"])
+@pytest.mark.parametrize("place", ["name", "instructions", "pinned", "server"])
+def test_an_import_that_no_database_can_store_is_refused_in_words(
+    signed_in: Client, ann: Any, place: str, odd: str
+) -> None:
+    value = json.loads(bundle_files.written(make(ann, Membership(server("web", "search"), "web"))))
+    if place == "server":
+        value["members"][0]["server"] = odd
+    else:
+        value[place] = [odd] if place == "pinned" else odd
+    answer = signed_in.post("/agents/bundles/import/", {"text": json.dumps(value | {"short_name": "copy"})})
+    assert "contains a NUL character or half of a surrogate pair" in errors(answer)
+    assert not Bundle.objects.filter(slug="copy").exists()
+
+
 def test_the_list_of_a_servers_own_endpoint_is_the_servers(signed_in: Client) -> None:
     server("web", "search")
     shown = errors(signed_in.get("/agents/model/web/?advice=1"))
