@@ -32,6 +32,7 @@ def _patterns(label: str) -> forms.CharField:
     )
 
 
+_LISTS: Final = ("tools", "resources", "prompts")
 #: of an exported bundle
 FILE_CHARS: Final = 500_000
 
@@ -52,14 +53,18 @@ class MemberForm(forms.Form):
         self.server, self._row = server, row
         if row is not None:
             initial = {"alias": row.alias, "position": row.position + 1}
-            initial |= {name: "\n".join(getattr(row, name)) for name in ("tools", "resources", "prompts")}
+            initial |= {name: "\n".join(filter(_is_line, getattr(row, name))) for name in _LISTS}
         super().__init__(data, prefix=f"member-{server.uid}", initial=initial)
 
     def membership(self) -> Membership:
         given = self.cleaned_data
-        lists = {name: tuple(_lines(given[name])) for name in ("tools", "resources", "prompts")}
+        lists = {name: (*_lines(given[name]), *self._unshown(name)) for name in _LISTS}
         kept = Membership.of(self._row).overrides if self._row is not None else {}
         return Membership(self.server, given["alias"].strip(), **lists, overrides=kept)
+
+    def _unshown(self, name: str) -> list[str]:
+        """Patterns that stay as they are: as lines they would hide or offer something else."""
+        return [] if self._row is None else [one for one in getattr(self._row, name) if not _is_line(one)]
 
 
 class BundleForm(forms.Form):
@@ -178,6 +183,11 @@ class ImportForm(forms.Form):
         help_text="The JSON of an export. Its servers must be registered here under the same short names.",
         widget=forms.Textarea(attrs={**_MONO, "rows": 12}),
     )
+
+
+def _is_line(pattern: str) -> bool:
+    """Whether a line of a form can hold it: the name of a hostile tool may have line breaks, or end in a space."""
+    return pattern.strip().splitlines() == [pattern]
 
 
 def _lines(text: str) -> list[str]:

@@ -136,6 +136,17 @@ def test_servers_and_bundles_share_their_short_names(signed_in: Client, ann: Any
         changing.check(Wanted("Y", [Membership(web, "web")]), "team")
 
 
+def test_a_tool_whose_name_no_line_of_a_form_holds_stays_hidden_when_something_else_is_edited(
+    signed_in: Client, ann: Any
+) -> None:
+    web, patterns = server("web", "drop ", "a\nb"), ["*", "!drop ", "!a\nb"]
+    bundle = make(ann, Membership(web, "web", tools=patterns))
+    page = signed_in.get("/agents/bundles/team/edit/").content.decode()
+    assert "!a" not in page
+    assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "web"))).status_code == 302
+    assert bundle.members.get(retired_at=None).tools == patterns
+
+
 def test_what_is_not_ticked_is_hidden_and_more_than_128_tools_need_a_confirmation(signed_in: Client, ann: Any) -> None:
     web = server("web", *(f"t{number}" for number in range(130)))
     given = {"name": "Large", "listing": "all", "add": [web.uid]}
