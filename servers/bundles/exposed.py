@@ -52,7 +52,8 @@ def find(bundle_id: int, kind: DefinitionKind, exposed: str) -> Target | Renamed
 
 
 def assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
-    """The names of `wanted`, in whose order new ones are chosen; each with its server's alias. Writes what is new."""
+    """The names of `wanted`, in whose order new ones are chosen; each with its server's alias. Writes what is new, except
+    names of servers that left, or have another alias since the caller read them."""
     for attempt in range(_TRIES):
         try:
             with transaction.atomic():
@@ -80,11 +81,18 @@ def _plan(rows: Collection[ExposedName], wanted: Mapping[Target, str]) -> dict[T
 
 
 def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
+    Bundle.objects.select_for_update().filter(pk=bundle_id).first()  # as who changes its members
+    members = BundleMember.objects.filter(bundle_id=bundle_id, retired_at=None)
+    aliases = {str(uid): alias for uid, alias in members.values_list("server__uid", "alias")}
     rows = list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind))
     planned = _plan(rows, wanted)
     current = {row.exposed for row in rows if row.retired_at is None}
     retired = {row.exposed: row.pk for row in rows if row.retired_at is not None}
-    new = {target: name for target, name in planned.items() if name not in current}
+    new = {
+        target: name
+        for target, name in planned.items()
+        if name not in current and aliases.get(target[0]) == wanted[target]
+    }
     ExposedName.objects.filter(pk__in=[retired[name] for name in new.values() if name in retired]).update(
         retired_at=None
     )

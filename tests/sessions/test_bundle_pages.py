@@ -83,6 +83,19 @@ def test_a_bundle_is_made_from_servers_with_aliases_proposed_and_its_changes_are
     assert "Bundle changed" in signed_in.get("/agents/bundles/team/").content.decode()
 
 
+def test_who_read_the_members_before_an_alias_changed_gives_no_name_under_the_old_one(ann: Any) -> None:
+    """As an agent's list does that another process answers at that moment."""
+    web, wiki = server("web", "search"), server("wiki", "search")
+    bundle, kind = make(ann, Membership(web, "web"), Membership(wiki, "wiki")), DefinitionKind.TOOL
+    before = {(str(one.uid), "search"): one.slug for one in (web, wiki)}
+    exposed.assign(bundle.pk, kind, before)
+    changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", [Membership(web, "net")], "team"), bundle.version)
+    exposed.assign(bundle.pk, kind, before)
+    assert exposed.known(bundle.pk, kind) == {}
+    exposed.assign(bundle.pk, kind, {(str(web.uid), "search"): "net"})
+    assert exposed.known(bundle.pk, kind) == {(str(web.uid), "search"): "net__search"}
+
+
 def test_a_server_that_has_not_connected_yet_is_told_apart_from_one_without_tools(signed_in: Client, ann: Any) -> None:
     new, bare = make_session("new"), make_session("bare")
     McpSession.objects.filter(pk=new.pk).update(revision="")
