@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -251,7 +252,7 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
     problems: list[str] = []
     by_skeleton: dict[str, Membership] = {}
     seen: set[int] = set()
-    owners = reserved(bundle)
+    owners, orphans = reserved(bundle), of_deleted_servers(bundle)
     for one in members:
         if one.server.pk in seen:
             problems.append(f"{one.server.name} is chosen twice.")
@@ -271,6 +272,11 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
             problems.append(
                 f"Alias “{one.alias}” of {one.server.name}: it belonged to {owner.server.name}, and agents may still know "
                 f"its names. It is reserved until {until:%Y-%m-%d}. Choose another alias."
+            )
+        if owner is None and skeleton in orphans:
+            problems.append(
+                f"Alias “{one.alias}” of {one.server.name}: it belonged to a server that was deleted, and agents may still "
+                f"know its names. It is reserved until {orphans[skeleton]:%Y-%m-%d}. Choose another alias."
             )
         problems += [*_pattern_problems(one), *_override_problems(one)]
     return problems or _rule_problems(members, bundle)
@@ -309,6 +315,19 @@ def reserved(bundle: Bundle | None) -> dict[str, BundleMember]:
     rows = bundle.members.exclude(retired_at__lt=timezone.now() - exposed.TOMBSTONE).select_related("server")
     newest = sorted(rows, key=lambda row: row.retired_at or timezone.now())
     return {names.skeleton(row.alias): row for row in newest}
+
+
+def of_deleted_servers(bundle: Bundle | None) -> dict[str, datetime]:
+    """Until when the aliases of deleted servers are reserved, by their skeletons. Of these only names of tools and prompts
+    are left."""
+    found: dict[str, datetime] = {}
+    now = timezone.now()
+    rows = exposed.of_deleted_servers(bundle.pk).values_list("exposed", "retired_at") if bundle is not None else ()
+    for name, retired_at in rows:
+        until = (retired_at or now) + exposed.TOMBSTONE
+        if until > now:
+            found[names.skeleton(name.partition(names.SEPARATOR)[0])] = until
+    return found
 
 
 def _pattern_problems(one: Membership) -> list[str]:

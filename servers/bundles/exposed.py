@@ -9,12 +9,13 @@ from typing import Final
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from servers.bundles import names
 from servers.bundles.names import Target
 from servers.enums import DefinitionKind
-from servers.models import Bundle, BundleMember, ExposedName
+from servers.models import Bundle, BundleMember, ExposedName, Server
 
 #: a name that is no longer offered means nothing else for so long, and a deleted bundle can be restored
 TOMBSTONE: Final = timedelta(days=90)
@@ -121,9 +122,17 @@ def retire(bundle: Bundle, server_uids: Collection[UUID]) -> None:
     rows.update(retired_at=timezone.now())
 
 
+def of_deleted_servers(bundle_id: int | None = None) -> QuerySet[ExposedName]:
+    """Names whose server was deleted, and its membership with it: in one bundle, or in all."""
+    rows = ExposedName.objects.exclude(server_uid__in=Server.objects.values("uid"))
+    return rows if bundle_id is None else rows.filter(bundle_id=bundle_id)
+
+
 def remove_old() -> int:
     """End tombstones, and bundles that were deleted long ago. Returns how many rows went."""
-    before = timezone.now() - TOMBSTONE
+    now = timezone.now()
+    before = now - TOMBSTONE
+    of_deleted_servers().filter(retired_at=None).update(retired_at=now)
     gone = Bundle.objects.filter(deleted_at__lt=before).delete()[0]
     gone += BundleMember.objects.filter(retired_at__lt=before).delete()[0]
     return gone + ExposedName.objects.filter(retired_at__lt=before).delete()[0]

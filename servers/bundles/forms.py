@@ -13,6 +13,7 @@ from servers.bundles.changing import (
     Wanted,
     current_members,
     former_aliases,
+    of_deleted_servers,
     reserved,
 )
 from servers.bundles.overrides import Override
@@ -136,8 +137,9 @@ class BundleForm(forms.Form):
         kept = [one for one in self.members if not one.cleaned_data["remove"]]
         members = [one.membership() for one in sorted(kept, key=lambda one: int(one.cleaned_data["position"]))]
         owners, former = reserved(self.bundle), former_aliases(self.bundle)
+        orphans = of_deleted_servers(self.bundle)
         for server in given["add"]:
-            taken = [row.alias for row in owners.values() if row.server_id != server.pk]
+            taken = [*orphans, *(row.alias for row in owners.values() if row.server_id != server.pk)]
             proposed = names.alias_from(server.slug, [*taken, *(one.alias for one in members)])
             members.append(Membership(server, former.get(server.pk, proposed)))
         return Wanted(

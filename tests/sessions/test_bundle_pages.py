@@ -22,6 +22,7 @@ from servers.bundles.exposed import Renamed
 from servers.definitions.versions import store_listing
 from servers.enums import AgentScope, AuditAction, DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
 from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
+from servers.registration import registering
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -435,6 +436,29 @@ def test_a_server_is_proposed_no_alias_that_is_still_reserved_for_another(signed
     )
     assert signed_in.post("/agents/bundles/team/edit/", again).status_code == 302
     assert bundle.members.get(server=first, retired_at=None).alias == "customer-dat"
+
+
+def test_the_alias_of_a_deleted_server_is_given_to_no_other_one(signed_in: Client, ann: Any) -> None:
+    """Its tools would get other names than the rules of the bundle have."""
+    web, wiki = server("web", "drop"), server("wiki", "search")
+    bundle = make(ann, Membership(web, "web"), Membership(wiki, "wiki"))
+    names = {(str(web.uid), "drop"): "web", (str(wiki.uid), "search"): "wiki"}
+    exposed.assign(bundle.pk, DefinitionKind.TOOL, names)
+    boss = person("boss", "view_server", "delete_server")
+    registering.delete(Actor.of_user(boss), boss, web)
+    again = server("web", "drop")
+    wanted = Wanted("Team", [Membership(wiki, "wiki"), Membership(again, "web")], "team")
+    with pytest.raises(ValidationError, match="it belonged to a server that was deleted"):
+        changing.change(Actor.of_user(ann), ann, bundle, wanted, bundle.version)
+    added = edit(bundle, (wiki, "wiki"), add=[str(again.uid)])
+    assert signed_in.post("/agents/bundles/team/edit/", added).status_code == 302
+    assert bundle.members.get(server=again).alias == "web-2"
+    exposed.remove_old()
+    assert ExposedName.objects.get(server_uid=web.uid).retired_at is not None
+    ExposedName.objects.filter(server_uid=web.uid).update(retired_at=timezone.now() - exposed.TOMBSTONE)
+    assert changing.of_deleted_servers(bundle) == {}
+    exposed.remove_old()
+    assert not ExposedName.objects.filter(server_uid=web.uid).exists()
 
 
 def test_an_alias_is_not_changed_while_what_a_rule_denies_would_be_allowed_by_it(signed_in: Client, ann: Any) -> None:
