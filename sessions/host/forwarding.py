@@ -14,6 +14,9 @@ from servers.enums import SinkKind
 from servers.forwarding import delivery, records
 from servers.forwarding.delivery import Batch, Claimed, Outcome
 from servers.forwarding.sinks import host_and_port
+from servers.secret import Secret
+from servers.storable import storable
+from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.due import DueTasks
 from sessions.host.launch import egress_policy
@@ -23,6 +26,8 @@ from sessions.mcp.transports.tls import client_context
 from sessions.subscriptions.webhooks import signature
 
 AT_ONCE: Final = 4
+#: of what a receiver says about rejected records
+_WORDS_CHARS: Final = 200
 
 
 class Forwarding:
@@ -107,7 +112,7 @@ async def _by_otlp(claimed: Claimed, batch: Batch | None, now: datetime, tls: ss
     body = records.otlp_body(batch.records, source, now) if batch else records.otlp_test(source, now)
     headers = {"Content-Type": "application/json"}
     answer = await _posted(claimed, headers, body, tls)
-    rejected, words = _partial_success(answer.body)
+    rejected, words = partial_success(answer.body, len(batch.records) if batch else 1, claimed.secrets.value)
     if not rejected:
         return Outcome(True)
     return Outcome(
@@ -115,13 +120,15 @@ async def _by_otlp(claimed: Claimed, batch: Batch | None, now: datetime, tls: ss
     )
 
 
-def _partial_success(body: bytes) -> tuple[int, str]:
-    """OTLP: such records must not be sent again."""
+def partial_success(body: bytes, sent: int, secret: Secret) -> tuple[int, str]:
+    """How many of the records `sent` the receiver rejected, and its words without the secret that was sent to it. OTLP: such
+    records must not be sent again."""
     try:
-        partial_success = json.loads(body)["partialSuccess"]
-        return max(0, int(partial_success["rejectedLogRecords"])), str(partial_success.get("errorMessage", ""))[:200]
-    except (ValueError, KeyError, TypeError, RecursionError):  # empty, or not JSON: nothing was rejected
+        found = json.loads(body)["partialSuccess"]
+        rejected, words = int(found["rejectedLogRecords"]), str(found.get("errorMessage", ""))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # empty, or not OTLP: nothing was rejected
         return 0, ""
+    return max(0, min(rejected, sent)), storable(Redactor([secret]).text(words), _WORDS_CHARS)
 
 
 async def _by_http(claimed: Claimed, batch: Batch | None, now: datetime, tls: ssl.SSLContext) -> Outcome:

@@ -1,15 +1,18 @@
 """The one error of everything that is sent."""
 
+from servers.storable import storable
+
 
 class NotDelivered(Exception):
-    """The receiver did not confirm; it may have the data all the same. `detail` is a sentence for the page.
+    """The receiver did not confirm; it may have the data all the same. `detail` is a sentence for the page. It may quote
+    the receiver, and any database can store it: a row that cannot be written would be tried again for ever.
 
     `status`: of an HTTP answer. `retry_after`: seconds that the receiver asked for.
     """
 
     def __init__(self, detail: str, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(detail)
-        self.detail, self.status, self.retry_after = detail, status, retry_after
+        self.detail, self.status, self.retry_after = storable(detail), status, retry_after
 
     @property
     def too_large(self) -> bool:

@@ -57,6 +57,13 @@ async def test_a_receiver_that_refuses_is_quoted_without_secrets(hook: Hook) -> 
     assert hook.received[0].headers["x-key"] == token.reveal()
 
 
+async def test_a_quote_of_a_receiver_can_be_stored_in_any_database(hook: Hook) -> None:
+    hook.statuses, hook.body = [500], b"core\0dump"
+    with pytest.raises(NotDelivered) as refused:
+        await http.send("POST", hook.url, {}, b"{}", policy=HERE)
+    assert refused.value.detail == "The receiver answered with HTTP 500: core\ufffddump"
+
+
 async def test_a_redirect_is_not_followed(hook: Hook) -> None:
     hook.statuses = [307]
     with pytest.raises(NotDelivered, match="Redirects are not followed"):
