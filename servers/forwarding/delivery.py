@@ -188,7 +188,8 @@ def ended(claimed: Claimed, batch: Batch, outcome: Outcome) -> Ended:
     if not outcome.delivered:
         return Ended(None, _failed(sink, outcome))
     now, last = timezone.now(), batch.last
-    Sink.objects.filter(pk=sink.pk).update(
+    # the sink may have been taken away since it was read
+    still_ours = _ours(claimed).update(
         cursor=last.seq,
         cursor_hash=last.hash,
         delivered_at=now,
@@ -202,6 +203,8 @@ def ended(claimed: Claimed, batch: Batch, outcome: Outcome) -> Ended:
         stalled_at=None,
         last_detail=outcome.detail[:DETAIL_CHARS],
     )
+    if not still_ours:
+        return Ended(None, [])
     announce()
     events = [_event(AuditAction.SINK_SKIP, AuditOutcome.FAILED, sink, _gap(batch))] if batch.skipped else []
     if sink.stalled_at is not None:
@@ -227,7 +230,7 @@ def _failed(sink: Sink, outcome: Outcome) -> list[Event]:
     now = timezone.now()
     since = sink.failing_since or now
     stalls = sink.stalled_at is None and now - since >= timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
-    Sink.objects.filter(pk=sink.pk).update(
+    as_read = Sink.objects.filter(pk=sink.pk, fence=sink.fence).update(
         failures=F("failures") + 1,
         failing_since=since,
         next_attempt_at=now + delay(sink.failures, outcome.retry_after),
@@ -236,7 +239,7 @@ def _failed(sink: Sink, outcome: Outcome) -> list[Event]:
         **({"stalled_at": now} if stalls else {}),
     )
     announce()
-    if not stalls:
+    if not (as_read and stalls):
         return []
     details = {"since": since.isoformat(), "last": sink.cursor, "detail": outcome.detail[:DETAIL_CHARS]}
     return [_event(AuditAction.SINK_STALL, AuditOutcome.FAILED, sink, details)]

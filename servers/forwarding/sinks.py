@@ -29,6 +29,10 @@ _SIGNING_BYTES: Final = 32
 _FIELDS: Final = ("name", "address", "lines", "header", "ca", "certificate")
 
 
+#: a worker that forwards now changes nothing any more, and claims the sink again as it is
+_TAKEN_AWAY: Final = {"fence": F("fence") + 1, "lease_until": None}
+
+
 class NameTaken(Exception):
     pass
 
@@ -84,8 +88,8 @@ def create(user: access.User, actor: Actor, settings: SinkSettings, *, from_begi
 
 
 def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) -> None:
-    """Secrets belong to the address that they were entered for: another origin needs them again. Raises Denied, NameTaken,
-    SecretNeeded."""
+    """Secrets belong to the address that they were entered for: another origin needs them again. What a worker sends at this
+    moment as the sink was before is sent again as it is now. Raises Denied, NameTaken, SecretNeeded."""
     rights.require(user, actor, RIGHT, subject=sink.name)
     before = _facts(sink)
     _set(sink, settings)
@@ -98,6 +102,7 @@ def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) 
                     "failures", "failing_since", "next_attempt_at", "last_detail",
                 ]
             )  # fmt: skip
+            _take_away(sink)
             trail.note(AuditAction.SINK_CHANGE, None, sink.name, {"before": before, "after": _facts(sink)})
     except IntegrityError:
         raise NameTaken from None
@@ -111,6 +116,7 @@ def renew_signing(user: access.User, actor: Actor, sink: Sink) -> Secret:
     _seal(sink, "signing", signing)
     with audited(actor) as trail:
         sink.save(update_fields=["sealed_signing", "signing_key_id"])
+        _take_away(sink)
         trail.note(AuditAction.SINK_CHANGE, None, sink.name, {"signing_secret": "renewed"})
     return signing
 
@@ -127,8 +133,7 @@ def resume(user: access.User, actor: Actor, sink: Sink) -> None:
 def rewind(user: access.User, actor: Actor, sink: Sink, seq: int) -> None:
     """The next event forwarded is the one after `seq`, at most the newest."""
     after = min(max(0, seq), query.head_seq())
-    # the fence: a worker that forwards now changes nothing any more
-    changes = _position(after) | {"fence": F("fence") + 1, "lease_until": None, "next_attempt_at": None}
+    changes = _position(after) | _TAKEN_AWAY | {"next_attempt_at": None}
     details = {"before": sink.cursor, "after": after}
     _update(user, actor, sink, AuditAction.SINK_REWIND, details, **changes)
 
@@ -183,6 +188,11 @@ def _update(
         Sink.objects.filter(pk=sink.pk).update(**changes)
         trail.note(action, None, sink.name, {"address": where(sink), **(details or {})})
     _announce(sink)
+
+
+def _take_away(sink: Sink) -> None:
+    """From the worker that forwards now, with the address and the secrets that it claimed."""
+    Sink.objects.filter(pk=sink.pk).update(**_TAKEN_AWAY)
 
 
 def _position(seq: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from django.utils import timezone
 
 from servers.audit.proof.cuts import cut
 from servers.audit.record import record_many
-from servers.enums import AuditAction
+from servers.enums import AuditAction, SinkKind
 from servers.forwarding import board, delivery, sinks
 from servers.forwarding.delivery import DIVERGED, Batch, Claimed, Outcome
+from servers.forwarding.sinks import SinkSettings
 from servers.models import AuditEvent, ExportSchedule, Instance, Sink
 from servers.secret import Secret
 from tests.servers.audit.proof.log import new_key
@@ -236,6 +238,48 @@ def test_forwarding_from_another_event_takes_the_sink_from_the_worker_that_has_i
     row = Sink.objects.get()
     assert (row.cursor, row.cursor_hash) == (2, AuditEvent.objects.get(seq=2).hash)
     assert numbers(batch_of(claimed(sink)))[:2] == [3, 4]
+
+
+def test_a_changed_address_or_secret_takes_the_sink_from_the_worker_that_has_it(
+    sink: Sink, admin: Any, actor: Any
+) -> None:
+    chain_of(3)
+    moved = SinkSettings("SIEM", SinkKind.HTTP, "https://other.example.com/in")
+
+    def move() -> None:
+        sinks.change(admin, actor, Sink.objects.get(), moved)
+
+    for change in (move, lambda: sinks.renew_signing(admin, actor, sink)):
+        claim = claimed(sink)
+        batch = batch_of(claim)
+        change()
+        assert ended(claim, batch).claimed is None, "it would go on with what it claimed"
+        assert Sink.objects.get().cursor == 0, "the receiver that counts does not have them"
+        Sink.objects.update(lease_until=None)
+    assert claimed(sink).address == moved.address
+
+
+@pytest.mark.parametrize("outcome", [DELIVERED, REFUSED])
+def test_a_sink_that_is_taken_away_while_an_attempt_ends_stays_as_it_was_set(
+    sink: Sink, admin: Any, actor: Any, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL lets others commit between two statements of a transaction."""
+    chain_of(4)
+    claim = claimed(sink)
+    batch = batch_of(claim)
+    read = delivery._ours
+
+    def read_and_overtaken(claim: Claimed) -> Any:
+        monkeypatch.setattr(delivery, "_ours", read)
+        found = read(claim).first()
+        sinks.rewind(admin, actor, sink, 2)
+        return SimpleNamespace(first=lambda: found)
+
+    monkeypatch.setattr(delivery, "_ours", read_and_overtaken)
+    end = delivery.ended(claim, batch, outcome)
+    assert (end.claimed, end.events) == (None, [])
+    row = Sink.objects.get()
+    assert (row.cursor, row.delivered, row.failures, row.next_attempt_at) == (2, 0, 0, None)
 
 
 def test_a_claim_names_no_secret(sink: Sink) -> None:
