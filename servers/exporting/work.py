@@ -31,13 +31,13 @@ Upload = Callable[[ExportSchedule, Path, str], str]
 
 #: between two signs of life within a batch: its payloads may be large
 SILENT_SECONDS = 1.0
-#: how often a file is written again because the retention removed rows meanwhile
+#: how often a file is written again because rows were removed meanwhile
 ATTEMPTS = 3
 
 
 class Outdated(Exception):
     def __init__(self) -> None:
-        super().__init__("Retention was removing rows while the file was written. Export again when it has finished.")
+        super().__init__("Rows were removed or erased each time while the file was written. Export again later.")
 
 
 class NotDelivered(Exception):

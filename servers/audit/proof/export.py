@@ -16,7 +16,7 @@ from servers.audit.proof.notes import EMPTY_HASH, Statement, signed, stamp
 from servers.audit.proof.whole import ERASED
 from servers.audit.verdict import Broken
 from servers.audit.verify import columns_fit
-from servers.enums import StatementKind
+from servers.enums import AuditAction, StatementKind
 from servers.models import AuditEvent, Checkpoint, Payload
 
 FORMAT = 1
@@ -33,11 +33,16 @@ class ExportLines:
         self._after = after
         self._key = key.load()
         self._known = _newest_statement()
+        #: before the log's end is read: one that is signed meanwhile would be about an event beyond it
+        self._outside = checkpoints.outside()
         #: number of the last event that a whole export holds: the log's end when this object was made
         self.last_seq, self._hash = checkpoints.head()
         self._hashes, self._count = hashlib.sha256(), 0
         self._lines = hashlib.sha256()  # of the file as it is written
         self._written: set[str] = set()
+        #: digests of payloads that were erased, and those whose erasure an event of this export says
+        self._erased: set[str] = set()
+        self._erasures: set[str] = set()
 
     def head(self) -> Iterator[str]:
         """Header, cut, checkpoints."""
@@ -62,17 +67,25 @@ class ExportLines:
         cut, seen = checkpoints.newest_cut(), set()
         # also the one of the event before the first, which says what the first has to follow
         first = max(self._after, cut.seq + 1 if cut is not None else 1)
-        known = checkpoints.outside()
-        for one in [*([cut] if cut is not None else []), *self._statements(first), *known]:
+        for one in [*([cut] if cut is not None else []), *self._statements(first), *self._outside]:
             if one.note not in seen and (one.kind != StatementKind.CUT or one is cut):
                 seen.add(one.note)
                 yield file.line(one.kind, one.note)
 
     @property
     def outdated(self) -> bool:
-        """Whether the retention removed rows since `head()`: what was written after that may lack what no statement in this
-        file accounts for."""
-        return _newest_statement() != self._known
+        """Whether rows were removed since `head()`: what was written after that may lack what no statement and no event in
+        this file accounts for."""
+        return _newest_statement() != self._known or self._erased_meanwhile()
+
+    def _erased_meanwhile(self) -> bool:
+        """Whether a person had a payload erased by an event after those that this file holds. Of a filtered one, no event is
+        expected to say it."""
+        unsaid = set[str]() if self._filtered else self._erased - self._erasures
+        later = AuditEvent.objects.filter(action=AuditAction.PAYLOAD_ERASE, seq__gt=self.last_seq)
+        return bool(unsaid) and any(
+            digest in unsaid for event in later.iterator() for _, digest in _digests(_body(event))
+        )
 
     def _statements(self, first: int) -> Iterator[Statement]:
         others = Checkpoint.objects.filter(kind__in=[StatementKind.REMOVAL, StatementKind.RESTORED]).order_by("seq")
@@ -110,11 +123,16 @@ class ExportLines:
 
     def _payload_lines(self, body: dict[str, Any], small: dict[str, Payload]) -> Iterator[str]:
         for role, digest in _digests(body):
-            if role == ERASED or digest in self._written:
+            if role == ERASED:
+                self._erasures.add(digest)
+                continue
+            if digest in self._written:
                 continue
             self._written.add(digest)
             row = small.get(digest) or Payload.objects.filter(digest=digest).first()
             if row is not None:
+                if row.erased_at is not None:
+                    self._erased.add(digest)
                 yield _payload_line(row)
 
     def _signed(self, lines: Iterator[str]) -> Iterator[str]:

@@ -26,6 +26,8 @@ from servers.exporting import files, requesting, selection
 from servers.exporting.table import COLUMNS, cell
 from servers.jobs import lifecycle, running
 from servers.models import AuditEvent, BackgroundJob, Export, Payload
+from servers.privacy import erasing
+from servers.privacy.reading import PayloadContext
 from tests.servers.audit.proof import log
 from tests.servers.conftest import person
 from tests.servers.exporting.conftest import exported, run
@@ -226,6 +228,37 @@ def test_a_file_that_the_retention_keeps_overtaking_is_not_kept(
     export = exported(admin, actor, payloads=True)
     assert (export.failed, "Export again" in export.detail) == (True, True)
     assert list(files.path_of(export).parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_file_is_written_again_when_a_person_had_a_payload_erased_meanwhile(
+    times: int, admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event that says so comes after those that the file holds."""
+    log.fill()
+    rows, read = list(Payload.objects.order_by("-pk")), selection.windows
+
+    def windows(*given: Any) -> Iterator[Any]:
+        nonlocal times
+        if times:
+            times -= 1
+            assert erasing.erase(actor, admin, rows.pop(), "A test.", PayloadContext())
+        yield from read(*given)
+
+    monkeypatch.setattr(selection, "windows", windows)
+    export = exported(admin, actor, payloads=True)
+    assert export.failed == bool(times)
+    if not export.failed:
+        done = verified(files.path_of(export))
+        assert (done.returncode, "10 payloads, 2 erased" in done.stdout) == (0, True), done
+
+
+def test_a_payload_that_is_only_said_to_be_erased_stays_visible_to_a_verifier(admin: Any, actor: Actor) -> None:
+    log.fill()
+    Payload.objects.filter(pk=Payload.objects.earliest("pk").pk).update(text="", salt=b"", erased_at=timezone.now())
+    export = exported(admin, actor, payloads=True)
+    assert not export.failed
+    assert "no event says so" in verified(files.path_of(export)).stderr
 
 
 def erase_while_written(monkeypatch: pytest.MonkeyPatch, times: int) -> None:

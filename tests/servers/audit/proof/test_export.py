@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from servers.audit.proof import checkpoints, verify_export
 from servers.audit.proof import export as export_lines
-from servers.audit.proof import verify_export
 from servers.audit.proof.cuts import cut
 from servers.audit.proof.notes import Statement, signed
 from servers.audit.verify import verify
@@ -36,6 +36,23 @@ def test_a_clean_log_is_accepted_by_both_verifiers(tmp_path: Path, settings: Any
     assert (done.returncode, done.stderr) == (0, "")
     assert "25 events verified, 12 payloads, 0 erased" in done.stdout
     assert "25 events lead to a checkpoint" in done.stdout
+
+
+def test_a_checkpoint_that_is_signed_as_an_export_begins_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is about an event beyond the end of the export."""
+    log.fill(2)
+    read = checkpoints.newest_cut
+
+    def while_signed() -> Statement | None:
+        monkeypatch.setattr(checkpoints, "newest_cut", read)
+        log.fill(2)
+        return read()
+
+    monkeypatch.setattr(checkpoints, "newest_cut", while_signed)
+    export = log.export_to(tmp_path / "e")
+    assert "9 events verified" in run(export, "--key", log.public_key()).stdout
 
 
 def rows_in(export: Path) -> dict[str, dict[str, Any]]:
