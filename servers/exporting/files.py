@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -66,11 +67,12 @@ class Output:
 
 @contextmanager
 def written(export: Export) -> Iterator[Output]:
-    """The file appears under its name when the block has ended well, complete and on the disk. Raises OSError."""
+    """The file appears under its name when the block has ended well, complete and on the disk. Raises OSError, also if a
+    later attempt began meanwhile: each attempt has a name of its own, so that none ends with what another one wrote."""
     final = path_of(export)
-    partial = final.with_name(final.name + _UNFINISHED)
-    with suppress(FileNotFoundError):
-        partial.unlink()
+    for earlier in final.parent.glob(f"{final.name}*{_UNFINISHED}"):
+        earlier.unlink(missing_ok=True)
+    partial = final.with_name(f"{final.name}.{secrets.token_hex(4)}{_UNFINISHED}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "wb", buffering=1024 * 1024) as file:

@@ -3,8 +3,7 @@
 import errno
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from servers.exporting import files, requesting, schedules, selection
 from servers.exporting.table import Table
 from servers.jobs.lifecycle import JobOutcome, Lost, counted
 from servers.jobs.running import JobProgress
-from servers.models import AuditEvent, Export, ExportSchedule
+from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule
 
 #: (schedule, file, name) -> where it is now, in words. Raises NotDelivered. Given by `sessions`: only workers connect
 Upload = Callable[[ExportSchedule, Path, str], str]
@@ -51,17 +50,17 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
     if export.finished_at is not None:  # an earlier attempt wrote and delivered it, and could not say so
         return _outcome(export)
     if export.owner is None and export.schedule is None:
-        return _ended(export, failed="The schedule of this export was deleted.")
+        return _ended(export, progress.job, failed="The schedule of this export was deleted.")
     try:
         _write(export, progress)
         place = _deliver(export, upload, progress) if export.schedule is not None else ""
     except access.Denied:
-        return _ended(export, failed="The person who requested it no longer has permission.")
+        return _ended(export, progress.job, failed="The person who requested it no longer has permission.")
     except (selection.QueryNotUnderstood, NotDelivered, KeyMissing, Outdated) as problem:
-        return _ended(export, failed=str(problem))
+        return _ended(export, progress.job, failed=str(problem))
     except OSError as problem:
-        return _ended(export, failed=_of_disk(problem))
-    return _ended(export, place=place)
+        return _ended(export, progress.job, failed=_of_disk(problem))
+    return _ended(export, progress.job, place=place)
 
 
 # --- the file -------------------------------------------------------------------------------------------------------------
@@ -161,24 +160,22 @@ def _deliver(export: Export, upload: Upload, progress: JobProgress) -> str:
     if schedule.target == ExportTarget.DIRECTORY:
         if schedule.directory not in settings.EXPORT_DIRECTORIES:
             raise NotDelivered(f"{schedule.directory} is no longer in MCPADMIN_EXPORT_DIRECTORIES.")
-        return str(files.put_into(Path(schedule.directory), name, path))
-    pool = ThreadPoolExecutor(1, thread_name_prefix="export-upload")
+        put: Callable[[], object] = partial(files.put_into, Path(schedule.directory), name, path)
+    else:
+        put = partial(upload, schedule, path, name)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="export-delivery")
     try:
-        future = pool.submit(upload, schedule, path, name)
-        while True:  # an upload may take far longer than a job may be silent
-            try:
-                return future.result(1.0)
-            except FutureTimeout:
-                progress(export.events, export.events)
+        future = pool.submit(put)
+        while not wait([future], timeout=1.0).done:  # it may take far longer than a job may be silent
+            progress(export.events, export.events)
+        return str(future.result())
     finally:
         pool.shutdown(wait=False)
 
 
 # --- its end --------------------------------------------------------------------------------------------------------------
-def _ended(export: Export, *, failed: str = "", place: str = "") -> JobOutcome:
+def _ended(export: Export, job: BackgroundJob, *, failed: str = "", place: str = "") -> JobOutcome:
     schedule = export.schedule
-    if failed or schedule is not None:
-        files.remove(export)
     keep = None if failed or schedule is not None else timezone.now() + timedelta(hours=settings.EXPORT_HOURS)
     changes = {
         "finished_at": timezone.now(),
@@ -193,6 +190,8 @@ def _ended(export: Export, *, failed: str = "", place: str = "") -> JobOutcome:
         "expires_at": keep,
     }
     with audited(SYSTEM) as trail:  # what ended has moved its schedule: the next attempt does neither again
+        if not BackgroundJob.objects.filter(pk=job.pk, attempts=job.attempts).exists():
+            raise Lost  # another attempt has begun, and may be what this one failed of
         if not Export.objects.filter(pk=export.pk, job=export.job_id).update(**changes):
             raise Lost  # it was deleted
         if schedule is not None and not failed:
@@ -203,6 +202,8 @@ def _ended(export: Export, *, failed: str = "", place: str = "") -> JobOutcome:
                     AuditAction.SINK_SKIP, AuditOutcome.FAILED, SYSTEM, subject=schedule.name, details=details
                 )
                 trail.add(skipped)
+    if keep is None:
+        files.remove(export)
     for name, value in changes.items():
         setattr(export, name, value)
     return _outcome(export)

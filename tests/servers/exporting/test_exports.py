@@ -22,7 +22,7 @@ from servers.audit import payloads
 from servers.audit.proof import removals, verify_export
 from servers.audit.record import SYSTEM, Actor, Event, record_many
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobState
-from servers.exporting import files, requesting, selection
+from servers.exporting import files, requesting, selection, work
 from servers.exporting.table import COLUMNS, cell
 from servers.jobs import lifecycle, running
 from servers.models import AuditEvent, BackgroundJob, Export, Payload
@@ -30,7 +30,7 @@ from servers.privacy import erasing
 from servers.privacy.reading import PayloadContext
 from tests.servers.audit.proof import log
 from tests.servers.conftest import person
-from tests.servers.exporting.conftest import exported, run
+from tests.servers.exporting.conftest import exported, no_store, run
 
 pytestmark = pytest.mark.django_db
 PROGRAM = Path(verify_export.__file__)
@@ -207,6 +207,33 @@ def test_an_interrupted_export_starts_over_and_leaves_no_half_file(
 
 def _stops(*_: Any) -> None:
     raise running.Stopping
+
+
+def test_an_attempt_that_another_one_replaced_neither_fails_the_export_nor_touches_its_file(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was silent for too long goes on while another one has the job."""
+    log.fill()
+    export = requesting.request(admin, actor, ExportFormat.JSONL)
+    assert export.job is not None
+    first = lifecycle.claim(str(export.job.uid))
+    assert first is not None
+    read = selection.windows
+
+    def meanwhile(*given: Any) -> Iterator[Any]:
+        monkeypatch.setattr(selection, "windows", read)
+        BackgroundJob.objects.update(state=JobState.QUEUED)
+        second.append(run(export))
+        yield from read(*given)
+
+    second: list[Export] = []
+    monkeypatch.setattr(selection, "windows", meanwhile)
+    with pytest.raises(lifecycle.Lost):
+        work.run(no_store, running.JobProgress(first))
+    export = Export.objects.get(pk=export.pk)
+    assert (export.failed, export.digest) == (False, second[0].digest)
+    path = files.path_of(export)
+    assert (hashlib.sha256(path.read_bytes()).hexdigest(), list(path.parent.iterdir())) == (export.digest, [path])
 
 
 def test_a_file_is_written_again_when_the_retention_removed_rows_meanwhile(

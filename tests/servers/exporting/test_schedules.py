@@ -1,6 +1,7 @@
 """Scheduled exports: each holds the events since the one before, and what fails is covered by the next."""
 
 import json
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -135,6 +136,22 @@ def test_of_two_schedulers_one_runs_it_and_not_while_it_is_open(schedule: Export
     assert schedules.run_due() == [], "the one before is not over"
     run(export)
     assert len(schedules.run_due()) == 1
+
+
+def test_the_job_shows_signs_of_life_while_a_directory_takes_long_to_fill(
+    schedule: ExportSchedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, heard, put = threading.Event(), threading.Event(), files.put_into
+
+    def slow(*given: Any) -> Path:
+        began.set()
+        assert heard.wait(10), "it would be given to another worker"
+        return put(*given)
+
+    monkeypatch.setattr(files, "put_into", slow)
+    monkeypatch.setattr(running.JobProgress, "__call__", lambda *_: heard.set() if began.is_set() else None)
+    (export,) = due_now()
+    assert (heard.is_set(), export.failed, export.finished_at is not None) == (True, False, True), export.detail
 
 
 def test_an_export_that_was_delivered_is_not_delivered_again_when_its_job_is_retried(
