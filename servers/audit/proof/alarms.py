@@ -11,6 +11,7 @@ from servers.enums import AlarmKind, AuditAction, AuditOutcome, StatementKind
 from servers.models import AuditAlarm, Checkpoint
 
 _BY_CHECKPOINT = (AlarmKind.BEHIND, AlarmKind.REWRITTEN)
+_WORDS_CHARS = 1_000
 #: statements that an acknowledgement looks through for the last one that still holds
 _SEARCHED = 10_000
 
@@ -28,14 +29,27 @@ def standing() -> list[AuditAlarm]:
 def sound(kind: AlarmKind, seq: int | None, words: str) -> AuditAlarm | None:
     """Raise an alarm and record that. None if the same one stands, or was acknowledged: the verification itself goes on saying what it finds."""
     with transaction.atomic():
-        same = AuditAlarm.objects.filter(kind=kind)
-        known = same.filter(acknowledged_at=None) if kind in _BY_CHECKPOINT else same.filter(seq=seq)
-        if known.exists():
+        if _is_known(kind, seq, words[:_WORDS_CHARS]):
             return None
-        alarm = AuditAlarm.objects.create(kind=kind, seq=seq, words=words[:1_000], found_at=timezone.now())
+        alarm = AuditAlarm.objects.create(kind=kind, seq=seq, words=words[:_WORDS_CHARS], found_at=timezone.now())
         details = {"alarm": kind.value, "event": seq, "words": alarm.words}
         record(Event(AuditAction.AUDIT_ALARM, AuditOutcome.FAILED, SYSTEM, subject=kind.label, details=details))
     return alarm
+
+
+def _is_known(kind: AlarmKind, seq: int | None, words: str) -> bool:
+    of_kind = AuditAlarm.objects.filter(kind=kind)
+    standing = of_kind.filter(acknowledged_at=None)
+    if kind in _BY_CHECKPOINT:
+        return standing.exists()
+    if seq is not None:
+        return of_kind.filter(seq=seq).exists()
+    same = of_kind.filter(seq=None, words=words)  # no event tells one from another
+    if kind != AlarmKind.KEY:
+        return same.exists()
+    # A key that has signed since then is missing anew.
+    signed_at = Checkpoint.objects.values_list("at", flat=True).first()
+    return standing.exists() or (same if signed_at is None else same.filter(found_at__gt=signed_at)).exists()
 
 
 def sound_misfits(found: list[Misfit]) -> AuditAlarm | None:

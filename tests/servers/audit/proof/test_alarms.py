@@ -114,3 +114,22 @@ def test_a_foreign_key_signs_nothing_and_says_so(settings: Any, tmp_path: Path) 
     log.new_key(settings, tmp_path)
     with pytest.raises(checkpoints.KeyReplaced, match="Restore the key file"):
         checkpoints.sign_regular() if checkpoints.due() else log.sign()
+
+
+def test_an_acknowledged_finding_hides_no_other_one_that_names_no_event_either() -> None:
+    first = alarms.sound(AlarmKind.BROKEN, None, "No event records the request of the call 1.")
+    assert first is not None
+    assert alarms.acknowledge(first, SYSTEM, "A test.")
+    assert alarms.sound(AlarmKind.BROKEN, None, first.words) is None
+    assert alarms.sound(AlarmKind.BROKEN, None, "No event records the request of the call 2.") is not None
+
+
+def test_a_key_that_is_missing_once_more_raises_another_alarm() -> None:
+    words = "The checkpoint key cannot be read."
+    first = alarms.sound(AlarmKind.KEY, None, words)
+    assert first is not None
+    assert alarms.sound(AlarmKind.KEY, None, "It is damaged.") is None, "one is enough while it stands"
+    assert alarms.acknowledge(first, SYSTEM, "The volume was not mounted.")
+    assert alarms.sound(AlarmKind.KEY, None, words) is None
+    log.fill(2)  # the key is back, and signs
+    assert alarms.sound(AlarmKind.KEY, None, words) is not None
