@@ -1,5 +1,6 @@
 """Reading the log: the groups of its events, rows for those who catch up, and the words of an event."""
 
+import json
 from typing import Any
 
 from django.urls import reverse
@@ -30,7 +31,8 @@ _TONES = {
 
 
 def group_of(action: str) -> str:
-    return next(name for name, (_, beginnings) in GROUPS.items() if action.startswith(beginnings))
+    """Empty for what is no action: someone changed it."""
+    return next((name for name, (_, beginnings) in GROUPS.items() if action.startswith(beginnings)), "")
 
 
 def actions_of(group: str) -> list[AuditAction]:
@@ -44,6 +46,21 @@ def rows_after(seq: int, limit: int) -> list[AuditEvent]:
 
 def head_seq() -> int:
     return AuditHead.objects.filter(chain=CHAIN).values_list("seq", flat=True).first() or 0
+
+
+def readable_body(event: AuditEvent) -> dict[str, Any]:
+    """The body with `details` and `digests`. Empty where it cannot be read: who looks at an event that was changed must be
+    told so, and one such event must not keep readers from the others."""
+    try:
+        found = json.loads(event.body)
+    except (ValueError, TypeError, RecursionError):
+        found = None
+    body = found if isinstance(found, dict) else {}
+    details, digests = (part if isinstance(part := body.get(name), dict) else {} for name in ("details", "digests"))
+    return body | {
+        "details": details,
+        "digests": {role: digest for role, digest in digests.items() if isinstance(digest, str)},
+    }
 
 
 def exchange(event: AuditEvent) -> list[AuditEvent]:

@@ -33,7 +33,7 @@ class Table:
 
 
 def _row(event: AuditEvent) -> list[str]:
-    body = json.loads(event.body)
+    body = query.readable_body(event)
     cells = [
         str(event.seq),
         event.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -47,8 +47,8 @@ def _row(event: AuditEvent) -> list[str]:
         event.subject,
         str(event.call_uid or ""),
         event.request_id,
-        json.dumps(body.get("details"), ensure_ascii=False),
-        json.dumps(body.get("digests"), ensure_ascii=False),
+        json.dumps(body["details"], ensure_ascii=False),
+        json.dumps(body["digests"], ensure_ascii=False),
         event.hash,
     ]
     return [cell(text) for text in cells]

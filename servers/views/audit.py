@@ -112,15 +112,15 @@ class ShownPayload:
 def shown_event(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
     """For audit/_event.html. `event` must be one that the person may see."""
     exchange = query.exchange(event)
-    body = json.loads(event.body)
-    details = dict(body.get("details") or {})
+    body = query.readable_body(event)
+    details = body["details"]
     return {
         "event": event,
         "row": query.event_row(event),
         "prev": body.get("prev", ""),
         "changes": _changes(details),
         "details": details,
-        "exchange": [query.event_row(other) | {"details": json.loads(other.body)["details"]} for other in exchange],
+        "exchange": [query.event_row(other) | {"details": query.readable_body(other)["details"]} for other in exchange],
         "payloads": _payloads(request, exchange),
         "link": _link(event),
     }
@@ -152,7 +152,7 @@ def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPay
     """Arguments and results that the events name by digest, each once."""
     named: dict[str, str] = {}
     for event in exchange:
-        for name, digest in (json.loads(event.body).get("digests") or {}).items():
+        for name, digest in query.readable_body(event)["digests"].items():
             named.setdefault(digest, name)
     if not named:
         return []

@@ -1,9 +1,9 @@
-import json
 from typing import Annotated, Final
 
 from ninja import Query, Router
 
 from servers import rights
+from servers.audit import query
 from servers.enums import AgentScope
 from servers.models import AuditEvent
 from servers.numbers import whole_number
@@ -44,7 +44,7 @@ def _page(caller: Caller, cursor: str, limit: int) -> AuditEventPage:
 
 
 def _out(event: AuditEvent) -> AuditEventOut:
-    body = json.loads(event.body)
+    body = query.readable_body(event)
     return AuditEventOut(
         seq=event.seq,
         at=event.at,
@@ -57,8 +57,8 @@ def _out(event: AuditEvent) -> AuditEventOut:
         server=event.server_name,
         identity=event.identity_name,
         call=event.call_uid,
-        details=body.get("details") or {},
-        digests=body.get("digests") or {},
+        details=body["details"],
+        digests=body["digests"],
         context=body.get("context") or {},
         hash=event.hash,
         prev=body.get("prev") or "",

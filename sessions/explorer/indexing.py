@@ -181,7 +181,6 @@ def _payload_words(payload: Payload) -> str:
 
 
 def _event_document(event: AuditEvent) -> Document:
-    body = json.loads(event.body)
     parts = (
         audit.action_word(event.action),
         event.subject,
@@ -190,7 +189,7 @@ def _event_document(event: AuditEvent) -> Document:
         event.identity_name,
         event.ip,
         event.request_id,
-        words_of(json.dumps(body.get("details") or {}, ensure_ascii=False)),
+        words_of(json.dumps(audit.readable_body(event)["details"], ensure_ascii=False)),
     )
     return Document(event.seq, "", "\n".join(filter(None, parts)))
 

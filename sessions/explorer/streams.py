@@ -370,7 +370,7 @@ class Calls(Stream):
         )
 
     def outcome_of(self, exact: str) -> str:
-        return OUTCOME_OF_STATE[exact]
+        return OUTCOME_OF_STATE.get(exact, "unknown")
 
     def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
         return super().facet_value(facet, KIND_OF_METHOD.get(stored, stored) if facet == "kind" else stored[:300])
@@ -509,7 +509,7 @@ class Events(Stream):
         )
 
     def outcome_of(self, exact: str) -> str:
-        return _AUDITED[exact]
+        return _AUDITED.get(exact, "unknown")  # of an event that was changed
 
     def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
         return super().facet_value(facet, audit.group_of(stored) if facet == "kind" else stored)

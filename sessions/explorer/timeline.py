@@ -1,7 +1,6 @@
 """What happened to one call, oldest first: its request, its sending and further attempts, the server's questions,
 cancellation, end and late answer."""
 
-import json
 from collections.abc import Iterator
 
 from django.db.models import Q
@@ -17,7 +16,7 @@ from sessions.explorer.rows import TimelineEntry
 from sessions.models import Approval, Call
 
 MOST = 200
-_KINDS = {
+_KINDS: dict[str, str] = {
     AuditAction.CALL_REQUEST: "request",
     AuditAction.CALL_SEND: "send",
     AuditAction.CALL_CANCEL: "cancel",
@@ -43,8 +42,8 @@ def timeline(user: access.User, call: Call) -> list[TimelineEntry]:
 
 
 def _of_event(event: AuditEvent) -> TimelineEntry:
-    details = dict(json.loads(event.body).get("details") or {})
-    kind = "late" if details.get("late") else _KINDS.get(AuditAction(event.action), "event")
+    details = audit.readable_body(event)["details"]
+    kind = "late" if details.get("late") else _KINDS.get(event.action, "event")
     label = "Late answer" if kind == "late" else audit.action_word(event.action)
     if kind == "send" and details.get("attempt", 1) > 1:
         kind, label = "attempt", f"Attempt {details['attempt']}"

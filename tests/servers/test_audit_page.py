@@ -129,6 +129,19 @@ def test_a_changed_event_is_shown_as_broken(ada: Client, call: AuditEvent) -> No
     assert "The hash chain is broken here" in text(ada.get(f"/audit/{call.seq}/"))
 
 
+@pytest.mark.usefixtures("tamperable")
+@pytest.mark.parametrize(
+    "changed",
+    [{"body": '{"seq":'}, {"body": "[]"}, {"body": '{"details":7,"digests":{"arguments":[]}}'}, {"action": "eve"}],
+)
+def test_an_event_that_cannot_be_read_any_more_is_shown_as_broken(
+    ada: Client, call: AuditEvent, changed: dict[str, str]
+) -> None:
+    AuditEvent.objects.filter(pk=call.pk).update(**changed)
+    assert "The hash chain is broken here" in text(ada.get(f"/audit/{call.seq}/"))
+    assert "The hash chain is broken here" not in text(ada.get(f"/audit/{call.seq - 1}/")), "another of the same call"
+
+
 @pytest.mark.parametrize("url", ["/audit/", "/audit/1/"])
 def test_without_the_right_the_log_is_refused_and_the_try_is_in_it(url: str) -> None:
     client = signed_in("view_server")

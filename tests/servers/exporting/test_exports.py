@@ -129,6 +129,15 @@ def test_no_text_of_an_event_breaks_a_cell_or_becomes_a_formula(admin: Any, acto
     assert found[-1] == "plain"
 
 
+@pytest.mark.usefixtures("tamperable")
+def test_an_event_that_was_changed_keeps_nobody_from_a_table(admin: Any, actor: Actor) -> None:
+    log.fill(1)
+    AuditEvent.objects.filter(seq=3).update(body="{")
+    export = exported(admin, actor, ExportFormat.CSV)
+    assert not export.failed, export.detail
+    assert len(list(csv.reader(io.StringIO(files.path_of(export).read_text(), newline="")))) == 1 + export.events
+
+
 @pytest.mark.parametrize("text", HOSTILE[:9])
 def test_what_a_spreadsheet_takes_for_a_formula_has_an_apostrophe(text: str) -> None:
     assert cell(text).startswith("'")

@@ -17,6 +17,7 @@ from django.utils import timezone
 from servers.audit import writer as writing
 from servers.enums import AuditAction
 from servers.exporting.selection import events_of
+from servers.models import AuditEvent
 from sessions.enums import CallState
 from sessions.explorer import indexing, search
 from sessions.models import Call, McpSession, SavedView
@@ -61,6 +62,22 @@ def markup(client: Client, q: str | None = None, path: str = "/explorer/", statu
 
 def sels(page: str) -> list[str]:
     return re.findall(r'<tr data-sel="([^"]+)"', page)
+
+
+@pytest.mark.usefixtures("tamperable")
+def test_an_event_that_was_changed_keeps_nobody_from_the_others(ada: Client, session: McpSession) -> None:
+    call = ended_call(session)
+    seq = event(AuditAction.SIGN_IN, "grace")
+    step = AuditEvent.objects.get(call_uid=call.uid)
+    AuditEvent.objects.filter(seq__in=[seq, step.seq]).update(body="{", outcome="eve")
+    AuditEvent.objects.filter(seq=seq).update(action="eve")
+    assert f"events.{seq}" in sels(markup(ada, "last:1h", sel=f"calls.{call.pk}"))
+    for part in ("histogram", "facets"):
+        assert markup(ada, "last:1h in:events", f"/explorer/{part}/")
+    catch_up()
+    event(AuditAction.SIGN_IN, "hopper")
+    catch_up()
+    assert len(sels(markup(ada, "hopper"))) == 1
 
 
 # --- the address -----------------------------------------------------------------------------------------------------
