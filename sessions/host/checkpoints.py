@@ -110,10 +110,9 @@ class Checkpoints:
             await self._put(place, one)
 
     async def _put(self, place: Place, one: Checkpoint) -> None:
-        """The name sorts by event; no delivery overwrites another one's object."""
         access_key, secret_key = settings.WITNESS_S3_ACCESS_KEY, Secret(settings.WITNESS_S3_SECRET_KEY)
         store = s3.Store(place.url, place.region, place.bucket, access_key, secret_key)
-        name = f"{one.seq:015d}-{one.kind}-{one.at:%Y%m%dT%H%M%S}.jsonl"
+        name = object_name(one)
         key = f"{place.prefix}/{name}" if place.prefix else name
         until = timezone.now() + timedelta(days=place.days)
         await s3.put(
@@ -135,6 +134,12 @@ def _sound(found: list[Misfit]) -> None:
 def _appended(rows: list[Checkpoint]) -> None:
     for row in rows:
         file.append(row.kind, row.note)
+
+
+def object_name(one: Checkpoint) -> str:
+    """Sorts by event. No object overwrites another one's: retention signs two removals at the same event, one right after the
+    other."""
+    return f"{one.seq:015d}-{one.kind}-{one.at:%Y%m%dT%H%M%S.%f}.jsonl"
 
 
 def line_of(one: Checkpoint) -> bytes:

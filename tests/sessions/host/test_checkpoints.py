@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.utils import timezone
 
-from servers.audit.proof import checkpoints, verify_export, witnesses
+from servers.audit.proof import checkpoints, removals, verify_export, witnesses
 from servers.audit.proof.notes import opened
 from servers.audit.verify import verify
 from servers.enums import AlarmKind, StatementKind
@@ -138,6 +138,20 @@ def test_http_syslog_and_s3_witnesses_each_get_the_signed_note(
         assert kept["x-amz-object-lock-mode"] == "COMPLIANCE"
         assert kept["x-amz-object-lock-retain-until-date"] > f"{timezone.now() + timedelta(days=29):%Y-%m-%d}"
     assert shared_tls() is not trusting
+
+
+def test_each_statement_is_an_object_of_its_own_in_a_store(settings: Any, bucket: Bucket) -> None:
+    settings.WITNESSES = [f"s3://{bucket.endpoint.removeprefix('http://')}/proofs/a?region=eu-central-1&tls=off"]
+    events()
+    looked()
+    for rows in ("calls", "payloads"):
+        removals.allow(cast("removals.Rows", rows), timezone.now())
+    second = timezone.now().replace(microsecond=0)
+    for number, one in enumerate(Checkpoint.objects.filter(kind="removal")):
+        Checkpoint.objects.filter(pk=one.pk).update(at=second + timedelta(microseconds=number))
+    looked()
+    looked()
+    assert sorted(path.split("-")[1] for path in bucket.objects) == ["regular", "removal", "removal"]
 
 
 def test_a_failing_witness_is_tried_again_later_and_then_gets_the_newest(settings: Any, hook: Hook) -> None:
