@@ -105,7 +105,8 @@ async def _complete(
     )
     document = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode()
     answer = await _request(store, "POST", key, upload, {"Content-Type": "application/xml"}, document, policy, tls)
-    if b"<Error>" in answer.body:  # the store answers 200 before it knows
+    # the store answers 200 before it knows, and the rest may say that it failed, or never come
+    if b"CompleteMultipartUploadResult" not in answer.body:
         raise NotDelivered("The store could not complete the multipart upload.", answer.status)
 
 

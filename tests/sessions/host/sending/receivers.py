@@ -109,6 +109,7 @@ class Bucket:
         self.parts: dict[int, bytes] = {}
         self.aborted = False
         self.fail_part = 0
+        self.completed = b"<CompleteMultipartUploadResult/>"
         self.endpoint = ""
 
     def take(self, request: BaseHTTPRequestHandler, method: str) -> tuple[int, dict[str, str], bytes]:
@@ -133,7 +134,7 @@ class Bucket:
         if method == "POST" and query.get("uploadId") == "up/1+2":
             numbers = [int(number) for number in re.findall(rb"<PartNumber>(\d+)</PartNumber>", body)]
             self.objects[path] = b"".join(self.parts[number] for number in numbers)
-            return 200, {}, b"<CompleteMultipartUploadResult/>"
+            return 200, {}, self.completed
         if method == "DELETE":
             self.aborted, self.parts = True, {}
             return 204, {}, b""

@@ -197,3 +197,16 @@ async def test_parts_of_a_failed_upload_are_removed(
     with pytest.raises(NotDelivered, match="InternalError"):
         await s3.put_file(store(bucket), "file", tmp_path / "file", policy=HERE)
     assert (bucket.objects, bucket.aborted) == ({}, True)
+
+
+@pytest.mark.parametrize("answer", [b"<Error><Code>InternalError</Code></Error>", b'<?xml version="1.0"?>   ', b""])
+async def test_a_large_file_is_there_only_if_the_store_says_so_after_its_status(
+    answer: bytes, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beginning of an answer whose connection breaks, too."""
+    monkeypatch.setattr(s3, "PART_BYTES", 1_000)
+    bucket.completed = answer
+    (tmp_path / "file").write_bytes(b"x" * 2_500)
+    with pytest.raises(NotDelivered, match="could not complete the multipart upload"):
+        await s3.put_file(store(bucket), "file", tmp_path / "file", policy=HERE)
+    assert bucket.aborted
