@@ -201,16 +201,16 @@ class Match:
         return f"explorer_{stream} MATCH %s", [query]
 
     def _postgresql(self, stream: str) -> tuple[str, list[Any]]:
-        query = " & ".join(
-            [_tsquery(value) for value in self.texts] + [f"!({_tsquery(value)})" for value in self.without]
-        )
-        column = "words" if self.words and stream == "calls" else "names"
-        values: list[Any] = [query]
-        condition = f"{column} @@ to_tsquery('simple', %s)"
+        wanted, unwanted = [_tsquery(value) for value in self.texts], [_tsquery(value) for value in self.without]
         if stream == "calls" and not self.words and self.own is not None:
-            condition = f"({condition} OR words @@ to_tsquery('simple', %s) AND {_OWN})"
-            values += [query, self.own]
-        return condition, values
+            any_name, own_word = "names @@ to_tsquery('simple', %s)", f"words @@ to_tsquery('simple', %s) AND {_OWN}"
+            either = f"({any_name} OR {own_word})"
+            values: list[Any] = [" & ".join(wanted), " & ".join(wanted), self.own]
+            for query in unwanted:  # apart: what an own call must not have may stand in its words alone
+                values += [query, query, self.own]
+            return " AND NOT ".join([either] * (1 + len(unwanted))), values
+        column = "words" if self.words and stream == "calls" else "names"
+        return f"{column} @@ to_tsquery('simple', %s)", [" & ".join([*wanted, *(f"!({one})" for one in unwanted)])]
 
 
 _OWN = "EXISTS (SELECT 1 FROM mcp_sessions_call one WHERE one.id = explorer_calls.id AND one.user_id = %s)"

@@ -87,6 +87,9 @@ def only_who_may_read_payloads_and_the_caller_find_by_arguments() -> None:
     assert found(admin, "de0012") == found(ann, "de0012") == ["pay"]
     assert found(bob, "de0012") == []
     assert found(bob, "pay") == found(bob, "ann") == ["pay"]
+    assert found(admin, "pay -de0012") == found(ann, "pay -de0012") == []
+    assert found(ann, "pay -other") == found(bob, "pay -de0012") == ["pay"]
+    assert found(bob, "pay -ann") == []
 
 
 @check
