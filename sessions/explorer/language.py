@@ -267,6 +267,8 @@ CHOICES: dict[str, Mapping[str, str]] = {
     "in": {"calls": "Calls", "events": "Events", "logs": "Logs", "messages": "Messages"},
     "own": {"show": "Show them too", "only": "Only them"},
 }
+#: what is searched without `in:`; there are many messages, so a query names them
+USUAL = frozenset({"calls", "events", "logs"})
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)(b|kb|mb|gb)?")
 _MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -346,11 +348,17 @@ def _single(placed: tuple[Term, ...]) -> Iterator[Term]:
 
 
 def _streams(placed: tuple[Term, ...]) -> frozenset[str]:
-    wanted: set[str] = set()
-    for term in (term for term in placed if term.field == "in"):
-        names = {value.text for value in term.values}
-        wanted |= set(CHOICES["in"]) - names if term.negated else names
-    return frozenset(wanted)
+    named: set[str] = set()
+    excluded: set[str] = set()
+    terms = [term for term in placed if term.field == "in"]
+    for term in terms:
+        (excluded if term.negated else named).update(value.text for value in term.values)
+    if not excluded:
+        return frozenset(named)
+    left = (named or USUAL) - excluded
+    if not left:
+        raise _problem(terms[-1], "Nothing is left to search. Write in: with what to search, such as in:calls")
+    return frozenset(left)
 
 
 def _ago(term: Term, milliseconds: float, now: datetime) -> datetime:

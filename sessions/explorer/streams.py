@@ -29,7 +29,7 @@ from servers.models.audit import CALL_STEPS
 from sessions.calls import visibility
 from sessions.enums import CallState, LogSource, WireDirection, WireKind
 from sessions.explorer.fulltext import Match
-from sessions.explorer.language import CHOICES, FREE_TEXT, Query, Term, Value
+from sessions.explorer.language import CHOICES, FREE_TEXT, USUAL, Query, Term, Value
 from sessions.explorer.rows import Row
 from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 from sessions.models import Call, LogLine, McpSession, WireMessage
@@ -668,8 +668,6 @@ class Messages(Stream):
 
 
 STREAMS: dict[str, Stream] = {stream.name: stream for stream in (Calls(), Events(), Logs(), Messages())}
-#: those of a query that names none
-USUAL = frozenset(STREAMS) - {Messages.name}
 
 
 def chosen(user: access.User, query: Query) -> list[Stream]:

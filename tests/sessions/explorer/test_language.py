@@ -94,6 +94,7 @@ def test_a_range_that_begins_in_an_hour_that_is_there_twice_is_no_empty_one() ->
         ("user:>ann", "user:>ann", "does not support comparisons"),
         ("outcome:bad", "outcome:bad", "one of ok, error"),
         ("in:calls,letters", "in:calls,letters", "one of calls, events, logs"),
+        ("in:calls -in:calls,logs", "-in:calls,logs", "Nothing is left to search"),
         ("since:soon", "since:soon", "such as 2026-11-23T15:00"),
         ("since:2026-02-30", "since:2026-02-30", "such as 2026-11-23T15:00"),
         ("last:99999999w", "last:99999999w", "too large"),
@@ -116,6 +117,21 @@ def test_an_error_names_its_place_and_what_to_write(text: str, place: str, words
         read(text)
     assert text[error.value.start : error.value.end] == place
     assert words in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"),
+    [
+        ("", set()),
+        ("in:calls in:logs", {"calls", "logs"}),
+        ("-in:calls", {"events", "logs"}),
+        ("in:calls -in:events", {"calls"}),
+        ("in:calls,messages -in:calls", {"messages"}),
+        ("-in:calls -in:logs", {"events"}),
+    ],
+)
+def test_streams_that_are_excluded_are_not_searched_and_messages_only_if_named(text: str, streams: set[str]) -> None:
+    assert read(text).streams == streams
 
 
 def test_a_query_has_bounds() -> None:
