@@ -397,7 +397,7 @@ def _moment(term: Term, value: Value, now: datetime, *, end_of_day: bool) -> dat
             clock = time.fromisoformat(text if text[2] == ":" else f"0{text}")
             return _in_utc(term, datetime.combine(now.date(), clock, now.tzinfo))
         moment = datetime.fromisoformat(value.text.upper())
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text):
             moment += whole
     except (ValueError, OverflowError) as problem:
         message = f"Write {term.field}: with a time, such as 2026-11-23T15:00, 15:00, yesterday or 2h (ago)."

@@ -49,6 +49,7 @@ def test_a_query_is_its_conditions_their_values_and_a_range() -> None:
         ('since:"2026-11-23 15:00:30"', TODAY - timedelta(hours=9) + timedelta(seconds=30), None),
         ("since:yesterday until:yesterday", TODAY - timedelta(days=1), TODAY),
         ("since:2026-11-20 until:2026-11-22", TODAY - timedelta(days=4), TODAY - timedelta(days=1)),
+        ("since:20261120 until:20261122", TODAY - timedelta(days=4), TODAY - timedelta(days=1)),
         ("since:9:30", TODAY + timedelta(hours=9, minutes=30), None),
         ("since:9:30:15", TODAY + timedelta(hours=9, minutes=30, seconds=15), None),
         ("since:2h until:1h", NOW - timedelta(hours=2), NOW - timedelta(hours=1)),
