@@ -130,12 +130,13 @@ def resume(user: access.User, actor: Actor, sink: Sink) -> None:
     _update(user, actor, sink, AuditAction.SINK_RESUME, paused_at=None, next_attempt_at=None)
 
 
-def rewind(user: access.User, actor: Actor, sink: Sink, seq: int) -> None:
-    """The next event forwarded is the one after `seq`, at most the newest."""
+def rewind(user: access.User, actor: Actor, sink: Sink, seq: int) -> int:
+    """The next event forwarded is the one after `seq`, at most the newest. Returns its number."""
     after = min(max(0, seq), query.head_seq())
     changes = _position(after) | _TAKEN_AWAY | {"next_attempt_at": None}
     details = {"before": sink.cursor, "after": after}
     _update(user, actor, sink, AuditAction.SINK_REWIND, details, **changes)
+    return after + 1
 
 
 def request_test(user: access.User, actor: Actor, sink: Sink) -> None:

@@ -111,8 +111,8 @@ def rewind(request: HttpRequest, uid: UUID) -> HttpResponse:
     form = RewindForm(request.POST)
     if not form.is_valid():
         return _shown(request, sink, rewinding=form)
-    sinks.rewind(request.user, Actor.of(request), sink, form.cleaned_data["first"] - 1)
-    messages.success(request, f"Forwarding from event {form.cleaned_data['first']:,}.")
+    first = sinks.rewind(request.user, Actor.of(request), sink, form.cleaned_data["first"] - 1)
+    messages.success(request, f"Forwarding from event {first:,}.")
     return redirect("exports:sink", uid)
 
 

@@ -284,6 +284,9 @@ def test_pausing_testing_and_forwarding_again(ada: Client, admin: Any) -> None:
     row = Sink.objects.get()
     assert (row.cursor, row.cursor_hash, row.fence > fence) == (2, AuditEvent.objects.get(seq=2).hash, True)
     assert ada.post(f"{address}rewind/", {"first": "0"}).status_code == 422
+    newest = AuditEvent.objects.latest("seq").seq
+    assert f"Forwarding from event {newest + 1}." in text(ada.post(f"{address}rewind/", {"first": "999"}, follow=True))
+    assert Sink.objects.get().cursor == newest
     ada.post(f"{address}delete/")
     assert not Sink.objects.exists()
     done = set(AuditEvent.objects.filter(action__startswith="instance:sink:").values_list("action", flat=True))
