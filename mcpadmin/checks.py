@@ -187,6 +187,7 @@ def _outbound_proxy() -> Iterator[CheckMessage]:
 
 
 def _witnesses() -> Iterator[CheckMessage]:
+    known: dict[str, str] = {}
     for address in settings.WITNESSES:
         try:
             place = parsed_witness(address)
@@ -197,6 +198,12 @@ def _witnesses() -> Iterator[CheckMessage]:
                 id="mcpadmin.E015",
             )
             continue
+        if known.setdefault(place.name, address) != address:
+            yield Error(
+                f"Two witnesses are {place.name}. Only one of them would get each checkpoint.",
+                hint="Give them different hosts, ports or paths: a query does not tell them apart.",
+                id="mcpadmin.E015",
+            )
         if place.kind is WitnessKind.S3 and not (settings.WITNESS_S3_ACCESS_KEY and settings.WITNESS_S3_SECRET_KEY):
             yield Error(
                 f"The witness {place.name} needs an access key.",

@@ -45,6 +45,7 @@ def test_a_default_installation_has_nothing_to_complain_of() -> None:
         ({"OUTBOUND_PROXY": "https://proxy.example"}, {"mcpadmin.E014"}),
         ({"WITNESSES": ["ftp://witness.example"]}, {"mcpadmin.E015"}),
         ({"WITNESSES": ["s3://store.example/bucket"]}, {"mcpadmin.E015"}),
+        ({"WITNESSES": ["https://w.example/log?key=1", "https://w.example/log?key=2"]}, {"mcpadmin.E015"}),
         ({"CHECKPOINT_SECONDS": 0.0}, {"mcpadmin.E016"}),
         ({"OUTBOUND_PROXY": "http://user:word@proxy.example:3128"}, set()),
         ({"CELERY_ACCEPT_CONTENT": ["json", "pickle"]}, {"mcpadmin.E007"}),

@@ -128,10 +128,11 @@ def claim(place: Place) -> Claimed | None:
     missing = Checkpoint.objects.filter(pk__gt=row.delivered).order_by("pk")
     if place.kind is WitnessKind.FILE:
         return Claimed(place, list(missing[:BATCH]))
-    # The newest regular one covers all events of those before it; what else was signed says something of its own.
+    # The newest of consecutive regular ones covers all events of the others. What else was signed says something of its own,
+    # and a cut nothing of the events after it.
     special = missing.exclude(kind=StatementKind.REGULAR).first()
-    newest = missing.last()
-    chosen = special or newest
+    regular = (missing if special is None else missing.filter(pk__lt=special.pk)).last()
+    chosen = regular or special
     return Claimed(place, [chosen] if chosen is not None else [])
 
 

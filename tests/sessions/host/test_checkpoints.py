@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from servers.audit.proof import checkpoints, removals, verify_export, witnesses
-from servers.audit.proof.notes import opened
+from servers.audit.proof.notes import opened, stamp
 from servers.audit.verify import verify
 from servers.enums import AlarmKind, StatementKind
 from servers.models import AuditAlarm, AuditEvent, Checkpoint, Instance, Witness
@@ -173,6 +173,19 @@ def test_a_failing_witness_is_tried_again_later_and_then_gets_the_newest(setting
     assert (
         opened(json.loads(hook.received[-1].body)["note"], checkpoints.key.load().trusted).seq == checkpoints.head()[0]
     )
+
+
+def test_what_a_cut_says_nothing_of_is_delivered_before_it(settings: Any, hook: Hook) -> None:
+    settings.WITNESSES, hook.statuses = [hook.url], [503]
+    events(2)
+    looked()
+    (last, _), first = checkpoints.head(), AuditEvent.objects.earliest("seq")
+    checkpoints.sign(StatementKind.CUT, first.seq, first.hash, first="1", until=stamp(first.at))
+    for _ in range(2):
+        Witness.objects.update(next_attempt_at=timezone.now())
+        looked()
+    notes = [opened(json.loads(one.body)["note"], checkpoints.key.load().trusted) for one in hook.received[1:]]
+    assert [(one.kind, one.seq) for one in notes] == [("regular", last), ("cut", first.seq)]
 
 
 def test_without_its_file_nothing_is_signed_and_the_page_says_so(settings: Any, tmp_path: Path) -> None:
