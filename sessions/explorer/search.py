@@ -167,7 +167,8 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     rows = stream.visible(user)
     if rows is None:
         return None
-    rows = rows.alias(**plain(*stream.columns)).filter(stream.hidden(query))
+    hidden = stream.hidden(query)
+    rows = rows.alias(**plain(*stream.columns)).filter(hidden)
     match = stream.free_text(user, query) if query.of(FREE_TEXT) else None
     terms = [term for term in query.terms if term.field or match is None]
     walked = by_arms and not (match is not None and match.texts)
@@ -188,8 +189,8 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     if not all(fulltext.searchable(value) for value in match.texts):
         return replace(selection, low=0, high=0)
     match = replace(match, without=[value for value in match.without if fulltext.searchable(value)])
-    if match.texts:
-        return replace(selection, match=match.probed(stream.name))
+    if match.texts:  # what is hidden has words too, and may be all that one read takes from their index
+        return replace(selection, match=match.probed(stream.name), checked=checked or bool(hidden))
     excluded = (replace(match, texts=[value], without=(), tags=()).probed(stream.name) for value in match.without)
     return replace(selection, excluded=tuple(excluded), checked=True)
 

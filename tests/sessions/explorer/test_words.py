@@ -19,6 +19,7 @@ from servers.signals import rows_removed
 from sessions.enums import CallState
 from sessions.explorer import fulltext, indexing, search
 from sessions.explorer.language import Value
+from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
 from tests.sessions.explorer.rows import catch_up, ended_call, event, found, query
@@ -76,6 +77,20 @@ def a_word_that_must_not_be_there_is_on_no_page_and_in_no_export() -> None:
                 read.append(search.page(admin, query(f"in:calls {text}"), read[-1].older))
             assert [row.target for page in read for row in page.rows] == expected
             assert {one.subject for one in events_of(admin, f"in:calls {text}")} == set(expected)
+
+
+@check
+def rows_that_are_hidden_do_not_end_a_search_before_the_older_ones() -> None:
+    session, admin = make_session(), reader()
+    ended_call(session, "pay", arguments={"text": "acme"})
+    for _ in range(4):
+        ended_call(session, "pay", arguments={"text": "acme"}, method=COMPLETE)
+    catch_up()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fulltext, "FOUND", 3)
+        first = search.page(admin, query("in:calls acme"))
+        assert (first.rows, bool(first.older)) == ([], True)
+        assert [row.target for row in search.page(admin, query("in:calls acme"), first.older).rows] == ["pay"]
 
 
 @check
