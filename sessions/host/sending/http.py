@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httpx
 
-from servers.secret import Secret
+from servers.secret import MASK, Secret, variants
 from sessions.host.answer_redaction import Redactor
 from sessions.host.sending.failure import NotDelivered
 from sessions.mcp.core.errors import AddressRefused, McpError
@@ -49,7 +50,7 @@ async def send(
     secrets: Iterable[Secret] = (),
 ) -> Answer:
     """The answer, whose status is from 200 to 299. Raises NotDelivered, whose detail quotes the receiver without the
-    `secrets` that were sent."""
+    `secrets` that were sent, and without path and query of the address."""
     try:
         async with asyncio.timeout(seconds):
             answer = await exchange(httpx.Request(method, url, headers=dict(headers), content=body), policy, tls)
@@ -62,7 +63,7 @@ async def send(
     except (httpx.InvalidURL, ValueError) as exc:
         raise NotDelivered("The address or a header cannot be written as HTTP.") from exc
     if not 200 <= answer.status < 300:
-        raise NotDelivered(_refusal(answer, Redactor(secrets)), answer.status, _retry_after(answer))
+        raise NotDelivered(_refusal(answer, url, Redactor(secrets)), answer.status, _retry_after(answer))
     return answer
 
 
@@ -99,11 +100,22 @@ async def _beginning(response: httpx.Response) -> bytes:
     return bytes(body[:ANSWER_BYTES])
 
 
-def _refusal(answer: Answer, redactor: Redactor) -> str:
+def _refusal(answer: Answer, url: str, redactor: Redactor) -> str:
     if 300 <= answer.status < 400:
         return f"The receiver answered with a redirect (HTTP {answer.status}). Redirects are not followed: enter the final URL."
-    reason = " ".join(redactor.text(answer.body.decode(errors="replace")).split())[:_REASON_CHARS]
+    quoted = _without_address(redactor.text(answer.body.decode(errors="replace")), url)
+    reason = " ".join(quoted.split())[:_REASON_CHARS]
     return f"The receiver answered with HTTP {answer.status}{f': {reason}' if reason else '.'}"
+
+
+def _without_address(text: str, url: str) -> str:
+    """Path and query of the address may be a secret, and receivers like to repeat them."""
+    address = urlsplit(url)
+    parts = [address.path, address.query, *(value for _, value in parse_qsl(address.query))]
+    forms = {form for part in parts for form in variants(part) | variants(unquote(part))}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, MASK)
+    return text
 
 
 def _retry_after(answer: Answer) -> float | None:

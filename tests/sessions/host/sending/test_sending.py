@@ -57,6 +57,21 @@ async def test_a_receiver_that_refuses_is_quoted_without_secrets(hook: Hook) -> 
     assert hook.received[0].headers["x-key"] == token.reveal()
 
 
+async def test_a_receiver_that_repeats_the_address_is_quoted_without_path_and_query(hook: Hook) -> None:
+    url = f"{hook.url}/in/t0ken%20of-this-sink?key=k3y-of-this-sink"
+    echoes = [
+        b"Cannot POST /hook/in/t0ken%20of-this-sink",
+        b"no /hook/in/t0ken of-this-sink",
+        b"key=k3y-of-this-sink is unknown",
+    ]
+    for hook.body in echoes:
+        hook.statuses = [404]
+        with pytest.raises(NotDelivered) as refused:
+            await http.send("POST", url, {}, b"{}", policy=HERE)
+        assert "[redacted]" in refused.value.detail
+        assert "of-this-sink" not in refused.value.detail
+
+
 async def test_a_quote_of_a_receiver_can_be_stored_in_any_database(hook: Hook) -> None:
     hook.statuses, hook.body = [500], b"core\0dump"
     with pytest.raises(NotDelivered) as refused:
