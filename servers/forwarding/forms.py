@@ -3,6 +3,8 @@
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django import forms
 from django.core.exceptions import ValidationError
 
@@ -127,6 +129,15 @@ class SinkForm(forms.Form):
 
     def clean_certificate(self) -> str:
         return _certificates(self.cleaned_data["certificate"])
+
+    def clean_private_key(self) -> str:
+        text = str(self.cleaned_data["private_key"])
+        if text.strip():
+            try:
+                load_pem_private_key(text.encode(), password=None)
+            except (ValueError, TypeError, UnsupportedAlgorithm):
+                raise ValidationError("This is not a PEM private key without a passphrase.") from None
+        return text
 
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
@@ -26,6 +28,11 @@ from tests.tools import broker
 
 pytestmark = pytest.mark.django_db
 TOKEN = "canary-token-of-a-sink"
+ENCRYPTED_KEY = (
+    ec.generate_private_key(ec.SECP256R1())
+    .private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"passphrase"))
+    .decode()
+)
 HTTP = {"name": "SIEM", "address": "https://siem.example.com/in", "shape": "array", "start": "now"}
 
 
@@ -234,6 +241,8 @@ def test_the_signing_secret_of_a_new_sink_is_shown_once(ada: Client) -> None:
         ("http", {"header": "X Key", "value": "v"}, "header"),
         ("http", {"header": "X-Key"}, "kept only for the same address and header"),
         ("http", {"certificate": "not pem"}, "This is not a certificate in PEM."),
+        ("http", {"private_key": "not pem"}, "This is not a PEM private key without a passphrase."),
+        ("http", {"private_key": ENCRYPTED_KEY}, "This is not a PEM private key without a passphrase."),
         ("syslog", {"address": "logs.example.com"}, "Enter host and port"),
         ("syslog", {"address": "https://logs.example.com:1/"}, "Enter host and port"),
     ],

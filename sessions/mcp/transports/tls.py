@@ -17,7 +17,8 @@ def client_context(certificate: str, key: str, ca: str = "") -> ssl.SSLContext:
         descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
         try:
             os.write(descriptor, f"{certificate.rstrip()}\n{key}".encode())
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+            # an empty passphrase: without one, OpenSSL asks for that of an encrypted key at the terminal, and waits
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
         finally:
             os.close(descriptor)
     return context

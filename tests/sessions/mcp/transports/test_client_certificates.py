@@ -4,6 +4,9 @@ import asyncio
 import datetime as dt
 import os
 import ssl
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
 from sessions.mcp.core.limits import Limits
@@ -129,6 +132,24 @@ def test_a_key_leaves_neither_a_file_nor_a_descriptor(tmp_path: Path, monkeypatc
     client_context(client.pem, client.key_pem, AUTHORITY.pem)
     assert len(os.listdir("/proc/self/fd")) <= before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it() -> None:
+    """In a process of its own: OpenSSL would ask at the terminal, or wait for its standard input."""
+    client = made("eve", AUTHORITY)
+    key = client.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"passphrase")).decode()
+    program = f"from sessions.mcp.transports.tls import client_context\nclient_context({client.pem!r}, {key!r})"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        assert child.stderr is not None
+        timer = threading.Timer(30, child.kill)
+        timer.start()
+        try:
+            assert "ssl.SSLError" in child.stderr.read()
+        finally:
+            timer.cancel()
 
 
 def test_equal_certificates_share_a_context() -> None:
