@@ -19,6 +19,8 @@ from servers.randomness import random_bytes, random_uuid
 from servers.signals import payload_erased
 from servers.storable import is_storable, storable
 
+#: what `read` and `_content` raise for a content that was changed behind our back, or by a failing disk
+DAMAGED = (zlib.error, UnicodeDecodeError)
 _SALT_BYTES = 16
 _PREVIEW_CHARS = 200
 _TABLE = Payload._meta.db_table
@@ -56,7 +58,7 @@ def digest(salt: bytes, data: bytes) -> str:
 
 
 def read(payload: Payload) -> str | None:
-    """The text as it was stored; None once it was erased. Raises SealError when the key ring cannot open it."""
+    """The text as it was stored; None once it was erased. Raises SealError when the key ring cannot open it, and DAMAGED."""
     if payload.erased_at is not None:
         return None
     if payload.sealed is None and payload.blob is None:

@@ -188,6 +188,9 @@ def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
         text = payloads.read(row)
     except SealError as problem:
         return ShownPayload(title, digest, size=row.size, missing=str(problem), erasable=True)
+    except payloads.DAMAGED:
+        words = "Modified: what is stored cannot be read any more."
+        return ShownPayload(title, digest, size=row.size, missing=words, intact=False, erasable=True)
     if text is None:
         return ShownPayload(title, digest, size=row.size, missing=f"Erased {row.erased_at:%Y-%m-%d %H:%M} UTC.")
     shown = ShownPayload(title, digest, size=row.size, intact=payloads.intact(row), erasable=True)

@@ -176,7 +176,12 @@ def _document(
 
 
 def _payload_words(payload: Payload) -> str:
-    text = payloads.read(payload) if payloads.indexable(payload) else None
+    try:
+        text = payloads.read(payload) if payloads.indexable(payload) else None
+    except (
+        payloads.DAMAGED
+    ):  # a verification finds it; here it must not keep the words of all later calls from the index
+        text = None
     return words_of(text or "")
 
 

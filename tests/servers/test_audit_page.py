@@ -113,6 +113,13 @@ def test_an_erased_and_a_changed_payload_are_called_so(ada: Client, call: AuditE
     assert "its digest does not match" in page
 
 
+def test_a_payload_that_cannot_be_read_any_more_is_called_modified(ada: Client, call: AuditEvent) -> None:
+    Payload.objects.filter(kind=PayloadKind.RESULT).update(text="", blob=b"no zlib")
+    page = text(ada.get(f"/audit/{call.seq}/"))
+    assert "Modified: what is stored cannot be read" in page
+    assert "ord_41F9" in page
+
+
 def test_a_change_shows_before_and_after_and_no_secret(ada: Client, admin: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_http(values=[header()]))
     registering.change(actor, admin, server, over_http(description="New words", values=[header(value="canary-9")]), 1)

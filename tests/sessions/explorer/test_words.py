@@ -1,5 +1,6 @@
 """Free text finds the words of names, arguments, results and errors, for whom they are to be read, on both databases."""
 
+import zlib
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -143,6 +144,18 @@ def a_text_of_letters_that_are_taken_apart_is_found_by_its_beginning() -> None:
     with transaction.atomic():
         fulltext.write("calls", [fulltext.Document(call.pk, "", call.target, " ".join(words))])
     assert found(admin, f"in:calls {words[100]}") == found(admin, "in:calls echo") == ["echo"]
+
+
+@check
+def a_content_that_cannot_be_read_any_more_keeps_no_other_from_the_index() -> None:
+    session, admin = make_session(), reader()
+    damaged, undecodable = ended_call(session, "damaged"), ended_call(session, "undecodable")
+    for call, blob in ((damaged, b"no zlib"), (undecodable, zlib.compress(b"\xff"))):
+        Payload.objects.filter(pk=call.arguments_id).update(text="", blob=blob)
+    ended_call(session, "pay", arguments={"word": "acme"})
+    catch_up()
+    assert found(admin, "acme in:calls") == ["pay"]
+    assert found(admin, "damaged in:calls") == ["damaged"]
 
 
 @check
