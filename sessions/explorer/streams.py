@@ -224,6 +224,17 @@ def servers(term: Term) -> QuerySet[Server]:
     return Server.objects.filter(names(term, "name", "slug") | Q(uid__in=uids(term))).order_by()
 
 
+#: deleted servers that are found by their name
+_DELETED = 1_000
+
+
+def deleted_servers(term: Term) -> list[UUID]:
+    """By the name that they had: the event of their end keeps it."""
+    deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
+    found = deletions.values_list("server_name", "server_uid")[:_DELETED]
+    return [uid for name, uid in found if uid and any(value.matches(name) for value in term.values)]
+
+
 def accounts(term: Term) -> QuerySet[Any]:
     return get_user_model()._default_manager.filter(names(term, "username"))
 
@@ -396,7 +407,7 @@ class Calls(Stream):
                 return [tag(text) for text in texts(term)]
             case "kind":
                 return [tag(METHODS.get(text, text)) for text in texts(term)]
-            case "server":
+            case "server" if not deleted_servers(term):  # their calls keep the tag of a key that no row has any more
                 found = _few(servers(term), "pk")
                 return [] if not found else ["server0", *(f"server{key}" for key in found)]
         return []
@@ -407,8 +418,6 @@ def tag(word: str) -> str:
     return "is" + "".join(char for char in word if char.isascii() and char.isalnum())
 
 
-#: deleted servers that are found by their name
-_DELETED = 1_000
 _STEPS = ", ".join(f"'{step}'" for step in CALL_STEPS)
 _NO_STEP = _literally(f'NOT ("servers_auditevent"."action" IN ({_STEPS}))')
 
@@ -470,11 +479,7 @@ class Events(Stream):
         return None
 
     def _server_uids(self, term: Term) -> list[UUID]:
-        """Also of servers that are deleted: the event of their end keeps their name."""
-        deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
-        deleted = deletions.values_list("server_name", "server_uid")
-        gone = [uid for name, uid in deleted[:_DELETED] if uid and any(value.matches(name) for value in term.values)]
-        return list({*servers(term).values_list("uid", flat=True), *gone, *uids(term)})
+        return list({*servers(term).values_list("uid", flat=True), *deleted_servers(term), *uids(term)})
 
     def _actors(self, term: Term) -> list[str] | None:
         """The names, spelled as the accounts are; None if there are too many."""

@@ -12,10 +12,10 @@ from django.db import connection, transaction
 
 from servers.audit import payload_privacy, payloads
 from servers.audit import writer as writing
-from servers.audit.record import Actor
+from servers.audit.record import Actor, ServerRef
 from servers.enums import AuditAction
 from servers.exporting.selection import events_of
-from servers.models import Payload, PrivacySettings
+from servers.models import Payload, PrivacySettings, Server
 from servers.signals import rows_removed
 from sessions.enums import CallState
 from sessions.explorer import fulltext, indexing, search
@@ -144,6 +144,20 @@ def a_text_of_letters_that_are_taken_apart_is_found_by_its_beginning() -> None:
     with transaction.atomic():
         fulltext.write("calls", [fulltext.Document(call.pk, "", call.target, " ".join(words))])
     assert found(admin, f"in:calls {words[100]}") == found(admin, "in:calls echo") == ["echo"]
+
+
+@check
+def calls_of_a_deleted_server_are_found_by_its_name_and_a_word_also_where_another_one_has_it_now() -> None:
+    session, admin = make_session("github"), reader()
+    ended_call(session, "old", arguments={"word": "acme"})
+    catch_up()
+    event(AuditAction.SERVER_DELETE, session.server.name, server=ServerRef.of(session.server))
+    with transaction.atomic():
+        Server.objects.filter(pk=session.server_id).delete()
+    ended_call(make_session("github"), "new", arguments={"word": "acme"})
+    ended_call(make_session("other"), "third", arguments={"word": "acme"})
+    catch_up()
+    assert found(admin, "server:github acme") == ["new", "old"]
 
 
 @check
