@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from servers import access
 from servers.models import AuditEvent, Export
 
 #: numbers of one read: with a filter that few events pass, each read still is short
 WINDOW = 2_000
-#: (user, query text) -> the events that it finds among those that the user may see
-QueryEvents = Callable[[access.User, str], "QuerySet[AuditEvent]"]
-#: (query text, number of an event, called after each batch): until the query finds all up to this event
-Reach = Callable[[str, int, Callable[[], None]], None]
+#: (user, query text, the moment from which its relative times count) -> the events that it finds among those that the user
+#: may see
+QueryEvents = Callable[[access.User, str, datetime], "QuerySet[AuditEvent]"]
+#: (query text, the same moment, number of an event, called after each batch): until the query finds all up to this event
+Reach = Callable[[str, datetime, int, Callable[[], None]], None]
 
 
 class QueryField(Protocol):
@@ -51,19 +54,19 @@ class QueryNotUnderstood(Exception):
     """For the page: an error of the query, or no query language is installed."""
 
 
-def events_of(user: access.User, query: str) -> "QuerySet[AuditEvent]":
-    """An empty query finds all. Raises Denied, QueryNotUnderstood."""
+def events_of(user: access.User, query: str, now: datetime | None = None) -> "QuerySet[AuditEvent]":
+    """An empty query finds all. `now`: from where `last:1h` counts. Raises Denied, QueryNotUnderstood."""
     if not query:
         return access.audit_events(user)
     if _language is None:
         raise QueryNotUnderstood("This installation cannot export by query.")
-    return _language.events_of(user, query)
+    return _language.events_of(user, query, now or timezone.now())
 
 
-def reach(query: str, seq: int, on_batch: Callable[[], None]) -> None:
+def reach(query: str, now: datetime, seq: int, on_batch: Callable[[], None]) -> None:
     """Before the events of a query are read: until nothing up to the event `seq` is missed."""
     if query and _language is not None:
-        _language.reach(query, seq, on_batch)
+        _language.reach(query, now, seq, on_batch)
 
 
 def windows(events: "QuerySet[AuditEvent]", first: int, last: int) -> Iterator[tuple[int, list[AuditEvent]]]:

@@ -75,14 +75,15 @@ def _write(export: Export, progress: JobProgress) -> None:
 
 def _write_once(export: Export, progress: JobProgress) -> None:
     """Raises Outdated, without leaving a file."""
-    events = selection.events_of(_reader(export), export.query)
+    # as the person meant it who asked: the job may have waited for hours, or been interrupted
+    events = selection.events_of(_reader(export), export.query, export.created_at)
     first = selection.first_seq(export)
     export.events = 0
     with files.written(export) as output:
         writer = _Lines(export, output) if export.format == ExportFormat.JSONL else _Rows(output)
         export.last_seq = writer.last_seq
         total = max(0, export.last_seq - first + 1)
-        selection.reach(export.query, export.last_seq, partial(progress, 0, total))
+        selection.reach(export.query, export.created_at, export.last_seq, partial(progress, 0, total))
         done, beat = 0, time.monotonic()
         for reached, found in selection.windows(events, first, export.last_seq):
             for _ in writer.write(found):

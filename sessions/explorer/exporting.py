@@ -1,9 +1,9 @@
 """The audit events that a query selects, for exports: all steps of the calls that it finds, and the other events."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
 
 from servers import access
 from servers.exporting import selection
@@ -17,9 +17,9 @@ from sessions.explorer.streams import any_of
 _EVENT = {"calls": Q(action__in=CALL_STEPS), "events": ~Q(action__in=CALL_STEPS)}
 
 
-def events_of(user: access.User, text: str) -> QuerySet[AuditEvent]:
+def events_of(user: access.User, text: str, now: datetime) -> QuerySet[AuditEvent]:
     """Log lines and messages are no audit events: what a query says of them does not count. Raises QueryNotUnderstood."""
-    query = _query(text)
+    query = _query(text, now)
     found = []
     for stream in streams.chosen(user, query):
         if stream.name not in _EVENT or (selected := search.select(user, query, stream, by_arms=False)) is None:
@@ -29,15 +29,16 @@ def events_of(user: access.User, text: str) -> QuerySet[AuditEvent]:
     return access.audit_events(user).filter(any_of(found))
 
 
-def reach(text: str, seq: int, on_batch: Callable[[], None]) -> None:
+def reach(text: str, now: datetime, seq: int, on_batch: Callable[[], None]) -> None:
     """Free text finds what is indexed. What an export misses, no later one of its schedule would have."""
-    if _query(text).of(FREE_TEXT):
+    if _query(text, now).of(FREE_TEXT):
         indexing.reach(seq, on_batch)
 
 
-def _query(text: str) -> Query:
+def _query(text: str, now: datetime) -> Query:
+    """Times without a zone are in UTC."""
     try:
-        return parse(text, timezone.now())
+        return parse(text, now.astimezone(UTC))
     except QueryError as problem:
         raise selection.QueryNotUnderstood(problem.message) from problem
 

@@ -358,6 +358,14 @@ def test_a_deleted_export_takes_its_file_and_stops_its_job(
         lifecycle.heartbeat(claimed, done=1)
 
 
+def test_a_relative_range_counts_from_the_request_however_long_the_job_waited(admin: Any, actor: Actor) -> None:
+    record_many([Event(AuditAction.SIGN_IN, AuditOutcome.OK, SYSTEM, subject="x")])
+    for later, events in ((timedelta(), 1), (timedelta(hours=2), 0)):
+        export = requesting.request(admin, actor, ExportFormat.JSONL, query="tool:x last:1h")
+        Export.objects.filter(pk=export.pk).update(created_at=timezone.now() + later)
+        assert run(export).events == events
+
+
 def test_a_query_that_cannot_be_read_is_refused_and_another_one_chooses_the_events(admin: Any, actor: Actor) -> None:
     record_many([Event(AuditAction.SIGN_IN, AuditOutcome.OK, SYSTEM, subject=name) for name in ("x", "y")])
     with pytest.raises(selection.QueryNotUnderstood):
