@@ -2,8 +2,8 @@
 or, where more than the server decides, through a query of the feature that uses it: `sessions.calls.visibility` has
 the rules for calls.
 
-A row that the user may not even see answers like one that does not exist (Http404); a right that is lacking on a row
-that is visible raises Denied, which `servers.views.denied` writes into the audit log.
+A row that the user may not even see answers like one that does not exist (Http404); a permission that is missing on a
+row that is visible raises Denied, which `servers.views.denied` writes into the audit log.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from servers.models import AuditEvent, Identity, Server, ServerDraft
 
 User = Any  # the configured user model with PermissionsMixin, or AnonymousUser
 
-_RIGHTS = {
+_PERMISSIONS = {
     "view_server": "see servers",
     "add_server": "register servers",
     "change_server": "change servers",
@@ -46,46 +46,46 @@ _SHORT = {"view": "view_server", "add": "add_server", "change": "change_server",
 
 
 class Denied(PermissionDenied):
-    """A right is lacking. `right` is its codename; `recorded` becomes true once the audit log has it."""
+    """A permission is missing. `permission` is its codename; `recorded` becomes true once the audit log has it."""
 
-    def __init__(self, right: str, server: Server | None = None, words: str = "") -> None:
-        words = words or f"You don't have permission to {_RIGHTS[right]}."
+    def __init__(self, permission: str, server: Server | None = None, words: str = "") -> None:
+        words = words or f"You don't have permission to {_PERMISSIONS[permission]}."
         super().__init__(f"{words} Ask an administrator for access.")
-        self.right = right
+        self.permission = permission
         self.server = server
         self.recorded = False
 
 
-def may(user: User, right: str) -> bool:
-    """`right` is a codename of this app ("call_tool") or one of view, add, change, delete."""
-    codename = _SHORT.get(right, right)
-    if codename not in _RIGHTS:
-        raise ValueError(f"no such right: {right}")
+def may(user: User, permission: str) -> bool:
+    """`permission` is a codename of this app ("call_tool") or one of view, add, change, delete."""
+    codename = _SHORT.get(permission, permission)
+    if codename not in _PERMISSIONS:
+        raise ValueError(f"no such permission: {permission}")
     return bool(user.is_active and user.has_perm(f"servers.{codename}"))
 
 
-def require(user: User, right: str, server: Server | None = None) -> None:
+def require(user: User, permission: str, server: Server | None = None) -> None:
     """Raises Denied."""
-    if not may(user, right):
-        raise Denied(_SHORT.get(right, right), server)
+    if not may(user, permission):
+        raise Denied(_SHORT.get(permission, permission), server)
 
 
-def rights(user: User) -> dict[str, bool]:
+def permissions(user: User) -> dict[str, bool]:
     """What templates ask for, by codename."""
-    return {codename: may(user, codename) for codename in _RIGHTS}
+    return {codename: may(user, codename) for codename in _PERMISSIONS}
 
 
 def administrators(most: int = 3) -> list[str]:
-    """Names of those who can grant a right, for the page of a user who lacks it."""
+    """Names of those who can grant a permission, for the page of a user who lacks it."""
     found = get_user_model()._default_manager.filter(is_superuser=True, is_active=True).order_by("date_joined", "pk")
     return [user.get_username() for user in found[:most]]
 
 
-def lacking(right: str) -> str:
-    """What a person without `right` reads in place of the button."""
+def lacking(permission: str) -> str:
+    """What a person without `permission` reads in place of the button."""
     names = administrators()
     who = f"Ask an administrator for it: {', '.join(names)}." if names else "Ask an administrator for it."
-    return f"You don't have permission to {_RIGHTS[right]}. {who}"
+    return f"You don't have permission to {_PERMISSIONS[permission]}. {who}"
 
 
 def visible_servers(user: User) -> QuerySet[Server]:
@@ -94,20 +94,20 @@ def visible_servers(user: User) -> QuerySet[Server]:
     return servers if may(user, "view") else servers.none()
 
 
-def server_for(user: User, slug: str, right: str = "view") -> Server:
-    """Raises Http404 for a server that the user may not see, Denied for one that is seen but lacks `right`."""
-    return _with_right(user, visible_servers(user).filter(slug=slug).first(), right)
+def server_for(user: User, slug: str, permission: str = "view") -> Server:
+    """Raises Http404 for a server that the user may not see, Denied for one that is seen but lacks `permission`."""
+    return _with_permission(user, visible_servers(user).filter(slug=slug).first(), permission)
 
 
-def server_by_uid(user: User, uid: UUID, right: str = "view") -> Server:
-    return _with_right(user, visible_servers(user).filter(uid=uid).first(), right)
+def server_by_uid(user: User, uid: UUID, permission: str = "view") -> Server:
+    return _with_permission(user, visible_servers(user).filter(uid=uid).first(), permission)
 
 
-def _with_right(user: User, server: Server | None, right: str) -> Server:
+def _with_permission(user: User, server: Server | None, permission: str) -> Server:
     if server is None:
         raise Http404("This server does not exist, or you don't have access to it.")
-    if right != "view":
-        require(user, right, server)
+    if permission != "view":
+        require(user, permission, server)
     return seen_by(user, server)
 
 
@@ -146,8 +146,8 @@ def _seen_as(server: Server, own: int | None) -> int | None:
 
 
 def may_control(user: User, server: Server) -> bool:
-    """Whether the user may pause, disconnect or reconnect the session that their calls use: their own one with the right
-    to call, one that others use with the right to change the server. `server`: as `seen_by` returned it."""
+    """Whether the user may pause, disconnect or reconnect the session that their calls use: their own one with
+    permission to call, one that others use with permission to change the server. `server`: as `seen_by` returned it."""
     return may(user, "change" if server.seen_as is None else "call_tool")
 
 
@@ -157,7 +157,7 @@ def require_control(user: User, server: Server) -> None:
         return
     if server.seen_as is not None:
         raise Denied("call_tool", server)
-    words = f"Others use this session of {server.name}, so only people with permission to {_RIGHTS['change_server']} can pause, disconnect, retry or reconnect it or set its log level."
+    words = f"Others use this session of {server.name}, so only people with permission to {_PERMISSIONS['change_server']} can pause, disconnect, retry or reconnect it or set its log level."
     raise Denied("change_server", server, words)
 
 
@@ -200,7 +200,7 @@ def _drafts(user: User) -> QuerySet[ServerDraft]:
 
 
 def audit_events(user: User) -> QuerySet[AuditEvent]:
-    """Raises Denied without the right to read the log."""
+    """Raises Denied without permission to read the log."""
     require(user, "view_auditevent")
     return AuditEvent.objects.all()
 

@@ -339,7 +339,7 @@ class AuditAction(TextChoices):
     BUNDLE_RESTORE = "server:bundle:restore", "Bundle restored"
     BUNDLE_EXPORT = "server:bundle:export", "Bundle exported"
     AGENT_TOKEN_POLICY = "account:token:policy", "Agent policy of a token changed"
-    RIGHTS_CHANGE = "account:rights:change", "Rights changed"
+    PERMISSIONS_CHANGE = "account:rights:change", "Permissions changed"
     PERMISSION_DENY = "account:permission:deny", "Permission denied"
     SERVER_REGISTER = "server:registration:create", "Server registered"
     SERVER_CHANGE = "server:registration:change", "Server changed"

@@ -124,7 +124,7 @@ def _sink_waits(sink_uid: UUID, **_: Any) -> None:
     commands.ask_worker("sink", sink_uid)
 
 
-# --- sockets of users whose sign-in or rights changed ------------------------------------------------------------------
+# --- sockets of users whose sign-in or permissions changed ------------------------------------------------------------
 @receiver(user_logged_out)
 def _signed_out(user: Any, request: Any, **_: Any) -> None:
     """Django sends this signal before it deletes the session's row, so the hint names the session: a check of the row
@@ -138,13 +138,13 @@ def _signed_out(user: Any, request: Any, **_: Any) -> None:
 @receiver(account.password_set)
 @receiver(account.password_reset)
 def _password_changed(user: Any, **_: Any) -> None:
-    _recheck_rights(user.pk)
+    _recheck_permissions(user.pk)
 
 
 @receiver(post_save, sender=User)
 def _user_saved(instance: Any, created: bool, update_fields: Any = None, **_: Any) -> None:
     if not created and not (update_fields and set(update_fields) <= _SIGN_IN_ONLY):
-        _recheck_rights(instance.pk)
+        _recheck_permissions(instance.pk)
         if not instance.is_active:
             transaction.on_commit(partial(changed_registrations.user_left, instance.pk), robust=True)
             transaction.on_commit(partial(people.cancel_waiting_calls, instance.pk), robust=True)
@@ -157,13 +157,13 @@ def _user_goes(instance: Any, **_: Any) -> None:
 
 @receiver(post_delete, sender=User)
 def _user_deleted(instance: Any, **_: Any) -> None:
-    _recheck_rights(instance.pk)
+    _recheck_permissions(instance.pk)
 
 
 @receiver(post_save, sender=AgentToken)
 def _agent_token_saved(instance: AgentToken, created: bool, **_: Any) -> None:
     if not created:
-        _recheck_rights(instance.user_id)
+        _recheck_permissions(instance.user_id)
         if instance.revoked_at is not None:
             transaction.on_commit(partial(approvals.void_of_token, instance.pk), robust=True)
 
@@ -175,21 +175,21 @@ def _agent_policy_changed(**_: Any) -> None:
 
 @receiver(m2m_changed, sender=User.groups.through)
 @receiver(m2m_changed, sender=User.user_permissions.through)
-def _rights_of_user_changed(instance: Any, action: str, reverse: bool, **_: Any) -> None:
+def _permissions_of_user_changed(instance: Any, action: str, reverse: bool, **_: Any) -> None:
     if action.startswith("post_"):
-        _recheck_rights(None if reverse else instance.pk)
+        _recheck_permissions(None if reverse else instance.pk)
 
 
 @receiver(m2m_changed, sender=Group.permissions.through)
-def _rights_of_group_changed(action: str, **_: Any) -> None:
+def _permissions_of_group_changed(action: str, **_: Any) -> None:
     if action.startswith("post_"):
-        _recheck_rights(None)
+        _recheck_permissions(None)
 
 
 @receiver(post_delete, sender=Group)
 def _group_deleted(**_: Any) -> None:
-    """Django removes its members and rights without a signal for either."""
-    _recheck_rights(None)
+    """Django removes its members and permissions without a signal for either."""
+    _recheck_permissions(None)
 
 
 @receiver(sign_ins_ended)
@@ -208,5 +208,5 @@ def _work_handed_over(user: Any, to: Any, **_: Any) -> dict[str, int]:
     return people.hand_over(user, to)
 
 
-def _recheck_rights(user_id: int | None) -> None:
+def _recheck_permissions(user_id: int | None) -> None:
     transaction.on_commit(lambda: hints.user_changed(user_id), robust=True)

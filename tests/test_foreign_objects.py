@@ -42,7 +42,7 @@ from tests.sessions.subscriptions.rows import add_version, make_subscription
 from tests.test_routes import SAMPLES, routes
 
 pytestmark = pytest.mark.django_db(transaction=True)
-#: target and URI: without the right to read contents a page that shows too much shows only these
+#: target and URI: without permission to read contents a page that shows too much shows only these
 CANARIES = (
     *("target-of-bea", "argument-of-bea", "result-of-bea", "question-of-bea", "draft-of-bea", "import-of-bea"),
     *("uri-of-bea", "version-of-bea"),
@@ -53,7 +53,7 @@ ROLES = {
     "manage": ("add_server", "change_server", "call_tool", "answer_question", "manage_subscription", "manage_stdio"),
     "credentials": ("change_server", "view_credential", "manage_credential"),
 }
-#: what a person with the right may do to credentials of others: see that they exist, and delete them
+#: what a person with the permission may do to credentials of others: see that they exist, and delete them
 ALLOWED = {("credentials", "credentials:delete")}
 WATCHED = (
     Credential,

@@ -1,4 +1,4 @@
-"""Every route of the URLconf refuses visitors who are not signed in, lack a CSRF token or lack a right.
+"""Every route of the URLconf refuses visitors who are not signed in, lack a CSRF token or lack a permission.
 
 The list of routes comes from the URLconf, so a new route is tested without being named here.
 """
@@ -176,8 +176,9 @@ def leaks(answer: Any) -> list[str]:
     return [word for word in (ARGUMENT, RESULT, DRAFTED, ASKED) if word in text]
 
 
-# --- too few rights --------------------------------------------------------------------------------------------------
-# The responses to a user with the given rights: (route, method) -> the missing right. All other routes are open.
+# --- too few permissions ---------------------------------------------------------------------------------------------
+# The responses to a user with the given permissions: (route, method) -> the missing permission. All other routes are
+# open.
 LOOKS = {
     ("servers:add", "get"): "add_server",
     ("servers:add", "post"): "add_server",
@@ -356,30 +357,30 @@ FORGED = {("sign_in_callback", "get"), ("oauth:authorize", "get"), ("oauth:autho
 
 
 @pytest.mark.parametrize(
-    ("name", "rights", "lacking"),
+    ("name", "permissions", "lacking"),
     [("vera", ["view_server"], LOOKS | CALLS_TOO), ("carl", ["view_server", "call_tool"], LOOKS)],
 )
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_a_lacking_right_is_refused_in_words_and_recorded_and_nothing_reserved_is_shown(
+def test_a_lacking_permission_is_refused_in_words_and_recorded_and_nothing_reserved_is_shown(
     method: str,
     name: str,
-    rights: list[str],
+    permissions: list[str],
     lacking: dict[tuple[str, str], str],
     world: Call,
     subtests: pytest.Subtests,
 ) -> None:
     client = Client()
-    client.force_login(person(name, *rights))
+    client.force_login(person(name, *permissions))
     for route in CLOSED:
-        right = lacking.get((route.name, method))
+        permission = lacking.get((route.name, method))
         with subtests.test(str(route)):
             before = query.head_seq()
             answer = getattr(client, method)(route.path + NAMED.get(route.name, ""))
             denials = AuditEvent.objects.filter(seq__gt=before, action=AuditAction.PERMISSION_DENY, actor_name=name)
-            if right is not None:
+            if permission is not None:
                 assert answer.status_code == 403
                 assert b"Ask an administrator" in answer.content
-                assert [json.loads(event.body)["details"]["right"] for event in denials] == [right]
+                assert [json.loads(event.body)["details"]["right"] for event in denials] == [permission]
             else:
                 hidden = (route.name in HIDDEN and method == "get") or (route.name, method) in MISSING
                 assert (answer.status_code == 404) == hidden

@@ -1,1 +1,1 @@
-"""People: rights and groups, invitations, sign-ins, disabling, handing over. No one gives more than they have"""
+"""People: permissions and groups, invitations, sign-ins, disabling, handing over. No one gives more than they have"""

@@ -1,8 +1,8 @@
 """What a person who manages users may give, and whose account they may change: never more than they have themselves.
 
-A manager acts only on people whose rights the manager has too. Otherwise the reset of a password would be a way to
-rights that nobody gave. References that a person may use count as rights: whoever may use one can have its value sent to
-a server of their own.
+A manager acts only on people whose permissions the manager has too. Otherwise the reset of a password would be a way to
+permissions that nobody gave. References that a person may use count as permissions: whoever may use one can have its
+value sent to a server of their own.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -15,7 +15,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Q
 
-from servers import access, rights
+from servers import access, permissions
 from servers.accounts import catalog
 from servers.accounts.catalog import MANAGE, SUPERUSER
 from servers.audit.acts import Trail, audited
@@ -29,15 +29,15 @@ People = get_user_model()._default_manager
 REFERENCE = "reference "
 
 
-def rights_of_groups(groups: Iterable[Group]) -> frozenset[str]:
+def permissions_of_groups(groups: Iterable[Group]) -> frozenset[str]:
     """And the references granted to them."""
     groups = list(groups)
-    return catalog.rights_of_groups(groups) | _references(Q(group__in=groups))
+    return catalog.permissions_of_groups(groups) | _references(Q(group__in=groups))
 
 
-def rights_of(user: Any) -> frozenset[str]:
+def permissions_of(user: Any) -> frozenset[str]:
     """And the references granted to them, also of a disabled account."""
-    return catalog.rights_of(user) | _references(Q(user=user) | Q(group__user=user))
+    return catalog.permissions_of(user) | _references(Q(user=user) | Q(group__user=user))
 
 
 def references_by_group() -> dict[int, frozenset[str]]:
@@ -85,14 +85,14 @@ class Authority:
     @classmethod
     def of(cls, user: Any) -> "Authority":
         if user is None:
-            return cls(None, True, frozenset(catalog.RIGHTS))
-        return cls(user, user.is_superuser, rights_of(user))
+            return cls(None, True, frozenset(catalog.PERMISSIONS))
+        return cls(user, user.is_superuser, permissions_of(user))
 
     def lacks(self, codenames: Collection[str], superuser: bool = False) -> frozenset[str]:
         if self.superuser:
             return frozenset()
         missing = frozenset(codenames) - self.held
-        if reference_grants.RIGHT in self.held:
+        if reference_grants.PERMISSION in self.held:
             missing = frozenset(name for name in missing if not name.startswith(REFERENCE))
         return missing | ({SUPERUSER} if superuser else frozenset())
 
@@ -100,7 +100,7 @@ class Authority:
         return not self.lacks(codenames, superuser)
 
     def reaches(self, user: Any) -> bool:
-        return self.may_give(rights_of(user), user.is_superuser)
+        return self.may_give(permissions_of(user), user.is_superuser)
 
     def require_give(self, codenames: Collection[str], superuser: bool = False) -> None:
         """Raises BeyondAuthority."""
@@ -111,7 +111,7 @@ class Authority:
 
     def require_reach(self, user: Any) -> None:
         """Raises BeyondAuthority."""
-        if lacking := self.lacks(rights_of(user), user.is_superuser):
+        if lacking := self.lacks(permissions_of(user), user.is_superuser):
             said = (
                 f"{user.get_username()} has rights that you don't have: {in_words(lacking)}. Ask someone who has them."
             )
@@ -131,12 +131,12 @@ def managed(actor: Actor, by: Any, subject: str) -> Iterator[Trail]:
     """One audited transaction of a manager. What is refused in it is rolled back, recorded as denied, and raised again:
     access.Denied or Refused."""
     if by is not None:
-        rights.require(by, actor, MANAGE, subject=subject)
+        permissions.require(by, actor, MANAGE, subject=subject)
     try:
         with audited(actor) as trail:
             yield trail
     except access.Denied as denied:
-        rights.record_denial(actor, denied, subject, lacking=getattr(denied, "lacking", []))
+        permissions.record_denial(actor, denied, subject, lacking=getattr(denied, "lacking", []))
         raise
     except Refused as refused:
         if refused.action is not None:
@@ -150,7 +150,7 @@ def lock(by: Any, *others: Any) -> tuple[Authority, list[Any]]:
     """Locks the manager, `others` and all active superusers until the transaction ends, always in one order, and reads
     them again: two administrators who act on each other wait for each other here.
 
-    Raises access.Denied if the manager lost the right since, Conflict if one of `others` is gone.
+    Raises access.Denied if the manager lost the permission since, Conflict if one of `others` is gone.
     """
     keys = [user.pk for user in (by, *others) if user is not None]
     rows = People.select_for_update().filter(Q(pk__in=keys) | Q(is_superuser=True, is_active=True)).order_by("pk")

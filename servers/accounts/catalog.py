@@ -1,4 +1,4 @@
-"""The rights that are enforced, with what each allows, and where a person has them from.
+"""The permissions that are enforced, with what each allows, and where a person has them from.
 
 Django's Permission and Group are the store. Permissions that are not listed here have no effect anywhere.
 """
@@ -16,8 +16,9 @@ SUPERUSER = "superuser"
 
 
 @dataclass(frozen=True)
-class Right:
-    """`needs`: rights without which this one has no effect. `implies`: what a person can reach with it beyond its words."""
+class CatalogPermission:
+    """A permission that is enforced, in words. `needs`: those without which it has no effect. `implies`: what a person
+    can reach with it beyond its words."""
 
     codename: str
     name: str
@@ -29,29 +30,33 @@ class Right:
 @dataclass(frozen=True)
 class Section:
     title: str
-    rights: tuple[Right, ...]
+    permissions: tuple[CatalogPermission, ...]
 
 
 SECTIONS = (
     Section(
         "Servers",
         (
-            Right("view_server", "See servers", "See every server with its tools, sessions, logs and subscriptions."),
-            Right(
+            CatalogPermission(
+                "view_server", "See servers", "See every server with its tools, sessions, logs and subscriptions."
+            ),
+            CatalogPermission(
                 "add_server",
                 "Register servers",
                 "Register, clone and import servers that are reached by URL.",
                 ("view_server",),
                 "Workers connect to these addresses, and references such as ${NAME} are sent there.",
             ),
-            Right(
+            CatalogPermission(
                 "change_server",
                 "Change servers",
                 "Change settings, enable, disable and archive servers, and start their sign-in.",
                 ("view_server",),
             ),
-            Right("delete_server", "Delete servers", "Delete servers with their history.", ("view_server",)),
-            Right(
+            CatalogPermission(
+                "delete_server", "Delete servers", "Delete servers with their history.", ("view_server",)
+            ),
+            CatalogPermission(
                 "manage_stdio",
                 "Register commands",
                 "Register and change servers that are commands run by the workers.",
@@ -63,27 +68,27 @@ SECTIONS = (
     Section(
         "Use",
         (
-            Right(
+            CatalogPermission(
                 "call_tool",
                 "Call tools",
                 "Run tools, read resources, get prompts, and use personal credentials.",
                 ("view_server",),
                 "Calls use the shared identity of each server.",
             ),
-            Right(
+            CatalogPermission(
                 "answer_question",
                 "Answer server requests",
                 "Answer, decline and take requests in the inbox.",
                 ("view_server",),
             ),
-            Right(
+            CatalogPermission(
                 "manage_subscription",
                 "Subscribe to resources",
                 "Subscribe, unsubscribe, and change subscriptions and their webhooks.",
                 ("view_server",),
                 "Webhooks send notifications to addresses of their choice.",
             ),
-            Right(
+            CatalogPermission(
                 "view_payload",
                 "Read arguments and results",
                 "Read what all calls sent and returned, including those of personal sessions, and stored resources.",
@@ -94,15 +99,17 @@ SECTIONS = (
     Section(
         "Secrets",
         (
-            Right("view_credential", "See credentials", "See names and state of stored credentials, never a secret."),
-            Right(
+            CatalogPermission(
+                "view_credential", "See credentials", "See names and state of stored credentials, never a secret."
+            ),
+            CatalogPermission(
                 "manage_credential",
                 "Manage credentials",
                 "Add, replace and delete credentials, and attach them to servers.",
                 ("view_credential",),
                 "With Change servers, stored secrets can be sent to the address they are bound to.",
             ),
-            Right(
+            CatalogPermission(
                 "grant_reference",
                 "Grant references",
                 "Choose which operator variables and files (${NAME}, ${file:/path}) a person or group may send to servers.",
@@ -112,31 +119,33 @@ SECTIONS = (
     Section(
         "Review",
         (
-            Right(
+            CatalogPermission(
                 "view_auditevent",
                 "Read the audit log",
                 "Read and export every event, with names and addresses of people.",
             ),
-            Right(
+            CatalogPermission(
                 "verify_chain",
                 "Verify the audit log",
                 "Start a verification of the hash chain and see its result.",
                 ("view_auditevent",),
             ),
-            Right(
+            CatalogPermission(
                 "erase_payload",
                 "Erase arguments and results",
                 "Erase what a call sent or returned, with a reason. The audit log stays valid.",
                 ("view_server",),
                 "Erased contents cannot be restored.",
             ),
-            Right("view_backgroundjob", "See background jobs", "See housekeeping, verification and key rotation."),
+            CatalogPermission(
+                "view_backgroundjob", "See background jobs", "See housekeeping, verification and key rotation."
+            ),
         ),
     ),
     Section(
         "People",
         (
-            Right(
+            CatalogPermission(
                 MANAGE,
                 "Manage users",
                 "Invite people, change their rights and groups, end their sign-ins, disable and delete accounts.",
@@ -146,45 +155,45 @@ SECTIONS = (
         ),
     ),
 )
-RIGHTS = {right.codename: right for section in SECTIONS for right in section.rights}
+PERMISSIONS = {permission.codename: permission for section in SECTIONS for permission in section.permissions}
 
 
 def names(codenames: Iterable[str]) -> str:
     """For sentences: "Call tools, See servers"."""
     wanted = set(codenames)
-    return ", ".join(right.name for right in RIGHTS.values() if right.codename in wanted)
+    return ", ".join(permission.name for permission in PERMISSIONS.values() if permission.codename in wanted)
 
 
-def permissions(codenames: Collection[str] | None = None) -> Any:
-    """The rows of these rights, or of all."""
-    chosen = RIGHTS if codenames is None else set(codenames) & RIGHTS.keys()
+def permission_rows(codenames: Collection[str] | None = None) -> Any:
+    """Django's rows, of these codenames or of all."""
+    chosen = PERMISSIONS if codenames is None else set(codenames) & PERMISSIONS.keys()
     return Permission.objects.filter(content_type__app_label=APP, codename__in=chosen)
 
 
-def own_rights(user: Any) -> frozenset[str]:
-    return frozenset(permissions().filter(user=user).values_list("codename", flat=True))
+def own_permissions(user: Any) -> frozenset[str]:
+    return frozenset(permission_rows().filter(user=user).values_list("codename", flat=True))
 
 
-def rights_of_groups(groups: Iterable[Group]) -> frozenset[str]:
-    found = permissions().filter(group__in=list(groups))
+def permissions_of_groups(groups: Iterable[Group]) -> frozenset[str]:
+    found = permission_rows().filter(group__in=list(groups))
     return frozenset(found.values_list("codename", flat=True))
 
 
-def rights_of(user: Any) -> frozenset[str]:
+def permissions_of(user: Any) -> frozenset[str]:
     """Own and those of groups, also of a disabled account, which would have them again when enabled. Of a superuser:
     all of them."""
     if user.is_superuser:
-        return frozenset(RIGHTS)
-    found = permissions().filter(Q(user=user) | Q(group__user=user))
+        return frozenset(PERMISSIONS)
+    found = permission_rows().filter(Q(user=user) | Q(group__user=user))
     return frozenset(found.values_list("codename", flat=True))
 
 
 # --- for pages -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class HeldRight:
-    """`sources` in words. `missing`: names of rights without which it has no effect."""
+class HeldPermission:
+    """`sources` in words. `missing`: names of permissions without which it has no effect."""
 
-    right: Right
+    permission: CatalogPermission
     sources: tuple[str, ...]
     missing: str
 
@@ -192,39 +201,45 @@ class HeldRight:
 @dataclass(frozen=True)
 class HeldSection:
     title: str
-    rights: tuple[HeldRight, ...]
+    permissions: tuple[HeldPermission, ...]
 
 
 def effective(user: Any) -> list[HeldSection]:
-    """What the person may do and where each right comes from; sections without any are left out. Three queries."""
-    own = own_rights(user)
-    groups = {group.name: rights_of_group(group) for group in user.groups.prefetch_related("permissions__content_type")}
+    """What the person may do and where each permission comes from; sections without any are left out. Three queries."""
+    own = own_permissions(user)
+    groups = {
+        group.name: permissions_of_group(group) for group in user.groups.prefetch_related("permissions__content_type")
+    }
     sources = {
         codename: tuple(
             [*(["Superuser"] if user.is_superuser else [])]
             + [f"Group {name}" for name, held in sorted(groups.items()) if codename in held]
             + (["Given to this person"] if codename in own else [])
         )
-        for codename in RIGHTS
+        for codename in PERMISSIONS
     }
     sections = [
         HeldSection(
             section.title,
             tuple(
-                HeldRight(
-                    right, sources[right.codename], names(needed for needed in right.needs if not sources[needed])
+                HeldPermission(
+                    permission,
+                    sources[permission.codename],
+                    names(needed for needed in permission.needs if not sources[needed]),
                 )
-                for right in section.rights
-                if sources[right.codename]
+                for permission in section.permissions
+                if sources[permission.codename]
             ),
         )
         for section in SECTIONS
     ]
-    return [section for section in sections if section.rights]
+    return [section for section in sections if section.permissions]
 
 
-def rights_of_group(group: Group) -> frozenset[str]:
+def permissions_of_group(group: Group) -> frozenset[str]:
     """Of a group whose permissions were read beforehand."""
     return frozenset(
-        row.codename for row in group.permissions.all() if row.content_type.app_label == APP and row.codename in RIGHTS
+        row.codename
+        for row in group.permissions.all()
+        if row.content_type.app_label == APP and row.codename in PERMISSIONS
     )

@@ -131,13 +131,15 @@ class UserListFilter(forms.Form):
         return ignored(self._given, {"text": self.search, "show": self.chosen})
 
 
-class RightsForm(forms.Form):
-    """Groups and rights of a person or an invitation. `authority` decides what can be ticked; what the person has and
-    the manager may not give stays visible and disabled."""
+class PermissionsForm(forms.Form):
+    """Groups and permissions of a person or an invitation. `authority` decides what can be ticked; what the person has
+    and the manager may not give stays visible and disabled."""
 
     groups = forms.ModelMultipleChoiceField(queryset=Group.objects.none(), required=False, label="Groups")
     own = forms.MultipleChoiceField(
-        choices=[(right.codename, right.name) for right in catalog.RIGHTS.values()], required=False, label="Rights"
+        choices=[(permission.codename, permission.name) for permission in catalog.PERMISSIONS.values()],
+        required=False,
+        label="Rights",
     )
     superuser = forms.BooleanField(required=False, label="Superuser")
     seen = forms.CharField(required=False, max_length=16, widget=forms.HiddenInput)
@@ -155,7 +157,7 @@ class RightsForm(forms.Form):
         return [
             {
                 "group": group,
-                "rights": catalog.names(given := catalog.rights_of_group(group)),
+                "permissions": catalog.names(given := catalog.permissions_of_group(group)),
                 "checked": str(group.pk) in chosen,
                 "disabled": not self.authority.may_give(given | references.get(group.pk, frozenset())),
             }
@@ -163,10 +165,10 @@ class RightsForm(forms.Form):
         ]
 
     def sections(self) -> list[dict[str, Any]]:
-        return right_sections(self.authority, self["own"].value() or ())
+        return permission_sections(self.authority, self["own"].value() or ())
 
 
-class InviteForm(RightsForm):
+class InviteForm(PermissionsForm):
     name = forms.CharField(
         required=False,
         max_length=150,
@@ -177,7 +179,7 @@ class InviteForm(RightsForm):
     email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "off"}))
 
 
-class ServiceAccountForm(RightsForm):
+class ServiceAccountForm(PermissionsForm):
     name = forms.CharField(
         max_length=150,
         label="Name",
@@ -203,7 +205,9 @@ class ServiceAccountForm(RightsForm):
 class GroupForm(forms.Form):
     name = forms.CharField(max_length=150, label="Name")
     own = forms.MultipleChoiceField(
-        choices=[(right.codename, right.name) for right in catalog.RIGHTS.values()], required=False, label="Rights"
+        choices=[(permission.codename, permission.name) for permission in catalog.PERMISSIONS.values()],
+        required=False,
+        label="Rights",
     )
     seen = forms.CharField(required=False, max_length=16, widget=forms.HiddenInput)
 
@@ -219,10 +223,10 @@ class GroupForm(forms.Form):
         return name
 
     def sections(self) -> list[dict[str, Any]]:
-        return right_sections(self.authority, self["own"].value() or ())
+        return permission_sections(self.authority, self["own"].value() or ())
 
 
-def right_sections(authority: Authority, chosen: Iterable[str]) -> list[dict[str, Any]]:
+def permission_sections(authority: Authority, chosen: Iterable[str]) -> list[dict[str, Any]]:
     """The catalog as the checkboxes of a form."""
     ticked = set(chosen)
     return [
@@ -230,12 +234,12 @@ def right_sections(authority: Authority, chosen: Iterable[str]) -> list[dict[str
             "title": section.title,
             "rows": [
                 {
-                    "right": right,
-                    "needs": catalog.names(right.needs),
-                    "checked": right.codename in ticked,
-                    "disabled": not authority.may_give({right.codename}),
+                    "permission": permission,
+                    "needs": catalog.names(permission.needs),
+                    "checked": permission.codename in ticked,
+                    "disabled": not authority.may_give({permission.codename}),
                 }
-                for right in section.rights
+                for permission in section.permissions
             ],
         }
         for section in catalog.SECTIONS

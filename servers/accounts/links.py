@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from servers import access
 from servers.accounts import catalog, service_accounts
-from servers.accounts.authority import Authority, Conflict, People, lock, managed, rights_of_groups
+from servers.accounts.authority import Authority, Conflict, People, lock, managed, permissions_of_groups
 from servers.accounts.catalog import MANAGE
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor
@@ -35,13 +35,13 @@ class LinkGone(Exception):
 
 @dataclass(frozen=True)
 class Invitation:
-    """`rights` are codenames of the catalog."""
+    """`permissions` are codenames of the catalog."""
 
     name: str = ""
     email: str = ""
     superuser: bool = False
     groups: Collection[Group] = ()
-    rights: Collection[str] = ()
+    permissions: Collection[str] = ()
 
     @property
     def subject(self) -> str:
@@ -60,10 +60,10 @@ class IssuedLink:
 
 
 def invite(actor: Actor, by: Any, invitation: Invitation) -> IssuedLink:
-    """`by` None: the command line. Raises access.Denied (recorded) for rights that `by` does not have."""
+    """`by` None: the command line. Raises access.Denied (recorded) for permissions that `by` does not have."""
     with managed(actor, by, invitation.subject) as trail:
         authority, _ = lock(by)
-        given = frozenset(invitation.rights) | rights_of_groups(invitation.groups)
+        given = frozenset(invitation.permissions) | permissions_of_groups(invitation.groups)
         authority.require_give(given, invitation.superuser)
         issued = _issue(
             actor,
@@ -75,14 +75,15 @@ def invite(actor: Actor, by: Any, invitation: Invitation) -> IssuedLink:
             expires_at=timezone.now() + timedelta(days=settings.INVITATION_DAYS),
         )
         issued.link.groups.set(invitation.groups)
-        issued.link.rights.set(catalog.permissions(invitation.rights))
+        issued.link.permissions.set(catalog.permission_rows(invitation.permissions))
         trail.note(AuditAction.USER_INVITE, None, invitation.subject, _given(invitation) | _until(issued.link))
     return issued
 
 
 def _given(invitation: Invitation) -> dict[str, Any]:
     groups = sorted(group.name for group in invitation.groups)
-    return {"groups": groups, "rights": sorted(invitation.rights), "superuser": invitation.superuser}
+    # keys that readers of exported and forwarded events know
+    return {"groups": groups, "rights": sorted(invitation.permissions), "superuser": invitation.superuser}
 
 
 def _until(link: AccountLink) -> dict[str, str]:
@@ -130,7 +131,7 @@ def reissue(actor: Actor, by: Any, link: AccountLink) -> IssuedLink:
     with managed(actor, by, str(link)) as trail:
         authority, _ = lock(by)
         row = _unused(link)
-        authority.require_give(_rights(row), row.superuser)
+        authority.require_give(_permissions(row), row.superuser)
         token = secrets.token_urlsafe(32)
         until = timezone.now() + timedelta(days=settings.INVITATION_DAYS)
         changes = _issuer(actor, authority) | {"digest": _digest(token), "expires_at": until, "revoked_at": None}
@@ -145,7 +146,7 @@ def revoke(actor: Actor, by: Any, link: AccountLink) -> None:
     with managed(actor, by, str(link)) as trail:
         authority, _ = lock(by)
         row = _unused(link)
-        authority.require_give(_rights(row), row.superuser)
+        authority.require_give(_permissions(row), row.superuser)
         AccountLink.objects.filter(pk=row.pk).update(revoked_at=timezone.now())
         trail.note(AuditAction.LINK_REVOKE, None, str(row))
 
@@ -157,9 +158,9 @@ def _unused(link: AccountLink) -> AccountLink:
     return row
 
 
-def _rights(link: AccountLink) -> frozenset[str]:
-    own = frozenset(catalog.permissions().filter(pk__in=link.rights.all()).values_list("codename", flat=True))
-    return own | rights_of_groups(link.groups.all())
+def _permissions(link: AccountLink) -> frozenset[str]:
+    own = frozenset(catalog.permission_rows().filter(pk__in=link.permissions.all()).values_list("codename", flat=True))
+    return own | permissions_of_groups(link.groups.all())
 
 
 def revoke_password_links(user: Any) -> None:
@@ -183,7 +184,7 @@ def works(link: AccountLink) -> bool:
 
 
 def still_covered(link: AccountLink) -> bool:
-    """Whether the issuer, as of now, may give what the link gives. It does not outlive their rights."""
+    """Whether the issuer, as of now, may give what the link gives. It does not outlive their permissions."""
     if link.purpose == LinkPurpose.PASSWORD and (link.user is None or not link.user.is_active):
         return False
     if link.by_command:
@@ -194,7 +195,7 @@ def still_covered(link: AccountLink) -> bool:
     authority = Authority.of(issuer)
     if link.purpose == LinkPurpose.PASSWORD:
         return authority.reaches(link.user)
-    return authority.may_give(_rights(link), link.superuser)
+    return authority.may_give(_permissions(link), link.superuser)
 
 
 def _claim(link: AccountLink) -> AccountLink:
@@ -216,7 +217,7 @@ def join(link: AccountLink, user: Any, ip: str, request_id: str = "") -> Any:
         user.first_name, user.is_superuser = row.name, row.superuser
         user.save()
         user.groups.set(row.groups.all())
-        user.user_permissions.set(row.rights.all())
+        user.user_permissions.set(row.permissions.all())
         AccountLink.objects.filter(pk=row.pk).update(user=user)
         with audited(Actor.of_user(user, ip, request_id)) as trail:
             _joined(trail, row, user)

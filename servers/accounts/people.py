@@ -1,5 +1,5 @@
 """What administrators do with accounts. Each verb takes who acts (`by` None: the command line) and raises access.Denied
-for what is beyond their rights, Refused for what nobody may do now; both are recorded."""
+for what is beyond their permissions, Refused for what nobody may do now; both are recorded."""
 
 import hashlib
 from collections.abc import Collection
@@ -16,9 +16,9 @@ from servers.accounts.authority import (
     Refused,
     lock,
     managed,
+    permissions_of_groups,
     require_another_superuser,
     require_not_self,
-    rights_of_groups,
 )
 from servers.accounts.catalog import MANAGE
 from servers.audit.acts import audited
@@ -30,13 +30,13 @@ from servers.signals import work_handed_over
 
 
 def mark(user: Any) -> str:
-    """Changes whenever this person's own rights, groups or flags do: a form that shows them sends it back."""
+    """Changes whenever this person's own permissions, groups or flags do: a form that shows them sends it back."""
     groups = sorted(user.groups.values_list("pk", flat=True))
     own = sorted(user.user_permissions.values_list("pk", flat=True))
     return hashlib.sha256(repr((groups, own, user.is_superuser, user.is_active)).encode()).hexdigest()[:16]
 
 
-def set_rights(
+def set_permissions(
     actor: Actor,
     by: Any,
     user: Any,
@@ -47,7 +47,7 @@ def set_rights(
     seen: str | None = None,
 ) -> None:
     """`own` are codenames. `seen` is the `mark` of the page that was filled in. Events: Django's signals write them."""
-    action = AuditAction.RIGHTS_CHANGE
+    action = AuditAction.PERMISSIONS_CHANGE
     with managed(actor, by, user.get_username()):
         authority, [row] = lock(by, user)
         authority.require_reach(row)
@@ -55,7 +55,7 @@ def set_rights(
             raise Conflict(
                 f"The rights of {row.get_username()} changed after you opened this page. Check them and save again."
             )
-        given = frozenset(own) | rights_of_groups(groups)
+        given = frozenset(own) | permissions_of_groups(groups)
         authority.require_give(given, superuser)
         if superuser and service_accounts.is_one(row):
             raise Refused("A service account can't be a superuser. Give it the rights that it needs.", action)
@@ -69,8 +69,8 @@ def set_rights(
             row.is_superuser = superuser
             row.save(update_fields=["is_superuser"])
         row.groups.set(groups)
-        others = row.user_permissions.exclude(pk__in=catalog.permissions())
-        row.user_permissions.set([*others, *catalog.permissions(own)])
+        others = row.user_permissions.exclude(pk__in=catalog.permission_rows())
+        row.user_permissions.set([*others, *catalog.permission_rows(own)])
 
 
 def disable(actor: Actor, by: Any, user: Any) -> int:
@@ -168,8 +168,8 @@ def group_mark(group: Group) -> str:
 def save_group(
     actor: Actor, by: Any, group: Group | None, *, name: str, given: Collection[str], seen: str | None = None
 ) -> Group:
-    """A new group, or another name and other rights of one."""
-    action = AuditAction.RIGHTS_CHANGE
+    """A new group, or another name and other permissions of one."""
+    action = AuditAction.PERMISSIONS_CHANGE
     with managed(actor, by, f"group {name}"):
         authority, _ = lock(by)
         authority.require_give(given)
@@ -182,8 +182,8 @@ def save_group(
             if row.name != name:
                 row.name = name
                 row.save(update_fields=["name"])
-        others = row.permissions.exclude(pk__in=catalog.permissions())
-        row.permissions.set([*others, *catalog.permissions(given)])
+        others = row.permissions.exclude(pk__in=catalog.permission_rows())
+        row.permissions.set([*others, *catalog.permission_rows(given)])
         _require_still_manages(authority, action)
     return row
 
@@ -192,19 +192,19 @@ def delete_group(actor: Actor, by: Any, group: Group) -> None:
     with managed(actor, by, f"group {group.name}"):
         authority, _ = lock(by)
         _locked_group(authority, group).delete()
-        _require_still_manages(authority, AuditAction.RIGHTS_CHANGE)
+        _require_still_manages(authority, AuditAction.PERMISSIONS_CHANGE)
 
 
 def _locked_group(authority: Authority, group: Group) -> Group:
     row = Group.objects.select_for_update().filter(pk=group.pk).first()
     if row is None:
         raise Conflict(f"The group {group.name} has been deleted.")
-    authority.require_give(catalog.rights_of_groups([row]))
+    authority.require_give(catalog.permissions_of_groups([row]))
     return row
 
 
 def _require_still_manages(authority: Authority, action: AuditAction) -> None:
-    if authority.user is not None and MANAGE not in catalog.rights_of(authority.user):
+    if authority.user is not None and MANAGE not in catalog.permissions_of(authority.user):
         words = "You would lose the right to manage users yourself. Another administrator can make this change."
         raise Refused(words, action)
 

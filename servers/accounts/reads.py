@@ -80,8 +80,8 @@ class InvitationRow:
         return [group.name for group in self.link.groups.all()]
 
     @property
-    def rights(self) -> str:
-        return catalog.names(row.codename for row in self.link.rights.all())
+    def permissions(self) -> str:
+        return catalog.names(row.codename for row in self.link.permissions.all())
 
 
 def invitations(
@@ -89,7 +89,7 @@ def invitations(
 ) -> RowsPage[AccountLink]:
     """Those that nobody has used; revoked ones on request."""
     found = _unused() if revoked else _unused().filter(revoked_at=None)
-    found = found.select_related("issued_by").prefetch_related("groups", "rights")
+    found = found.select_related("issued_by").prefetch_related("groups", "permissions")
     if text:
         found = found.filter(Q(name__icontains=text) | Q(email__icontains=text))
     return page_before(found, "pk", before, size)
@@ -106,10 +106,10 @@ def _unused() -> QuerySet[AccountLink]:
 @dataclass(frozen=True)
 class GroupRow:
     group: Group
-    rights: str
+    permissions: str
     members: int
 
 
 def groups() -> list[GroupRow]:
     rows = Group.objects.annotate(members=Count("user")).order_by("name").prefetch_related("permissions__content_type")
-    return [GroupRow(group, catalog.names(catalog.rights_of_group(group)), group.members) for group in rows]
+    return [GroupRow(group, catalog.names(catalog.permissions_of_group(group)), group.members) for group in rows]

@@ -1,7 +1,7 @@
 """Accounts of agents that no person stands behind: a pipeline, a scheduled job.
 
-They are users, so that rights, groups, the audit log and handing over work as they do for people. They have no password,
-and none can be set; what they have is tokens.
+They are users, so that permissions, groups, the audit log and handing over work as they do for people. They have no
+password, and none can be set; what they have is tokens.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
 from servers.accounts import catalog
-from servers.accounts.authority import Authority, People, Refused, lock, managed, rights_of_groups
+from servers.accounts.authority import Authority, People, Refused, lock, managed, permissions_of_groups
 from servers.audit.acts import Trail
 from servers.audit.record import Actor
 from servers.enums import AuditAction
@@ -21,22 +21,23 @@ from servers.models import ServiceAccount
 
 @dataclass(frozen=True)
 class Wanted:
-    """`rights` are codenames of the catalog. Such an account is never a superuser."""
+    """`permissions` are codenames of the catalog. Such an account is never a superuser."""
 
     name: str
     purpose: str = ""
     groups: Collection[Group] = ()
-    rights: Collection[str] = ()
+    permissions: Collection[str] = ()
 
 
 def add(actor: Actor, by: Any, wanted: Wanted) -> Any:
-    """The new user. Raises access.Denied (recorded) for rights that `by` does not have, IntegrityError for a taken name."""
+    """The new user. Raises access.Denied (recorded) for permissions that `by` does not have, IntegrityError for a taken
+    name."""
     with managed(actor, by, wanted.name) as trail:
         authority, _ = lock(by)
-        authority.require_give(frozenset(wanted.rights) | rights_of_groups(wanted.groups))
+        authority.require_give(frozenset(wanted.permissions) | permissions_of_groups(wanted.groups))
         user = People.create_user(wanted.name)  # without a password: none is valid
         user.groups.set(wanted.groups)
-        user.user_permissions.set(catalog.permissions(wanted.rights))
+        user.user_permissions.set(catalog.permission_rows(wanted.permissions))
         ServiceAccount.objects.create(user=user, purpose=wanted.purpose, created_by=actor.name[:150])
         trail.note(AuditAction.SERVICE_ACCOUNT_CREATE, None, wanted.name, {"purpose": wanted.purpose})
     return user
@@ -53,8 +54,8 @@ def require_person(user: Any, action: AuditAction) -> None:
 
 
 def require_managed(trail: Trail, by: Any, user: Any) -> None:
-    """Whether `by` may act for this service account: it has no right that `by` lacks. Raises access.Denied and Refused.
-    In the transaction of `trail`."""
+    """Whether `by` may act for this service account: it has no permission that `by` lacks. Raises access.Denied and
+    Refused. In the transaction of `trail`."""
     authority, [row] = lock(by, user)
     if not is_one(row):
         raise Refused(f"{row.get_username()} is a person, who creates tokens in their own account.")

@@ -6,7 +6,7 @@ from typing import Any, Final
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from servers import access, rights
+from servers import access, permissions
 from servers.agents.policies import Owner, Rule
 from servers.agents.tokens import MANAGE
 from servers.audit.acts import Trail, audited
@@ -23,16 +23,16 @@ def require(actor: Actor, user: Any, of: Owner) -> None:
     """The policy of an endpoint or bundle belongs to those who may change servers, a token's to its person. Raises
     access.Denied (recorded)."""
     if isinstance(of, Server):
-        rights.require(user, actor, changing.RIGHT, of)
+        permissions.require(user, actor, changing.PERMISSION, of)
     elif isinstance(of, Bundle):
-        rights.require(user, actor, changing.RIGHT, subject=of.name)
+        permissions.require(user, actor, changing.PERMISSION, subject=of.name)
     elif of.user_id != user.pk:
-        rights.require(user, actor, MANAGE, subject=of.name)
+        permissions.require(user, actor, MANAGE, subject=of.name)
 
 
 def may_change(user: Any, of: Owner) -> bool:
     if not isinstance(of, AgentToken):
-        return access.may(user, changing.RIGHT)
+        return access.may(user, changing.PERMISSION)
     return of.user_id == user.pk or access.may(user, MANAGE)
 
 

@@ -1,8 +1,8 @@
 """Issuing, checking and revoking the tokens of agents.
 
 A token reads `mca_<12 characters>_<43 characters>`: the prefix is for secret scanners, the first part finds the row, the
-second is the secret. Access tokens of OAuth grants read `mco_…` and have rows of their own (`oauth/grants.py`). Rights
-are those of the token and those of its person together, at each request.
+second is the secret. Access tokens of OAuth grants read `mco_…` and have rows of their own (`oauth/grants.py`).
+Permissions are those of the token and those of its person together, at each request.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
-from servers import access, limits, rights
+from servers import access, limits, permissions
 from servers.accounts import service_accounts
 from servers.accounts.authority import managed
 from servers.agents.policies import Policy, policy_of
@@ -70,7 +70,7 @@ class Issued:
 
 @dataclass(frozen=True)
 class Principal:
-    """An agent that proved its token: its person with their rights of now, and what the token leaves of them. `until`:
+    """An agent that proved its token: its person with their permissions of now, and what the token leaves of them. `until`:
     when the access token ends with which a grant was proved."""
 
     token: AgentToken
@@ -96,7 +96,7 @@ def names_tool(token: AgentToken, tool: str) -> bool:
 # --- verbs -----------------------------------------------------------------------------------------------------------
 def issue(actor: Actor, user: Any, wanted: Wanted) -> Issued:
     """A personal token of `user`. Raises access.Denied (recorded) and ValidationError by field."""
-    rights.require(user, actor, "call_tool", subject=wanted.name[:200])
+    permissions.require(user, actor, "call_tool", subject=wanted.name[:200])
     with audited(actor) as trail:
         return _issued(trail, user, wanted)
 
@@ -150,9 +150,9 @@ def require_room(user: Any) -> None:
 
 def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:
     """It counts no more, and its open streams end. False if it was revoked already. Raises access.Denied (recorded)
-    for another person's token without the right to manage users."""
+    for another person's token without permission to manage users."""
     if token.user_id != user.pk:
-        rights.require(user, actor, MANAGE, subject=token.name)
+        permissions.require(user, actor, MANAGE, subject=token.name)
     with audited(actor) as trail:
         row = AgentToken.objects.select_for_update().get(pk=token.pk)
         if row.revoked_at is not None:
@@ -173,7 +173,7 @@ def seen_by(user: Any) -> QuerySet[AgentToken]:
 
 # --- checking --------------------------------------------------------------------------------------------------------
 def principal_of(text: str, address: str) -> Principal:
-    """Raises Unknown. Reads the database: for a thread. The person's rights are read with it."""
+    """Raises Unknown. Reads the database: for a thread. The person's permissions are read with it."""
     written = _WRITTEN.match(text)
     if written is not None and written.group(1) == ACCESS_PREFIX:
         found = _of_grant(text)
@@ -205,7 +205,7 @@ def still_valid(token_pk: int, address: str) -> Principal:
 
 
 def that_count(token_pks: Collection[int]) -> dict[int, bool]:
-    """Those that are still good, of tokens whose rights were checked. One query."""
+    """Those that are still good, of tokens whose permissions were checked. One query."""
     rows = AgentToken.objects.filter(pk__in=token_pks, revoked_at=None, expires_at__gt=timezone.now())
     return dict.fromkeys(rows.filter(user__is_active=True).values_list("pk", flat=True), True)
 

@@ -1,6 +1,7 @@
-"""Sign-ins, accounts and rights: Django's signals become audit events. Connected when the app is ready.
+"""Sign-ins, accounts and permissions: Django's signals become audit events. Connected when the app is ready.
 
-Each event is appended in the transaction of its change, so a change of rights that cannot be audited does not happen.
+Each event is appended in the transaction of its change, so a change of permissions that cannot be audited does not
+happen.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ from servers.audit.record import SYSTEM, Actor, Event, client_ip, record
 from servers.enums import AuditAction, AuditOutcome
 
 User = get_user_model()
-_RIGHTS = ("is_superuser", "is_staff", "is_active")
+_FLAGS = ("is_superuser", "is_staff", "is_active")
 _FACTS = (User.USERNAME_FIELD, "email", "first_name", "last_name")
 _BEFORE = "_audit_before"
 
@@ -62,10 +63,10 @@ def sign_in_failed(
 # --- accounts ----------------------------------------------------------------------------------------------------------
 @receiver(pre_save, sender=User, dispatch_uid="audit.user_before")
 def remember_user(sender: Any, instance: Any, raw: bool = False, update_fields: Any = None, **_: Any) -> None:
-    if raw or instance.pk is None or (update_fields is not None and not {*_RIGHTS, *_FACTS} & set(update_fields)):
+    if raw or instance.pk is None or (update_fields is not None and not {*_FLAGS, *_FACTS} & set(update_fields)):
         setattr(instance, _BEFORE, None)
         return
-    setattr(instance, _BEFORE, User._default_manager.filter(pk=instance.pk).values(*_RIGHTS, *_FACTS).first())
+    setattr(instance, _BEFORE, User._default_manager.filter(pk=instance.pk).values(*_FLAGS, *_FACTS).first())
 
 
 @receiver(post_save, sender=User, dispatch_uid="audit.user_saved")
@@ -74,7 +75,7 @@ def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_
         return
     actor, name = Actor.current(), instance.get_username()
     if created:
-        given: dict[str, Any] = {right: True for right in _RIGHTS if getattr(instance, right)}
+        given: dict[str, Any] = {flag: True for flag in _FLAGS if getattr(instance, flag)}
         _append(AuditAction.USER_CREATE, actor, name, AuditOutcome.OK, **given)
         return
     before = getattr(instance, _BEFORE, None) or {}
@@ -84,7 +85,7 @@ def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_
     if "is_active" in changes:
         del changes["is_active"]
         _append(AuditAction.USER_ENABLE if instance.is_active else AuditAction.USER_DISABLE, actor, name)
-    for action, keys in ((AuditAction.RIGHTS_CHANGE, _RIGHTS), (AuditAction.USER_CHANGE, _FACTS)):
+    for action, keys in ((AuditAction.PERMISSIONS_CHANGE, _FLAGS), (AuditAction.USER_CHANGE, _FACTS)):
         if changed := {key: changes[key] for key in keys if key in changes}:
             _append(action, actor, name, changes=changed)
     # Set by set_password() until the end of save(); a silent upgrade of the hash at sign-in clears it before.
@@ -106,18 +107,18 @@ def _change(before: Any, after: Any) -> dict[str, Any]:
 def group_saved(sender: Any, instance: Group, created: bool, raw: bool = False, **_: Any) -> None:
     if not raw:
         word = "created" if created else "renamed"
-        _append(AuditAction.RIGHTS_CHANGE, Actor.current(), f"group {instance.name}", group=word)
+        _append(AuditAction.PERMISSIONS_CHANGE, Actor.current(), f"group {instance.name}", group=word)
 
 
 @receiver(post_delete, sender=Group, dispatch_uid="audit.group_deleted")
 def group_deleted(sender: Any, instance: Group, **_: Any) -> None:
-    _append(AuditAction.RIGHTS_CHANGE, Actor.current(), f"group {instance.name}", group="deleted")
+    _append(AuditAction.PERMISSIONS_CHANGE, Actor.current(), f"group {instance.name}", group="deleted")
 
 
 @receiver(m2m_changed, sender=User.groups.through, dispatch_uid="audit.user_groups")
 @receiver(m2m_changed, sender=User.user_permissions.through, dispatch_uid="audit.user_permissions")
 @receiver(m2m_changed, sender=Group.permissions.through, dispatch_uid="audit.group_permissions")
-def rights_changed(
+def permissions_changed(
     sender: Any, instance: Any, action: str, reverse: bool, model: Any, pk_set: set[Any] | None, **_: Any
 ) -> None:
     """`instance` gained or lost rows of `model`; with `reverse` it is the row that was gained or lost."""
@@ -125,7 +126,9 @@ def rights_changed(
     if word is None or (word != "cleared" and not pk_set):
         return
     others = sorted(_name(other) for other in model._default_manager.filter(pk__in=pk_set or ()))
-    _append(AuditAction.RIGHTS_CHANGE, Actor.current(), _name(instance), AuditOutcome.OK, **{word: others or ["all"]})
+    _append(
+        AuditAction.PERMISSIONS_CHANGE, Actor.current(), _name(instance), AuditOutcome.OK, **{word: others or ["all"]}
+    )
 
 
 def _name(row: Any) -> str:

@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.text import slugify
 
-from servers import rights, validators
+from servers import permissions, validators
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.bundles import exposed, names, offers, overrides
@@ -30,7 +30,7 @@ INSTRUCTIONS_CHARS: Final = 4_000
 #: of one text, and of one list, in an audit event
 SHOWN_CHARS, SHOWN_ITEMS = 500, 50
 #: who may change what a server is may also join servers
-RIGHT: Final = "change_server"
+PERMISSION: Final = "change_server"
 _GRAMMAR: Final = "2 to 12 lower-case letters, digits and single hyphens, beginning with a letter"
 
 
@@ -98,7 +98,7 @@ def with_member(bundle: Bundle, alias: str, **changed: Any) -> Wanted:
 # --- verbs -----------------------------------------------------------------------------------------------------------
 def create(actor: Actor, user: Any, wanted: Wanted) -> Bundle:
     """Raises access.Denied (recorded) and ValidationError by field."""
-    rights.require(user, actor, RIGHT, subject=wanted.name[:200])
+    permissions.require(user, actor, PERMISSION, subject=wanted.name[:200])
     slug = wanted.slug or _free_slug(wanted.name)
     check(wanted, slug)
     with _taken_in_words(), audited(actor) as trail:
@@ -112,7 +112,7 @@ def create(actor: Actor, user: Any, wanted: Wanted) -> Bundle:
 
 def change(actor: Actor, user: Any, bundle: Bundle, wanted: Wanted, expected_version: int) -> Bundle:
     """Raises as `create`, and Conflict."""
-    rights.require(user, actor, RIGHT, subject=bundle.name)
+    permissions.require(user, actor, PERMISSION, subject=bundle.name)
     slug = wanted.slug or bundle.slug
     check(wanted, slug, bundle)
     with _taken_in_words(), audited(actor) as trail:
@@ -138,13 +138,13 @@ def change(actor: Actor, user: Any, bundle: Bundle, wanted: Wanted, expected_ver
 
 def delete(actor: Actor, user: Any, bundle: Bundle) -> None:
     """Its endpoint ends. It can be restored as it was for 90 days. Raises access.Denied (recorded)."""
-    rights.require(user, actor, RIGHT, subject=bundle.name)
+    permissions.require(user, actor, PERMISSION, subject=bundle.name)
     _switch(actor, bundle, AuditAction.BUNDLE_DELETE, deleted=True)
 
 
 def restore(actor: Actor, user: Any, bundle: Bundle) -> None:
     """Raises access.Denied (recorded)."""
-    rights.require(user, actor, RIGHT, subject=bundle.name)
+    permissions.require(user, actor, PERMISSION, subject=bundle.name)
     _switch(actor, bundle, AuditAction.BUNDLE_RESTORE, deleted=False)
 
 

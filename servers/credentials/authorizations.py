@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from servers import access, connect_limit, crypto, rights
+from servers import access, connect_limit, crypto, permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.credentials import identities
@@ -30,7 +30,7 @@ from servers.signals import sign_in_asked
 LIFETIME = timedelta(minutes=10)
 #: for a worker to fetch the token, however late the browser came back
 FINISHING = timedelta(minutes=2)
-RIGHT = "manage_credential"
+PERMISSION = "manage_credential"
 TABLE = ServerAuthorization._meta.db_table
 _MAX_PARAMETERS, _MAX_CHARS = 10, 8_192
 DETAIL_CHARS = 500
@@ -50,8 +50,8 @@ def begin(
 ) -> ServerAuthorization:
     """For the shared identity. `browser`: the key of the browser's session. The client is only named where it was
     registered by hand."""
-    rights.require(user, actor, "change_server", server)
-    rights.require(user, actor, RIGHT, server)
+    permissions.require(user, actor, "change_server", server)
+    permissions.require(user, actor, PERMISSION, server)
     _require_possible(user, server)
     with audited(actor) as trail:
         identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
@@ -118,8 +118,8 @@ def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> ServerAuth
     row = found.first()
     if row is None or len(given) > _MAX_PARAMETERS or len(given) != len(parameters):
         raise Forged
-    for right in ("change_server", RIGHT) if row.identity.user_id is None else (identities.RIGHT,):
-        access.require(user, right, row.identity.server)
+    for permission in ("change_server", PERMISSION) if row.identity.user_id is None else (identities.PERMISSION,):
+        access.require(user, permission, row.identity.server)
     _put(row, "answer", given)
     until = max(row.expires_at, timezone.now() + FINISHING)
     fields = {"sealed_answer": row.sealed_answer, "answer_key_id": row.answer_key_id, "expires_at": until}

@@ -13,14 +13,14 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from servers import access, limits, rights
+from servers import access, limits, permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
 from servers.models import Credential, Identity, Server, ServerAuthorization
 from servers.signals import identity_ended, server_changed
 
-RIGHT = "call_tool"
+PERMISSION = "call_tool"
 _NAME_CHARS = 60
 
 
@@ -30,7 +30,7 @@ def begun(actor: Actor, user: Any, server: Server) -> Iterator[tuple[Trail, Iden
 
     Raises access.Denied (recorded), and ValidationError where personal identities are off or too many exist.
     """
-    rights.require(user, actor, RIGHT, server)
+    permissions.require(user, actor, PERMISSION, server)
     with audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
         identity = access.own_identities(user).filter(server=current).first() or _new(trail, user, current)
@@ -61,7 +61,7 @@ def _require_room(server: Server) -> None:
 def end(actor: Actor, user: Any, server: Server) -> bool:
     """Back to the shared identity: the own credentials are deleted, the session is closed, its subscriptions end with
     their history kept. False when there was none."""
-    rights.require(user, actor, "view_server", server)
+    permissions.require(user, actor, "view_server", server)
     with audited(actor) as trail:
         identity = access.own_identities(user).filter(server=server).select_related("server").first()
         return identity is not None and finish(trail, identity)

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from servers import rights
+from servers import permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.credentials import vault
@@ -76,8 +76,8 @@ def challenged(identity_pk: int, challenge: dict[str, Any]) -> None:
 
 # --- steps -------------------------------------------------------------------------------------------------------------
 def _require(actor: Actor, user: Any, server: Server) -> None:
-    rights.require(user, actor, "change_server", server)
-    rights.require(user, actor, vault.RIGHT, server)
+    permissions.require(user, actor, "change_server", server)
+    permissions.require(user, actor, vault.PERMISSION, server)
     if server.transport == TransportKind.STDIO:
         raise ValidationError("A local process has no authorization server.", code="transport")
 

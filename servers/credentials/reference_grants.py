@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.credentials import references
@@ -26,7 +26,7 @@ from servers.enums import AuditAction, CredentialKind, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, ReferenceGrant, Server, ServerValue
 from servers.signals import server_changed
 
-RIGHT = "grant_reference"
+PERMISSION = "grant_reference"
 SHOWN = 100
 _BY_REFERENCE = [kind for kind in CredentialKind if kind.by_reference]
 _MAX_NAME = 1_005
@@ -82,7 +82,7 @@ def lacking(user: Any, names: Iterable[str]) -> list[str]:
 def require(user: Any, actor: Actor, names: Iterable[str], subject: str, server: Server | None = None) -> None:
     """Raises ValidationError, recorded. Call it before the verb's transaction, never inside."""
     if missing := lacking(user, names):
-        rights.record_refusal(actor, server, subject, right="use a reference", references=missing)
+        permissions.record_refusal(actor, server, subject, permission="use a reference", references=missing)
         raise ValidationError(refused(missing), code="reference_not_granted")
 
 
@@ -98,7 +98,7 @@ def refused(missing: Iterable[str]) -> str:
 def grant(actor: Actor, user: Any, name: str, to: Any) -> ReferenceGrant:
     """`to`: a person or a group. Returns the grant that is there already, if one is. Raises access.Denied and
     ValidationError with messages by field."""
-    rights.require(user, actor, RIGHT, subject=name[:200])
+    permissions.require(user, actor, PERMISSION, subject=name[:200])
     name = checked_name(name)
     holder: dict[str, Any] = {"group": to} if isinstance(to, Group) else {"user": to}
     with audited(actor) as trail:
@@ -110,7 +110,7 @@ def grant(actor: Actor, user: Any, name: str, to: Any) -> ReferenceGrant:
 
 def revoke(actor: Actor, user: Any, grant: ReferenceGrant) -> None:
     """Sessions that may depend on it reconnect, and what does is refused."""
-    rights.require(user, actor, RIGHT, subject=grant.name[:200])
+    permissions.require(user, actor, PERMISSION, subject=grant.name[:200])
     with audited(actor) as trail:
         dependent = _dependent(grant)
         if ReferenceGrant.objects.filter(pk=grant.pk).delete()[0]:

@@ -73,8 +73,8 @@ def refusal(source: Server | Registration, variable: str) -> str:
 
 
 def with_declared(data: Registration, credentials: Iterable[Credential]) -> Registration:
-    """A registration that is saved together with credentials leaves their variables to them. Its door asked for the right
-    to register commands already."""
+    """A registration that is saved together with credentials leaves their variables to them. Its door asked for
+    permission to register commands already."""
     if data.transport != TransportKind.STDIO:
         return data
     taken = {value.name for value in data.values if value.kind == ValueKind.ENVIRONMENT}
@@ -85,8 +85,8 @@ def with_declared(data: Registration, credentials: Iterable[Credential]) -> Regi
 
 
 def declare(trail: Trail, server: Server, variable: str) -> None:
-    """In the transaction of a verb that asked for the right to register commands; `server` is locked. Nothing where the
-    name is taken."""
+    """In the transaction of a verb that asked for permission to register commands; `server` is locked. Nothing where
+    the name is taken."""
     if execution_refusal(variable) or server.values.filter(kind=ValueKind.ENVIRONMENT, name=variable).exists():
         return
     server.values.create(kind=ValueKind.ENVIRONMENT, name=variable, secret=True)

@@ -1,4 +1,4 @@
-"""The verbs of the vault; `servers/crypto.py` seals the values. Each checks the right, acts and is audited in one transaction, and notifies on commit.
+"""The verbs of the vault; `servers/crypto.py` seals the values. Each checks the permission, acts and is audited in one transaction, and notifies on commit.
 
 A value is write-only: pages replace it and never show it. Raises access.Denied, ValidationError with messages by part,
 crypto.SealError.
@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from servers import access, crypto, limits, rights
+from servers import access, crypto, limits, permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.configuration import Registration
@@ -27,14 +27,14 @@ from servers.secret import Secret
 from servers.validators import origin, validate_url, validate_websocket_url
 
 TABLE, FIELD = Credential._meta.db_table, "sealed"
-RIGHT = "manage_credential"
+PERMISSION = "manage_credential"
 MOST_OFFERED = 300
 _MAX_NAME, _FAULT_CHARS = 120, 300
 
 
 def create(actor: Actor, user: Any, name: str, parts: Parts, url: str = "") -> Credential:
     """`url`: any address of the place that it is for; none for an environment variable."""
-    rights.require(user, actor, RIGHT, subject=name)
+    permissions.require(user, actor, PERMISSION, subject=name)
     _check(actor, user, name, parts)
     scheme, host, port = _place(parts.kind, url)
     row = Credential(name=_free_name(name), kind=parts.kind, scheme=scheme, host=host, port=port, created_by_id=user.pk)
@@ -52,7 +52,7 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
     """Another value in its place; kind and binding stay. Sessions that use it reconnect.
 
     Under another variable only where each server that uses it leaves that one to credentials too."""
-    rights.require(user, actor, RIGHT, subject=credential.name)
+    permissions.require(user, actor, PERMISSION, subject=credential.name)
     _check(actor, user, credential.name, parts)
     _require_shared(credential)
     if _is_renamed(credential, parts):
@@ -81,7 +81,7 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
 
 def create_own(actor: Actor, user: Any, server: Server, parts: Parts) -> Credential:
     """For the user's own identity at this server, which it creates. No one else ever uses it."""
-    rights.require(user, actor, identities.RIGHT, server)
+    permissions.require(user, actor, identities.PERMISSION, server)
     if parts.kind.by_reference:
         raise ValidationError("References are for the shared identity only.", code="kind")
     _check(actor, user, server.name, parts, server)
@@ -121,7 +121,7 @@ def delete_own(actor: Actor, user: Any, server: Server, credential: Credential) 
 
 def delete(actor: Actor, user: Any, credential: Credential) -> None:
     """Servers that use it go on without it when they connect next."""
-    rights.require(user, actor, RIGHT, subject=credential.name)
+    permissions.require(user, actor, PERMISSION, subject=credential.name)
     with audited(actor) as trail:
         used_by = _identities_of(credential)
         names = [identity.server.name for identity in used_by]
@@ -134,8 +134,8 @@ def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> C
     """The server's shared identity speaks with it from now on.
 
     A person who may register commands leaves its variable to credentials by that; others need it to be so already."""
-    rights.require(user, actor, "change_server", server)
-    rights.require(user, actor, RIGHT, server)
+    permissions.require(user, actor, "change_server", server)
+    permissions.require(user, actor, PERMISSION, server)
     declares = credential.kind == CredentialKind.ENVIRONMENT and access.may(user, "manage_stdio")
     if not declares:
         _require_variable(actor, server, Parts(CredentialKind(credential.kind), credential.details))
@@ -149,7 +149,7 @@ def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> C
 
 
 def put_to_use(trail: Trail, server: Server, credential: Credential) -> CredentialUse:
-    """In the transaction of a verb that asked for the rights."""
+    """In the transaction of a verb that asked for the permissions."""
     identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
     _require_fit(identity, credential)
     use, _ = CredentialUse.objects.update_or_create(
@@ -160,8 +160,8 @@ def put_to_use(trail: Trail, server: Server, credential: Credential) -> Credenti
 
 
 def detach(actor: Actor, user: Any, server: Server, credential: Credential) -> None:
-    rights.require(user, actor, "change_server", server)
-    rights.require(user, actor, RIGHT, server)
+    permissions.require(user, actor, "change_server", server)
+    permissions.require(user, actor, PERMISSION, server)
     with audited(actor) as trail:
         identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
         if CredentialUse.objects.filter(identity=identity, credential=credential).delete()[0]:
@@ -201,7 +201,7 @@ def attachable(server: Server) -> list[Credential]:
 def choosable(user: Any) -> QuerySet[Credential]:
     """What may be attached to an unsaved server: shared ones. A grant belongs to the identity that signed in."""
     rows = Credential.objects.filter(owner=None).exclude(kind=CredentialKind.OAUTH)
-    return rows if access.may(user, RIGHT) else rows.none()
+    return rows if access.may(user, PERMISSION) else rows.none()
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def require_chosen(actor: Actor, user: Any, registration: Registration, chosen: 
     """Raises access.Denied, and ValidationError at `credentials`."""
     if not chosen:
         return
-    rights.require(user, actor, RIGHT, subject=registration.name)
+    permissions.require(user, actor, PERMISSION, subject=registration.name)
     try:
         for index, credential in enumerate(chosen):
             _require_place(registration, credential)
@@ -243,7 +243,9 @@ def _check(actor: Actor, user: Any, subject: str, parts: Parts, server: Server |
     if parts.kind == CredentialKind.ENVIRONMENT:
         variable = parts.details.get("variable", "")
         if variables.execution_refusal(variable):
-            rights.record_refusal(actor, server, subject, right="set a variable of a command", variable=variable[:200])
+            permissions.record_refusal(
+                actor, server, subject, permission="set a variable of a command", variable=variable[:200]
+            )
     kinds.check(parts)
     reference_grants.require(user, actor, _references(parts), subject, server)
 
@@ -266,8 +268,12 @@ def _require_variable(actor: Actor, source: Server | Registration, parts: Parts)
         variables.require_fillable(source, variable)
     except ValidationError:
         server = source if isinstance(source, Server) else None
-        rights.record_refusal(
-            actor, server, source.name, right="fill a variable that is not left to credentials", variable=variable[:200]
+        permissions.record_refusal(
+            actor,
+            server,
+            source.name,
+            permission="fill a variable that is not left to credentials",
+            variable=variable[:200],
         )
         raise
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import transaction
 
-from servers import access, limits, rights
+from servers import access, limits, permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import SYSTEM, Actor, Event
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobKind
@@ -95,7 +95,7 @@ def facts(export: Export) -> dict[str, Any]:
 
 
 def downloadable(user: access.User, actor: Actor, uid: Any) -> Export | None:
-    """The export if it belongs to this user and has a file. Raises Denied for an owner who lacks a right by now."""
+    """The export if it belongs to this user and has a file. Raises Denied for an owner who lacks permission by now."""
     export = Export.objects.filter(uid=uid, owner=user).first() if user.pk else None
     if export is None or export.expires_at is None:
         return None
@@ -133,6 +133,6 @@ def delete(user: access.User, actor: Actor, uid: Any) -> bool:
 
 
 def _require(user: access.User, actor: Actor, *, payloads: bool) -> None:
-    rights.require(user, actor, "view_auditevent", subject=_SUBJECT)
+    permissions.require(user, actor, "view_auditevent", subject=_SUBJECT)
     if payloads:
-        rights.require(user, actor, "view_payload", subject=_SUBJECT)
+        permissions.require(user, actor, "view_payload", subject=_SUBJECT)

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import IntegrityError
 from django.utils import timezone
 
-from servers import access, crypto, instance, rights
+from servers import access, crypto, instance, permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AuditAction, ExportFormat, ExportTarget, Interval
@@ -20,7 +20,7 @@ from servers.secret import Secret
 from servers.validators import origin
 
 TABLE: Final = ExportSchedule._meta.db_table
-RIGHT: Final = "administer"
+PERMISSION: Final = "administer"
 
 
 class NameTaken(Exception):
@@ -54,7 +54,7 @@ _FIELDS = ("name", "format", "payloads", "interval", "target", "directory", "end
 
 def create(user: access.User, actor: Actor, given: ScheduleSettings) -> ExportSchedule:
     """The first export is due at once, and holds the log from its beginning. Raises Denied, NameTaken, SecretNeeded."""
-    rights.require(user, actor, RIGHT, subject=given.name)
+    permissions.require(user, actor, PERMISSION, subject=given.name)
     schedule = ExportSchedule(owner=user, owner_name=actor.name, next_at=timezone.now())
     _set(schedule, given)
     try:
@@ -67,8 +67,8 @@ def create(user: access.User, actor: Actor, given: ScheduleSettings) -> ExportSc
 
 
 def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: ScheduleSettings) -> None:
-    """Its exports run with the rights of the person who changed it last. Raises Denied, NameTaken, SecretNeeded."""
-    rights.require(user, actor, RIGHT, subject=schedule.name)
+    """Its exports run with the permissions of who changed it last. Raises Denied, NameTaken, SecretNeeded."""
+    permissions.require(user, actor, PERMISSION, subject=schedule.name)
     before = facts(schedule)
     _set(schedule, given)
     schedule.owner, schedule.owner_name = user, actor.name
@@ -84,7 +84,7 @@ def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: Sch
 
 
 def pause(user: access.User, actor: Actor, schedule: ExportSchedule, *, paused: bool) -> None:
-    rights.require(user, actor, RIGHT, subject=schedule.name)
+    permissions.require(user, actor, PERMISSION, subject=schedule.name)
     with audited(actor) as trail:
         ExportSchedule.objects.filter(pk=schedule.pk).update(paused_at=timezone.now() if paused else None)
         trail.note(AuditAction.SCHEDULE_CHANGE, None, schedule.name, {"paused": paused})
@@ -92,7 +92,7 @@ def pause(user: access.User, actor: Actor, schedule: ExportSchedule, *, paused: 
 
 def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
     """What was exported stays where it is."""
-    rights.require(user, actor, RIGHT, subject=schedule.name)
+    permissions.require(user, actor, PERMISSION, subject=schedule.name)
     with audited(actor) as trail:
         trail.note(AuditAction.SCHEDULE_DELETE, None, schedule.name, facts(schedule))
         schedule.delete()
@@ -100,7 +100,7 @@ def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
 
 def run_now(user: access.User, actor: Actor, schedule: ExportSchedule) -> Export | None:
     """None while another one is open. Raises Denied."""
-    rights.require(user, actor, RIGHT, subject=schedule.name)
+    permissions.require(user, actor, PERMISSION, subject=schedule.name)
     return requesting.request_scheduled(schedule)
 
 

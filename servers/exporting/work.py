@@ -144,7 +144,7 @@ class _Lines:
 
 
 def _reader(export: Export) -> access.User:
-    """Whose rights count. Raises Denied if they are gone."""
+    """Whose permissions count. Raises Denied if they are gone."""
     owner = export.schedule.owner if export.schedule is not None else export.owner
     if owner is None or (export.payloads and not access.may(owner, "view_payload")):
         raise access.Denied("view_payload" if owner is not None else "view_auditevent")

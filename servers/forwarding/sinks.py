@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from django.db.models import F
 from django.utils import timezone
 
-from servers import access, connect_limit, crypto, rights
+from servers import access, connect_limit, crypto, permissions
 from servers.audit import query
 from servers.audit.acts import audited
 from servers.audit.record import Actor
@@ -22,7 +22,7 @@ from servers.signals import sink_asked
 from servers.validators import origin
 
 TABLE: Final = Sink._meta.db_table
-RIGHT: Final = "administer"
+PERMISSION: Final = "administer"
 #: by Standard Webhooks
 SIGNING_PREFIX: Final = "whsec_"
 _SIGNING_BYTES: Final = 32
@@ -71,7 +71,7 @@ class SinkSettings:
 def create(user: access.User, actor: Actor, settings: SinkSettings, *, from_beginning: bool) -> tuple[Sink, Secret]:
     """The sink, and the secret that signs its messages: shown once; empty if it needs none. Raises Denied,
     NameTaken, SecretNeeded."""
-    rights.require(user, actor, RIGHT, subject=settings.name)
+    permissions.require(user, actor, PERMISSION, subject=settings.name)
     signing = _new_signing() if settings.kind == SinkKind.HTTP else Secret("")
     after = 0 if from_beginning else query.head_seq()
     sink = Sink(kind=settings.kind, created_name=actor.name, **_position(after))
@@ -90,7 +90,7 @@ def create(user: access.User, actor: Actor, settings: SinkSettings, *, from_begi
 def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) -> None:
     """Secrets belong to the address that they were entered for: another origin needs them again. What a worker sends at this
     moment as the sink was before is sent again as it is now. Raises Denied, NameTaken, SecretNeeded."""
-    rights.require(user, actor, RIGHT, subject=sink.name)
+    permissions.require(user, actor, PERMISSION, subject=sink.name)
     before = _facts(sink)
     _set(sink, settings)
     _forget_failure(sink)
@@ -111,7 +111,7 @@ def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) 
 
 def renew_signing(user: access.User, actor: Actor, sink: Sink) -> Secret:
     """Raises Denied."""
-    rights.require(user, actor, RIGHT, subject=sink.name)
+    permissions.require(user, actor, PERMISSION, subject=sink.name)
     signing = _new_signing()
     _seal(sink, "signing", signing)
     with audited(actor) as trail:
@@ -147,7 +147,7 @@ def request_test(user: access.User, actor: Actor, sink: Sink) -> None:
 
 
 def delete(user: access.User, actor: Actor, sink: Sink) -> None:
-    rights.require(user, actor, RIGHT, subject=sink.name)
+    permissions.require(user, actor, PERMISSION, subject=sink.name)
     with audited(actor) as trail:
         trail.note(AuditAction.SINK_DELETE, None, sink.name, _facts(sink) | {"cursor": sink.cursor})
         sink.delete()
@@ -184,7 +184,7 @@ def _update(
     details: dict[str, Any] | None = None,
     **changes: Any,
 ) -> None:
-    rights.require(user, actor, RIGHT, subject=sink.name)
+    permissions.require(user, actor, PERMISSION, subject=sink.name)
     with audited(actor) as trail:
         Sink.objects.filter(pk=sink.pk).update(**changes)
         trail.note(action, None, sink.name, {"address": where(sink), **(details or {})})

@@ -14,7 +14,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AuditAction, JobKind, JobState
@@ -27,7 +27,7 @@ BROKER_AWAY = "The message broker is unreachable. The job starts when it is back
 #: the schedule asks once an hour whether a day is over; with a whole day it would be an hour later each time
 DAY = timedelta(hours=23, minutes=30)
 #: of the kinds that a person requests here; exports have their own (servers/exporting/requesting.py)
-RIGHTS = {
+PERMISSIONS = {
     JobKind.VERIFICATION: "verify_chain",
     JobKind.ROTATION: "administer",
     JobKind.RETENTION: "administer",
@@ -48,7 +48,7 @@ class Busy(Exception):
 
 def request(kind: JobKind, user: access.User, actor: Actor) -> BackgroundJob:
     """A person's request. One that was interrupted goes on at once. Raises Denied, and Busy while one waits or runs."""
-    rights.require(user, actor, RIGHTS[kind], subject=kind.label)
+    permissions.require(user, actor, PERMISSIONS[kind], subject=kind.label)
     lifecycle.interrupt_stale()
     waiting = open_job(kind)
     if waiting is not None and waiting.state != JobState.INTERRUPTED:

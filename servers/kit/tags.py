@@ -121,10 +121,10 @@ def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeStri
 
 
 @register.simple_tag
-def right_missing(right: str) -> SafeString:
+def permission_missing(permission: str) -> SafeString:
     """In place of a button that this person may not press."""
-    row = '<div class="runbar"><span class="dim" data-right-missing>{}{}</span></div>'
-    return format_html(row, icon("lock"), access.lacking(right))
+    row = '<div class="runbar"><span class="dim" data-permission-missing>{}{}</span></div>'
+    return format_html(row, icon("lock"), access.lacking(permission))
 
 
 @register.simple_tag

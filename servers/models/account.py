@@ -9,7 +9,7 @@ from servers.enums import LinkPurpose, LinkState, Theme
 
 
 class ServiceAccount(models.Model):
-    """Makes a user an account of agents: it has rights and tokens, and never signs in."""
+    """Makes a user an account of agents: it has permissions and tokens, and never signs in."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="service_account")
     purpose = models.CharField(max_length=300, blank=True)
@@ -49,10 +49,10 @@ class AccountLink(models.Model):
     email = models.EmailField(blank=True)
     superuser = models.BooleanField(default=False)
     groups = models.ManyToManyField(Group, related_name="+")
-    rights = models.ManyToManyField(Permission, related_name="+")
+    permissions = models.ManyToManyField(Permission, related_name="+")
     issued_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     issued_by_name = models.CharField(max_length=150)  # kept when the account goes
-    by_command = models.BooleanField(default=False)  # issued on the command line, which may give every right
+    by_command = models.BooleanField(default=False)  # issued on the command line, which may give every permission
     issued_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)

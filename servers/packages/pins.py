@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome, Ecosystem, PinState, TransportKind
@@ -16,7 +16,7 @@ from servers.models import PinnedPackage, Server
 from servers.packages import commands
 from servers.signals import server_changed
 
-RIGHTS = ("change_server", "manage_stdio")
+PERMISSIONS = ("change_server", "manage_stdio")
 #: in place of a lock file: an image that was built on the machine, and has no digest of a registry
 LOCAL_IMAGE = "local"
 #: characters that a row of a pin holds
@@ -79,7 +79,7 @@ class NoLonger(ValidationError):
 
 
 def may_decide(user: access.User) -> bool:
-    return all(access.may(user, right) for right in RIGHTS)
+    return all(access.may(user, permission) for permission in PERMISSIONS)
 
 
 def requested(server: Server) -> str:
@@ -184,7 +184,7 @@ def request_check(actor: Actor, user: access.User, server: Server) -> bool:
 
 
 def request_comparison(actor: Actor, user: access.User, server: Server, integrity: str) -> bool:
-    """Ask a worker to start the offered version aside and compare its tools. Runs the package, hence the right."""
+    """Ask a worker to start the offered version aside and compare its tools. Runs the package, hence the permission."""
     _require(actor, user, server)
     with audited(actor) as trail:
         offered = server.packages.filter(state=PinState.OFFERED, integrity=integrity)
@@ -200,8 +200,8 @@ def _request(rows: Any, what: str) -> bool:
 
 
 def _require(actor: Actor, user: access.User, server: Server) -> None:
-    for right in RIGHTS:
-        rights.require(user, actor, right, server)
+    for permission in PERMISSIONS:
+        permissions.require(user, actor, permission, server)
 
 
 def _locked(server: Server, state: PinState) -> PinnedPackage | None:

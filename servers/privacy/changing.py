@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from servers import keyring, rights
+from servers import keyring, permissions
 from servers.audit import payload_privacy
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
@@ -16,7 +16,7 @@ from servers.enums import AuditAction, RedactedPart
 from servers.models import PrivacySettings, RedactionRule, Server
 from servers.privacy.redaction import PATH_CHARS, PathInvalid, compiled
 
-RIGHT = "administer"
+PERMISSION = "administer"
 #: each rule is asked of every call
 MOST_RULES = 200
 _KEY = 1
@@ -33,7 +33,7 @@ def settings_now() -> PrivacySettings:
 
 def change_settings(actor: Actor, user: Any, **switches: bool) -> bool:
     """False when nothing changed. Raises access.Denied, and ValidationError when the key ring cannot encrypt."""
-    rights.require(user, actor, RIGHT, subject="privacy settings")
+    permissions.require(user, actor, PERMISSION, subject="privacy settings")
     if switches.get("seal_payloads"):
         try:
             keyring.load()
@@ -67,7 +67,7 @@ class RuleValues:
 
 def add_rule(actor: Actor, user: Any, values: RuleValues) -> RedactionRule:
     """Raises access.Denied, and ValidationError by field."""
-    rights.require(user, actor, RIGHT, subject="redaction rule")
+    permissions.require(user, actor, PERMISSION, subject="redaction rule")
     _check(values)
     if RedactionRule.objects.count() >= MOST_RULES:
         raise ValidationError(f"At most {MOST_RULES} rules (a fixed limit). Delete one first.")
@@ -79,7 +79,7 @@ def add_rule(actor: Actor, user: Any, values: RuleValues) -> RedactionRule:
 
 def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues) -> None:
     """Raises as `add_rule`."""
-    rights.require(user, actor, RIGHT, subject="redaction rule")
+    permissions.require(user, actor, PERMISSION, subject="redaction rule")
     _check(values)
     with audited(actor) as trail:
         before = _described(row)
@@ -90,14 +90,14 @@ def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues)
 
 
 def switch_rule(actor: Actor, user: Any, row: RedactionRule, *, enabled: bool) -> None:
-    rights.require(user, actor, RIGHT, subject="redaction rule")
+    permissions.require(user, actor, PERMISSION, subject="redaction rule")
     with audited(actor) as trail:
         if RedactionRule.objects.filter(pk=row.pk, enabled=not enabled).update(enabled=enabled):
             _note(trail, row, "enabled" if enabled else "disabled")
 
 
 def delete_rule(actor: Actor, user: Any, row: RedactionRule) -> None:
-    rights.require(user, actor, RIGHT, subject="redaction rule")
+    permissions.require(user, actor, PERMISSION, subject="redaction rule")
     with audited(actor) as trail:
         if RedactionRule.objects.filter(pk=row.pk).delete()[0]:
             _note(trail, row, "deleted")

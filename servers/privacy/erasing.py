@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-from servers import rights
+from servers import permissions
 from servers.audit import payloads
 from servers.audit.acts import audited
 from servers.audit.record import Actor, Event
@@ -12,7 +12,7 @@ from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import Payload
 from servers.privacy.reading import PayloadContext
 
-RIGHT = "erase_payload"
+PERMISSION = "erase_payload"
 REASON_CHARS = 500
 
 
@@ -34,7 +34,7 @@ def erase(
     The event names the digest as `erased` (docs/audit-proof.md). Raises access.Denied (recorded), ValidationError for a
     reason that is missing or too long, StillNeeded.
     """
-    rights.require(user, actor, RIGHT, subject=context.subject[:300])
+    permissions.require(user, actor, PERMISSION, subject=context.subject[:300])
     reason = reason.strip()
     if not reason:
         raise ValidationError("Enter a reason. The audit log keeps it.")

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers import connect_limit, crypto, rights
+from servers import connect_limit, crypto, permissions
 from servers.audit.record import Actor
 from servers.configuration import Registration, ValueInput, Vault
 from servers.credentials import vault as credentials
@@ -21,8 +21,8 @@ from servers.credentials.variables import with_declared
 from servers.enums import IdentityKind, TransportKind, ValueKind
 from servers.models import Credential, Identity, Server, ServerDraft
 from servers.registration.checking import check
-from servers.registration.command_rights import require_stdio_right
-from servers.registration.reference_rights import require_references
+from servers.registration.command_permissions import require_stdio_permission
+from servers.registration.reference_permissions import require_references
 from servers.registration.values import merged, require_reentered
 from servers.secret import Secret
 from servers.signals import draft_changed
@@ -43,9 +43,9 @@ def create_draft(
 
     `chosen`: credentials of the vault to try it with. Their values are opened by the worker alone.
     """
-    rights.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
+    permissions.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
     if registration.transport == TransportKind.STDIO:
-        require_stdio_right(user, actor, registration.name, server)
+        require_stdio_permission(user, actor, registration.name, server)
     registration = with_declared(registration, chosen)
     check(registration)
     credentials.require_chosen(actor, user, registration, chosen)

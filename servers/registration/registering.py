@@ -1,7 +1,8 @@
-"""The verbs of a registered server. Each checks the right, acts and is audited in one transaction; notifies on commit.
+"""The verbs of a registered server. Each checks the permission, acts and is audited in one transaction; notifies
+on commit.
 
 Conflict       another user saved the server since the form was shown; nothing was changed
-access.Denied  the right is lacking; the refusal is in the audit log
+access.Denied  the permission is missing; the refusal is in the audit log
 ValidationError, crypto.SealError
 """
 
@@ -15,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.text import slugify
 
-from servers import rights
+from servers import permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.configuration import Registration, ValueInput
@@ -27,10 +28,10 @@ from servers.models import Bundle, Credential, CredentialUse, Identity, Server
 from servers.packages import pins
 from servers.packages.pins import Pin
 from servers.registration.checking import check
-from servers.registration.command_rights import require_stdio_right
+from servers.registration.command_permissions import require_stdio_permission
 from servers.registration.differences import FieldDifference, changes, columns_of, differences, shown
 from servers.registration.needed_credentials import as_values, used_by
-from servers.registration.reference_rights import answers, require_changed_references, require_references
+from servers.registration.reference_permissions import answers, require_changed_references, require_references
 from servers.registration.values import merged, require_reentered, write_values
 from servers.signals import server_changed
 from servers.validators import RESERVED_SLUGS
@@ -92,7 +93,7 @@ def register(
 ) -> Server:
     """A new server with its one shared identity, which speaks with the `chosen` credentials. `package`: a pin that comes
     with it."""
-    rights.require(user, actor, "add_server", subject=data.name)
+    permissions.require(user, actor, "add_server", subject=data.name)
     _require_stdio(actor, user, data.transport, data.name)
     data = with_declared(data, chosen)
     check(data)
@@ -106,7 +107,7 @@ def change(
 ) -> Server:
     """`expected_version` is the version that the form showed. Raises Conflict when it is no longer the stored one.
     `package`: a pin that comes with it, where none applies yet."""
-    rights.require(user, actor, "change_server", server)
+    permissions.require(user, actor, "change_server", server)
     _require_stdio(actor, user, data.transport, server.name, server)
     check(data)
     stored = Server.objects.get(pk=server.pk)
@@ -129,7 +130,7 @@ def change(
 
 def choose_era(actor: Actor, user: Any, server: Server, era: EraChoice) -> Server:
     """The one setting of the era, and a new connection with it; nothing where it is so already."""
-    rights.require(user, actor, "change_server", server)
+    permissions.require(user, actor, "change_server", server)
     _require_stdio(actor, user, server.transport, server.name, server)
     with audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
@@ -144,13 +145,13 @@ def choose_era(actor: Actor, user: Any, server: Server, era: EraChoice) -> Serve
 
 
 def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
-    """A disabled copy with its own sealed copies of the secret rows, which is why the right to change is needed too.
+    """A disabled copy with its own sealed copies of the secret rows, which is why permission to change is needed too.
 
     Credentials of the vault are used by the copy as well, where the user may give them to a server; a grant is not: it
     belongs to the identity that signed in. What is left out is *needed* (see needed_credentials.left_out).
     """
-    rights.require(user, actor, "add_server", server)
-    rights.require(user, actor, "change_server", server)
+    permissions.require(user, actor, "add_server", server)
+    permissions.require(user, actor, "change_server", server)
     _require_stdio(actor, user, server.transport, server.name, server)
     kept = Registration.of_server(server)
     name = name.strip() or f"{server.name[: _NAME_LENGTH - 7]} (copy)"
@@ -169,30 +170,30 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
 
 def enable(actor: Actor, user: Any, server: Server) -> Server:
     """An archived server is restored first: ValidationError."""
-    rights.require(user, actor, "change_server", server)
+    permissions.require(user, actor, "change_server", server)
     _require_stdio(actor, user, server.transport, server.name, server)
     return _switch(actor, server, AuditAction.SERVER_ENABLE, _enabling)
 
 
 def disable(actor: Actor, user: Any, server: Server) -> Server:
-    rights.require(user, actor, "change_server", server)
+    permissions.require(user, actor, "change_server", server)
     return _switch(actor, server, AuditAction.SERVER_DISABLE, lambda current: {"enabled": False})
 
 
 def archive(actor: Actor, user: Any, server: Server) -> Server:
     """Disabled and out of the list; everything stays."""
-    rights.require(user, actor, "change_server", server)
+    permissions.require(user, actor, "change_server", server)
     return _switch(actor, server, AuditAction.SERVER_ARCHIVE, _archiving)
 
 
 def restore(actor: Actor, user: Any, server: Server) -> Server:
     """Back in the list, still disabled."""
-    rights.require(user, actor, "change_server", server)
+    permissions.require(user, actor, "change_server", server)
     return _switch(actor, server, AuditAction.SERVER_RESTORE, lambda current: {"archived_at": None})
 
 
 def delete(actor: Actor, user: Any, server: Server) -> None:
-    rights.require(user, actor, "delete_server", server)
+    permissions.require(user, actor, "delete_server", server)
     with audited(actor) as trail:
         # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
         current = Server.objects.select_for_update().filter(pk=server.pk).first()
@@ -218,7 +219,7 @@ def dependents(server: Server) -> DeletedRows:
 # --- steps -------------------------------------------------------------------------------------------------------------
 def _require_stdio(actor: Actor, user: Any, transport: str, name: str, server: Server | None = None) -> None:
     if transport == TransportKind.STDIO:
-        require_stdio_right(user, actor, name, server)
+        require_stdio_permission(user, actor, name, server)
 
 
 def _create(

@@ -13,7 +13,7 @@ from servers.browser_reports import receiving
 from servers.models import BrowserReport
 from servers.requests import WebRequest
 
-RIGHT = "administer"
+PERMISSION = "administer"
 
 
 @csrf_exempt  # browsers send it by themselves, without a token; it changes nothing but this list
@@ -29,13 +29,13 @@ def receive(request: WebRequest) -> HttpResponse:
 
 @require_safe
 def index(request: WebRequest) -> HttpResponse:
-    access.require(request.user, RIGHT)
+    access.require(request.user, PERMISSION)
     return render(request, "settings/reports.html", {"nav": "settings", "rows": BrowserReport.objects.all()})
 
 
 @require_POST
 def clear(request: WebRequest) -> HttpResponse:
-    access.require(request.user, RIGHT)
+    access.require(request.user, PERMISSION)
     BrowserReport.objects.all().delete()
     messages.success(request, "Cleared.")
     return redirect("browser_reports:list")

@@ -26,12 +26,12 @@ from servers.models import Credential, Server
 _STARTED_WITH = {True: CredentialKind.ENVIRONMENT, False: CredentialKind.BEARER}
 
 
-def credential_for(request: HttpRequest, uid: UUID, right: str = "view_credential") -> Credential:
+def credential_for(request: HttpRequest, uid: UUID, permission: str = "view_credential") -> Credential:
     access.require(request.user, "view_credential")
     found = Credential.objects.filter(uid=uid).first()
     if found is None:
         raise Http404("This credential does not exist.")
-    access.require(request.user, right)
+    access.require(request.user, permission)
     return found
 
 
@@ -39,7 +39,7 @@ def credential_for(request: HttpRequest, uid: UUID, right: str = "view_credentia
 def board(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_credential")
     rows = reading.board(access.visible_servers(request.user))
-    context = {"nav": "credentials", "rows": rows, "rights": access.rights(request.user)}
+    context = {"nav": "credentials", "rows": rows, "permissions": access.permissions(request.user)}
     return render(request, "credentials/board.html", context)
 
 
@@ -55,7 +55,7 @@ def _detail(request: HttpRequest, credential: Credential) -> dict[str, Any]:
         "credential": credential,
         "details": shown_details(credential.kind, credential.details),
         "form": CredentialForm(credential.kind, stored=credential.details) if _replaceable(credential) else None,
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
 
 
@@ -81,7 +81,7 @@ def add(request: HttpRequest) -> HttpResponse:
         "kind": kind,
         "kinds": _kinds(server),
         "server": server,
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "credentials/add.html", context, status=422 if form.errors else 200)
 

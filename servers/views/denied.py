@@ -1,11 +1,11 @@
-"""The answer 403. What a page refuses for want of a right is written into the audit log first."""
+"""The answer 403. What a page refuses for want of a permission is written into the audit log first."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views import defaults
 
 from servers.access import Denied
 from servers.audit.record import Actor
-from servers.rights import record_denial
+from servers.permissions import record_denial
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -19,7 +19,7 @@ from servers.privacy.forms import PrivacySettingsForm, RuleForm, TryForm
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
     """POST changes the settings."""
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     form = PrivacySettingsForm(request.POST) if request.method == "POST" else None
     if form is not None and form.is_valid() and _saved(request, form):
         return redirect("privacy:index")
@@ -40,7 +40,7 @@ def _saved(request: HttpRequest, form: PrivacySettingsForm) -> bool:
 
 @require_POST
 def try_out(request: HttpRequest) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     form = TryForm(request.POST)
     tried = form.outcome(payload_privacy.stored()) if form.is_valid() else None
     return _page(request, trial=form, tried=tried)
@@ -69,7 +69,7 @@ def _page(
 # --- rules -------------------------------------------------------------------------------------------------------------
 @require_http_methods(["GET", "HEAD", "POST"])
 def add_rule(request: HttpRequest) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     form = (
         RuleForm(request.POST) if request.method == "POST" else RuleForm(initial={"path": request.GET.get("path", "")})
     )
@@ -88,7 +88,7 @@ def add_rule(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def rule(request: HttpRequest, uid: UUID) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     row = _rule(uid)
     form = RuleForm(request.POST, row) if request.method == "POST" else RuleForm(row=row)
     if request.method == "POST" and form.is_valid():
@@ -105,7 +105,7 @@ def _rule_page(request: HttpRequest, form: RuleForm, row: RedactionRule | None =
 
 @require_POST
 def switch_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     row, enabled = _rule(uid), request.POST.get("enabled") == "1"
     changing.switch_rule(Actor.of(request), request.user, row, enabled=enabled)
     messages.success(request, f"Rule {row.path} {'enabled' if enabled else 'disabled'}.")
@@ -114,7 +114,7 @@ def switch_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_POST
 def delete_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     row = _rule(uid)
     changing.delete_rule(Actor.of(request), request.user, row)
     messages.success(request, f"Rule {row.path} deleted. What it masked stays masked.")

@@ -18,7 +18,7 @@ from servers.models import ReferenceGrant
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
     """POST grants; `?name=` and `?to=` fill in the form."""
-    access.require(request.user, reference_grants.RIGHT)
+    access.require(request.user, reference_grants.PERMISSION)
     posted = request.method == "POST"
     initial = {name: request.GET[name] for name in ("name", "to") if name in request.GET}
     form = ReferenceGrantForm(request.POST if posted else None, initial=initial)
@@ -29,7 +29,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "form": form,
         "rows": reference_grants.rows(),
         "refused": reference_grants.refused_now(access.visible_servers(request.user)),
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "references/index.html", context, status=422 if form.errors else 200)
 
@@ -46,7 +46,7 @@ def _granted(request: HttpRequest, form: ReferenceGrantForm) -> bool:
 
 @require_POST
 def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
-    access.require(request.user, reference_grants.RIGHT)
+    access.require(request.user, reference_grants.PERMISSION)
     found = ReferenceGrant.objects.select_related("user", "group", "server", "credential").filter(uid=uid).first()
     if found is None:
         raise Http404("This grant does not exist.")

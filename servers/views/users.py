@@ -19,9 +19,16 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.accounts import belongings, browser_sessions, catalog, links, mail, people, reads, service_accounts
-from servers.accounts.authority import Authority, Refused, in_words, rights_of
+from servers.accounts.authority import Authority, Refused, in_words, permissions_of
 from servers.accounts.catalog import MANAGE
-from servers.accounts.forms import GroupForm, HandOverForm, InviteForm, RightsForm, ServiceAccountForm, UserListFilter
+from servers.accounts.forms import (
+    GroupForm,
+    HandOverForm,
+    InviteForm,
+    PermissionsForm,
+    ServiceAccountForm,
+    UserListFilter,
+)
 from servers.accounts.links import Invitation, IssuedLink
 from servers.audit.record import Actor
 from servers.enums import LinkPurpose
@@ -191,28 +198,28 @@ def detail(request: HttpRequest, user_id: int) -> HttpResponse:
         "sees_servers": access.may(request.user, "view"),
         "identities": belongings.identities_in_use(user, seen),
         "reached": authority.reaches(user),
-        "beyond": in_words(authority.lacks(rights_of(user))),
+        "beyond": in_words(authority.lacks(permissions_of(user))),
         "self": user.pk == request.user.pk,
     }
     return render(request, "users/detail.html", context)
 
 
 @require_http_methods(["GET", "POST"])
-def rights(request: HttpRequest, user_id: int) -> HttpResponse:
+def permissions(request: HttpRequest, user_id: int) -> HttpResponse:
     user = _user(request, user_id)
     initial = {
         "groups": list(user.groups.values_list("pk", flat=True)),
-        "own": sorted(catalog.own_rights(user)),
+        "own": sorted(catalog.own_permissions(user)),
         "superuser": user.is_superuser,
         "seen": people.mark(user),
     }
     posted = request.method == "POST"
-    form = RightsForm(Authority.of(request.user), request.POST if posted else None, initial=initial)
+    form = PermissionsForm(Authority.of(request.user), request.POST if posted else None, initial=initial)
     problem, status = "", 200
     if posted and form.is_valid():
         data = form.cleaned_data
         try:
-            people.set_rights(
+            people.set_permissions(
                 Actor.of(request),
                 request.user,
                 user,
@@ -227,11 +234,11 @@ def rights(request: HttpRequest, user_id: int) -> HttpResponse:
             user = _user(request, user_id)
             fresh = initial | {
                 "groups": list(user.groups.values_list("pk", flat=True)),
-                "own": sorted(catalog.own_rights(user)),
+                "own": sorted(catalog.own_permissions(user)),
                 "superuser": user.is_superuser,
                 "seen": people.mark(user),
             }
-            form = RightsForm(Authority.of(request.user), initial=fresh)
+            form = PermissionsForm(Authority.of(request.user), initial=fresh)
         else:
             messages.success(request, f"Saved. {user.get_username()} has these rights now.")
             return redirect("users:detail", user.pk)
@@ -242,9 +249,9 @@ def rights(request: HttpRequest, user_id: int) -> HttpResponse:
         "problem": problem,
         "may_superuser": request.user.is_superuser,
         "reached": form.authority.reaches(user),
-        "beyond": in_words(form.authority.lacks(rights_of(user))),
+        "beyond": in_words(form.authority.lacks(permissions_of(user))),
     }
-    return render(request, "users/rights.html", context, status=422 if form.errors else status)
+    return render(request, "users/permissions.html", context, status=422 if form.errors else status)
 
 
 @require_http_methods(["GET", "POST"])
@@ -372,7 +379,7 @@ def group(request: HttpRequest, group_id: int) -> HttpResponse:
 
 
 def _as_shown(group: Group) -> dict[str, Any]:
-    own = sorted(catalog.rights_of_groups([group]))
+    own = sorted(catalog.permissions_of_groups([group]))
     return {"name": group.name, "own": own, "seen": people.group_mark(group)}
 
 
@@ -408,7 +415,7 @@ def _group_form(request: HttpRequest, found: Group | None, initial: dict[str, An
         "problem": problem,
         "members": list(found.user_set.order_by("username")[:20]) if found else [],
         "member_count": found.user_set.count() if found else 0,
-        "reached": found is None or authority.may_give(catalog.rights_of_groups([found])),
+        "reached": found is None or authority.may_give(catalog.permissions_of_groups([found])),
     }
     return render(request, "users/group.html", context, status=422 if form.errors else status)
 
@@ -427,7 +434,7 @@ def delete_group(request: HttpRequest, group_id: int) -> HttpResponse:
         "nav": "users",
         "group": found,
         "members": found.user_set.count(),
-        "rights": catalog.names(catalog.rights_of_groups([found])),
+        "permissions": catalog.names(catalog.permissions_of_groups([found])),
     }
     return render(request, "users/delete_group.html", context)
 

@@ -1,7 +1,7 @@
 """The endpoint for agents: a raw ASGI application beside Django, at /mcp/<short name of a server or bundle>.
 
 It holds no thread and no database connection while an agent waits. Order of the checks: Host and Origin (the web
-server's side, before this), size, token, rate, JSON, session or metadata, version, method, rights.
+server's side, before this), size, token, rate, JSON, session or metadata, version, method, permissions.
 """
 
 import asyncio

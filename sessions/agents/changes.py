@@ -34,7 +34,7 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 LISTS_SECONDS: Final = 5.0
 #: updates of one resource within this time are announced as one
 UPDATES_SECONDS: Final = 1.0
-#: after hints may have been lost: how often, on average, rights and lists are read again
+#: after hints may have been lost: how often, on average, permissions and lists are read again
 RECHECK_SECONDS: Final = 60.0
 #: ended visits that are waiting to be announced
 MOST_VISITS: Final = 64
@@ -65,7 +65,7 @@ class Changes:
         # stay.
         self.stream, self.opened = uuid.uuid4(), time.time()
         self._wake = asyncio.Event()
-        self._lists_dirty = self._rights_dirty = self._replaced = False
+        self._lists_dirty = self._permissions_dirty = self._replaced = False
         self._announced: set[str] = set()
         self._follows_dirty: set[UUID] = set()
         self._followed: dict[UUID, follows.Followed] = {}
@@ -86,7 +86,7 @@ class Changes:
         """Watch first, then read the current state, so that no change in between is missed."""
         self._watch_servers()
         self._watch(hints.USERS, self._on_user)
-        self._watch(hints.POLICIES, self._on_rights)
+        self._watch(hints.POLICIES, self._on_permissions)
         self._stops.append(self._admission.on_drain(self._wake.set))
         if self._entry.session is not None:
             self._watch(f"agent.{self._entry.session.uid}", self._on_session)
@@ -142,7 +142,7 @@ class Changes:
             return self._on_visit(hint)
         if isinstance(self._entry.place, BundleEndpoint):  # its members and their states are part of what is listed
             if hint.get("kind") != "call":
-                self._rights_dirty = True
+                self._permissions_dirty = True
                 self._wake.set()
             return
         if hint.get("kind") == "announced":
@@ -171,12 +171,12 @@ class Changes:
     def _on_user(self, hint: dict[str, Any] | None) -> None:
         users = {row.get("user") for row in (hint or {}).get("rows") or [] if isinstance(row, dict)}
         if hint is None or not users.isdisjoint({None, self._entry.principal.token.user_id}):
-            self._on_rights(hint)
+            self._on_permissions(hint)
 
-    def _on_rights(self, hint: dict[str, Any] | None) -> None:
+    def _on_permissions(self, hint: dict[str, Any] | None) -> None:
         if hint is None:
             return self._suspect()
-        self._rights_dirty = True
+        self._permissions_dirty = True
         self._wake.set()
 
     def _on_session(self, hint: dict[str, Any] | None) -> None:
@@ -193,7 +193,7 @@ class Changes:
             mine = (str(self.stream), None)
             self._replaced = self._replaced or newest not in mine or (not self._stands and newest_post not in mine)
         else:
-            self._rights_dirty = True
+            self._permissions_dirty = True
         self._wake.set()
 
     def _on_subscription(self, subscription: UUID, hint: dict[str, Any] | None) -> None:
@@ -212,8 +212,8 @@ class Changes:
             if now - beat >= KEEP_ALIVE_SECONDS:
                 beat = now
                 await answer.keep_alive()
-            if self._rights_dirty or now >= self._recheck_at:
-                self._rights_dirty, self._recheck_at, self._rechecked = False, float("inf"), now
+            if self._permissions_dirty or now >= self._recheck_at:
+                self._permissions_dirty, self._recheck_at, self._rechecked = False, float("inf"), now
                 if not await self._still_valid():
                     return
             if now >= check_at:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Caller:
-    """An agent with its token. Its person's rights are those of this moment."""
+    """An agent with its token. Its person's permissions are those of this moment."""
 
     principal: Principal
     address: str

@@ -2,7 +2,7 @@ from typing import Annotated, Final
 
 from ninja import Query, Router
 
-from servers import rights
+from servers import permissions
 from servers.audit import query
 from servers.enums import AgentScope
 from servers.models import AuditEvent
@@ -23,14 +23,14 @@ async def index(
     limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
 ) -> AuditEventPage:
     """Events in the order of the chain, oldest first. A token limited to some servers reads only their events. Needs
-    the scope `mcp:audit`, and the right of the token's owner to read the audit log."""
+    the scope `mcp:audit`, and the permission of the token's owner to read the audit log."""
     caller = caller_of(request)
     caller.require(AgentScope.AUDIT)
     return await work(_page, caller, cursor, limit)
 
 
 def _page(caller: Caller, cursor: str, limit: int) -> AuditEventPage:
-    rights.require(caller.user, caller.actor, "view_auditevent")
+    permissions.require(caller.user, caller.actor, "view_auditevent")
     after = whole_number(cursor) if cursor else 0
     if after is None:
         raise Problem(422, "invalid-cursor", "This cursor does not belong to this list. Start again without it.")

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from ninja import Header, Query, Router
 
-from servers import rights
+from servers import permissions
 from servers.audit import payloads
 from servers.enums import AgentScope
 from servers.models import Payload, Server
@@ -131,7 +131,7 @@ async def index(
 
 
 def _page(caller: Caller, text: str, cursor: str, limit: int) -> CallPage:
-    rights.require(caller.user, caller.actor, "view")
+    permissions.require(caller.user, caller.actor, "view")
     if cursor and "calls" not in search.Boundary.read(cursor).keys:
         raise Problem(422, "invalid-cursor", "This cursor does not belong to this list. Start again without it.")
     query = language.parse(text, timezone.now().astimezone(UTC))

@@ -4,7 +4,7 @@ from uuid import UUID
 from django.http import HttpResponse
 from ninja import Query, Router
 
-from servers import access, rights
+from servers import access, permissions
 from servers.agents import policies
 from servers.audit.record import ServerRef
 from servers.enums import AgentScope, PolicyEffect, PolicyKind
@@ -60,8 +60,8 @@ def _page(caller: Caller, server: str, active: bool | None, cursor: str, limit: 
 @router.post("", response={201: SubscriptionOut}, operation_id="subscribe", summary="Subscribe to a resource")
 async def create(request: WebRequest, given: SubscriptionIn) -> tuple[int, SubscriptionOut]:
     """Subscribe to a resource: every version is stored from now on. If a subscription exists, it is returned; one that
-    had ended continues with its history. Needs the scope `mcp:read`, the right of the token's owner to subscribe, and
-    policies that allow the resource."""
+    had ended continues with its history. Needs the scope `mcp:read`, the permission of the token's owner to subscribe,
+    and policies that allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return 201, await work(_create, caller, given)
@@ -86,7 +86,7 @@ async def detail(request: WebRequest, uid: UUID) -> SubscriptionOut:
 
 @router.delete("/{uuid:uid}", response={204: None}, operation_id="unsubscribe", summary="End a subscription")
 async def end(request: WebRequest, uid: UUID) -> HttpResponse:
-    """End a subscription. Its versions are kept. Needs the scope `mcp:read`, and the right of the token's owner to
+    """End a subscription. Its versions are kept. Needs the scope `mcp:read`, and the permission of the token's owner to
     subscribe."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
@@ -115,8 +115,8 @@ def _versions(caller: Caller, uid: UUID, cursor: str, limit: int) -> VersionPage
     "/{uuid:uid}/versions/{int:number}", response=VersionOut, operation_id="get_version", summary="Get a version"
 )
 async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
-    """One version with its contents. Needs the scope `mcp:read`, the right of the token's owner to read arguments and
-    results, and policies that allow the resource."""
+    """One version with its contents. Needs the scope `mcp:read`, the permission of the token's owner to read arguments
+    and results, and policies that allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return await work(_contents, caller, uid, number)
@@ -125,7 +125,7 @@ async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
 def _contents(caller: Caller, uid: UUID, number: int) -> VersionOut:
     subscription = _found(caller, uid)
     _require_allowed(caller, subscription.server, subscription.uri)
-    rights.require(caller.user, caller.actor, "view_payload", subscription.server, subject=subscription.uri[:300])
+    permissions.require(caller.user, caller.actor, "view_payload", subscription.server, subject=subscription.uri[:300])
     item = history.version(subscription, number)
     if item is None:
         raise not_found("version")

@@ -1,6 +1,6 @@
 """The yes and the no of a person. The call's row decides: the first to change it from *held* counts.
 
-access.Denied (recorded)    the right is missing, or the agent of one's own asks for what others must approve
+access.Denied (recorded)    the permission is missing, or the agent of one's own asks for what others must approve
 AuditUnavailable            not durable within 2 s: nothing was done
 """
 
@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers import access, rights
+from servers import access, permissions
 from servers.agents import policies
 from servers.audit.record import Actor, Event
 from servers.audit.writer import writer
@@ -107,10 +107,10 @@ def refuse(actor: Actor, user: Any, approval: Approval, words: str) -> Decision:
 
 def _require(actor: Actor, user: Any, approval: Approval) -> None:
     server = approval.call.server
-    rights.require(user, actor, "answer_question", server, subject=approval.call.target[:300])
+    permissions.require(user, actor, "answer_question", server, subject=approval.call.target[:300])
     if why := why_not(user, approval):
         denied = access.Denied("answer_question", server, why)
-        rights.record_denial(actor, denied, approval.call.target[:300])
+        permissions.record_denial(actor, denied, approval.call.target[:300])
         raise denied
 
 

@@ -68,8 +68,8 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Card:
-    """For a reader without the right to payloads, `call` lacks the server's own words. Templates must show only this
-    `call`."""
+    """For a reader without permission to read payloads, `call` lacks the server's own words. Templates must show only
+    this `call`."""
 
     call: Call
     outcome: OutcomeWords | None
@@ -176,7 +176,7 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
 
 
 def without_words(call: Call) -> Call:
-    """A copy without the server's words outside the result: they come from the same call and need the same right."""
+    """A copy without the server's words outside the result: they come of the same call and need the same permission."""
     other = copy(call)
     other.error_message = other.error_data = other.progress_message = other.schema_violation = ""
     other.detail = refusals.without_words(other.detail)

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from servers import rights
+from servers import permissions
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
@@ -160,7 +160,7 @@ def check(
     companion: Companion | None = None,
     origin: Origin | None = None,
 ) -> Intent:
-    """Everything that may refuse a call: `find_target` checks the right, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
+    """Everything that may refuse a call: `find_target` checks the permission, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
     # First: an agent that may not call it is not told which arguments it takes.
@@ -205,7 +205,7 @@ def cancel(actor: Actor, user: Any, call: Call) -> bool:
     A requested call ends at once. For a sent call the request is stored in the row and the worker is woken. Whether the
     tool stopped is unknown: MCP has no answer to a cancellation. Raises access.Denied and AuditUnavailable.
     """
-    rights.require(user, actor, "call_tool", call.server, subject=call.target)
+    permissions.require(user, actor, "call_tool", call.server, subject=call.target)
     done = writer().submit_and_wait(partial(_cancel, actor, call.uid), partial(_cancel_events, actor), DURABLE_SECONDS)
     return done is not None
 

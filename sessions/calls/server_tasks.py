@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from servers import rights
+from servers import permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor, Event, ServerRef
 from servers.enums import AuditAction, AuditOutcome
@@ -170,7 +170,7 @@ def _wake(call: Call) -> None:
 
 def request_cancel(actor: Actor, user: Any, call: Call) -> bool:
     """Of a task that is followed on. False where nothing is left to cancel, or a person asked already."""
-    rights.require(user, actor, "call_tool", call.server, subject=call.target)
+    permissions.require(user, actor, "call_tool", call.server, subject=call.target)
     with audited(actor) as trail:
         rows = ServerTask.objects.filter(ORPHANED, call=call, cancel_requested_at=None).exclude(status__in=TERMINAL)
         if not rows.update(cancel_requested_at=timezone.now(), cancel_requested_by=actor.name):

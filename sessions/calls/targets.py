@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit.record import Actor, ServerRef
 from servers.audit.statements import database, fetch_one
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
@@ -68,10 +68,10 @@ class Target:
 def find_target(user: access.User, actor: Actor, server_uid: UUID, operation: Operation, name: str) -> Target:
     """One query, unless the session's row must be created first.
 
-    Raises Http404 for a server that `user` may not see, and access.Denied (recorded) without the right to call. Raises
+    Raises Http404 for a server that `user` may not see, and access.Denied (recorded) without permission to call. Raises
     Rejected for a server that accepts no calls now, or for a target that must be listed and is not.
     """
-    _require_rights(user, actor, server_uid, name)
+    _require_permissions(user, actor, server_uid, name)
     check_length(name)
     operation.check_target(name)
     place = operation.place(name)
@@ -105,10 +105,10 @@ def _require_service(target: Target) -> None:
         raise Rejected(f"The connection to {target.server_name} is paused{by}. Resume it first.")
 
 
-def _require_rights(user: access.User, actor: Actor, server_uid: UUID, name: str) -> None:
+def _require_permissions(user: access.User, actor: Actor, server_uid: UUID, name: str) -> None:
     """Reads the server's row only if it is needed to refuse."""
     if not access.may(user, "view") or not access.may(user, "call_tool"):
-        rights.require(user, actor, "call_tool", access.server_by_uid(user, server_uid), subject=name)
+        permissions.require(user, actor, "call_tool", access.server_by_uid(user, server_uid), subject=name)
 
 
 # --- SQL: through the ORM this read costs eight times as much, on the path of every call ------------------------------

@@ -26,5 +26,5 @@ def seen_by(user: access.User) -> Q:
 
 
 def may_read(user: Any, call: Call) -> bool:
-    """The person who made the call, and everyone with the right, may read arguments and results."""
+    """The person who made the call, and everyone with the permission, may read arguments and results."""
     return call.user_id == user.pk or access.may_read_payloads(user)

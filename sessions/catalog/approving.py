@@ -4,7 +4,7 @@ from typing import Any
 
 from django.db import transaction
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
 from servers.enums import AuditAction, DefinitionChange
@@ -33,7 +33,7 @@ def approve(actor: Actor, user: Any, server: Server, definition: Definition, dig
     try:
         access.require_control(user, server)
     except access.Denied as denied:
-        rights.record_denial(actor, denied, definition.key[:300])
+        permissions.record_denial(actor, denied, definition.key[:300])
         raise
     with audited(actor) as trail:
         row = Definition.objects.select_for_update().get(pk=definition.pk)

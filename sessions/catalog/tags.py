@@ -56,8 +56,8 @@ def last_reading(context: Context, noun: str) -> ListReading | None:
 
 
 def _may_refresh(context: Context) -> bool:
-    server, rights = context["server"], context.get("rights") or {}
-    return bool(server.enabled and server.archived_at is None and rights.get("call_tool"))
+    server, permissions = context["server"], context.get("permissions") or {}
+    return bool(server.enabled and server.archived_at is None and permissions.get("call_tool"))
 
 
 @register.inclusion_tag("catalog/_change_pill.html")

@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import F, Q
 from django.utils import timezone
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit.record import Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, IdentityKind
@@ -88,7 +88,7 @@ def session_to_control(actor: Actor, user: access.User, server: Server) -> McpSe
     try:
         access.require_control(user, access.seen_by(user, server))
     except access.Denied as denied:
-        rights.record_denial(actor, denied)
+        permissions.record_denial(actor, denied)
         raise
     return session_for(user, server)
 

@@ -63,7 +63,7 @@ def save(user: access.User, name: str, query: str, columns: str, *, shared: bool
 
 
 def delete(user: access.User, uid: UUID) -> str:
-    """The name of the deleted view. One's own, or with the right to administer any shared one. Raises Http404."""
+    """The name of the deleted view. One's own, or with permission to administer any shared one. Raises Http404."""
     view = SavedView.objects.filter(uid=uid).first()
     allowed = view is not None and (view.owner_id == user.pk or (view.shared and access.may(user, "administer")))
     if view is None or not allowed:

@@ -7,8 +7,8 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs",
          "bundle.<uid>";
          a page may follow more (`live.topics`): each of those listens to a topic of this list.
-         "users" is internal to web processes: a user's rights or sign-in changed. So is "policies": what agents may
-         do changed. So is "lost": some process could not
+         "users" is internal to web processes: a user's permissions or sign-in changed. So is "policies": what agents
+         may do changed. So is "lost": some process could not
          send its hints for a while, so every listener compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that an agent wants, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
@@ -233,7 +233,7 @@ def draft_changed(draft_uid: UUID | str, version: int | None = None) -> None:
 
 
 def user_changed(user_id: int | None, ended: str = "") -> None:
-    """Password, activity or rights of a user (None: of any user) changed: open sockets are judged again.
+    """Password, activity or permissions of a user (None: of any user) changed: open sockets are judged again.
 
     `ended` is the fingerprint of a browser's session that is over: its sockets close at once.
     """

@@ -3,7 +3,7 @@
 Each verb is one conditional UPDATE of an open question with its audit event. An answer then wakes the worker that owns
 the session; if the wake-up is lost, the worker's tick finds the answer in the row.
 
-    access.Denied (recorded)    the right to answer is missing
+    access.Denied (recorded)    permission to answer is missing
     Unfit                       the answer does not fit the request; `errors` by JSON pointer
     AuditUnavailable            not durable within 2 s: nothing was done
 """
@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
@@ -131,10 +131,10 @@ def dismiss(actor: Actor, user: Any, question: Question, why: str) -> bool:
 
 
 def _require(actor: Actor, user: Any, question: Question) -> None:
-    rights.require(user, actor, "answer_question", question.server, subject=question.method)
+    permissions.require(user, actor, "answer_question", question.server, subject=question.method)
     if not is_theirs(user, question):
         denied = access.Denied("answer_question", question.server)
-        rights.record_denial(actor, denied, question.method)
+        permissions.record_denial(actor, denied, question.method)
         raise denied
 
 

@@ -1,6 +1,6 @@
 """The live socket of a browser tab at /ws/: hello, topics, calls. All code here is async; hub.py does the rest.
 
-Close codes: 4401 not or no longer signed in, or a bad ticket; 4403 no rights left; 4408 no hello in time;
+Close codes: 4401 not or no longer signed in, or a bad ticket; 4403 no permissions left; 4408 no hello in time;
 4008 too slow; 4029 too many messages; 4030 too many sockets of this user; 4009 message too big; 4400 protocol violated;
 4500 mcpadmin failed.
 """

@@ -96,7 +96,7 @@ class Hub:
         self._spawn_catch_up(subscription)
 
     def follow(self, socket: Socket, uid: UUID, version: int) -> bool:
-        """Join a call that this socket just placed. It has the row at `version`, and its right was already checked."""
+        """Join a call that this socket just placed. It has the row at `version`; its permission was already checked."""
         topic = Topic(TopicKind.CALL, uid)
         if socket not in self.sockets or len(socket.subscriptions) >= TOPICS:  # it may have closed meanwhile
             return False
@@ -238,9 +238,9 @@ class Hub:
             stream.recheck()
         self._recheck_watchers()
         self._retry_catch_ups()
-        # Not awaited: a Redis that does not answer delays no check of rights.
+        # Not awaited: a Redis that does not answer delays no check of permissions.
         self._spawn(self._share_counts({socket.viewer.user_id for socket in self.sockets}))
-        await self._check_rights(list(self.sockets))
+        await self._check_permissions(list(self.sockets))
         await self.reader.work(final_states.expire_due)
         await self.reader.work(questions.expire_due)
         await self.reader.work(approvals.expire_due)
@@ -257,9 +257,9 @@ class Hub:
                 if not subscription.live and subscription.task is not None and subscription.task.done():
                     self._spawn_catch_up(subscription)
 
-    # --- rights --------------------------------------------------------------------------------------------------
+    # --- permissions ---------------------------------------------------------------------------------------------
     def _suspend(self, rows: list[dict[str, Any]]) -> None:
-        """Send nothing more to the users of a hint until their rights are checked again."""
+        """Send nothing more to the users of a hint until their permissions are checked again."""
         users, ended = {row.get("user") for row in rows}, {row.get("ended") for row in rows}
         for socket in [one for one in self.sockets if tickets.fingerprint(one.viewer.session_key) in ended]:
             socket.give_up(4401)
@@ -270,11 +270,11 @@ class Hub:
 
     async def _check_suspended(self, sockets: list[Socket]) -> None:
         try:
-            await self._check_rights(sockets)
+            await self._check_permissions(sockets)
         except Exception:  # the database is away: they stay suspended until the slow timer can check them
-            log.exception("live.rights_check_failed")
+            log.exception("live.permission_check_failed")
 
-    async def _check_rights(self, sockets: list[Socket]) -> None:
+    async def _check_permissions(self, sockets: list[Socket]) -> None:
         if not sockets:
             return
         seats = {(socket.viewer.user_id, socket.viewer.session_key) for socket in sockets}
@@ -287,7 +287,7 @@ class Hub:
         if viewer is None:
             socket.give_up(4401)
             return
-        changed, was_suspended = viewer.rights != socket.viewer.rights, socket.suspended
+        changed, was_suspended = viewer.permissions != socket.viewer.permissions, socket.suspended
         socket.viewer, socket.suspended = viewer, False
         kept = [one for one in socket.subscriptions.values() if viewer.may_join(one.topic)]
         lost = [one for one in socket.subscriptions.values() if not viewer.may_join(one.topic)]

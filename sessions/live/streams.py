@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class Member(Protocol):
-    """A socket as the hub sees it. While `suspended` (its rights are being checked) it receives nothing."""
+    """A socket as the hub sees it. While `suspended` (its permissions are being checked) it receives nothing."""
 
     viewer: Viewer
     suspended: bool

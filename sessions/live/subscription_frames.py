@@ -1,7 +1,7 @@
 """Topics `subscriptions` and `subscription.<uid>`. For reader threads only.
 
 Every page joins `subscriptions`, so its frames contain what a message and a pill need, but none of the content. The
-board and the page of one subscription reload their parts with the rights of their own user.
+board and the page of one subscription reload their parts with the permissions of their own user.
 """
 
 from datetime import timedelta

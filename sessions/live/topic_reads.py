@@ -102,7 +102,7 @@ class TopicReads:
 
     async def _read_list(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
         """One frame for any number of servers: a mark, and which ones moved. None: too many, or not known. A page asks
-        for those that it shows, with the rights of its own user."""
+        for those that it shows, with the permissions of its own user."""
         uids = _subjects(dirty)
         moved = sorted(map(str, uids)) if uids is not None and len(uids) <= MOVED else None
         row = {"mark": await self.reader.run(server_list.mark), "servers": moved}
@@ -145,7 +145,7 @@ class TopicReads:
         return await self.reader.run(partial(subscription_frames.frames_of, stream.topic.row))
 
     async def _read_mark(self, read: Callable[[], str], dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
-        """A page with a different mark reloads its parts with the rights of its own user."""
+        """A page with a different mark reloads its parts with the permissions of its own user."""
         mark = await self.reader.run(read)
         return [Frame(encode(stream.topic.name, None, "moved", [{"mark": mark}]), None, stream.topic.name)]
 

@@ -1,4 +1,4 @@
-"""The topics of the live socket: their subject, the right to join, and their sequence.
+"""The topics of the live socket: their subject, the permission to join, and their sequence.
 
 A feed has a gap-free sequence from its only writer, so a page can prove that it missed nothing. Snapshots carry the
 row's version: only the newest matters.
@@ -48,7 +48,7 @@ _WITHOUT_UID = frozenset(
         TopicKind.AGENTS,
     }
 )
-_RIGHTS = {
+_PERMISSIONS = {
     TopicKind.AUDIT: "servers.view_auditevent",
     TopicKind.SERVERS: "servers.view_server",
     TopicKind.SERVER: "servers.view_server",
@@ -102,9 +102,9 @@ class Topic:
         return self.kind in FEEDS
 
     @property
-    def right(self) -> str:
+    def permission(self) -> str:
         """The permission required to join. A draft also belongs to one user."""
-        return _RIGHTS[self.kind]
+        return _PERMISSIONS[self.kind]
 
     @property
     def row(self) -> UUID:

@@ -1,4 +1,4 @@
-"""The user of a socket: checked at the hello, every 15 s, and when the user's sign-in or rights change."""
+"""The user of a socket: checked at the hello, every 15 s, and when the user's sign-in or permissions change."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from sessions.subscriptions import board
 
 @dataclass(frozen=True)
 class Viewer:
-    """`user` carries the rights as of the last check; each check creates a new viewer."""
+    """`user` carries the permissions as of the last check; each check creates a new viewer."""
 
     user: Any
     session_key: str
@@ -28,7 +28,7 @@ class Viewer:
         return int(self.user.pk)
 
     def may_join(self, topic: Topic) -> bool:
-        return bool(self.user.has_perm(topic.right))
+        return bool(self.user.has_perm(topic.permission))
 
     @property
     def reads_payloads(self) -> bool:
@@ -39,7 +39,7 @@ class Viewer:
         return access.sees_personal(self.user)
 
     @property
-    def rights(self) -> frozenset[str]:
+    def permissions(self) -> frozenset[str]:
         return frozenset({"*"}) if self.user.is_superuser else frozenset(self.user.get_all_permissions())
 
 
@@ -47,7 +47,7 @@ Seat = tuple[int, str]  # user id, session key
 
 
 def valid_viewers(seats: Iterable[Seat]) -> dict[Seat, Viewer]:
-    """The viewers whose sign-in is still valid, with their current rights. For reader threads."""
+    """The viewers whose sign-in is still valid, with their current permissions. For reader threads."""
     distinct = set(seats)
     users = {
         user.pk: user for user in get_user_model().objects.filter(pk__in={seat[0] for seat in distinct}, is_active=True)

@@ -7,7 +7,7 @@ from django.db.models import Q
 
 class SavedView(models.Model):
     """A query of the explorer under a name, of one person; shared with all who may open the explorer if they say so.
-    What the rows are is decided when a reader opens it, by that reader's rights."""
+    What the rows are is decided when a reader opens it, by that reader's permissions."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servers import rights
+from servers import permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AuditAction
@@ -12,7 +12,7 @@ from sessions.enums import StoredKind
 from sessions.models import RetentionLimit
 from sessions.retention.kinds import stored_kinds
 
-RIGHT = "administer"
+PERMISSION = "administer"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def limits() -> dict[StoredKind, Limit]:
 
 def change(actor: Actor, user: Any, wanted: Mapping[StoredKind, Limit]) -> bool:
     """False when nothing changed. Raises access.Denied (recorded)."""
-    rights.require(user, actor, RIGHT, subject="retention")
+    permissions.require(user, actor, PERMISSION, subject="retention")
     with audited(actor) as trail:
         before = limits()
         changes = {

@@ -38,7 +38,7 @@ class Entry:
 
 
 def seen(user: access.User) -> QuerySet[SavedCall]:
-    """Saving is for those who call: without that right there is nothing to see."""
+    """Saving is for those who call: without that permission there is nothing to see."""
     if not access.may(user, "view") or not access.may(user, "call_tool"):
         return SavedCall.objects.none()
     rows = SavedCall.objects.filter(server__in=access.visible_servers(user))
@@ -69,7 +69,7 @@ def own(user: access.User) -> list[Entry]:
 
 
 def entries(user: access.User, server: Server, method: str = "", target: str = "") -> list[Entry]:
-    """Two queries beside the rights, however many rows."""
+    """Two queries beside the permissions, however many rows."""
     found = seen(user).filter(server=server)
     rows = list(found.filter(method=method, target=target) if method else found)
     return _entries(user, rows)

@@ -5,7 +5,7 @@ from typing import Any
 from django.db import IntegrityError
 from django.http import Http404
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit import payload_privacy, payloads
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
@@ -35,7 +35,7 @@ def save_form(
     actor: Actor, user: Any, server: Server, method: str, target: str, given: Given, name: str, *, shared: bool
 ) -> SavedCall:
     """The arguments of a form, also those that the schema of the tool forbids. Raises Unsaved and access.Denied."""
-    rights.require(user, actor, "call_tool", server, subject=target)
+    permissions.require(user, actor, "call_tool", server, subject=target)
     if method not in METHODS:
         raise Unsaved("Calls of this method cannot be saved.")
     operation = operation_of(method)
@@ -72,7 +72,7 @@ def save_call(actor: Actor, user: Any, call: Call, name: str, *, shared: bool) -
     server = call.server
     if not visibility.may_read(user, call):
         raise access.Denied("view_payload", server)
-    rights.require(user, actor, "call_tool", server, subject=call.target)
+    permissions.require(user, actor, "call_tool", server, subject=call.target)
     if server is None or call.method not in METHODS:
         raise Unsaved("This call cannot be saved.")
     text = payloads.read(call.arguments)
@@ -143,11 +143,11 @@ def erased(payload_ids: list[int]) -> None:
 
 
 def _require_change(actor: Actor, user: Any, saved: SavedCall) -> None:
-    rights.require(user, actor, "call_tool", saved.server, subject=saved.target)
+    permissions.require(user, actor, "call_tool", saved.server, subject=saved.target)
     if not may_change(user, saved):
         if not saved.shared:
             raise Http404("This saved call does not exist, or you don't have access to it.")
-        rights.require(user, actor, "change", saved.server, subject=saved.target)
+        permissions.require(user, actor, "change", saved.server, subject=saved.target)
 
 
 def _name(text: str) -> str:

@@ -1,8 +1,9 @@
 """Subscribing to a resource and unsubscribing: commands that are committed with their audit event before the worker is
 woken.
 
-Each verb raises access.Denied (recorded) without the right `manage_subscription`, and AuditUnavailable if the change
-was not durable within 2 s: then it has no effect. Do not call inside a transaction. `watches` has the worker's part.
+Each verb raises access.Denied (recorded) without the permission `manage_subscription`, and AuditUnavailable if the
+change was not durable within 2 s: then it has no effect. Do not call inside a transaction. `watches` has the worker's
+part.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from servers import connect_limit, limits, rights
+from servers import connect_limit, limits, permissions
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
@@ -36,7 +37,7 @@ URI_BYTES: Final = 2_048
 TITLE_CHARS: Final = 300
 #: number of a delivery that concerns no version
 TEST: Final = 0
-_RIGHT = "manage_subscription"
+_PERMISSION = "manage_subscription"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def subscribe(
     needs a personal identity first. `follower`: an agent that follows the resource, written in the same transaction. What
     was begun for agents alone ends when none of them follows it any more, unless a person subscribes too.
     """
-    rights.require(user, actor, _RIGHT, server, subject=uri[:300])
+    permissions.require(user, actor, _PERMISSION, server, subject=uri[:300])
     _check_uri(uri)
     session = commands.session_for(user, server)
     order = partial(_subscribe, actor, session, uri, storable(title, TITLE_CHARS), follower)
@@ -71,7 +72,7 @@ def subscribe(
 
 def unsubscribe(actor: Actor, user: Any, subscription: Subscription) -> bool:
     """End the subscription and keep its history. False if it had already ended."""
-    rights.require(user, actor, _RIGHT, subscription.server, subject=subscription.uri[:300])
+    permissions.require(user, actor, _PERMISSION, subscription.server, subject=subscription.uri[:300])
     order = partial(_unsubscribe, actor, subscription.pk)
     events = partial(_events, actor, AuditAction.SUBSCRIPTION_END)
     return writer().submit_and_wait(order, events, DURABLE_SECONDS)[1]
@@ -87,7 +88,7 @@ def end_unfollowed(subscription: Subscription, gone: Q) -> bool:
 
 def delete(actor: Actor, user: Any, subscription: Subscription) -> bool:
     """Delete the subscription with its versions and their contents. False if it was already deleted."""
-    rights.require(user, actor, _RIGHT, subscription.server, subject=subscription.uri[:300])
+    permissions.require(user, actor, _PERMISSION, subscription.server, subject=subscription.uri[:300])
     order = partial(_delete, subscription.pk)
     events = partial(_events, actor, AuditAction.SUBSCRIPTION_DELETE)
     return writer().submit_and_wait(order, events, DURABLE_SECONDS)[1]
@@ -98,7 +99,7 @@ def change(
 ) -> Changed:
     """Set what differs. A webhook with its first URL gets a signing secret, and removing the URL deletes the secret.
     `renew_secret` creates a new one. Raises ValidationError by field."""
-    rights.require(user, actor, _RIGHT, subscription.server, subject=subscription.uri[:300])
+    permissions.require(user, actor, _PERMISSION, subscription.server, subject=subscription.uri[:300])
     settings.check()
     secret = new_secret()
     order = partial(_change, subscription.pk, settings, secret, renew_secret)
@@ -108,7 +109,7 @@ def change(
 
 def send_test(actor: Actor, user: Any, subscription: Subscription) -> WebhookDelivery:
     """Have a worker send a `webhook.test` message within a few seconds. Raises ValidationError without a URL."""
-    rights.require(user, actor, _RIGHT, subscription.server, subject=subscription.uri[:300])
+    permissions.require(user, actor, _PERMISSION, subscription.server, subject=subscription.uri[:300])
     connect_limit.require(user, *connect_limit.WEBHOOKS)
     order = partial(_send_test, subscription.pk)
     test = partial(_event, actor, AuditAction.SUBSCRIPTION_CHANGE, subscription, {"webhook": "test sent"})

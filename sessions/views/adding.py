@@ -106,8 +106,8 @@ def _context(
         "present": _present(request, reading),
         "reference_servers": REFERENCE_SERVERS,
         "remote_servers": REMOTE_SERVERS,
-        "rights": access.rights(request.user),
-        "vaultable": access.may(request.user, credentials.RIGHT),
+        "permissions": access.permissions(request.user),
+        "vaultable": access.may(request.user, credentials.PERMISSION),
     }
 
 

@@ -80,19 +80,19 @@ def of_bundle(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def add_bundle_rule(request: HttpRequest, slug: str) -> HttpResponse:
-    bundle, form = bundles.seen(request, slug, changing.RIGHT), RuleForm(request.POST)
+    bundle, form = bundles.seen(request, slug, changing.PERMISSION), RuleForm(request.POST)
     return _done(request, bundle) if _added(request, bundle, form) else _bundle_page(request, bundle, rule=form)
 
 
 @require_POST
 def change_bundle(request: HttpRequest, slug: str) -> HttpResponse:
-    bundle, form = bundles.seen(request, slug, changing.RIGHT), BundlePolicyForm(request.POST)
+    bundle, form = bundles.seen(request, slug, changing.PERMISSION), BundlePolicyForm(request.POST)
     return _done(request, bundle) if _changed(request, bundle, form) else _bundle_page(request, bundle, form=form)
 
 
 @require_POST
 def remove_bundle_rule(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
-    bundle = bundles.seen(request, slug, changing.RIGHT)
+    bundle = bundles.seen(request, slug, changing.PERMISSION)
     return _removed(request, bundle, AgentRule.objects.filter(policy__bundle=bundle, uid=uid).first())
 
 

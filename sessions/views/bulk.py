@@ -56,13 +56,13 @@ def _delete(actor: Actor, user: access.User, server: Server) -> bool:
 
 @dataclass(frozen=True)
 class Action:
-    """`effect`: what is confirmed before it runs; empty for one that runs at once. `right`: who may run it at all; the
-    single action decides for each server."""
+    """`effect`: what is confirmed before it runs; empty for one that runs at once. `permission`: who may run it at all;
+    the single action decides for each server."""
 
     name: str
     title: str
     icon: str
-    right: str
+    permission: str
     done: str
     act: Act
     effect: str = ""
@@ -108,8 +108,8 @@ def offered(user: access.User) -> list[Action]:
 
 
 def _may(user: access.User, action: Action) -> bool:
-    """A session of one's own identity is reconnected with the right to call."""
-    if access.may(user, action.right):
+    """A session of one's own identity is reconnected with permission to call."""
+    if access.may(user, action.permission):
         return True
     return action.name == "reconnect" and access.may(user, "call_tool") and access.own_identities(user).exists()
 
@@ -131,7 +131,7 @@ def act(request: WebRequest) -> HttpResponse:
         messages.error(request, "This action does not exist. Choose one above the list.")
         return _back(request)
     if not _may(request.user, action):
-        access.require(request.user, action.right)
+        access.require(request.user, action.permission)
     servers = _chosen(request)
     if not servers:
         messages.info(request, "No servers selected. Tick at least one.")

@@ -47,12 +47,12 @@ def _visible(request: HttpRequest) -> QuerySet[Bundle]:
     return rows if access.may(request.user, "view") else rows.none()
 
 
-def seen(request: HttpRequest, slug: str, right: str = "view") -> Bundle:
+def seen(request: HttpRequest, slug: str, permission: str = "view") -> Bundle:
     bundle = _visible(request).filter(slug=slug).first()
     if bundle is None:
         raise Http404("This bundle does not exist.")
-    if right != "view":
-        access.require(request.user, right)
+    if permission != "view":
+        access.require(request.user, permission)
     return bundle
 
 
@@ -73,7 +73,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "nav": "bundles",
         "rows": [(row, [one for one in row.members.all() if one.retired_at is None]) for row in rows],
         "deleted": Bundle.objects.filter(deleted_at__isnull=False).order_by("-deleted_at")[:HISTORY],
-        "may_change": access.may(request.user, changing.RIGHT),
+        "may_change": access.may(request.user, changing.PERMISSION),
         "address": f"{settings.PUBLIC_URL}/mcp/",
     }
     return render(request, "agents/bundles.html", context)
@@ -94,7 +94,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         "members": [(one, _shown(contents, one, client)) for one in contents.members],
         "searches": bundle.listing == BundleListing.SEARCH,
         "history": _history(request, bundle),
-        "may_change": access.may(request.user, changing.RIGHT),
+        "may_change": access.may(request.user, changing.PERMISSION),
         "many": bundle_contents.MANY_TOOLS,
         "vocabulary": model_tokens.NAME,
     }
@@ -135,7 +135,7 @@ def _history(request: HttpRequest, bundle: Bundle) -> list[dict[str, Any]] | Non
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def create(request: HttpRequest) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     form = BundleForm(request.user, None, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (made := _saved(request, form, None)) is not None:
         return redirect("agents:bundle", made.slug)
@@ -145,7 +145,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit(request: HttpRequest, slug: str) -> HttpResponse:
-    bundle = seen(request, slug, changing.RIGHT)
+    bundle = seen(request, slug, changing.PERMISSION)
     form = BundleForm(request.user, bundle, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (made := _saved(request, form, bundle)) is not None:
         return redirect("agents:bundle", made.slug)
@@ -203,7 +203,7 @@ def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> bundle_contents
 @require_http_methods(["GET", "HEAD", "POST"])
 def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     """Which tools, resources and prompts of one member are offered."""
-    bundle = seen(request, slug, changing.RIGHT)
+    bundle = seen(request, slug, changing.PERMISSION)
     rows = members_of(bundle)
     row = next((one for one in rows if one.alias == alias), None)
     if row is None:
@@ -248,7 +248,7 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, slug: str) -> HttpResponse:
-    bundle = seen(request, slug, changing.RIGHT)
+    bundle = seen(request, slug, changing.PERMISSION)
     if request.method == "POST":
         changing.delete(Actor.of(request), request.user, bundle)
         messages.success(request, f"{bundle.name} is deleted. You can restore it below for 90 days.")
@@ -258,7 +258,7 @@ def delete(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def restore(request: HttpRequest, uid: UUID) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     bundle = Bundle.objects.filter(uid=uid, deleted_at__isnull=False).first()
     if bundle is None:
         raise Http404("This bundle does not exist, or is not deleted.")
@@ -279,7 +279,7 @@ def export(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def bring(request: HttpRequest) -> HttpResponse:
-    access.require(request.user, changing.RIGHT)
+    access.require(request.user, changing.PERMISSION)
     form = ImportForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:

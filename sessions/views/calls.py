@@ -176,7 +176,7 @@ def _page(request: WebRequest, call: Call) -> dict[str, Any]:
         "call": call,
         "may_read": may_read,
         "arguments": readable_arguments(call) if may_read else None,
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
         "words": words_of(call.method),
     }
 
@@ -259,7 +259,7 @@ def content(request: WebRequest, uid: UUID, position: int) -> HttpResponse:
 
 
 def _revalidated(response: HttpResponse, tag: str) -> HttpResponse:
-    """A browser may keep it, and asks before each use: it may have been erased, or the right withdrawn."""
+    """A browser may keep it, and asks before each use: it may have been erased, or the permission withdrawn."""
     response.headers["ETag"] = tag
     response.headers["Cache-Control"] = "private, no-cache"
     return response

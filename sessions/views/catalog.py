@@ -79,7 +79,7 @@ def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     posted = "_clear" not in request.POST
     form = ToolForm(_tool(server, request.GET.get("tool", "")), request.POST, posted=posted)
-    context = {"server": server, "form": form, "rights": access.rights(request.user)}
+    context = {"server": server, "form": form, "permissions": access.permissions(request.user)}
     return render(request, "catalog/_tool_form.html", context)
 
 

@@ -51,7 +51,7 @@ class Owner:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def erase(request: WebRequest, digest: str) -> HttpResponse:
-    access.require(request.user, erasing.RIGHT)
+    access.require(request.user, erasing.PERMISSION)
     payload = Payload.objects.filter(digest=digest).first()
     owner = None if payload is None else _owner(request.user, payload)
     if payload is None or owner is None:

@@ -392,7 +392,7 @@ def _call(request: WebRequest, uid: UUID) -> dict[str, Any]:
         "call": call,
         "may_read": may_read,
         "arguments": readable_arguments(call) if may_read else None,
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
         "words": words_of(call.method),
         "timeline": timeline.timeline(request.user, call),
         "neighbours": _neighbours(request, call),
@@ -412,7 +412,7 @@ def _neighbours(request: WebRequest, call: Call) -> list[dict[str, Any]]:
 
 
 def _proof(request: WebRequest, call: Call) -> dict[str, Any] | None:
-    """Whether the events of the call are linked into the chain as they were written. None without the right to know."""
+    """Whether the call's events are linked into the chain as they were written. None without permission to know."""
     if not access.may(request.user, "view_auditevent"):
         return None
     seqs = list(AuditEvent.objects.filter(call_uid=call.uid).order_by("seq").values_list("seq", flat=True)[:_VERIFIED])

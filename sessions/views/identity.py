@@ -50,7 +50,7 @@ def page(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest, slug: str) -> HttpResponse:
     """`?kind=` chooses the fields. The first credential creates the identity."""
-    server = access.server_for(request.user, slug, identities.RIGHT)
+    server = access.server_for(request.user, slug, identities.PERMISSION)
     kinds = _kinds(server)
     requested = request.GET.get("kind", "")
     kind = CredentialKind(requested) if requested in kinds else kinds[0]

@@ -46,7 +46,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "decided": approvals.ended_rows(request.user),
         "ended": ended,
         "ended_cards": [question_card.card_of(request.user, row) for row in ended.rows],
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "inbox/index.html", context)
 
@@ -76,7 +76,7 @@ def _page(request: HttpRequest, question: Question, form: Any = None, status: in
         "given": question_card.answer_of(request.user, question),
         "may_read_answer": question_card.may_read_answer(request.user, question),
         "following": None if card.open else question_card.next_open(request.user, question.uid),
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "inbox/detail.html", context, status=status)
 

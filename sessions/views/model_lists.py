@@ -54,7 +54,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
         "only": only,
         "page": Paginator(tools, PAGE).get_page(request.GET.get("page")),
         "vocabulary": model_tokens.NAME,
-        "may_change": bundle is not None and access.may(request.user, changing.RIGHT),
+        "may_change": bundle is not None and access.may(request.user, changing.PERMISSION),
     }
     return render(request, "agents/model.html", context)
 
@@ -62,7 +62,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def override(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     """What a bundle says of the tool `?tool=`."""
-    bundle = bundles.seen(request, slug, changing.RIGHT)
+    bundle = bundles.seen(request, slug, changing.PERMISSION)
     tool = _tool(request, bundle, alias)
     definition = json.loads(tool.body)
     form = OverrideForm(definition, tool.override, bundle.version, request.POST if request.method == "POST" else None)

@@ -66,7 +66,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "unknown": unknown,
         "unknown_link": links.to("outcome:unknown"),
         "waiting": card.open_count(request.user) if card.may_answer(request.user) else 0,
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "overview/overview.html", context)
 

@@ -41,7 +41,9 @@ def page(request: WebRequest, slug: str) -> HttpResponse:
         "package": found,
         "tools": _tools(found.offer) if found and found.offer else None,
         "may_decide": pins.may_decide(request.user),
-        "lacking": [access.lacking(right) for right in pins.RIGHTS if not access.may(request.user, right)],
+        "lacking": [
+            access.lacking(permission) for permission in pins.PERMISSIONS if not access.may(request.user, permission)
+        ],
     }
     if request.htmx:
         return render(request, "packages/_package.html", context)

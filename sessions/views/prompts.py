@@ -66,7 +66,7 @@ def _context(request: WebRequest, server: Server, data: Any, errors: dict[str, s
 
 
 def _suggests(request: WebRequest, session: McpSession | None, definition: Definition) -> str:
-    """A completion is a call, so suggestions need the right to make one."""
+    """A completion is a call, so suggestions need permission to make one."""
     if not access.may(request.user, "call_tool"):
         return ""
     return prompt_page.suggests(session, DefinitionKind.PROMPT, definition.key)

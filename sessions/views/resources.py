@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST, require_safe
 
-from servers import access, rights
+from servers import access, permissions
 from servers.audit.record import Actor, ServerRef
 from servers.enums import DefinitionKind
 from servers.kit.visible import visible_text
@@ -159,7 +159,7 @@ def _subscribe_button(request: HttpRequest, server: Server, uri: str) -> str:
         "uri": uri,
         "subscription": resource_page.subscription_of(server, uri),
         "no_subscriptions": not_offered.no_subscriptions(server_page.session_of(server)),
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render_to_string("subscriptions/_subscribe.html", context, request)
 
@@ -168,7 +168,7 @@ def _subscribe_button(request: HttpRequest, server: Server, uri: str) -> str:
 def read(request: HttpRequest, slug: str) -> HttpResponse:
     """The same call as through the socket. If it is refused, the response redirects back with the reason."""
     server = access.server_for(request.user, slug)
-    rights.require(request.user, Actor.of(request), "call_tool", server)
+    permissions.require(request.user, Actor.of(request), "call_tool", server)
     template, values = request.POST.get("template", ""), typed(request.POST)
     form = template_form(template, values, checked=True) if template else None
     uri = form.uri if form else request.POST.get("uri", "")

@@ -29,7 +29,7 @@ def index(request: HttpRequest) -> HttpResponse:
     actions = bulk.offered(request.user)
     number = whole_number(request.GET.get("page", "")) or 1
     page = server_list.page(request.user, matching, filters.order, number, picks=bool(actions))
-    rights = access.rights(request.user)
+    permissions = access.permissions(request.user)
     context = {
         "nav": "servers",
         "page": page,
@@ -39,7 +39,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "filtered": filters.active(),
         "ignored_filters": filters.ignored(),
         "any_server": bool(page.rows) or access.visible_servers(request.user).exists(),
-        "rights": rights,
+        "permissions": permissions,
         "actions": actions if page.rows else [],
         "query": request.GET.urlencode(),
     }
@@ -143,7 +143,7 @@ def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: 
         "counts": header.counts,
         "tab_reasons": not_offered.tab_reasons(header.mcp_session, header.counts),
         "live": header.topic,
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
         "may_control": access.may_control(request.user, header.server),
     }
 

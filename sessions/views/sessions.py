@@ -15,6 +15,6 @@ def index(request: HttpRequest) -> HttpResponse:
         "nav": "sessions",
         "mark": worker_board.mark(),  # read before the board: what changes in between is recognised by its mark
         "board": worker_board.board(request.user),
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "sessions/index.html", context)

@@ -14,12 +14,12 @@ from servers.requests import WebRequest
 from sessions.configuration import changing, reading
 from sessions.configuration.changing import Refused
 
-RIGHT = "administer"
+PERMISSION = "administer"
 
 
 @require_safe
 def index(request: WebRequest) -> HttpResponse:
-    access.require(request.user, RIGHT)
+    access.require(request.user, PERMISSION)
     return _page(request)
 
 
@@ -42,7 +42,7 @@ def _page(request: WebRequest, refused: Refused | None = None) -> HttpResponse:
 
 @require_POST
 def change(request: WebRequest, key: str) -> HttpResponse:
-    access.require(request.user, RIGHT)
+    access.require(request.user, PERMISSION)
     try:
         changed = changing.change(Actor.of(request), request.user, key, request.POST)
     except Refused as refused:

@@ -18,7 +18,7 @@ from sessions.retention.forms import LimitsForm
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: WebRequest) -> HttpResponse:
     """POST changes the limits."""
-    access.require(request.user, limits.RIGHT)
+    access.require(request.user, limits.PERMISSION)
     form = LimitsForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         if limits.change(Actor.of(request), request.user, form.wanted()):
@@ -43,13 +43,13 @@ def index(request: WebRequest) -> HttpResponse:
 
 @require_POST
 def run(request: WebRequest) -> HttpResponse:
-    access.require(request.user, limits.RIGHT)
+    access.require(request.user, limits.PERMISSION)
     request_job(request, JobKind.RETENTION)
     return redirect("storage:index")
 
 
 @require_POST
 def dry_run(request: WebRequest) -> HttpResponse:
-    access.require(request.user, limits.RIGHT)
+    access.require(request.user, limits.PERMISSION)
     request_job(request, JobKind.RETENTION_DRY_RUN)
     return redirect("storage:index")

@@ -70,7 +70,7 @@ def _button(
         "subscription": subscription,
         "no_subscriptions": not_offered.no_subscriptions(server_page.session_of(server)),
         "problem": problem,
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "subscriptions/_subscribe.html", context, status=422 if problem else 200)
 

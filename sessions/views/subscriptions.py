@@ -40,7 +40,7 @@ def board(request: HttpRequest) -> HttpResponse:
         "page": page,
         "numbers": reading.numbers(request.user, servers),
         "any": bool(page.rows) or reading.subscriptions(request.user, servers).exists(),
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
     }
     return render(request, "subscriptions/board.html", context)
 
@@ -58,7 +58,7 @@ def subscription_context(request: HttpRequest, subscription: Subscription, tab: 
         "followers": past.followers(subscription) if subscription.active else 0,
         "spark": reading.sparkline_of(subscription),
         "mark": past.mark(subscription),
-        "rights": access.rights(request.user),
+        "permissions": access.permissions(request.user),
         "may_read": access.may_read_payloads(request.user),
     }
 

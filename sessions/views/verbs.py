@@ -40,7 +40,7 @@ def _session_verb(
     """Session verbs only change a row, so they return at once; the page sees the effect live.
 
     `late`: the message if nothing changed, for example because another person was faster. `as_a_call`: it does no more
-    to other people's calls than a call does, so the right to call is enough.
+    to other people's calls than a call does, so permission to call is enough.
     """
     server = access.server_for(request.user, slug, "call_tool" if as_a_call else "view")
     actor = Actor.of(request)
@@ -181,11 +181,11 @@ _WORDS = {
 
 
 def _confirmed(
-    request: WebRequest, slug: str, verb: str, right: str, act: Callable[[Server], object], said: str
+    request: WebRequest, slug: str, verb: str, permission: str, act: Callable[[Server], object], said: str
 ) -> HttpResponse:
     """GET asks for confirmation and shows what depends on the server; POST acts. Deleting requires the server's
     name. `?tool=` is the tool to go back to."""
-    server = access.server_for(request.user, slug, right)
+    server = access.server_for(request.user, slug, permission)
     title, effect = _WORDS[verb]
     back = reverse("servers:tools", args=[server.slug])
     if tool := request.GET.get("tool", ""):

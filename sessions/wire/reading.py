@@ -142,7 +142,7 @@ class WirePage:
 
 
 def messages(user: access.User) -> QuerySet[WireMessage]:
-    """All that this user may know of, of every server; those of others' own identities only with the right to read
+    """All that this user may know of, of every server; those of others' own identities only with permission to read
     payloads. What they say is for `may_read` only."""
     rows = WireMessage.objects.filter(server__in=access.visible_servers(user))
     own = Q(identity__in=access.own_identities(user))

@@ -1,4 +1,4 @@
-/* The page of sessions: when workers or sessions change, it asks for its board with its own rights. */
+/* The page of sessions: when workers or sessions change, it asks for its board with its own permissions. */
 import { live } from './live.js';
 import { refreshSoon } from './refresh.js';
 

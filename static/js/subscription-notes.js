@@ -3,7 +3,7 @@ import { kept } from './tab-storage.js';
 import { toast } from './toast.js';
 
 const PAUSE_MS = 5_000;
-const BOARD = '.nav-i[data-section=subscriptions]'; // the way to the board: absent without the right to view servers
+const BOARD = '.nav-i[data-section=subscriptions]'; // the way to the board: absent without permission to see servers
 const KEY = 'subscriptions.told'; // per tab: the newest change that was told, by the server's clock
 const HEARD = 'subscriptions.heard'; // per tab: when it heard of the subscriptions last, in ms by the server's clock
 

@@ -42,10 +42,10 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from servers.agents import tokens
 from servers.audit.record import Actor
-rights = Permission.objects.filter(codename__in=["view_server", "call_tool", "manage_subscription"])
+permissions = Permission.objects.filter(codename__in=["view_server", "call_tool", "manage_subscription"])
 for number in range({people}):
     user = get_user_model().objects.create_user(f"person{{number}}")
-    user.user_permissions.set(rights)
+    user.user_permissions.set(permissions)
     for _ in range({each}):
         wanted = tokens.Wanted("benchmark", 7, ["mcp:list", "mcp:read", "mcp:call"])
         print("TOKEN", tokens.issue(Actor.of_user(user), user, wanted).text)

@@ -65,7 +65,7 @@ def test_a_wrong_password_keeps_the_address_and_says_so(own_stack, walker) -> No
     assert own_stack.rows("SELECT email FROM auth_user WHERE username = 'ada'")[0]["email"] == ""
 
 
-def test_a_person_without_rights_has_a_page_of_their_own(own_stack, walker) -> None:
+def test_a_person_without_permissions_has_a_page_of_their_own(own_stack, walker) -> None:
     own_stack.shell(
         f"from django.contrib.auth.models import User\nUser.objects.create_user('vera', password={PASSWORD!r})"
     )

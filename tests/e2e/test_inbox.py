@@ -20,11 +20,11 @@ def register(stack: Stack, name: str, peer: str, era: str) -> str:
     return stack.register(name, peer_command(peer), "--era", era)
 
 
-def colleague(stack: Stack, name: str, *rights: str) -> None:
+def colleague(stack: Stack, name: str, *permissions: str) -> None:
     stack.shell(
         "from django.contrib.auth.models import Permission, User\n"
         f"user = User.objects.create_user({name!r}, password={PASSWORD!r})\n"
-        f"user.user_permissions.set(Permission.objects.filter(codename__in={list(rights)!r}))"
+        f"user.user_permissions.set(Permission.objects.filter(codename__in={list(permissions)!r}))"
     )
 
 
@@ -35,7 +35,7 @@ def robin_exists(stack: Stack) -> None:
 
 @pytest.fixture
 def two(stack: Stack, walker: Callable[..., Walk], robin_exists: None) -> tuple[Walk, Walk]:
-    """Ada, who has all rights, and robin, who may answer, in separate browsers."""
+    """Ada, who has all permissions, and robin, who may answer, in separate browsers."""
     ada, robin = walker(stack, signed_in=True), walker(stack, signed_in=True, account=("robin", PASSWORD))
     robin.open("/")  # where a toast reaches him
     return ada, robin

@@ -1,4 +1,4 @@
-"""Each page in each of its states: its main path, empty, loading, an error, without the right, and offline.
+"""Each page in each of its states: its main path, empty, loading, an error, without the permission, and offline.
 
 The pages come from the URLconf (tests/e2e/every_page.py), so that a new one cannot be forgotten.
 """
@@ -256,7 +256,7 @@ def test_every_page_and_each_view_of_it_is_accessible_at_both_widths_in_both_the
     assert own_stack.rows("SELECT * FROM servers_browserreport") == []
 
 
-# --- no right --------------------------------------------------------------------------------------------------------
+# --- no permission ---------------------------------------------------------------------------------------------------
 class Offers(HTMLParser):
     """What a page offers to do: (address, method) of links, and of forms that have a button to send them."""
 
@@ -293,7 +293,7 @@ def offers(text: str, at: str) -> Iterator[tuple[str, str, str]]:
             continue
 
 
-def test_who_lacks_a_right_reads_why_and_is_offered_nothing_that_would_be_refused(
+def test_who_lacks_a_permission_reads_why_and_is_offered_nothing_that_would_be_refused(
     world: Every, own_stack: Stack
 ) -> None:
     visitor = Visitor(own_stack, GUEST)

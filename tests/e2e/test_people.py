@@ -36,7 +36,7 @@ def test_an_invited_person_makes_a_call_and_is_out_at_once_when_disabled_during_
     nina.complaints.allow("403")
     expect(nina.page.get_by_text("You don't have permission to manage users")).to_be_visible()
 
-    # a right that is given reaches the page that is open
+    # a permission that is given reaches the page that is open
     ada.open("/users/")
     ada.page.get_by_role("link", name="nina", exact=True).click()
     ada.page.get_by_role("link", name="Change").click()

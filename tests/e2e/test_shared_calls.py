@@ -68,7 +68,7 @@ def test_both_see_who_started_it_its_progress_its_lines_and_its_result(two: tupl
     assert texts[0] == texts[1]
 
 
-def test_whoever_has_the_right_may_stop_it_and_all_see_who_did(two: tuple[Walk, Walk]) -> None:
+def test_whoever_has_the_permission_may_stop_it_and_all_see_who_did(two: tuple[Walk, Walk]) -> None:
     ada, cleo = two
     start(ada, 100)
     number = number_of(ada)

@@ -33,7 +33,7 @@ def test_the_first_person_of_an_installation_where_nobody_can_sign_in_comes_back
     assert root.check_password(NEW)
 
 
-def test_an_invitation_with_every_right_works() -> None:
+def test_an_invitation_with_every_permission_works() -> None:
     cache.clear()
     link = run("invite", "--name", "Nina", "--superuser").strip()
     form = {"username": "nina", "password1": NEW, "password2": NEW}
@@ -41,18 +41,18 @@ def test_an_invitation_with_every_right_works() -> None:
     assert get_user_model().objects.get(username="nina").is_superuser
 
 
-def test_rights_and_groups_are_granted_and_revoked_one_by_one() -> None:
+def test_permissions_and_groups_are_granted_and_revoked_one_by_one() -> None:
     vera, group = person("vera", "view_server"), Group.objects.create(name="Night shift")
     run("grant", "vera", "--right", "call_tool", "--group", "Night shift")
-    assert catalog.own_rights(vera) == {"view_server", "call_tool"}
+    assert catalog.own_permissions(vera) == {"view_server", "call_tool"}
     assert list(vera.groups.all()) == [group]
     out = run("revoke", "vera", "--right", "view_server", "--group", "Night shift")
     assert "call_tool" in out
-    assert catalog.own_rights(vera) == {"call_tool"}
+    assert catalog.own_permissions(vera) == {"call_tool"}
     assert not vera.groups.exists()
     run("grant", "vera", "--superuser")
     assert get_user_model().objects.get(pk=vera.pk).is_superuser
-    assert catalog.own_rights(vera) == {"call_tool"}
+    assert catalog.own_permissions(vera) == {"call_tool"}
 
 
 def test_people_are_listed_disabled_enabled_and_relieved_of_what_they_own() -> None:

@@ -25,8 +25,8 @@ rule(Bundle.objects.get(slug="team-tools"), Effect.DENY, "work__draw")
 token = AgentToken.objects.get(name="Cursor on the desk")
 rule(token, Effect.ASK, "add")
 nina = User.objects.create_user("nina", first_name="Nina")
-rights = ["view_server", "call_tool", "answer_question"]
-nina.user_permissions.set(Permission.objects.filter(codename__in=rights))
+permissions = ["view_server", "call_tool", "answer_question"]
+nina.user_permissions.set(Permission.objects.filter(codename__in=permissions))
 check, desk = PolicyCheck(), principal_of(ada, name="Claude Code on the desk")
 night = principal_of(nina, name="Nightly clean-up")
 def held(principal, name, /, **arguments):

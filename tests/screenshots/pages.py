@@ -237,7 +237,7 @@ SHOTS = [
     Shot("exports-sink-delete", lambda world: f"/exports/sinks/{world.sink}/delete/"),
     Shot("users", at("/users/")),
     Shot("users-none", at("/users/?text=nothing-has-this-name")),
-    Shot("user-invite", at("/users/invite/"), prepare=click(".more-rights summary")),
+    Shot("user-invite", at("/users/invite/"), prepare=click(".more-permissions summary")),
     Shot("user-link", at("/users/invite/"), prepare=invite_person),
     Shot("user", lambda world: f"/users/{world.person}/"),
     Shot("user-rights", lambda world: f"/users/{world.person}/rights/"),

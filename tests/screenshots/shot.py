@@ -26,7 +26,7 @@ class World:
     credential: str = ""  # uid of a credential that a server used before its address changed
     sink: str = ""  # uids of a sink that fails, and of an export schedule
     schedule: str = ""
-    person: int = 0  # a person with groups, rights of their own and something that they own
+    person: int = 0  # a person with groups, permissions of their own and something that they own
     invitation: str = ""  # paths of one-time links
     password_link: str = ""
     approval: str = (

@@ -108,7 +108,7 @@ client("document", "https://program.invalid/client.json", "", "", document="fail
 client("added", "blocked", "Old script", "https://old.example/callback", added_by="{admin}", blocked_at=now)
 bundles.create(actor, ada, bundles.Wanted("Team tools", [bundles.Membership(server, "work")]))
 service_accounts.add(actor, ada, service_accounts.Wanted(
-    "nightly", "The nightly report. Ask {admin}.", rights=("view_server", "call_tool")))
+    "nightly", "The nightly report. Ask {admin}.", permissions=("view_server", "call_tool")))
 """
 
 
@@ -129,7 +129,7 @@ actor = Actor.of_user(ada)
 callers = Group.objects.get(name="Callers")
 olga = User.objects.create_user("olga", "olga@example.com", "{password}", first_name="Olga", last_name="Petrova")
 olga.groups.add(callers)
-olga.user_permissions.set(catalog.permissions(["view_payload", "verify_chain"]))
+olga.user_permissions.set(catalog.permission_rows(["view_payload", "verify_chain"]))
 User.objects.filter(pk=olga.pk).update(last_login=now - timedelta(hours=3))
 User.objects.create_user("pete", "pete@example.com", is_active=False, first_name="Pete").groups.add(callers)
 Server.objects.filter(slug__in=["{slug}", "calendar"]).update(owner=olga)

@@ -1,4 +1,5 @@
-"""The users: an administrator with all rights, an operator who registers HTTP servers, a visitor who only views."""
+"""The users: an administrator with all permissions, an operator who registers HTTP servers, a visitor who only
+views."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,10 +23,10 @@ def _a_writer_of_its_own() -> Iterator[None]:
     writing.reset()
 
 
-def person(name: str, *rights: str, **fields: Any) -> Any:
-    """A user with these permissions of the app `servers`. Fetched again, because the object caches its rights."""
+def person(name: str, *permissions: str, **fields: Any) -> Any:
+    """A user with these permissions of the app `servers`. Fetched again, because the object caches its permissions."""
     user = get_user_model().objects.create_user(name, password="correct horse battery", **fields)
-    user.user_permissions.set(Permission.objects.filter(content_type__app_label="servers", codename__in=rights))
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label="servers", codename__in=permissions))
     return get_user_model().objects.get(pk=user.pk)
 
 

@@ -1,4 +1,4 @@
-"""Access checks decide which rows and rights each user gets; nothing else leads from a request to a row."""
+"""Access checks decide which rows and permissions each user gets; nothing else leads from a request to a row."""
 
 from typing import Any
 from uuid import uuid4
@@ -15,7 +15,16 @@ from servers.views.denied import permission_denied
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
-RIGHTS = ["add", "change", "delete", "call_tool", "view_payload", "view_auditevent", "manage_stdio", "verify_chain"]
+PERMISSIONS = [
+    "add",
+    "change",
+    "delete",
+    "call_tool",
+    "view_payload",
+    "view_auditevent",
+    "manage_stdio",
+    "verify_chain",
+]
 
 
 @pytest.fixture
@@ -24,40 +33,42 @@ def server() -> Server:
 
 
 def test_an_administrator_passes_everywhere(admin: Any, server: Server) -> None:
-    assert all(access.rights(admin).values())
-    for right in RIGHTS:
-        assert access.server_for(admin, "orders", right) == server
+    assert all(access.permissions(admin).values())
+    for permission in PERMISSIONS:
+        assert access.server_for(admin, "orders", permission) == server
 
 
-@pytest.mark.parametrize("right", RIGHTS)
-def test_a_visitor_sees_the_row_and_is_refused_each_right_by_name(right: str, visitor: Any, server: Server) -> None:
+@pytest.mark.parametrize("permission", PERMISSIONS)
+def test_a_visitor_sees_the_row_and_is_refused_each_permission_by_name(
+    permission: str, visitor: Any, server: Server
+) -> None:
     assert access.server_for(visitor, "orders") == server
     with pytest.raises(access.Denied) as denied:
-        access.server_for(visitor, "orders", right)
+        access.server_for(visitor, "orders", permission)
     assert isinstance(denied.value, PermissionDenied)
     assert denied.value.server == server
-    assert access.may(person("carl", denied.value.right), right)
+    assert access.may(person("carl", denied.value.permission), permission)
 
 
-@pytest.mark.parametrize("right", ["view", *RIGHTS])
-def test_who_may_not_see_servers_cannot_tell_a_real_one_from_none(right: str, server: Server) -> None:
+@pytest.mark.parametrize("permission", ["view", *PERMISSIONS])
+def test_who_may_not_see_servers_cannot_tell_a_real_one_from_none(permission: str, server: Server) -> None:
     stranger = person("stan", "change_server", "delete_server", "call_tool")
     for slug in ("orders", "nothing"):
         with pytest.raises(Http404):
-            access.server_for(stranger, slug, right)
+            access.server_for(stranger, slug, permission)
     with pytest.raises(Http404):
         access.server_by_uid(stranger, server.uid)
     assert not access.visible_servers(stranger).exists()
 
 
-def test_nobody_signed_in_and_nobody_disabled_has_a_right(admin: Any) -> None:
+def test_nobody_signed_in_and_nobody_disabled_has_a_permission(admin: Any) -> None:
     admin.is_active = False
     for user in (AnonymousUser(), admin):
-        assert not any(access.rights(user).values())
+        assert not any(access.permissions(user).values())
 
 
-def test_an_unknown_right_is_an_error_and_not_a_refusal(admin: Any) -> None:
-    with pytest.raises(ValueError, match="no such right"):
+def test_an_unknown_permission_is_an_error_and_not_a_refusal(admin: Any) -> None:
+    with pytest.raises(ValueError, match="no such permission"):
         access.may(admin, "veiw")
 
 
@@ -67,7 +78,7 @@ def test_a_row_of_another_uid_is_not_found(admin: Any, server: Server) -> None:
         access.server_by_uid(admin, uuid4())
 
 
-def test_the_log_is_read_with_the_right_only(admin: Any, visitor: Any) -> None:
+def test_the_log_is_read_with_the_permission_only(admin: Any, visitor: Any) -> None:
     access.audit_events(admin)
     with pytest.raises(access.Denied):
         access.audit_events(visitor)

@@ -25,9 +25,9 @@ def ada(client: Client, admin: Any) -> Client:
     return client
 
 
-def signed_in(*rights: str) -> Client:
+def signed_in(*permissions: str) -> Client:
     client = Client()
-    client.force_login(person("rita", *rights))
+    client.force_login(person("rita", *permissions))
     return client
 
 
@@ -90,7 +90,7 @@ def test_what_a_server_named_itself_is_shown_and_never_run(ada: Client, call: Au
     assert "&lt;script&gt;" in page
 
 
-def test_payloads_need_a_right_of_their_own(call: AuditEvent) -> None:
+def test_payloads_need_a_permission_of_their_own(call: AuditEvent) -> None:
     page = text(signed_in("view_auditevent").get(f"/audit/{call.seq}/"))
     assert "refunded-4711" not in page
     assert "ord_41F9" not in page
@@ -98,9 +98,9 @@ def test_payloads_need_a_right_of_their_own(call: AuditEvent) -> None:
     assert "refunded-4711" in text(signed_in_again("view_auditevent", "view_payload").get(f"/audit/{call.seq}/"))
 
 
-def signed_in_again(*rights: str) -> Client:
+def signed_in_again(*permissions: str) -> Client:
     client = Client()
-    client.force_login(person("rosa", *rights))
+    client.force_login(person("rosa", *permissions))
     return client
 
 
@@ -150,7 +150,7 @@ def test_an_event_that_cannot_be_read_any_more_is_shown_as_broken(
 
 
 @pytest.mark.parametrize("url", ["/audit/", "/audit/1/"])
-def test_without_the_right_the_log_is_refused_and_the_try_is_in_it(url: str) -> None:
+def test_without_permission_the_log_is_refused_and_the_try_is_in_it(url: str) -> None:
     client = signed_in("view_server")
     text(client.get(url), 403)
     event = AuditEvent.objects.order_by("-seq")[0]

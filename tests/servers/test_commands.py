@@ -1,4 +1,4 @@
-"""The command line follows the same rules, rights and audit log as the pages."""
+"""The command line follows the same rules, permissions and audit log as the pages."""
 
 from io import StringIO
 from typing import Any
@@ -53,7 +53,7 @@ def test_a_server_is_given_credentials_of_the_vault_and_says_whose_identity_coun
         register("--url", "https://x.example/mcp", "--credential", "Other", name="Second")
 
 
-def test_a_user_without_the_right_is_refused_and_that_is_written_down(operator: Any) -> None:
+def test_a_user_without_permission_is_refused_and_that_is_written_down(operator: Any) -> None:
     with pytest.raises(CommandError, match="have permission to register commands"):
         register("--", "npx", user="otto")
     assert not Server.objects.exists()

@@ -1,4 +1,4 @@
-"""Import and export on the command line follow the rules, rights and wording of the pages."""
+"""Import and export on the command line follow the rules, permissions and wording of the pages."""
 
 import json
 from io import StringIO
@@ -65,7 +65,7 @@ def test_conflicts_are_skipped_overwritten_or_renamed_as_asked(admin: Any, file:
     assert Server.objects.filter(name="orders (imported)").exists()
 
 
-def test_a_command_of_the_file_needs_its_right(operator: Any, file: str) -> None:
+def test_a_command_of_the_file_needs_its_permission(operator: Any, file: str) -> None:
     with pytest.raises(CommandError, match="Some servers were not imported"):
         run("import_servers", file, user="otto")
     assert list(Server.objects.values_list("slug", flat=True)) == ["orders"]

@@ -46,7 +46,7 @@ def _statements(cursor: Any, table: str) -> list[str]:
 
 def groups() -> dict[str, set[str]]:
     rows = Group.objects.prefetch_related("permissions")
-    return {group.name: {right.codename for right in group.permissions.all()} for group in rows}
+    return {group.name: {permission.codename for permission in group.permissions.all()} for group in rows}
 
 
 @pytest.mark.long

@@ -158,12 +158,12 @@ def test_a_box_that_a_manager_may_not_tick_is_disabled_and_a_forged_form_is_refu
     client = Client()
     client.force_login(person("max", "manage_users", "view_server"))
     strong = Group.objects.create(name="Strong")
-    strong.permissions.set(catalog.permissions({"manage_stdio"}))
+    strong.permissions.set(catalog.permission_rows({"manage_stdio"}))
     page = client.get("/users/invite/").content.decode()
-    assert re.search(r'id="right-manage_stdio"[^>]*disabled', page)
-    assert not re.search(r'id="right-view_server"[^>]*disabled', page)
+    assert re.search(r'id="permission-manage_stdio"[^>]*disabled', page)
+    assert not re.search(r'id="permission-view_server"[^>]*disabled', page)
     assert re.search(rf'id="group-{strong.pk}"[^>]*disabled', page)
-    assert "right-superuser" not in page
+    assert "permission-superuser" not in page
     for forged in ({"own": ["manage_stdio"]}, {"groups": [strong.pk]}, {"superuser": "on"}):
         answer = client.post("/users/invite/", {"name": "Nina"} | forged)
         assert answer.status_code == 403
@@ -172,9 +172,9 @@ def test_a_box_that_a_manager_may_not_tick_is_disabled_and_a_forged_form_is_refu
 
 
 # --- one person ------------------------------------------------------------------------------------------------------
-def test_a_persons_page_says_which_right_comes_from_where_and_which_has_no_effect(root: Client) -> None:
+def test_a_persons_page_says_which_permission_comes_from_where_and_which_has_no_effect(root: Client) -> None:
     vera, group = person("vera", "call_tool", "verify_chain"), Group.objects.create(name="Night shift")
-    group.permissions.set(catalog.permissions({"view_server", "call_tool"}))
+    group.permissions.set(catalog.permission_rows({"view_server", "call_tool"}))
     vera.groups.add(group)
     words = text_of(root.get(f"/users/{vera.pk}/"))
     assert "See servers See every server with its tools, sessions, logs and subscriptions. Group Night shift" in words
@@ -182,22 +182,22 @@ def test_a_persons_page_says_which_right_comes_from_where_and_which_has_no_effec
     assert "No effect without: Read the audit log" in words
 
 
-def test_saving_rights_applies_them_and_a_second_administrator_gets_a_clear_conflict(root: Client) -> None:
+def test_saving_permissions_applies_them_and_a_second_administrator_gets_a_clear_conflict(root: Client) -> None:
     vera = person("vera", "view_server")
     page = root.get(f"/users/{vera.pk}/rights/").content.decode()
     seen = re.search(r'name="seen" value="([0-9a-f]+)"', page)
     assert seen
     form = {"own": ["view_server", "call_tool"], "seen": seen[1]}
     assert root.post(f"/users/{vera.pk}/rights/", form).status_code == 302
-    assert catalog.own_rights(vera) == {"view_server", "call_tool"}
+    assert catalog.own_permissions(vera) == {"view_server", "call_tool"}
     answer = root.post(f"/users/{vera.pk}/rights/", form | {"own": []})
     assert answer.status_code == 409
     assert "changed after you opened this page" in text_of(answer)
-    assert re.search(r'id="right-call_tool"[^>]*checked', answer.content.decode()), "it shows what holds now"
-    assert catalog.own_rights(vera) == {"view_server", "call_tool"}
+    assert re.search(r'id="permission-call_tool"[^>]*checked', answer.content.decode()), "it shows what holds now"
+    assert catalog.own_permissions(vera) == {"view_server", "call_tool"}
 
 
-def test_a_manager_sees_but_cannot_change_a_person_with_more_rights(root: Client) -> None:
+def test_a_manager_sees_but_cannot_change_a_person_with_more_permissions(root: Client) -> None:
     client = Client()
     client.force_login(person("max", "manage_users"))
     vera = person("vera", "manage_stdio")
@@ -260,7 +260,7 @@ def test_the_last_superuser_is_told_why_nothing_happened(root: Client) -> None:
 def test_groups_are_added_changed_and_deleted(root: Client) -> None:
     assert root.post("/users/groups/add/", {"name": "Night shift", "own": ["call_tool"]}).status_code == 302
     group = Group.objects.get(name="Night shift")
-    assert catalog.rights_of_groups([group]) == {"call_tool"}
+    assert catalog.permissions_of_groups([group]) == {"call_tool"}
     assert "Call tools" in text_of(root.get("/users/groups/"))
     assert root.post("/users/groups/add/", {"name": "night SHIFT"}).status_code == 422
     form = {"name": "Day shift", "own": ["view_server"], "seen": people.group_mark(group)}
@@ -268,7 +268,7 @@ def test_groups_are_added_changed_and_deleted(root: Client) -> None:
     assert root.post(f"/users/groups/{group.pk}/", form).status_code == 409
     assert root.post(f"/users/groups/{group.pk}/", form | {"seen": ""}).status_code == 409
     group.refresh_from_db()
-    assert (group.name, catalog.rights_of_groups([group])) == ("Day shift", {"view_server"})
+    assert (group.name, catalog.permissions_of_groups([group])) == ("Day shift", {"view_server"})
     assert root.post(f"/users/groups/{group.pk}/delete/").status_code == 302
     assert not Group.objects.filter(name="Day shift").exists()
 
@@ -284,7 +284,7 @@ def test_a_group_whose_name_another_administrator_took_in_this_moment_is_explain
 
 
 # --- one's own account -----------------------------------------------------------------------------------------------
-def test_everyone_sees_their_rights_and_ends_their_other_sign_ins() -> None:
+def test_everyone_sees_their_permissions_and_ends_their_other_sign_ins() -> None:
     vera = person("vera", "view_server")
     here, there = Client(HTTP_USER_AGENT=FIREFOX), Client()
     here.force_login(vera)

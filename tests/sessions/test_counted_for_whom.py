@@ -1,4 +1,5 @@
-"""What a person may not see is not counted for them either: the numbers of every page, for people with different rights.
+"""What a person may not see is not counted for them either: the numbers of every page, for people with different
+permissions.
 
 The expected numbers come from the rows of the scene below, not from the pages' own queries.
 """
@@ -58,7 +59,7 @@ def scene() -> Scene:
         "olga": person("olga", "view_server", "call_tool", "change_server"),
         "pete": person("pete", "view_server", "call_tool"),
         "seer": person("seer", *EVERYTHING),
-        "stan": person("stan", *(right for right in EVERYTHING if right != "view_server")),
+        "stan": person("stan", *(permission for permission in EVERYTHING if permission != "view_server")),
         "root": get_user_model().objects.create_superuser("root"),
     }
     _fill(shared, worker, people["root"], personal=False)
@@ -158,11 +159,11 @@ def test_who_reads_the_audit_log_without_seeing_servers_gets_no_list_of_them(sce
         assert ("Hidden one" in client.get("/explorer/complete/?q=server:hidden&at=13").content.decode()) is offered
 
 
-def test_a_manager_of_users_without_the_right_to_see_servers_learns_none_of_them(scene: Scene) -> None:
+def test_a_manager_of_users_without_permission_to_see_servers_learns_none_of_them(scene: Scene) -> None:
     Server.objects.update(owner=scene.people["olga"])
-    for name, rights in (("only", ("manage_users",)), ("both", ("manage_users", *EVERYTHING, "call_tool"))):
+    for name, permissions in (("only", ("manage_users",)), ("both", ("manage_users", *EVERYTHING, "call_tool"))):
         client = Client()
-        client.force_login(person(name, *rights))
+        client.force_login(person(name, *permissions))
         olga = scene.people["olga"].pk
         for path in (f"/users/{olga}/", f"/users/{olga}/disable/", f"/users/{olga}/hand-over/"):
             words = text_of(client, path)

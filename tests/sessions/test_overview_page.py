@@ -28,9 +28,9 @@ from tests.sessions.statistics.conftest import make_calls
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def client_of(name: str, *rights: str) -> Client:
+def client_of(name: str, *permissions: str) -> Client:
     client = Client()
-    client.force_login(person(name, *rights))
+    client.force_login(person(name, *permissions))
     return client
 
 
@@ -160,12 +160,12 @@ def test_calls_of_other_peoples_own_sessions_are_in_no_chart() -> None:
     make_calls(session, 3, personal=True, user=olga)
     make_calls(session, 1)
     counting.count_all()
-    for name, rights, count in (("vera", (), 1), ("rita", ("view_payload",), 4)):
-        drawn = charts(page(client_of(name, "view_server", *rights)))
+    for name, permissions, count in (("vera", (), 1), ("rita", ("view_payload",), 4)):
+        drawn = charts(page(client_of(name, "view_server", *permissions)))
         assert sums(drawn["calls"]) == {"One": count}, name
 
 
-def test_without_the_right_to_see_servers_nothing_is_counted() -> None:
+def test_without_permission_to_see_servers_nothing_is_counted() -> None:
     make_calls(make_session("one"), 3)
     counting.count_all()
     text = page(client_of("nil", "change_server"))

@@ -135,9 +135,9 @@ def call(transactional_db: None, own_writer: None) -> Call:
     return Call.objects.get(pk=found.pk)
 
 
-def client_of(name: str, *rights: str) -> Client:
+def client_of(name: str, *permissions: str) -> Client:
     found = Client()
-    found.force_login(person(name, *rights))
+    found.force_login(person(name, *permissions))
     return found
 
 

@@ -58,9 +58,9 @@ def session() -> McpSession:
     return made
 
 
-def signed_in(*rights: str, name: str = "carla") -> Client:
+def signed_in(*permissions: str, name: str = "carla") -> Client:
     client = Client()
-    client.force_login(person(name, *(rights or CALLER)))
+    client.force_login(person(name, *(permissions or CALLER)))
     return client
 
 
@@ -243,7 +243,7 @@ def test_without_script_what_is_missing_is_said_and_nothing_is_placed(session: M
     assert not Call.objects.exists()
 
 
-def test_without_the_right_to_call_nothing_is_placed_and_nothing_is_completed(session: McpSession) -> None:
+def test_without_permission_to_call_nothing_is_placed_and_nothing_is_completed(session: McpSession) -> None:
     McpSession.objects.update(state="ready", revision="2025-11-25", server_capabilities={"completions": {}})
     viewer, caller = signed_in("view_server", name="vera"), signed_in()
     assert 'data-suggests="ref/prompt:review"' in html(caller, "/servers/library/prompts/")

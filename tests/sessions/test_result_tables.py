@@ -83,7 +83,7 @@ def test_what_is_no_list_of_similar_objects_says_so_and_what_does_not_exist_is_n
     assert client.get(f"/calls/{call.uid}/table/0/rows.csv").status_code == 404
 
 
-def test_a_table_needs_the_right_to_read_results(client: Client) -> None:
+def test_a_table_needs_permission_to_read_results(client: Client) -> None:
     call = ended({"content": [{"type": "text", "text": TEXT}]})
     other = Client()
     other.force_login(person("otto", "view_server", "call_tool"))

@@ -23,18 +23,18 @@ from tests.sessions.host.make import make_session
 from tests.sessions.statistics.conftest import make_calls
 
 pytestmark = pytest.mark.django_db(transaction=True)
-RIGHTS = ("view_server", "call_tool", "change_server", "delete_server", "manage_stdio", "view_auditevent")
+PERMISSIONS = ("view_server", "call_tool", "change_server", "delete_server", "manage_stdio", "view_auditevent")
 
 
-def client_of(name: str, *rights: str) -> Client:
+def client_of(name: str, *permissions: str) -> Client:
     client = Client()
-    client.force_login(person(name, *rights))
+    client.force_login(person(name, *permissions))
     return client
 
 
 @pytest.fixture
 def ada() -> Client:
-    return client_of("ada", *RIGHTS)
+    return client_of("ada", *PERMISSIONS)
 
 
 def many(count: int) -> list[Server]:
@@ -264,7 +264,7 @@ def test_what_takes_too_long_stops_between_two_servers_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("rights", "offered"),
+    ("permissions", "offered"),
     [
         ((), []),
         (("call_tool",), []),
@@ -272,9 +272,9 @@ def test_what_takes_too_long_stops_between_two_servers_and_says_so(
         (("delete_server",), ["delete"]),
     ],
 )
-def test_only_what_a_right_permits_is_offered_and_done(rights: tuple[str, ...], offered: list[str]) -> None:
+def test_only_what_a_permission_permits_is_offered_and_done(permissions: tuple[str, ...], offered: list[str]) -> None:
     servers = [remote().server]
-    vera = client_of("vera", "view_server", *rights)
+    vera = client_of("vera", "view_server", *permissions)
     text = page(vera)
     assert re.findall(r'name="action"\s+value="(\w+)"', text) == offered
     assert ('name="server"' in text) is bool(offered)
@@ -286,7 +286,7 @@ def test_only_what_a_right_permits_is_offered_and_done(rights: tuple[str, ...], 
 
 
 def test_a_server_that_one_may_not_change_is_refused_and_the_others_are_done() -> None:
-    """Enabling a command needs the right to run commands."""
+    """Enabling a command needs permission to run commands."""
     command, other = many(1)[0], remote().server
     Server.objects.update(enabled=False)
     otto = client_of("otto", "view_server", "change_server")
@@ -297,7 +297,7 @@ def test_a_server_that_one_may_not_change_is_refused_and_the_others_are_done() -
     assert events(AuditAction.PERMISSION_DENY) == ["S000"]
 
 
-def test_without_the_right_to_see_servers_the_list_is_empty_and_nothing_can_be_chosen() -> None:
+def test_without_permission_to_see_servers_the_list_is_empty_and_nothing_can_be_chosen() -> None:
     servers = many(1)
     nil = client_of("nil", "change_server")
     assert names(page(nil)) == []

@@ -1,4 +1,4 @@
-"""The page *Sessions* lists workers and their sessions, and says why a session has no worker. It requires the right
+"""The page *Sessions* lists workers and their sessions, and says why a session has no worker. It requires permission
 to view servers."""
 
 import re

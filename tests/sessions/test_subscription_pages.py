@@ -44,9 +44,9 @@ def client() -> Client:
     return signed_in("ada", "view_server", "manage_subscription", "view_payload")
 
 
-def signed_in(name: str, *rights: str) -> Client:
+def signed_in(name: str, *permissions: str) -> Client:
     client = Client()
-    client.force_login(person(name, *rights))
+    client.force_login(person(name, *permissions))
     return client
 
 
@@ -240,7 +240,7 @@ def test_hostile_words_stay_words(client: Client, session: McpSession) -> None:
         assert "<script>alert" not in page(client, path)
 
 
-def test_without_the_right_the_content_is_not_shown(subscription: Subscription) -> None:
+def test_without_permission_the_content_is_not_shown(subscription: Subscription) -> None:
     add_version(subscription, "first-reserved", minutes_ago=5)
     add_version(subscription, "second-reserved")
     looker = signed_in("vera", "view_server", "manage_subscription")

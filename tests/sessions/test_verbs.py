@@ -103,19 +103,19 @@ def order(client: Client, verb: str) -> Any:
     return client.post(f"/servers/orders/{PATHS.get(verb, verb)}/")
 
 
-def signed_in(name: str, *rights: str) -> Client:
+def signed_in(name: str, *permissions: str) -> Client:
     client = Client()
-    client.force_login(person(name, "view_server", *rights))
+    client.force_login(person(name, "view_server", *permissions))
     return client
 
 
-@pytest.mark.parametrize("rights", [(), ("call_tool",)], ids=["view", "call"])
+@pytest.mark.parametrize("permissions", [(), ("call_tool",)], ids=["view", "call"])
 @pytest.mark.parametrize("verb", FELT_BY_ALL)
 def test_who_may_only_call_does_not_control_a_session_that_others_use(
-    verb: str, rights: tuple[str, ...], visitor: Client
+    verb: str, permissions: tuple[str, ...], visitor: Client
 ) -> None:
     before = McpSession.objects.values().get()
-    answer = order(signed_in("guest", *rights), verb)
+    answer = order(signed_in("guest", *permissions), verb)
     assert answer.status_code == 403
     assert (
         "Others use this session of Orders, so only people with permission to change servers" in answer.content.decode()

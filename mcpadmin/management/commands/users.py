@@ -1,4 +1,4 @@
-"""`manage.py users …`: what the Users page does, for when nobody can sign in. It may give every right."""
+"""`manage.py users …`: what the Users page does, for when nobody can sign in. It may give every permission."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -40,7 +40,9 @@ class Command(BaseCommand):
         handover.add_argument("--to", required=True, metavar="USERNAME")
         for given in (invite, verbs.choices["grant"], verbs.choices["revoke"]):
             given.add_argument("--group", action="append", default=[], help="repeatable")
-            given.add_argument("--right", action="append", default=[], choices=list(catalog.RIGHTS), help="repeatable")
+            given.add_argument(
+                "--right", action="append", default=[], choices=list(catalog.PERMISSIONS), help="repeatable"
+            )
             given.add_argument("--superuser", action="store_true")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -61,11 +63,11 @@ class Command(BaseCommand):
             until = f"{row.link.expires_at:%Y-%m-%d %H:%M} UTC"
             self.stdout.write(f"({row.link})\t{row.look.word.lower()}\tuntil {until}\tby {row.link.issued_by_name}")
 
-    def _rights(self, options: dict[str, Any]) -> None:
-        for right in catalog.RIGHTS.values():
-            self.stdout.write(f"{right.codename}\t{right.allows}")
+    def _permissions(self, options: dict[str, Any]) -> None:
+        for permission in catalog.PERMISSIONS.values():
+            self.stdout.write(f"{permission.codename}\t{permission.allows}")
         for group in Group.objects.order_by("name"):
-            self.stdout.write(f"group {group.name}\t{', '.join(sorted(catalog.rights_of_groups([group])))}")
+            self.stdout.write(f"group {group.name}\t{', '.join(sorted(catalog.permissions_of_groups([group])))}")
 
     def _invite(self, options: dict[str, Any]) -> None:
         invitation = Invitation(
@@ -83,17 +85,17 @@ class Command(BaseCommand):
         self, options: dict[str, Any], merged: Callable[[set[Any], set[Any]], set[Any]], superuser: bool
     ) -> None:
         user = self._user(options["username"])
-        people.set_rights(
+        people.set_permissions(
             OPERATOR,
             None,
             user,
             groups=merged(set(user.groups.all()), set(self._groups(options))),
-            own=merged(set(catalog.own_rights(user)), set(options["right"])),
+            own=merged(set(catalog.own_permissions(user)), set(options["right"])),
             superuser=superuser if options["superuser"] else user.is_superuser,
             seen=people.mark(user),
         )
-        rights = ", ".join(sorted(catalog.rights_of(self._user(options["username"])))) or "none"
-        self.stdout.write(f"{user.get_username()} has these rights now: {rights}")
+        permissions = ", ".join(sorted(catalog.permissions_of(self._user(options["username"])))) or "none"
+        self.stdout.write(f"{user.get_username()} has these rights now: {permissions}")
 
     def _disable(self, options: dict[str, Any]) -> None:
         ended = people.disable(OPERATOR, None, self._user(options["username"]))

@@ -18,7 +18,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
-from servers import connect_limit, rights
+from servers import connect_limit, permissions
 from servers.agents import tokens
 from servers.audit.acts import audited
 from servers.audit.record import Actor
@@ -250,7 +250,7 @@ def not_read(client: OAuthClient, problem: str) -> None:
 # --- what administrators do ---------------------------------------------------------------------------------------------
 def add(actor: Actor, user: Any, name: str, redirects: Sequence[str], *, confidential: bool) -> tuple[OAuthClient, str]:
     """A client of an administrator, with a fixed id. Raises access.Denied (recorded) and ValidationError by field."""
-    rights.require(user, actor, "administer", subject=name[:200])
+    permissions.require(user, actor, "administer", subject=name[:200])
     try:
         found = checked_redirects(list(redirects))
     except BadClient as problem:
@@ -271,7 +271,7 @@ def add(actor: Actor, user: Any, name: str, redirects: Sequence[str], *, confide
 
 def block(actor: Actor, user: Any, client: OAuthClient) -> int:
     """It gets no further grant, and its grants are revoked. Returns how many. Raises access.Denied (recorded)."""
-    rights.require(user, actor, "administer", subject=client.label)
+    permissions.require(user, actor, "administer", subject=client.label)
     with audited(actor) as trail:
         row = OAuthClient.objects.select_for_update().get(pk=client.pk)
         if row.blocked_at is not None:
@@ -284,7 +284,7 @@ def block(actor: Actor, user: Any, client: OAuthClient) -> int:
 
 
 def unblock(actor: Actor, user: Any, client: OAuthClient) -> None:
-    rights.require(user, actor, "administer", subject=client.label)
+    permissions.require(user, actor, "administer", subject=client.label)
     with audited(actor) as trail:
         row = OAuthClient.objects.select_for_update().get(pk=client.pk)
         if row.blocked_at is not None:
@@ -295,7 +295,7 @@ def unblock(actor: Actor, user: Any, client: OAuthClient) -> None:
 
 def delete(actor: Actor, user: Any, client: OAuthClient) -> None:
     """With its grants. Their calls stay in the history."""
-    rights.require(user, actor, "administer", subject=client.label)
+    permissions.require(user, actor, "administer", subject=client.label)
     with audited(actor) as trail:
         row = OAuthClient.objects.select_for_update().get(pk=client.pk)
         trail.note(AuditAction.OAUTH_CLIENT_DELETE, None, row.label, facts(row) | {"grants": _end_grants(row, actor)})

@@ -13,7 +13,7 @@ from typing import Any, Final
 from django.db.models import Q
 from django.utils import timezone
 
-from servers import access, rights
+from servers import access, permissions
 from servers.agents import tokens
 from servers.agents.addresses import address_of
 from servers.agents.tokens import ACCESS_PREFIX, MOST_DAYS
@@ -88,7 +88,7 @@ def facts(client: OAuthClient, redirect_uri: str) -> dict[str, Any]:
 def consent(actor: Actor, user: Any, given: Consent) -> str:
     """A new grant, and the code that fetches it. Until then it counts for no longer than the code. Raises access.Denied
     (recorded) and ValidationError."""
-    rights.require(user, actor, "call_tool", subject=given.client.label)
+    permissions.require(user, actor, "call_tool", subject=given.client.label)
     tokens.require_room(user)
     now, code = timezone.now(), secrets.token_urlsafe(32)
     end = now + timedelta(days=max(1, min(given.days, MOST_DAYS)))

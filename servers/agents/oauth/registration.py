@@ -4,7 +4,7 @@ default: anyone who reaches this address may register, and a name that is regist
 import secrets
 from typing import Any, Final
 
-from servers import instance, rights
+from servers import instance, permissions
 from servers.agents import tokens
 from servers.agents.oauth import clients
 from servers.agents.oauth.clients import MOST_CLIENTS, BadClient
@@ -23,7 +23,7 @@ def is_open() -> bool:
 
 def switch(actor: Actor, user: Any, *, is_open: bool) -> None:
     """Raises access.Denied (recorded)."""
-    rights.require(user, actor, "administer", subject="client registration")
+    permissions.require(user, actor, "administer", subject="client registration")
     with audited(actor) as trail:
         row, _ = Instance.objects.select_for_update().get_or_create(pk=instance.KEY)
         if row.oauth_registration != is_open:

@@ -15,7 +15,7 @@ from servers.models import Server, ServerValue
 from servers.registration.differences import FieldDifference, differences
 from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entries import Entry, faults, parse
-from servers.registration.reference_rights import references_in, same_connection
+from servers.registration.reference_permissions import references_in, same_connection
 from servers.registration.values import secrets_to_reenter, stored_values
 from servers.validators import secret_arguments
 
@@ -89,9 +89,9 @@ def existing_server(registration: Registration, stored: list[Server]) -> Server 
 
 def _lacking(user: Any, transport: str, server: Server | None) -> str:
     """In words. The verbs ask once more, and write a refusal down."""
-    for right in ["change" if server else "add", *(["manage_stdio"] if transport == TransportKind.STDIO else [])]:
+    for permission in ["change" if server else "add", *(["manage_stdio"] if transport == TransportKind.STDIO else [])]:
         try:
-            access.require(user, right)
+            access.require(user, permission)
         except access.Denied as denied:
             return str(denied)
     return ""

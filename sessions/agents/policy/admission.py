@@ -45,7 +45,7 @@ class _Known:
 
 
 class Admission:
-    """Whether a request's token counts, and whether another request or stream is taken on. `forget()` drops what is known of every token: rights or tokens changed."""
+    """Whether a request's token counts, and whether another request or stream is taken on. `forget()` drops what is known of every token: permissions or tokens changed."""
 
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader
@@ -200,7 +200,7 @@ class Admission:
             yield
 
     async def still_valid(self, principal: Principal, address: str) -> Principal | None:
-        """For a stream: the same token with the rights of now. None when it counts no more."""
+        """For a stream: the same token with the permissions of now. None when it counts no more."""
         try:
             return await self._reader.run(partial(tokens.still_valid, principal.token.pk, address))
         except Unknown:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from servers import limits, rights
+from servers import limits, permissions
 from servers.agents import policies
 from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
 from servers.enums import AgentScope, PolicyEffect, PolicyKind
@@ -178,7 +178,7 @@ class PolicyCheck:
         details = {"token": str(token.uid), "method": asked.method, "reason": verdict.why}
         if exchange.via is not None:
             details |= {"bundle": exchange.via.bundle}
-        rights.record_refusal(exchange.actor, server, asked.target[:300], **details)
+        permissions.record_refusal(exchange.actor, server, asked.target[:300], **details)
         self._noted[key] = now  # what could not be recorded is not known
         while len(self._noted) > _MOST_KNOWN:
             self._noted.popitem(last=False)

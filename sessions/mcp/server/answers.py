@@ -79,7 +79,7 @@ def page(
     method: str, items: Iterable[str], cursor: str, era: Era, ttl_ms: int, meta: Mapping[str, Any] | None = None
 ) -> str:
     """A page of a list as JSON text. `items` are definitions as JSON text, passed on as they were stored. Lists depend
-    on the rights of the token, so no one else may reuse them."""
+    on the permissions of the token, so no one else may reuse them."""
     text = f'"{_LISTS[method]}":[{",".join(items)}]'
     if cursor:
         text += f',"nextCursor":{json_text.quoted(cursor)}'

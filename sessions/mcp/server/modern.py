@@ -162,7 +162,7 @@ def _number(text: str) -> float | str:
 
 # --- discovery and listening -------------------------------------------------------------------------------------------
 def discovery(info: Implementation, capabilities: Mapping[str, Any], instructions: str) -> dict[str, Any]:
-    """The result of `server/discover`. It depends on the rights of the token, so no one else may reuse it."""
+    """The result of `server/discover`. It depends on the permissions of the token, so no one else may reuse it."""
     body: dict[str, Any] = {
         "resultType": "complete",
         "supportedVersions": list(versions.MODERN),

@@ -19,27 +19,27 @@ def create() -> None:
     MIGRATION.create_groups(apps, SimpleNamespace(connection=connection))
 
 
-def test_a_new_installation_has_four_groups_whose_rights_have_an_effect() -> None:
+def test_a_new_installation_has_four_groups_whose_permissions_have_an_effect() -> None:
     Group.objects.all().delete()
     create()
-    held = {group.name: catalog.rights_of_groups([group]) for group in Group.objects.all()}
+    held = {group.name: catalog.permissions_of_groups([group]) for group in Group.objects.all()}
     assert set(held) == {"Administrators", "Operators", "Callers", "Auditors"}
-    assert held["Administrators"] == set(catalog.RIGHTS)
+    assert held["Administrators"] == set(catalog.PERMISSIONS)
     assert not held["Callers"] & {"add_server", "change_server", "manage_stdio", "manage_users", "view_auditevent"}
     assert not held["Operators"] & {"manage_stdio", "manage_users", "delete_server"}
-    for name, rights in held.items():
-        for right in rights:
-            assert set(catalog.RIGHTS[right].needs) <= rights, f"{name}: {right} has no effect"
+    for name, permissions in held.items():
+        for permission in permissions:
+            assert set(catalog.PERMISSIONS[permission].needs) <= permissions, f"{name}: {permission} has no effect"
 
 
 def test_a_group_of_the_same_name_is_left_as_it_is() -> None:
     Group.objects.all().delete()
     Group.objects.create(name="Operators")
     create()
-    assert catalog.rights_of_groups([Group.objects.get(name="Operators")]) == frozenset()
+    assert catalog.permissions_of_groups([Group.objects.get(name="Operators")]) == frozenset()
 
 
-def test_the_rights_that_the_migration_creates_are_those_that_django_would() -> None:
+def test_the_permissions_that_the_migration_creates_are_those_that_django_would() -> None:
     for model, codenames in MIGRATION.MODELS.items():
         permissions = {**dict(apps.get_model("servers", model)._meta.permissions)}
         for codename, words in codenames.items():

@@ -1,4 +1,4 @@
-"""Who may give what to whom: every way to give rights, tried by people who have some of them."""
+"""Who may give what to whom: every way to give permissions, tried by people who have some of them."""
 
 import json
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
 
-EVERY = frozenset(catalog.RIGHTS)
+EVERY = frozenset(catalog.PERMISSIONS)
 MANAGERS: dict[str, frozenset[str]] = {
-    "has every right": EVERY,
+    "has every permission": EVERY,
     "lacks commands": EVERY - {"manage_stdio"},
     "sees and manages": frozenset({"view_server", "manage_users"}),
     "only manages": frozenset({"manage_users"}),
@@ -29,15 +29,15 @@ MANAGERS: dict[str, frozenset[str]] = {
     "has none": frozenset(),
 }
 GIVEN: dict[str, tuple[frozenset[str], bool]] = {
-    **{right: (frozenset({right}), False) for right in catalog.RIGHTS},
+    **{permission: (frozenset({permission}), False) for permission in catalog.PERMISSIONS},
     "nothing": (frozenset(), False),
-    "every right": (EVERY, False),
+    "every permission": (EVERY, False),
     "superuser": (frozenset(), True),
 }
-#: one right is refused as the other: the short run tries these
+#: one permission is refused as the other: the short run tries these
 SHORT_RUN = {"view_server", "manage_stdio"}
 GIVEN_CASES = [
-    pytest.param(name, marks=pytest.mark.long if name in catalog.RIGHTS and name not in SHORT_RUN else ())
+    pytest.param(name, marks=pytest.mark.long if name in catalog.PERMISSIONS and name not in SHORT_RUN else ())
     for name in GIVEN
 ]
 
@@ -46,21 +46,21 @@ def manager(name: str) -> Any:
     return person("max", *MANAGERS[name])
 
 
-def group_with(rights: frozenset[str]) -> Group:
+def group_with(permissions: frozenset[str]) -> Group:
     group = Group.objects.create(name="given")
-    group.permissions.set(catalog.permissions(rights))
+    group.permissions.set(catalog.permission_rows(permissions))
     return group
 
 
 def state() -> tuple[Any, ...]:
-    """Everything that gives rights, in the database."""
+    """Everything that gives permissions, in the database."""
     users = get_user_model().objects.order_by("pk")
     return (
         [
-            (user.pk, user.is_superuser, user.is_active, user.password, sorted(catalog.rights_of(user)))
+            (user.pk, user.is_superuser, user.is_active, user.password, sorted(catalog.permissions_of(user)))
             for user in users
         ],
-        sorted((group.name, *sorted(catalog.rights_of_groups([group]))) for group in Group.objects.all()),
+        sorted((group.name, *sorted(catalog.permissions_of_groups([group]))) for group in Group.objects.all()),
         sorted(AccountLink.objects.values_list("digest", "revoked_at")),
     )
 
@@ -85,52 +85,52 @@ def outcome(by: Any, act: Callable[[], Any]) -> type[BaseException] | None:
     return type(refusal)
 
 
-def expected(name: str, rights: frozenset[str], superuser: bool) -> type[BaseException] | None:
+def expected(name: str, permissions: frozenset[str], superuser: bool) -> type[BaseException] | None:
     if "manage_users" not in MANAGERS[name]:
         return access.Denied
-    return BeyondAuthority if superuser or rights - MANAGERS[name] else None
+    return BeyondAuthority if superuser or permissions - MANAGERS[name] else None
 
 
 @pytest.mark.parametrize("given", GIVEN_CASES)
 @pytest.mark.parametrize("name", MANAGERS)
-def test_no_one_gives_a_right_that_they_do_not_have(name: str, given: str) -> None:
-    by, (rights, superuser) = manager(name), GIVEN[given]
-    actor, target, group = Actor.of_user(by), person("tim"), group_with(rights)
-    wanted = expected(name, rights, superuser)
-    for own, groups in ((rights, []), (frozenset(), [group])):
+def test_no_one_gives_a_permission_that_they_do_not_have(name: str, given: str) -> None:
+    by, (permissions, superuser) = manager(name), GIVEN[given]
+    actor, target, group = Actor.of_user(by), person("tim"), group_with(permissions)
+    wanted = expected(name, permissions, superuser)
+    for own, groups in ((permissions, []), (frozenset(), [group])):
         mark = people.mark(target)
 
         def invite(own: Any = own, groups: Any = groups) -> None:
             links.invite(actor, by, Invitation("New", "", superuser, groups, own))
 
         def grant(own: Any = own, groups: Any = groups, mark: str = mark) -> None:
-            people.set_rights(actor, by, target, groups=groups, own=own, superuser=superuser, seen=mark)
+            people.set_permissions(actor, by, target, groups=groups, own=own, superuser=superuser, seen=mark)
 
         assert outcome(by, invite) is wanted
         assert outcome(by, grant) is wanted
         if wanted is None:
-            people.set_rights(actor, None, target, groups=[], own=(), superuser=False)
+            people.set_permissions(actor, None, target, groups=[], own=(), superuser=False)
     if not superuser:
-        assert outcome(by, lambda: people.save_group(actor, by, None, name="more", given=rights)) is wanted
+        assert outcome(by, lambda: people.save_group(actor, by, None, name="more", given=permissions)) is wanted
         assert outcome(by, lambda: people.save_group(actor, by, group, name="other", given=())) is wanted
         Group.objects.filter(pk=group.pk).update(name="given")
-        group.permissions.set(catalog.permissions(rights))
+        group.permissions.set(catalog.permission_rows(permissions))
         assert outcome(by, lambda: people.delete_group(actor, by, group)) is wanted
 
 
 @pytest.mark.parametrize("held", GIVEN_CASES)
 @pytest.mark.parametrize("name", MANAGERS)
-def test_no_one_acts_on_an_account_that_has_more_rights(name: str, held: str) -> None:
-    """The reset of a password would be a way to those rights."""
-    by, (rights, superuser) = manager(name), GIVEN[held]
+def test_no_one_acts_on_an_account_that_has_more_permissions(name: str, held: str) -> None:
+    """The reset of a password would be a way to those permissions."""
+    by, (permissions, superuser) = manager(name), GIVEN[held]
     get_user_model().objects.create_superuser("root")
-    target = person("tim", *rights, is_superuser=superuser)
+    target = person("tim", *permissions, is_superuser=superuser)
     heir, actor = person("heir"), Actor.of_user(by)
-    wanted = expected(name, rights, superuser)
+    wanted = expected(name, permissions, superuser)
     acts: list[Callable[[], Any]] = [
         lambda: links.issue_password_link(actor, by, target),
         lambda: people.end_sign_ins(actor, by, target),
-        lambda: people.set_rights(actor, by, target, groups=[], own=(), superuser=False),
+        lambda: people.set_permissions(actor, by, target, groups=[], own=(), superuser=False),
         lambda: people.hand_over(actor, by, target, heir),
         lambda: people.disable(actor, by, target),
         lambda: people.enable(actor, by, target),
@@ -154,18 +154,18 @@ def test_an_invitation_of_someone_else_is_renewed_or_revoked_only_by_who_could_i
 
 def test_the_command_line_gives_everything() -> None:
     target = person("tim")
-    people.set_rights(Actor(None, "mcpadmin"), None, target, groups=[], own=EVERY, superuser=True)
+    people.set_permissions(Actor(None, "mcpadmin"), None, target, groups=[], own=EVERY, superuser=True)
     assert get_user_model().objects.get(pk=target.pk).is_superuser
-    assert catalog.own_rights(target) == EVERY
+    assert catalog.own_permissions(target) == EVERY
 
 
-def test_every_enforced_right_is_in_the_catalog_and_has_a_permission() -> None:
-    enforced = set(access.rights(person("tim"))) - {"administer"}  # which cannot be granted
+def test_every_enforced_permission_is_in_the_catalog_and_has_a_row() -> None:
+    enforced = set(access.permissions(person("tim"))) - {"administer"}  # which cannot be granted
     assert enforced == EVERY
-    assert set(catalog.permissions().values_list("codename", flat=True)) == EVERY
-    for right in catalog.RIGHTS.values():
-        assert right.allows.endswith(".")
-        assert set(right.needs) <= EVERY
+    assert set(catalog.permission_rows().values_list("codename", flat=True)) == EVERY
+    for permission in catalog.PERMISSIONS.values():
+        assert permission.allows.endswith(".")
+        assert set(permission.needs) <= EVERY
 
 
 @pytest.mark.parametrize("through", ["group", "person"])
@@ -180,7 +180,9 @@ def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str
     ReferenceGrant.objects.create(name="PROD_TOKEN", **holder)
     actor = Actor.of_user(by)
     acts: list[Callable[[], Any]] = [
-        lambda: people.set_rights(actor, by, by, groups=[deploy], own=["manage_users", "add_server"], superuser=False),
+        lambda: people.set_permissions(
+            actor, by, by, groups=[deploy], own=["manage_users", "add_server"], superuser=False
+        ),
         lambda: links.invite(actor, by, Invitation("New", "", False, [deploy], ())),
         lambda: service_accounts.add(actor, by, service_accounts.Wanted("robot", groups=[deploy])),
     ]
@@ -190,6 +192,6 @@ def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str
         assert outcome(by, act) is BeyondAuthority
     with pytest.raises(BeyondAuthority, match=r"Use \$\{PROD_TOKEN\}"):
         acts[0]()
-    by.user_permissions.add(catalog.permissions(["grant_reference"])[0])
+    by.user_permissions.add(catalog.permission_rows(["grant_reference"])[0])
     by = get_user_model().objects.get(pk=by.pk)
     assert outcome(by, acts[-1]) is None, "who may grant it to anyone may give it this way too"

@@ -50,16 +50,18 @@ def users() -> list[str]:
     return list(get_user_model().objects.values_list("username", flat=True))
 
 
-def test_an_invited_person_chooses_name_and_password_and_is_signed_in_with_the_given_rights(client: Client) -> None:
+def test_an_invited_person_chooses_name_and_password_and_is_signed_in_with_the_given_permissions(
+    client: Client,
+) -> None:
     group = Group.objects.create(name="Night shift")
-    group.permissions.set(catalog.permissions({"view_server", "call_tool"}))
-    issued = invited(groups=[group], rights=("view_payload",))
+    group.permissions.set(catalog.permission_rows({"view_server", "call_tool"}))
+    issued = invited(groups=[group], permissions=("view_payload",))
     assert "Create your account" in client.get(path(issued)).content.decode()
     answer = client.post(path(issued), NINA)
     assert (answer.status_code, answer["Location"]) == (302, "/")
     nina = get_user_model().objects.get(username="nina")
     assert (nina.is_active, nina.is_superuser, nina.is_staff) == (True, False, False)
-    assert catalog.rights_of(nina) == {"view_server", "call_tool", "view_payload"}
+    assert catalog.permissions_of(nina) == {"view_server", "call_tool", "view_payload"}
     assert client.session["_auth_user_id"] == str(nina.pk)
     assert client.get("/").status_code == 200
     [event] = events(AuditAction.USER_JOIN)
@@ -104,21 +106,21 @@ def test_a_renewed_invitation_works_with_its_new_link_also_after_it_was_revoked(
 
 def test_an_invitation_is_worth_nothing_once_its_issuer_lacks_what_it_gives(client: Client) -> None:
     max_ = person("max", "manage_users", "view_server")
-    issued = invited(max_, rights=("view_server",))
+    issued = invited(max_, permissions=("view_server",))
     assert client.get(path(issued)).status_code == 200
-    max_.user_permissions.remove(*catalog.permissions({"view_server"}))
+    max_.user_permissions.remove(*catalog.permission_rows({"view_server"}))
     assert client.get(path(issued)).status_code == 404
-    max_.user_permissions.add(*catalog.permissions({"view_server"}))
+    max_.user_permissions.add(*catalog.permission_rows({"view_server"}))
     assert client.get(path(issued)).status_code == 200
     people.disable(SYSTEM, None, max_)
     assert client.post(path(issued), NINA).status_code == 404
     assert users() == ["max"]
 
 
-def test_an_invitation_follows_the_rights_that_its_group_has_when_it_is_used(client: Client) -> None:
+def test_an_invitation_follows_the_permissions_that_its_group_has_when_it_is_used(client: Client) -> None:
     max_, group = person("max", "manage_users"), Group.objects.create(name="grows")
     issued = invited(max_, groups=[group])
-    group.permissions.set(catalog.permissions({"manage_stdio"}))  # by someone who has the right; max has not
+    group.permissions.set(catalog.permission_rows({"manage_stdio"}))  # by someone who has the permission; max has not
     assert client.post(path(issued), NINA).status_code == 404
     assert users() == ["max"]
 
@@ -160,11 +162,11 @@ def test_a_second_password_link_and_disabling_end_the_first() -> None:
     assert Client().get(path(second)).status_code == 404
 
 
-def test_a_password_link_dies_when_its_person_gets_more_rights_than_its_issuer_has() -> None:
+def test_a_password_link_dies_when_its_person_gets_more_permissions_than_its_issuer_has() -> None:
     max_, vera = person("max", "manage_users"), person("vera")
     issued = links.issue_password_link(Actor.of_user(max_), max_, vera)
     assert Client().get(path(issued)).status_code == 200
-    vera.user_permissions.add(*catalog.permissions({"manage_stdio"}))
+    vera.user_permissions.add(*catalog.permission_rows({"manage_stdio"}))
     assert Client().post(path(issued), AGAIN).status_code == 404
     assert Client().login(username="vera", password=PASSWORD)
 

@@ -42,11 +42,11 @@ def newest() -> tuple[AuditEvent, dict[str, Any]]:
 
 
 def keep(user: Any, **changes: Any) -> Callable[[Any], None]:
-    """`set_rights` with what the user has, except for `changes`."""
+    """`set_permissions` with what the user has, except for `changes`."""
 
     def act(by: Any) -> None:
-        now = {"groups": list(user.groups.all()), "own": catalog.own_rights(user), "superuser": user.is_superuser}
-        people.set_rights(Actor.of_user(by) if by else SYSTEM, by, user, **now | changes)
+        now = {"groups": list(user.groups.all()), "own": catalog.own_permissions(user), "superuser": user.is_superuser}
+        people.set_permissions(Actor.of_user(by) if by else SYSTEM, by, user, **now | changes)
 
     return act
 
@@ -84,7 +84,7 @@ def test_one_of_two_superusers_can_go_but_not_by_their_own_hand(end: str) -> Non
 
 def test_a_manager_cannot_give_up_managing_by_oneself_in_any_way() -> None:
     group = Group.objects.create(name="managers")
-    group.permissions.set(catalog.permissions({"manage_users"}))
+    group.permissions.set(catalog.permission_rows({"manage_users"}))
     max_ = person("max")
     max_.groups.add(group)
     max_, actor = fresh(max_), Actor.of_user(max_)
@@ -137,7 +137,7 @@ def test_a_form_that_is_out_of_date_changes_nothing_and_says_so() -> None:
     keep(vera, own={"call_tool"})(root)
     with pytest.raises(Conflict, match="changed after you opened this page"):
         keep(vera, own={"view_server", "view_payload"}, seen=seen)(root)
-    assert catalog.own_rights(vera) == {"call_tool"}
+    assert catalog.own_permissions(vera) == {"call_tool"}
     group = people.save_group(SYSTEM, None, None, name="Night", given={"view_server"})
     seen = people.group_mark(group)
     people.save_group(SYSTEM, None, group, name="Night", given={"call_tool"}, seen=seen)
@@ -149,7 +149,7 @@ def test_a_form_that_is_out_of_date_changes_nothing_and_says_so() -> None:
             act(SYSTEM, None, vera)
 
 
-def test_permissions_that_are_no_rights_of_ours_survive_a_change() -> None:
+def test_permissions_that_are_not_ours_survive_a_change() -> None:
 
     vera, foreign = person("vera"), Permission.objects.get(codename="add_session")
     vera.user_permissions.add(foreign)
@@ -158,7 +158,7 @@ def test_permissions_that_are_no_rights_of_ours_survive_a_change() -> None:
 
 
 # --- disabling -------------------------------------------------------------------------------------------------------
-def test_a_disabled_person_is_signed_out_everywhere_and_comes_back_with_the_same_rights() -> None:
+def test_a_disabled_person_is_signed_out_everywhere_and_comes_back_with_the_same_permissions() -> None:
     vera = person("vera", "view_server")
     browsers = [Client(), Client()]
     for browser in browsers:
@@ -170,7 +170,7 @@ def test_a_disabled_person_is_signed_out_everywhere_and_comes_back_with_the_same
     people.enable(SYSTEM, None, vera)
     assert browsers[0].get("/servers/").status_code == 302, "enabling revives no sign-in"
     assert Client().login(username="vera", password="correct horse battery")
-    assert catalog.own_rights(vera) == {"view_server"}
+    assert catalog.own_permissions(vera) == {"view_server"}
     actions = list(AuditEvent.objects.order_by("seq").values_list("action", flat=True))
     assert [
         a for a in actions if a in (AuditAction.USER_DISABLE, AuditAction.USER_ENABLE, AuditAction.SIGN_INS_END)

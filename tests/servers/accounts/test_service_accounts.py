@@ -1,4 +1,4 @@
-"""Service accounts: rights and tokens, no sign-in, never more than who manages them has."""
+"""Service accounts: permissions and tokens, no sign-in, never more than who manages them has."""
 
 import json
 from typing import Any
@@ -18,20 +18,22 @@ from servers.models import AgentToken, AuditEvent
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db(transaction=True)
-RIGHTS = ("view_server", "call_tool")
+PERMISSIONS = ("view_server", "call_tool")
 
 
 @pytest.fixture
 def manager(db: None) -> Any:
-    return person("max", "manage_users", *RIGHTS)
+    return person("max", "manage_users", *PERMISSIONS)
 
 
 def token(by: Any, account: Any) -> tokens.Issued:
     return tokens.issue_for(Actor.of_user(by), by, account, tokens.Wanted("nightly", 7, ["mcp:list", "mcp:call"]))
 
 
-def test_a_program_acts_as_a_service_account_with_the_rights_of_that_account(manager: Any) -> None:
-    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly", "The nightly run.", (), RIGHTS))
+def test_a_program_acts_as_a_service_account_with_the_permissions_of_that_account(manager: Any) -> None:
+    account = service_accounts.add(
+        Actor.of_user(manager), manager, Wanted("nightly", "The nightly run.", (), PERMISSIONS)
+    )
     issued = token(manager, account)
     principal = tokens.principal_of(issued.text, "")
     assert principal.user == account
@@ -44,27 +46,29 @@ def test_a_program_acts_as_a_service_account_with_the_rights_of_that_account(man
 
 
 def test_a_service_account_never_signs_in_and_is_never_a_superuser(manager: Any, admin: Any) -> None:
-    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly", rights=RIGHTS))
+    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly", permissions=PERMISSIONS))
     for password in ("", "!", "nightly"):
         assert authenticate(None, username="nightly", password=password) is None
     with pytest.raises(Refused, match="never signs in"):
         links.issue_password_link(Actor.of_user(admin), admin, account)
     with pytest.raises(Refused, match="superuser"):
-        people.set_rights(Actor.of_user(admin), admin, account, groups=[], own=RIGHTS, superuser=True)
+        people.set_permissions(Actor.of_user(admin), admin, account, groups=[], own=PERMISSIONS, superuser=True)
 
 
 def test_nobody_gives_a_service_account_or_takes_by_its_token_what_they_lack(manager: Any, admin: Any) -> None:
     with pytest.raises(BeyondAuthority):
-        service_accounts.add(Actor.of_user(manager), manager, Wanted("strong", rights=("manage_stdio",)))
-    strong = service_accounts.add(Actor.of_user(admin), admin, Wanted("strong", rights=(*RIGHTS, "manage_stdio")))
+        service_accounts.add(Actor.of_user(manager), manager, Wanted("strong", permissions=("manage_stdio",)))
+    strong = service_accounts.add(
+        Actor.of_user(admin), admin, Wanted("strong", permissions=(*PERMISSIONS, "manage_stdio"))
+    )
     with pytest.raises(BeyondAuthority):
         token(manager, strong)
     assert service_accounts.managed_by(manager) == []
     assert service_accounts.managed_by(admin) == [strong]
     with pytest.raises(access.Denied):
-        token(person("carl", *RIGHTS), strong)
+        token(person("carl", *PERMISSIONS), strong)
     with pytest.raises(Refused, match="is a person"):
-        token(admin, person("dora", *RIGHTS))
+        token(admin, person("dora", *PERMISSIONS))
     assert not AgentToken.objects.exists()
 
 
@@ -72,7 +76,7 @@ def test_the_pages_lead_from_a_new_account_to_its_token(manager: Any) -> None:
     client = Client()
     client.force_login(manager)
     assert b"never signs in" in client.get("/users/service-accounts/add/").content
-    posted = {"name": "nightly", "purpose": "Runs at night.", "own": list(RIGHTS)}
+    posted = {"name": "nightly", "purpose": "Runs at night.", "own": list(PERMISSIONS)}
     page = client.post("/users/service-accounts/add/", posted, follow=True)
     assert b"Service account" in page.content
     assert b"Runs at night." in page.content
@@ -85,6 +89,6 @@ def test_the_pages_lead_from_a_new_account_to_its_token(manager: Any) -> None:
     assert tokens.principal_of(shown.context["text"], "").user == account
     assert b"Service account" in client.get("/users/").content
     stranger = Client()
-    stranger.force_login(person("carl", *RIGHTS))
+    stranger.force_login(person("carl", *PERMISSIONS))
     assert stranger.post("/agents/tokens/new/", new).status_code == 200  # the field is not his: a token of his own
     assert AgentToken.objects.first().user.username == "carl"

@@ -137,7 +137,7 @@ def browser(user: Any) -> Client:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_each_change_of_a_policy_is_an_event_and_needs_the_right(token: AgentToken) -> None:
+def test_each_change_of_a_policy_is_an_event_and_needs_the_permission(token: AgentToken) -> None:
     server = make_session("files").server
     olga = person("olga", "view_server", "change_server")
     actor = Actor.of_user(olga)

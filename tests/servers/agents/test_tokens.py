@@ -107,7 +107,7 @@ def test_a_token_whose_servers_are_gone_does_not_become_one_for_all(ann: Any) ->
     assert not tokens.principal_of(issued.text, "").reaches(other.pk)
 
 
-def test_issuing_needs_the_right_to_call_and_is_recorded_with_what_it_allows(ann: Any) -> None:
+def test_issuing_needs_permission_to_call_and_is_recorded_with_what_it_allows(ann: Any) -> None:
     with pytest.raises(access.Denied):
         issue(person("vera", "view_server"))
     token = issue(ann, tools=["a"]).token

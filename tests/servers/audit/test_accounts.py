@@ -1,4 +1,4 @@
-"""Sign-ins, accounts and rights produce audit events with the request that caused them."""
+"""Sign-ins, accounts and permissions produce audit events with the request that caused them."""
 
 import json
 from collections.abc import Iterator
@@ -103,25 +103,25 @@ def test_disabling_and_enabling_are_acts_of_their_own(request_of_ada: HttpReques
         assert (event.action, event.subject, event.actor_name, details) == (action, "zoe", "ada", {})
 
 
-@pytest.mark.parametrize("right", ["is_superuser", "is_staff"])
-def test_a_right_that_is_a_flag_is_written_before_and_after(right: str, request_of_ada: HttpRequest) -> None:
+@pytest.mark.parametrize("flag", ["is_superuser", "is_staff"])
+def test_a_flag_that_gives_permissions_is_written_before_and_after(flag: str, request_of_ada: HttpRequest) -> None:
     user = person("zoe")
-    before = getattr(user, right)
-    setattr(user, right, not before)
-    user.save(update_fields=[right])
+    before = getattr(user, flag)
+    setattr(user, flag, not before)
+    user.save(update_fields=[flag])
     event, details = newest()
-    assert (event.action, event.actor_name) == (AuditAction.RIGHTS_CHANGE, "ada")
-    assert details == {"changes": {right: {"before": before, "after": not before}}}
+    assert (event.action, event.actor_name) == (AuditAction.PERMISSIONS_CHANGE, "ada")
+    assert details == {"changes": {flag: {"before": before, "after": not before}}}
 
 
 def test_permissions_and_groups_given_and_taken_are_named(request_of_ada: HttpRequest) -> None:
     user, group = person("zoe"), Group.objects.create(name="ops")
-    right = Permission.objects.get(codename="manage_stdio")
-    user.user_permissions.add(right)
+    permission = Permission.objects.get(codename="manage_stdio")
+    user.user_permissions.add(permission)
     assert (newest()[0].subject, newest()[1]) == ("zoe", {"added": ["servers.manage_stdio"]})
-    user.user_permissions.remove(right)
+    user.user_permissions.remove(permission)
     assert newest()[1] == {"removed": ["servers.manage_stdio"]}
-    group.permissions.add(right)
+    group.permissions.add(permission)
     assert (newest()[0].subject, newest()[1]) == ("group ops", {"added": ["servers.manage_stdio"]})
     user.groups.add(group)
     assert (newest()[0].subject, newest()[1]) == ("zoe", {"added": ["group ops"]})

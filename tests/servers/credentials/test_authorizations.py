@@ -104,7 +104,7 @@ def test_an_answer_in_the_last_moment_leaves_a_worker_the_time_to_fetch_the_toke
     assert ServerAuthorization.objects.get().expires_at > soon + timedelta(seconds=60)
 
 
-def test_who_lost_the_right_meanwhile_completes_no_sign_in(server: Server, actor: Actor) -> None:
+def test_who_lost_the_permission_meanwhile_completes_no_sign_in(server: Server, actor: Actor) -> None:
     eve = person("eve", "view_server", "change_server", "manage_credential")
     row = authorizations.begin(Actor.of_user(eve), eve, server, BROWSER)
     taken = authorizations.take(row.uid)

@@ -100,7 +100,7 @@ def test_a_server_of_one_identity_takes_no_own_credential(server: Server, bea: A
     assert not Credential.objects.filter(owner=bea).exists()
 
 
-def test_an_own_identity_needs_the_right_to_call(server: Server, visitor: Any) -> None:
+def test_an_own_identity_needs_permission_to_call(server: Server, visitor: Any) -> None:
     with pytest.raises(Denied):
         own(visitor, server)
     assert last(AuditAction.PERMISSION_DENY).actor_name == "vera"

@@ -85,9 +85,9 @@ def test_what_is_no_choice_is_refused_at_its_box(
     assert issuers.expected(server) is None
 
 
-@pytest.mark.parametrize("right", ["change_server", "manage_credential"])
-def test_it_needs_both_rights(right: str, server: Server) -> None:
-    half = person("otto2", "view_server", right)
+@pytest.mark.parametrize("permission", ["change_server", "manage_credential"])
+def test_it_needs_both_permissions(permission: str, server: Server) -> None:
+    half = person("otto2", "view_server", permission)
     with pytest.raises(Denied):
         issuers.expect(Actor.of_user(half), half, server, NAMED, ISSUER)
     with pytest.raises(Denied):

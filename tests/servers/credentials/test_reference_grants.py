@@ -24,7 +24,7 @@ from servers.registration import drafts, registering
 from servers.registration.importing.applying import Choice, Decision, apply
 from servers.registration.importing.document import read
 from servers.registration.importing.planning import plan
-from servers.registration.reference_rights import references_in
+from servers.registration.reference_permissions import references_in
 from servers.registration.resolved_values import NotLaunchable, draft_launch_values, launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http, over_stdio, variable

@@ -148,7 +148,7 @@ def test_a_new_value_replaces_the_old_one_and_is_never_shown(
     assert after.version == 2
 
 
-def test_who_lacks_the_right_changes_nothing_and_is_in_the_audit_log(
+def test_who_lacks_the_permission_changes_nothing_and_is_in_the_audit_log(
     add: Callable[..., Credential], operator: Any, server: Server
 ) -> None:
     row, actor = add("Orders key", bearer()), Actor.of_user(operator)

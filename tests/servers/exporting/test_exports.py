@@ -155,7 +155,7 @@ def test_the_file_is_private_and_the_export_is_in_the_log(admin: Any, actor: Act
     assert (ended["sha256"], ended["events"]) == (export.digest, export.events)
 
 
-def test_it_belongs_to_the_person_who_asked_and_still_has_the_right(admin: Any, actor: Actor) -> None:
+def test_it_belongs_to_the_person_who_asked_and_still_has_the_permission(admin: Any, actor: Actor) -> None:
     auditor = person("una", "view_auditevent", "view_payload")
     export = exported(auditor, Actor.of_user(auditor), payloads=True)
     assert requesting.downloadable(auditor, Actor.of_user(auditor), export.uid) == export
@@ -167,7 +167,7 @@ def test_it_belongs_to_the_person_who_asked_and_still_has_the_right(admin: Any, 
     assert AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY).exists()
 
 
-def test_a_person_who_lost_the_right_before_the_job_began_gets_nothing() -> None:
+def test_a_person_who_lost_the_permission_before_the_job_began_gets_nothing() -> None:
     auditor = person("una", "view_auditevent")
     export = requesting.request(auditor, Actor.of_user(auditor), ExportFormat.CSV)
     auditor.user_permissions.set([])

@@ -231,7 +231,7 @@ def test_a_paused_schedule_and_a_held_copy_export_nothing(schedule: ExportSchedu
     assert len(schedules.run_due()) == 1
 
 
-def test_it_runs_with_the_rights_of_its_owner(schedule: ExportSchedule, admin: Any) -> None:
+def test_it_runs_with_the_permissions_of_its_owner(schedule: ExportSchedule, admin: Any) -> None:
     type(admin).objects.filter(pk=admin.pk).update(is_superuser=False)
     (export,) = due_now()
     assert (export.failed, "no longer has permission" in export.detail) == (True, True)

@@ -24,9 +24,9 @@ def ada(client: Client, admin: Any) -> Client:
     return client
 
 
-def signed_in(name: str, *rights: str) -> Client:
+def signed_in(name: str, *permissions: str) -> Client:
     client = Client()
-    client.force_login(person(name, *rights))
+    client.force_login(person(name, *permissions))
     return client
 
 
@@ -94,7 +94,7 @@ def test_a_verification_that_did_not_end_is_no_verdict(ada: Client, monkeypatch:
     assert "Something went wrong. See the worker's log for the reason." in page
 
 
-def test_without_its_right_nobody_verifies_and_the_try_is_in_the_log() -> None:
+def test_without_its_permission_nobody_verifies_and_the_try_is_in_the_log() -> None:
     client = signed_in("rita", "view_auditevent")
     page = markup(client.get("/explorer/"))
     assert "Verify the whole log" not in page
@@ -115,7 +115,7 @@ def test_while_the_broker_is_away_the_page_says_so_and_the_job_stays_queued(ada:
 
 
 # --- the page of jobs ----------------------------------------------------------------------------------------------------
-def test_nobody_without_the_right_sees_the_page_or_its_link() -> None:
+def test_nobody_without_permission_sees_the_page_or_its_link() -> None:
     client = signed_in("vera", "view_server", "view_auditevent", "verify_chain")
     words(client.get("/jobs/"), 403)
     assert "/jobs/" not in markup(client.get("/explorer/"))

@@ -1,4 +1,4 @@
-"""Pins are kept by starts and changed by people with the right to register commands; each change is audited."""
+"""Pins are kept by starts and changed by people with permission to register commands; each change is audited."""
 
 import json
 from datetime import timedelta
@@ -105,14 +105,14 @@ def test_an_offer_that_changed_since_the_page_was_shown_is_not_taken(server: Ser
     assert pinned(server).version == "1.2.3"
 
 
-@pytest.mark.parametrize("rights", [("change_server",), ("manage_stdio",), ("call_tool", "manage_credential")])
-def test_without_the_right_to_register_commands_nothing_changes_and_the_refusal_is_recorded(
-    server: Server, rights: tuple[str, ...]
+@pytest.mark.parametrize("permissions", [("change_server",), ("manage_stdio",), ("call_tool", "manage_credential")])
+def test_without_permission_to_register_commands_nothing_changes_and_the_refusal_is_recorded(
+    server: Server, permissions: tuple[str, ...]
 ) -> None:
     put(server, PinState.PINNED)
     put(server, PinState.PREVIOUS, pin_of("1.2.2"))
     put(server, PinState.OFFERED, pin_of("1.2.4"))
-    user = person("eve", "view_server", *rights)
+    user = person("eve", "view_server", *permissions)
     actor = Actor.of_user(user)
     for act in (
         lambda: pins.update(actor, user, server, "sha512-1.2.4"),

@@ -1,4 +1,4 @@
-"""Erasing takes a right and a reason, leaves an event that names the digest, and a chain that verifies."""
+"""Erasing takes a permission and a reason, leaves an event that names the digest, and a chain that verifies."""
 
 import json
 import sqlite3
@@ -53,7 +53,7 @@ def test_without_a_usable_reason_nothing_is_erased(admin: Any, actor: Actor, pay
     assert payloads.read(Payload.objects.get(pk=payload.pk)) is not None
 
 
-def test_without_the_right_nothing_is_erased_and_the_refusal_is_recorded(payload: Payload) -> None:
+def test_without_permission_nothing_is_erased_and_the_refusal_is_recorded(payload: Payload) -> None:
     reader = person("vera", "view_server", "view_payload", "view_auditevent")
     with pytest.raises(access.Denied):
         erase(Actor.of_user(reader), reader, payload, "why not", CONTEXT)

@@ -1,4 +1,4 @@
-"""The registration functions change the right rows, audit each change, and refuse users without the right."""
+"""The registration functions change the right rows, audit each change, and refuse users without the permission."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -279,7 +279,7 @@ def test_what_depends_on_a_server_is_counted_and_goes_with_it(admin: Any, actor:
     assert verify().ok
 
 
-# --- rights ------------------------------------------------------------------------------------------------------------------
+# --- permissions ------------------------------------------------------------------------------------------------------
 STDIO_ROADS: dict[str, Callable[[Actor, Any, Server], object]] = {
     "register": lambda actor, user, server: registering.register(actor, user, over_stdio(name="New")),
     "change": lambda actor, user, server: registering.change(
@@ -292,7 +292,7 @@ STDIO_ROADS: dict[str, Callable[[Actor, Any, Server], object]] = {
 
 
 @pytest.mark.parametrize("road", STDIO_ROADS)
-def test_a_command_needs_the_right_on_every_road(road: str, admin: Any, operator: Any, actor: Actor) -> None:
+def test_a_command_needs_the_permission_on_every_road(road: str, admin: Any, operator: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_stdio(), enabled=False)
     before = AuditEvent.objects.count()
     with pytest.raises(PermissionDenied):
@@ -306,7 +306,7 @@ def test_a_command_needs_the_right_on_every_road(road: str, admin: Any, operator
     assert Server.objects.get().command == "npx"
 
 
-def test_turning_an_http_server_into_a_command_needs_the_right(admin: Any, operator: Any, actor: Actor) -> None:
+def test_turning_an_http_server_into_a_command_needs_the_permission(admin: Any, operator: Any, actor: Actor) -> None:
     server = registering.register(actor, operator, over_http())
     with pytest.raises(PermissionDenied):
         registering.change(Actor.of_user(operator), operator, server, over_stdio(), 1)
@@ -337,7 +337,7 @@ def test_who_may_only_look_is_refused_every_verb_and_that_is_written_down(
     assert Server.objects.values().get() == stored
 
 
-def test_a_copy_of_credentials_needs_the_right_to_change_too(admin: Any, actor: Actor) -> None:
+def test_a_copy_of_credentials_needs_permission_to_change_too(admin: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_http(values=[header()]))
     adder = person("anna", "view_server", "add_server")
     with pytest.raises(PermissionDenied):
@@ -345,7 +345,7 @@ def test_a_copy_of_credentials_needs_the_right_to_change_too(admin: Any, actor: 
     assert Server.objects.count() == 1
 
 
-def test_the_holder_of_the_right_may_enter_any_command(actor: Actor, db: None) -> None:
+def test_the_holder_of_the_permission_may_enter_any_command(actor: Actor, db: None) -> None:
     holder = person("hera", "add_server", "manage_stdio")
     odd = replace(over_stdio(), command="/bin/sh", arguments=["-c", "echo $(date) | cat; true", ""])
     assert registering.register(Actor.of_user(holder), holder, odd).arguments[1] == "echo $(date) | cat; true"

@@ -410,7 +410,7 @@ def test_worthless_tokens_and_foreign_endpoints_are_refused(product: Product, to
     assert "127.0.0.1" in event["body"]
 
 
-def test_a_person_who_loses_the_right_loses_the_call(product: Product) -> None:
+def test_a_person_who_loses_the_permission_loses_the_call(product: Product) -> None:
     product.stack.shell(
         "from django.contrib.auth import get_user_model as u; from django.contrib.auth.models import Permission as P\n"
         "b = u().objects.create_user('bob', password='x')\n"

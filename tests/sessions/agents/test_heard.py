@@ -128,7 +128,7 @@ def test_a_denied_call_that_could_not_be_recorded_is_recorded_the_next_time(
     ada: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule(make_listed("files"), PolicyEffect.DENY)
-    text, real, refused = token_of(ada), policy_check.rights.record_refusal, list[Exception]()
+    text, real, refused = token_of(ada), policy_check.permissions.record_refusal, list[Exception]()
 
     def record(*given: Any, **more: Any) -> None:
         if not refused:
@@ -136,7 +136,7 @@ def test_a_denied_call_that_could_not_be_recorded_is_recorded_the_next_time(
             raise refused[0]
         real(*given, **more)
 
-    monkeypatch.setattr(policy_check.rights, "record_refusal", record)
+    monkeypatch.setattr(policy_check.permissions, "record_refusal", record)
 
     principal, check = principal_of(text, ""), PolicyCheck()
     for expected in (RuntimeError, Forbidden, Forbidden):

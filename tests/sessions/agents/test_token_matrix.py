@@ -52,11 +52,11 @@ ada = User.objects.get(username="ada")
 servers = [Server.objects.get(slug=slug) for slug in ("legacy", "modern")]
 changing.create(Actor.of_user(ada), ada, Wanted("Matrix", [Membership(server, alias) for server, alias in zip(servers, ("one", "two"))], "matrix"))
 client = OAuthClient.objects.create(kind="added", client_id="matrix", name="Matrix", redirect_uris=["http://127.0.0.1/cb"])
-rights = Permission.objects.filter(codename__in=["view_server", "call_tool"])
+permissions = Permission.objects.filter(codename__in=["view_server", "call_tool"])
 found = []
 for number, (kind, scopes, state) in enumerate(CREDENTIALS):
     user = User.objects.create_user(f"matrix{number}", password="x")
-    user.user_permissions.set(rights)
+    user.user_permissions.set(permissions)
     user, scopes = User.objects.get(pk=user.pk), [f"mcp:{scope}" for scope in scopes]
     if kind == "token":
         issued = tokens.issue(Actor.of_user(user), user, tokens.Wanted("matrix", 7, scopes, servers[:1]))

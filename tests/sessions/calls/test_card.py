@@ -295,7 +295,7 @@ def test_a_large_result_is_cut_and_can_be_downloaded(call: Call) -> None:
     assert f"/calls/{call.uid}/result.json" in shown
 
 
-def test_without_the_right_neither_arguments_nor_result_are_shown(call: Call) -> None:
+def test_without_permission_neither_arguments_nor_result_are_shown(call: Call) -> None:
     over(call, CallState.SUCCEEDED, {"content": [{"type": "text", "text": "the-answer"}]})
     assert "the-answer" not in html(call, may_read=False)
 

@@ -57,9 +57,9 @@ def server() -> Server:
     return made
 
 
-def person(*rights: str) -> Any:
+def person(*permissions: str) -> Any:
     user = get_user_model().objects.create_user(f"u{get_user_model().objects.count()}")
-    user.user_permissions.set(Permission.objects.filter(codename__in=rights))
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     return get_user_model().objects.get(pk=user.pk)
 
 
@@ -142,7 +142,7 @@ def test_arguments_that_cannot_be_checked_need_a_confirmation_which_is_recorded(
     assert json.loads(AuditEvent.objects.get(action=AuditAction.CALL_REQUEST).body)["details"]["unchecked"]
 
 
-def test_without_the_right_the_refusal_is_in_the_log(server: Server) -> None:
+def test_without_permission_the_refusal_is_in_the_log(server: Server) -> None:
     with pytest.raises(access.Denied):
         place(person("view_server"), server)
     event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)
@@ -200,7 +200,7 @@ def test_erased_arguments_cannot_be_repeated(caller: Any, server: Server) -> Non
         repeating.repeat(Actor.of_user(caller), caller, first)
 
 
-def test_arguments_of_others_are_not_repeated_without_the_right_to_read_them(caller: Any, server: Server) -> None:
+def test_arguments_of_others_are_not_repeated_without_permission_to_read_them(caller: Any, server: Server) -> None:
     call = place(caller, server)
     other = person("view_server", "call_tool")
     with pytest.raises(access.Denied):

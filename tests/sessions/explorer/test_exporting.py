@@ -48,7 +48,7 @@ def test_free_text_exports_what_the_index_finds(admin: Any) -> None:
     assert found(admin, "in:calls -acme") == set(Call.objects.exclude(pk=acme.pk).values_list("uid", flat=True))
 
 
-def test_without_the_right_to_read_payloads_the_words_in_them_select_nothing(admin: Any) -> None:
+def test_without_permission_to_read_payloads_the_words_in_them_select_nothing(admin: Any) -> None:
     ended_call(make_session(), "pay", arguments={"customer": "acme"})
     catch_up()
     auditor = person("vera", "view_server", "view_auditevent")

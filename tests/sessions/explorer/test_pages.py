@@ -48,9 +48,9 @@ def ada(client: Client) -> Client:
     return client
 
 
-def client_of(name: str, *rights: str) -> Client:
+def client_of(name: str, *permissions: str) -> Client:
     client = Client()
-    client.force_login(person(name, *rights))
+    client.force_login(person(name, *permissions))
     return client
 
 
@@ -220,7 +220,7 @@ def test_the_copied_link_still_finds_the_row_when_the_list_has_moved_on(ada: Cli
     assert f'data-detail="calls.{call.pk}"' in opened
 
 
-def test_without_the_right_to_payloads_a_link_shows_what_was_called_and_not_with_what(
+def test_without_permission_to_payloads_a_link_shows_what_was_called_and_not_with_what(
     ada: Client, session: McpSession
 ) -> None:
     call = ended_call(

@@ -1,5 +1,5 @@
-"""Kind of credential x way in x right: a variable that makes programs run code is set by nobody but a person who may
-register commands. Proved by an execve trace of what each row of the database would start afterwards.
+"""Kind of credential x way in x permission: a variable that makes programs run code is set by nobody but a person who
+may register commands. Proved by an execve trace of what each row of the database would start afterwards.
 
 The victim is a script that starts the usual interpreters. Each dangerous variable makes one of them run a marker.
 """
@@ -55,7 +55,7 @@ perl -e 1
 node -e 0
 git ls-remote ssh://127.0.0.1/x
 """
-RIGHTS = {
+PERMISSIONS = {
     "call tools": ("call_tool",),
     "manage credentials": ("view_credential", "manage_credential"),
     "change servers and manage credentials": ("change_server", "view_credential", "manage_credential"),
@@ -68,7 +68,7 @@ RIGHTS = {
     ),
 }
 APPROVED = "register commands"
-#: the right that allows it, and all that do not; each alone is long
+#: the permission that allows it, and all that do not; each alone is long
 SHORT = (APPROVED, "everything but commands")
 
 
@@ -137,9 +137,9 @@ def executions(trap: Trap, launch: Launch) -> int:
 class World:
     """A stdio server whose registration leaves API_TOKEN to credentials, and a person who tries."""
 
-    def __init__(self, trap: Trap, admin: Any, rights: Iterable[str]) -> None:
+    def __init__(self, trap: Trap, admin: Any, permissions: Iterable[str]) -> None:
         self.trap, self.admin = trap, admin
-        self.user = person("eve", "view_server", *rights)
+        self.user = person("eve", "view_server", *permissions)
         self.actor = Actor.of_user(self.user)
         self.server = self._registered("Victim")
         self.client = Client()
@@ -369,7 +369,7 @@ def import_by_command(world: World, variable: str, value: str) -> Any:
     return call_command("import_servers", str(file), "--user", world.user.username, stdout=StringIO())
 
 
-#: by registrations: what a person with the right to register commands sets is approved
+#: by registrations: what a person with permission to register commands sets is approved
 REGISTERED: dict[str, Way] = {
     "register": register,
     "register, secret": partial(register, secret=True),
@@ -425,16 +425,16 @@ def _folders(settings: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rights", [pytest.param(name, marks=[pytest.mark.long] * (name not in SHORT)) for name in RIGHTS]
+    "permissions", [pytest.param(name, marks=[pytest.mark.long] * (name not in SHORT)) for name in PERMISSIONS]
 )
 @pytest.mark.parametrize("way", [*REGISTERED, *FILLED])
 def test_no_variable_runs_code_unless_a_person_who_may_register_commands_set_it(
-    way: str, rights: str, trap: Trap, admin_user: Any
+    way: str, permissions: str, trap: Trap, admin_user: Any
 ) -> None:
-    world = World(trap, admin_user, RIGHTS[rights])
+    world = World(trap, admin_user, PERMISSIONS[permissions])
     said = attempted((REGISTERED | FILLED)[way], world)
     ran = sum(executions(trap, launch) for launch in world.launches())
-    if way in REGISTERED and rights == APPROVED:
+    if way in REGISTERED and permissions == APPROVED:
         assert (said, ran > 0) == ([], True), "what was approved runs"
     else:
         assert ran == 0
@@ -465,7 +465,7 @@ def test_a_session_that_is_not_run_shows_the_reason_and_who_can_change_it(trap: 
 
 def test_what_one_may_declare_a_credential_still_fills(trap: Trap, admin_user: Any) -> None:
     """The rule leaves what credentials are for: the token of one's own, which is data."""
-    world = World(trap, admin_user, RIGHTS["call tools"])
+    world = World(trap, admin_user, PERMISSIONS["call tools"])
     own_credential(world, "API_TOKEN", "of-my-own")
     found = {launch.spec.env()["API_TOKEN"] for launch in world.launches()}  # type: ignore[union-attr]  # all are stdio
     assert found == {"of-the-registration", "of-my-own"}

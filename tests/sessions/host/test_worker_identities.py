@@ -34,9 +34,9 @@ def peer(shared_worker: WorkerProcess) -> Iterator[Whoami]:
     server.stop()
 
 
-def person(name: str, *rights: str) -> Any:
+def person(name: str, *permissions: str) -> Any:
     user = get_user_model().objects.create_user(name)
-    user.user_permissions.set(Permission.objects.filter(codename__in=["view_server", "call_tool", *rights]))
+    user.user_permissions.set(Permission.objects.filter(codename__in=["view_server", "call_tool", *permissions]))
     return user
 
 

@@ -42,9 +42,9 @@ FORM = {
 }
 
 
-def person(name: str, *rights: str) -> Any:
+def person(name: str, *permissions: str) -> Any:
     made = get_user_model()._default_manager.create_user(name)
-    made.user_permissions.set(Permission.objects.filter(codename__in=["view_server", *rights]))
+    made.user_permissions.set(Permission.objects.filter(codename__in=["view_server", *permissions]))
     return made
 
 
@@ -239,7 +239,7 @@ def test_an_answer_of_a_program_that_does_not_fit_ends_the_question_and_is_no_de
     assert json.loads(event.body)["details"]["detail"] == words
 
 
-def test_without_the_right_nothing_is_answered_and_the_denial_is_recorded(lease: Lease) -> None:
+def test_without_permission_nothing_is_answered_and_the_denial_is_recorded(lease: Lease) -> None:
     question, bob = again(asked(lease)), person("bob")
     for act in (answering.take, lambda *who: answering.answer(*who, "decline")):
         with pytest.raises(access.Denied):

@@ -74,7 +74,7 @@ def test_what_is_over_or_past_its_time_gets_no_more(lease: Lease, ada: Any) -> N
     assert not AuditEvent.objects.filter(action=AuditAction.QUESTION_TAKE).exists()
 
 
-def test_without_the_right_to_answer_nobody_gives_time(lease: Lease) -> None:  # noqa: F811  a fixture by its name
+def test_without_permission_to_answer_nobody_gives_time(lease: Lease) -> None:  # noqa: F811  a fixture by its name
     question = again(asked(lease))
     with pytest.raises(access.Denied):
         extended(person("eve"), question)

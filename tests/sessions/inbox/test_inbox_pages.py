@@ -31,9 +31,9 @@ def ada(client: Client, admin: Any) -> Client:  # noqa: F811 - the fixture
     return client
 
 
-def signed_in(name: str, *rights: str) -> Client:
+def signed_in(name: str, *permissions: str) -> Client:
     browser = Client()
-    browser.force_login(person(name, *rights))
+    browser.force_login(person(name, *permissions))
     return browser
 
 
@@ -132,7 +132,7 @@ def test_who_may_only_look_sees_that_something_was_asked_and_nothing_of_it() -> 
         assert "arg:/city" not in page
 
 
-def test_who_made_the_call_reads_the_question_without_the_right_to_answer() -> None:
+def test_who_made_the_call_reads_the_question_without_permission_to_answer() -> None:
     vera = person("vera", "view_server")
     browser = Client()
     browser.force_login(vera)

@@ -54,9 +54,9 @@ def migrate() -> None:
     call_command("migrate", verbosity=0)
 
 
-def user(name: str, rights: list[str] | None = None, superuser: bool = False) -> int:
+def user(name: str, permissions: list[str] | None = None, superuser: bool = False) -> int:
     made = User.objects.create_user(name, password="correct horse", is_superuser=superuser)
-    made.user_permissions.set(Permission.objects.filter(codename__in=rights or []))
+    made.user_permissions.set(Permission.objects.filter(codename__in=permissions or []))
     return made.pk
 
 
@@ -82,22 +82,22 @@ def deactivate(name: str) -> None:
     person.save()
 
 
-def set_rights(name: str, rights: list[str]) -> None:
-    User.objects.get(username=name).user_permissions.set(Permission.objects.filter(codename__in=rights))
+def set_permissions(name: str, permissions: list[str]) -> None:
+    User.objects.get(username=name).user_permissions.set(Permission.objects.filter(codename__in=permissions))
 
 
-def join_group(name: str, group: str, rights: list[str]) -> None:
-    """The user has these rights through a new group only."""
+def join_group(name: str, group: str, permissions: list[str]) -> None:
+    """The user has these permissions through a new group only."""
     made = Group.objects.create(name=group)
-    made.permissions.set(Permission.objects.filter(codename__in=rights))
+    made.permissions.set(Permission.objects.filter(codename__in=permissions))
     person = User.objects.get(username=name)
     person.user_permissions.clear()
     person.groups.add(made)
 
 
-def change_group(group: str, rights: list[str]) -> None:
+def change_group(group: str, permissions: list[str]) -> None:
     found = Group.objects.get(name=group)
-    people.save_group(SYSTEM, None, found, name=group, given=rights)
+    people.save_group(SYSTEM, None, found, name=group, given=permissions)
 
 
 def delete_group(group: str) -> None:

@@ -12,12 +12,12 @@ from tests.sessions.host.harness import eventually
 from tests.sessions.live.site import Browser, Site, Tab
 from tests.tools.bells import bells
 
-RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
+PERMISSIONS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
 
 
-def person(site: Site, rights: list[str] = RIGHTS) -> Browser:
+def person(site: Site, permissions: list[str] = PERMISSIONS) -> Browser:
     name = f"u-{uuid.uuid4().hex[:8]}"
-    site.do("user", name, rights)
+    site.do("user", name, permissions)
     return site.browser(name)
 
 
@@ -109,7 +109,7 @@ async def test_a_destructive_tool_asks_for_its_name(site: Site, server: str) -> 
     assert right["op"] == "accepted"
 
 
-async def test_without_the_right_a_call_is_refused_and_recorded(site: Site, server: str) -> None:
+async def test_without_permission_a_call_is_refused_and_recorded(site: Site, server: str) -> None:
     before = len(site.do("events", "account:permission:deny"))
     async with person(site, ["view_server"]).tab() as tab:
         answer = await tab.ask(op="call", server=server, tool="echo", args={"text": "x"})

@@ -9,13 +9,13 @@ import websockets
 from servers.limits import stated
 from tests.sessions.live.site import Browser, Site, Tab
 
-RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
+PERMISSIONS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
 
 
 @pytest.fixture
 def ada(site: Site) -> Browser:
     name = f"ada-{uuid.uuid4().hex[:8]}"
-    site.do("user", name, RIGHTS)
+    site.do("user", name, PERMISSIONS)
     browser = site.browser(name)
     browser.name = name
     return browser
@@ -113,11 +113,13 @@ async def test_a_deactivated_user_loses_every_socket(site: Site, ada: Browser) -
         assert await tab.closed(5) == 4401
 
 
-async def test_a_right_that_is_taken_away_ends_its_topics_and_nothing_more_is_sent(site: Site, ada: Browser) -> None:
+async def test_a_permission_that_is_taken_away_ends_its_topics_and_nothing_more_is_sent(
+    site: Site, ada: Browser
+) -> None:
     async with ada.tab() as tab:
         await tab.sub("audit")
         await tab.sub("servers")
-        site.do("set_rights", ada.name, ["view_server"])
+        site.do("set_permissions", ada.name, ["view_server"])
         await tab.hear(lambda message: message.get("op") == "denied" and message["t"] == "audit")
         before = len(tab.seqs("audit"))
         site.do("record", 3)
@@ -125,16 +127,16 @@ async def test_a_right_that_is_taken_away_ends_its_topics_and_nothing_more_is_se
         assert len(tab.seqs("audit")) == before
 
 
-async def test_without_any_right_left_the_socket_is_closed(site: Site, ada: Browser) -> None:
+async def test_without_any_permission_left_the_socket_is_closed(site: Site, ada: Browser) -> None:
     async with ada.tab() as tab:
         await tab.sub("servers")
-        site.do("set_rights", ada.name, [])
+        site.do("set_permissions", ada.name, [])
         assert await tab.closed(5) == 4403
 
 
-async def test_rights_of_a_group_that_change_or_go_with_it_reach_open_sockets(site: Site, ada: Browser) -> None:
+async def test_permissions_of_a_group_that_change_or_go_with_it_reach_open_sockets(site: Site, ada: Browser) -> None:
     group = f"group-{ada.name}"
-    site.do("join_group", ada.name, group, RIGHTS)
+    site.do("join_group", ada.name, group, PERMISSIONS)
     async with ada.tab() as tab:
         await tab.sub("audit")
         await tab.sub("servers")

@@ -6,12 +6,12 @@ import pytest
 
 from tests.sessions.live.site import Browser, Site
 
-RIGHTS = ["view_server", "call_tool", "view_payload"]
+PERMISSIONS = ["view_server", "call_tool", "view_payload"]
 
 
 def person(site: Site) -> Browser:
     name = f"u-{uuid.uuid4().hex[:8]}"
-    site.do("user", name, RIGHTS)
+    site.do("user", name, PERMISSIONS)
     return site.browser(name)
 
 

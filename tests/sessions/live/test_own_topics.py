@@ -8,12 +8,12 @@ from sessions.live.hub import Hub
 from sessions.live.topics import Topic, TopicKind
 from tests.sessions.live.site import Browser, Site, Tab
 
-RIGHTS = ["view_server", "call_tool"]
+PERMISSIONS = ["view_server", "call_tool"]
 
 
 def person(site: Site) -> tuple[str, Browser]:
     name = f"u-{uuid.uuid4().hex[:8]}"
-    site.do("user", name, RIGHTS)
+    site.do("user", name, PERMISSIONS)
     return name, site.browser(name)
 
 

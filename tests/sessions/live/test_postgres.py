@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.sessions.live.site import Site
 
-RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
+PERMISSIONS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
 
 
 async def test_calls_feed_and_chain_work_on_postgresql(postgres_url: str) -> None:
@@ -20,7 +20,7 @@ async def test_calls_feed_and_chain_work_on_postgresql(postgres_url: str) -> Non
 
 
 async def _walk(site: Site) -> None:
-    site.do("user", "ada", RIGHTS)
+    site.do("user", "ada", PERMISSIONS)
     server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
     site.do("worker_holds", server)
     start = site.do("newest")

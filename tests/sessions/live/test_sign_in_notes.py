@@ -15,9 +15,9 @@ from sessions.enums import SessionCondition, SessionState
 from sessions.live.sign_in_frames import fell_at, frames, own_frames
 from sessions.models import ConnectionEvent, McpSession, Worker
 from tests.sessions.live.site import Site
-from tests.sessions.live.test_topics import RIGHTS, person
+from tests.sessions.live.test_topics import PERMISSIONS, person
 
-KEEPERS = [*RIGHTS, "change_server", "manage_credential"]
+KEEPERS = [*PERMISSIONS, "change_server", "manage_credential"]
 
 
 async def test_a_fall_reaches_the_pages_of_those_who_may_sign_in(site: Site) -> None:

@@ -180,7 +180,7 @@ def frame_for_readers(db: None) -> Frame:
     return call_frames.call_frames([(call.uid, False)])[call.uid, False]
 
 
-async def test_a_page_that_joins_while_a_result_is_read_for_others_gets_it_only_by_its_own_right(
+async def test_a_page_that_joins_while_a_result_is_read_for_others_gets_it_only_by_its_own_permission(
     frame_for_readers: Frame,
 ) -> None:
     asked, may_answer = asyncio.Event(), asyncio.Event()

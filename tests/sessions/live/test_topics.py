@@ -14,12 +14,12 @@ from sessions.live import topics
 from sessions.live.outbox import STUCK_SECONDS
 from tests.sessions.live.site import Browser, Site, Tab
 
-RIGHTS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
+PERMISSIONS = ["view_server", "call_tool", "view_payload", "view_auditevent"]
 
 
-def person(site: Site, rights: list[str] = RIGHTS) -> Browser:
+def person(site: Site, permissions: list[str] = PERMISSIONS) -> Browser:
     name = f"u-{uuid.uuid4().hex[:8]}"
-    site.do("user", name, rights)
+    site.do("user", name, permissions)
     return site.browser(name)
 
 
@@ -191,7 +191,7 @@ async def test_many_servers_that_move_at_once_are_few_frames(site: Site) -> None
 
 
 async def test_a_job_that_moved_is_a_mark_to_its_page_and_nothing_else(site: Site) -> None:
-    """Each page then fetches its part with its own rights."""
+    """Each page then fetches its part with its own permissions."""
     clerk, auditor = person(site, ["view_backgroundjob"]), person(site, ["view_auditevent", "verify_chain"])
     async with clerk.tab() as jobs, auditor.tab() as log:
         for tab, topic in ((jobs, "jobs"), (log, "verification")):
@@ -207,28 +207,30 @@ async def test_a_job_that_moved_is_a_mark_to_its_page_and_nothing_else(site: Sit
 
 
 @pytest.mark.parametrize(
-    ("rights", "topic"),
+    ("permissions", "topic"),
     [
         (["view_server"], "audit"),
         ([], "servers"),
         (["view_auditevent"], "server.{server}"),
         (["view_auditevent"], "log.{server}"),
-        (RIGHTS, "server.{nobody}"),
-        (RIGHTS, "call.{nobody}"),
-        (RIGHTS, "draft.{nobody}"),
-        (RIGHTS, "users"),
-        (RIGHTS, "audit.{server}"),
-        (RIGHTS, "server.{upper}"),
-        (RIGHTS, "server.*"),
-        ([*RIGHTS, "verify_chain"], "jobs"),
-        ([*RIGHTS, "view_backgroundjob"], "verification"),
-        ([*RIGHTS, "change_server"], "sign_ins"),
+        (PERMISSIONS, "server.{nobody}"),
+        (PERMISSIONS, "call.{nobody}"),
+        (PERMISSIONS, "draft.{nobody}"),
+        (PERMISSIONS, "users"),
+        (PERMISSIONS, "audit.{server}"),
+        (PERMISSIONS, "server.{upper}"),
+        (PERMISSIONS, "server.*"),
+        ([*PERMISSIONS, "verify_chain"], "jobs"),
+        ([*PERMISSIONS, "view_backgroundjob"], "verification"),
+        ([*PERMISSIONS, "change_server"], "sign_ins"),
         (["manage_credential", "change_server"], "sign_ins"),
-        ([*RIGHTS, "manage_credential"], "sign_ins"),
+        ([*PERMISSIONS, "manage_credential"], "sign_ins"),
     ],
 )
-async def test_a_topic_without_its_right_or_its_row_is_denied(site: Site, rights: list[str], topic: str) -> None:
-    browser = person(site, rights)
+async def test_a_topic_without_its_permission_or_its_row_is_denied(
+    site: Site, permissions: list[str], topic: str
+) -> None:
+    browser = person(site, permissions)
     server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
     name = topic.format(server=server, nobody=uuid.uuid4(), upper=server.upper())
     async with browser.tab() as tab:

@@ -30,7 +30,7 @@ def reread(pk: int) -> McpSession:
 
 def panel(session: McpSession) -> str:
     template = Template('{% include "catalog/_no_definitions.html" with what="tools" noun="tool" %}')
-    context = {"server": session.server, "mcp_session": session, "rights": {}, "explanation": None}
+    context = {"server": session.server, "mcp_session": session, "permissions": {}, "explanation": None}
     return template.render(Context(context))
 
 

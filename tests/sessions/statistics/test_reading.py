@@ -152,7 +152,7 @@ def test_thirty_days_read_no_more_rows_and_queries_with_a_hundred_times_the_call
         return len(queries), CallRollup.objects.count()
 
     make_calls(session, 1, begin)
-    cost()  # reads the person's rights once
+    cost()  # reads the person's permissions once
     few = cost()
     make_calls(session, 400, begin)
     assert cost() == few

@@ -108,7 +108,7 @@ def test_a_session_has_a_bounded_number_of_subscriptions(
         subscribe(ada, session.server, "note://two")
 
 
-def test_without_the_right_nothing_changes_and_the_refusal_is_recorded(ada: Any, session: McpSession) -> None:
+def test_without_permission_nothing_changes_and_the_refusal_is_recorded(ada: Any, session: McpSession) -> None:
     row = subscribe(ada, session.server)
     bob = get_user_model().objects.create_user("bob")
     for verb in (subscribing.unsubscribe, subscribing.delete, subscribing.send_test):

@@ -58,9 +58,9 @@ def exchanged(server: Server) -> list[WireMessage]:
     ]
 
 
-def browser(*rights: str, name: str = "vera") -> Client:
+def browser(*permissions: str, name: str = "vera") -> Client:
     client = Client()
-    client.force_login(person(name, "view_server", *rights))
+    client.force_login(person(name, "view_server", *permissions))
     return client
 
 

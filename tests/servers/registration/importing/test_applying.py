@@ -75,7 +75,7 @@ def test_a_database_that_fails_for_one_server_keeps_the_others(admin: Any, monke
     assert "Nothing was saved" in outcomes[1].words
 
 
-def test_a_command_needs_the_right_to_register_commands(operator: Any) -> None:
+def test_a_command_needs_permission_to_register_commands(operator: Any) -> None:
     """The preview refuses it. A forged decision is refused by the registration and audited."""
     servers = {"files": {"command": "npx"}}
     document = read(json.dumps(servers))
@@ -92,14 +92,14 @@ def test_a_command_needs_the_right_to_register_commands(operator: Any) -> None:
     assert (denied.outcome, denied.subject) == (AuditOutcome.DENIED, "files")
 
 
-def test_turning_a_server_into_a_command_needs_the_right_too(admin: Any, operator: Any, actor: Actor) -> None:
+def test_turning_a_server_into_a_command_needs_the_permission_too(admin: Any, operator: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_http(name="files"))
     (outcome,) = imported(operator, {"files": {"command": "npx"}}, {0: Decision(Choice.OVERWRITE, version=1)})
     server.refresh_from_db()
     assert (outcome.result, server.command) == ("refused", "")
 
 
-def test_overwriting_needs_the_right_to_change(admin: Any, actor: Actor) -> None:
+def test_overwriting_needs_permission_to_change(admin: Any, actor: Actor) -> None:
     registering.register(actor, admin, over_http(name="files"))
     adder = person("abel", "view_server", "add_server")
     (outcome,) = imported(adder, {"files": {"url": "https://x.example/"}}, {0: Decision(Choice.OVERWRITE, version=1)})

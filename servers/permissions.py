@@ -1,4 +1,4 @@
-"""Checks of rights inside the verbs: whichever page or command calls a verb, a refusal is in the audit log first."""
+"""Permission checks inside the verbs: whichever page or command calls a verb, a refusal is in the audit log first."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 
 
-def require(user: Any, actor: Actor, right: str, server: Server | None = None, subject: str = "") -> None:
+def require(user: Any, actor: Actor, permission: str, server: Server | None = None, subject: str = "") -> None:
     """Raises access.Denied, recorded. Call it before the verb's transaction, never inside."""
     try:
-        access.require(user, right, server)
+        access.require(user, permission, server)
     except access.Denied as denied:
         record_denial(actor, denied, subject)
         raise
@@ -22,13 +22,16 @@ def require(user: Any, actor: Actor, right: str, server: Server | None = None, s
 def record_denial(actor: Actor, denied: access.Denied, subject: str = "", **details: Any) -> None:
     """In a commit of its own: the act that was refused leaves no other trace."""
     server = denied.server
-    subject = subject or (server.name if server else denied.right)
-    record_refusal(actor, server, subject, right=denied.right, **details)
+    subject = subject or (server.name if server else denied.permission)
+    record_refusal(actor, server, subject, permission=denied.permission, **details)
     denied.recorded = True
 
 
-def record_refusal(actor: Actor, server: Server | None, subject: str, **details: Any) -> None:
-    """Of an act that a rule forbids although no right is lacking, as one that is lacking is recorded."""
+def record_refusal(actor: Actor, server: Server | None, subject: str, *, permission: str = "", **details: Any) -> None:
+    """Of an act that a rule forbids although no permission is missing, as one that is missing is recorded.
+    `permission`: the codename, or what was refused in words."""
+    if permission:
+        details["right"] = permission  # a key that readers of exported and forwarded events know
     of_server = ServerRef.of(server) if server else None
     event = Event(AuditAction.PERMISSION_DENY, AuditOutcome.DENIED, actor, of_server, subject=subject, details=details)
     with transaction.atomic(durable=True):

@@ -1,4 +1,4 @@
-"""A person who may view but not call sees who can grant the right in place of the button."""
+"""A person who may view but not call sees who can grant the permission in place of the button."""
 
 from typing import Any
 
@@ -37,11 +37,13 @@ PAGES += [("/servers/orders/tools/form/?tool=find", {"_mode": "form"})]
 
 
 @pytest.mark.parametrize(("path", "data"), PAGES)
-def test_who_lacks_the_right_reads_who_can_give_it_in_place_of_the_button(server: Server, path: str, data: Any) -> None:
+def test_who_lacks_the_permission_reads_who_can_give_it_in_place_of_the_button(
+    server: Server, path: str, data: Any
+) -> None:
     get_user_model().objects.create_superuser("root-ada", password="x")
     shown = page(person("vera", "view_server"), path, data)
     assert "data-run" not in shown.replace("data-run-state", "")
     assert "You don&#x27;t have permission to call tools. Ask an administrator for it: root-ada." in shown
     allowed = page(person("carl", "view_server", "call_tool"), path, data)
     assert "data-run\n" in allowed
-    assert "data-right-missing" not in allowed
+    assert "data-permission-missing" not in allowed

@@ -3,11 +3,11 @@ cloning, enabling, importing or testing one is checked here, whatever page, form
 
 from typing import Any
 
-from servers import rights
+from servers import permissions
 from servers.audit.record import Actor
 from servers.models import Server
 
 
-def require_stdio_right(user: Any, actor: Actor, server_name: str, server: Server | None = None) -> None:
+def require_stdio_permission(user: Any, actor: Actor, server_name: str, server: Server | None = None) -> None:
     """Raises access.Denied (a PermissionDenied) after writing the refusal into the audit log."""
-    rights.require(user, actor, "manage_stdio", server, subject=server_name)
+    permissions.require(user, actor, "manage_stdio", server, subject=server_name)
