@@ -106,15 +106,14 @@ class Authority:
         """Raises BeyondAuthority."""
         if lacking := self.lacks(codenames, superuser):
             raise BeyondAuthority(
-                lacking, f"You can only give rights that you have. You don't have: {in_words(lacking)}."
+                lacking, f"You can only give permissions that you have. You don't have: {in_words(lacking)}."
             )
 
     def require_reach(self, user: Any) -> None:
         """Raises BeyondAuthority."""
         if lacking := self.lacks(permissions_of(user), user.is_superuser):
-            said = (
-                f"{user.get_username()} has rights that you don't have: {in_words(lacking)}. Ask someone who has them."
-            )
+            named = in_words(lacking)
+            said = f"{user.get_username()} has permissions that you don't have: {named}. Ask someone who has them."
             raise BeyondAuthority(lacking, said)
 
 

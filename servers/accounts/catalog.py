@@ -148,9 +148,9 @@ SECTIONS = (
             CatalogPermission(
                 MANAGE,
                 "Manage users",
-                "Invite people, change their rights and groups, end their sign-ins, disable and delete accounts.",
+                "Invite people, change their permissions and groups, end their sign-ins, disable and delete accounts.",
                 (),
-                "A person can give only rights that they have, and only to people who do not have more.",
+                "A person can give only permissions that they have, and only to people who do not have more.",
             ),
         ),
     ),

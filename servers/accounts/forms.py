@@ -139,7 +139,7 @@ class PermissionsForm(forms.Form):
     own = forms.MultipleChoiceField(
         choices=[(permission.codename, permission.name) for permission in catalog.PERMISSIONS.values()],
         required=False,
-        label="Rights",
+        label="Permissions",
     )
     superuser = forms.BooleanField(required=False, label="Superuser")
     seen = forms.CharField(required=False, max_length=16, widget=forms.HiddenInput)
@@ -207,7 +207,7 @@ class GroupForm(forms.Form):
     own = forms.MultipleChoiceField(
         choices=[(permission.codename, permission.name) for permission in catalog.PERMISSIONS.values()],
         required=False,
-        label="Rights",
+        label="Permissions",
     )
     seen = forms.CharField(required=False, max_length=16, widget=forms.HiddenInput)
 

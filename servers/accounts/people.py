@@ -53,17 +53,18 @@ def set_permissions(
         authority.require_reach(row)
         if seen is not None and seen != mark(row):
             raise Conflict(
-                f"The rights of {row.get_username()} changed after you opened this page. Check them and save again."
+                f"The permissions of {row.get_username()} changed after you opened this page. Check them and save "
+                "again."
             )
         given = frozenset(own) | permissions_of_groups(groups)
         authority.require_give(given, superuser)
         if superuser and service_accounts.is_one(row):
-            raise Refused("A service account can't be a superuser. Give it the rights that it needs.", action)
+            raise Refused("A service account can't be a superuser. Give it the permissions that it needs.", action)
         if row.is_superuser and not superuser:
             require_not_self(by, row, "You can't remove your own superuser status. Another superuser can.", action)
             require_another_superuser(row, action)
         if by is not None and row.pk == by.pk and not (superuser or MANAGE in given):
-            words = "You would lose the right to manage users yourself. Another administrator can take it from you."
+            words = "You would lose your own permission to manage users. Another administrator can take it from you."
             raise Refused(words, action)
         if row.is_superuser != superuser:
             row.is_superuser = superuser
@@ -205,7 +206,7 @@ def _locked_group(authority: Authority, group: Group) -> Group:
 
 def _require_still_manages(authority: Authority, action: AuditAction) -> None:
     if authority.user is not None and MANAGE not in catalog.permissions_of(authority.user):
-        words = "You would lose the right to manage users yourself. Another administrator can make this change."
+        words = "You would lose your own permission to manage users. Another administrator can make this change."
         raise Refused(words, action)
 
 

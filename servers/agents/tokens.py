@@ -105,7 +105,7 @@ def issue_for(actor: Actor, by: Any, account: Any, wanted: Wanted) -> Issued:
     """A token of a service account, issued by a person who manages it. Raises access.Denied (recorded), Refused, and
     ValidationError by field."""
     if not access.may(account, "call_tool"):
-        raise ValidationError(f"{account.get_username()} does not have the right to call tools. Give it on Users.")
+        raise ValidationError(f"{account.get_username()} does not have permission to call tools. Give it on Users.")
     with managed(actor, by, wanted.name) as trail:
         service_accounts.require_managed(trail, by, account)
         return _issued(trail, account, wanted)

@@ -18,7 +18,7 @@ GROUPS = {
     "servers": ("Servers", ("server:",)),
     "sign-in": ("Sign-in and passwords", ("account:session:", "account:password:")),
     "instance": ("Instance", ("instance:",)),
-    "rights": ("Accounts and rights", ("account:",)),
+    "rights": ("Accounts and permissions", ("account:",)),
 }
 _TONES = {
     AuditOutcome.OK: "ok",

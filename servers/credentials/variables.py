@@ -51,8 +51,8 @@ def execution_refusal(variable: str) -> str:
     if not (effect := effect_on_execution(variable)):
         return ""
     return (
-        f"A credential cannot set {variable}: it {effect}, so it is part of the command. A person with the right “register "
-        "commands that run on the workers” can set it as a variable in the server's Settings."
+        f"A credential cannot set {variable}: it {effect}, so it is part of the command. A person with the permission "
+        "“Register commands” can set it as a variable in the server's Settings."
     )
 
 
@@ -67,8 +67,8 @@ def refusal(source: Server | Registration, variable: str) -> str:
         f"It leaves {', '.join(sorted(names))} to credentials." if names else "It leaves no variable to credentials."
     )
     return (
-        f"The registration of {source.name} does not leave {variable} to credentials. {declared} A person with the right "
-        f"“register commands that run on the workers” can add {variable} as a secret variable in the server's Settings."
+        f"The registration of {source.name} does not leave {variable} to credentials. {declared} A person with the "
+        f"permission “Register commands” can add {variable} as a secret variable in the server's Settings."
     )
 
 
@@ -116,8 +116,8 @@ def command_refusal(arguments: Iterable[str], working_directory: str, filled: Ma
                 return (
                     f"Argument {number} refers to {name}, which a credential fills. Such a value is allowed only after a long "
                     "option for a secret, such as --token or --header, so that it cannot become part of the command. A person "
-                    "with the right “register commands that run on the workers” can change the argument or enter the value "
-                    "in the server's Settings."
+                    "with the permission “Register commands” can change the argument or enter the value in the "
+                    "server's Settings."
                 )
             value = filled[name]
             if not shape.fullmatch(value.reveal() if isinstance(value, Secret) else value):
@@ -130,7 +130,7 @@ def command_refusal(arguments: Iterable[str], working_directory: str, filled: Ma
     if names := _referred(working_directory, filled):
         return (
             f"The working directory refers to {names[0]}, which a credential fills. It decides what runs, so only a person "
-            "with the right “register commands that run on the workers” can set it, in the server's Settings."
+            "with the permission “Register commands” can set it, in the server's Settings."
         )
     return ""
 

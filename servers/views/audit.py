@@ -157,7 +157,7 @@ def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPay
     if not named:
         return []
     if not access.may_read_payloads(request.user):
-        missing = "You don't have permission to view arguments and results. Ask an administrator for access."
+        missing = "You don't have permission to read arguments and results. Ask an administrator for access."
         left = set(Payload.objects.filter(digest__in=named, erased_at=None).values_list("digest", flat=True))
         return [
             ShownPayload(_title(name), digest, missing=missing, erasable=digest in left)

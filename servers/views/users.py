@@ -240,7 +240,7 @@ def permissions(request: HttpRequest, user_id: int) -> HttpResponse:
             }
             form = PermissionsForm(Authority.of(request.user), initial=fresh)
         else:
-            messages.success(request, f"Saved. {user.get_username()} has these rights now.")
+            messages.success(request, f"Saved. {user.get_username()} has these permissions now.")
             return redirect("users:detail", user.pk)
     context = {
         "nav": "users",
@@ -406,7 +406,7 @@ def _group_form(request: HttpRequest, found: Group | None, initial: dict[str, An
         except IntegrityError:  # another administrator took the name in this moment
             form.add_error("name", "A group with this name exists already.")
         else:
-            messages.success(request, f"{saved.name} is saved. Its members have these rights now.")
+            messages.success(request, f"{saved.name} is saved. Its members have these permissions now.")
             return redirect("users:groups")
     context = {
         "nav": "users",

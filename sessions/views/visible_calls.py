@@ -51,7 +51,7 @@ def prefill(request: WebRequest, method: str, target: str) -> Prefill | None:
     if (call.method, call.target) != (method, target):
         return Prefill(whose, url, problem="It is a call of something else.")
     if not visibility.may_read(request.user, call):
-        return Prefill(whose, url, problem="You don't have permission to view its arguments.")
+        return Prefill(whose, url, problem="You don't have permission to read its arguments.")
     record_reading(Actor.of(request), call, call.arguments)
     return prefill_of(call.arguments, whose, url, as_task=call.as_task)
 

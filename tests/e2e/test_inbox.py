@@ -217,7 +217,7 @@ def test_everybody_sees_what_waits_and_the_faster_answer_wins(
     over = robin.page.locator("[data-question-over]")
     expect(over).to_contain_text("Answered by ada")
     expect(robin.page.locator("#answer-form")).to_have_count(0)
-    expect(robin.page.locator("#question-body")).to_contain_text("have permission to view the answer")
+    expect(robin.page.locator("#question-body")).to_contain_text("have permission to read the answer")
     expect(ada.page.locator("[data-inbox-count]")).to_be_hidden()
     assert not ada.page.title().startswith("(")
     assert "favicon-waiting" not in ada.page.locator("link[rel=icon]").get_attribute("href")

@@ -62,7 +62,7 @@ def opens_metadata_only(stack: Stack, browser: Browser, link: str, uid: str) -> 
         opened = rhea.locator("#detail")
         for words in METADATA:
             expect(opened).to_contain_text(words)
-        expect(opened).to_contain_text("You don't have permission to view the arguments")
+        expect(opened).to_contain_text("You don't have permission to read the arguments")
         opened.get_by_role("tab", name="Timeline").click()
         expect(opened.get_by_role("tabpanel", name="Timeline")).to_contain_text("Call requested")
         assert "acme" not in rhea.content().lower()

@@ -17,7 +17,7 @@ DOCUMENTED = (
     "overview",
     "explorer-drawer",
     "bundle",
-    "user-rights",
+    "user-permissions",
     "storage",
     "protocol-open",
     "import-preview",

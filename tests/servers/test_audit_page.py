@@ -94,7 +94,7 @@ def test_payloads_need_a_permission_of_their_own(call: AuditEvent) -> None:
     page = text(signed_in("view_auditevent").get(f"/audit/{call.seq}/"))
     assert "refunded-4711" not in page
     assert "ord_41F9" not in page
-    assert "have permission to view arguments and results" in page
+    assert "have permission to read arguments and results" in page
     assert "refunded-4711" in text(signed_in_again("view_auditevent", "view_payload").get(f"/audit/{call.seq}/"))
 
 

@@ -167,7 +167,7 @@ def test_a_box_that_a_manager_may_not_tick_is_disabled_and_a_forged_form_is_refu
     for forged in ({"own": ["manage_stdio"]}, {"groups": [strong.pk]}, {"superuser": "on"}):
         answer = client.post("/users/invite/", {"name": "Nina"} | forged)
         assert answer.status_code == 403
-        assert "You can only give rights that you have" in text_of(answer)
+        assert "You can only give permissions that you have" in text_of(answer)
     assert not AccountLink.objects.exists()
 
 
@@ -202,7 +202,7 @@ def test_a_manager_sees_but_cannot_change_a_person_with_more_permissions(root: C
     client.force_login(person("max", "manage_users"))
     vera = person("vera", "manage_stdio")
     page = client.get(f"/users/{vera.pk}/")
-    assert "has rights that you don't have (Register commands)" in text_of(page)
+    assert "has permissions that you don't have (Register commands)" in text_of(page)
     assert "Disable" not in text_of(page)
     for path in ("disable", "password-link", "sign-ins/end", "delete", "rights"):
         assert client.post(f"/users/{vera.pk}/{path}/").status_code == 403, path

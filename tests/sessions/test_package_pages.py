@@ -123,7 +123,7 @@ def test_who_may_not_register_commands_reads_and_finds_no_button(server: Server)
     user = person("vera", "view_server", "change_server")
     page = shown(user, server)
     assert "sha512-1.2.3" in page
-    assert "permission to register commands that run on the workers." in page
+    assert "permission to register commands." in page
     assert "package/update/" not in page
     assert post(user, server, "update", integrity="sha512-1.2.4").status_code == 403
     assert pins.of_server(server) == pin_of()

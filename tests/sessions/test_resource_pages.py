@@ -427,5 +427,5 @@ def test_editing_a_call_fills_its_form_and_sends_nothing(session: McpSession) ->
     assert "Nothing was sent." in page
     page = html(client, f"{prompts}{other.uid}")
     assert "of another person" not in page
-    assert "You don&#x27;t have permission to view its arguments." in page
+    assert "You don&#x27;t have permission to read its arguments." in page
     assert Call.objects.count() == before

@@ -247,7 +247,7 @@ def test_without_permission_the_content_is_not_shown(subscription: Subscription)
     for query in ("", "?view=content", "?version=1"):
         text = page(looker, detail(subscription, query))
         assert "reserved" not in text
-        assert "have permission to view the content" in text
+        assert "have permission to read the content" in text
     page(looker, f"{detail(subscription)}versions/1/", 403)
 
 

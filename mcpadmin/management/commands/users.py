@@ -95,7 +95,7 @@ class Command(BaseCommand):
             seen=people.mark(user),
         )
         permissions = ", ".join(sorted(catalog.permissions_of(self._user(options["username"])))) or "none"
-        self.stdout.write(f"{user.get_username()} has these rights now: {permissions}")
+        self.stdout.write(f"{user.get_username()} has these permissions now: {permissions}")
 
     def _disable(self, options: dict[str, Any]) -> None:
         ended = people.disable(OPERATOR, None, self._user(options["username"]))

@@ -20,8 +20,8 @@ _RENAMED = " (imported)"
 class Command(BaseCommand):
     help = (
         "Import servers as a user, from the configuration file of another MCP client or from an export. The user "
-        "needs the same rights as on the page. Values that the file leaves out are read from environment variables: "
-        "--value input:github-token=MY_TOKEN."
+        "needs the same permissions as on the page. Values that the file leaves out are read from environment "
+        "variables: --value input:github-token=MY_TOKEN."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -30,7 +30,7 @@ from servers.variables import variable
 
 class Command(BaseCommand):
     help = (
-        "Register a server as a user, who needs the same rights as on the page. Secrets are read from environment "
+        "Register a server as a user, who needs the same permissions as on the page. Secrets are read from environment "
         "variables, so that no process list shows them: --secret-header Authorization=MY_TOKEN."
     )
 

@@ -168,6 +168,12 @@ def test_every_enforced_permission_is_in_the_catalog_and_has_a_row() -> None:
         assert set(permission.needs) <= EVERY
 
 
+def test_a_refusal_names_the_permission_as_the_users_page_does() -> None:
+    for permission in catalog.PERMISSIONS.values():
+        words = f"permission to {permission.name[0].lower()}{permission.name[1:]}."
+        assert words in str(access.Denied(permission.codename))
+
+
 @pytest.mark.parametrize("through", ["group", "person"])
 def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str) -> None:
     """Whoever may use it can have its value sent to a server of their own."""

@@ -64,7 +64,7 @@ def server(admin: Any, actor: Actor) -> Server:
 @pytest.mark.django_db
 def test_who_may_only_call_tools_runs_no_command_by_a_credential_of_their_own(server: Server) -> None:
     carl = person("carl", "view_server", "call_tool")
-    with pytest.raises(ValidationError, match=r"register commands that run on the workers.*Settings"):
+    with pytest.raises(ValidationError, match=r"“Register commands”.*Settings"):
         vault.create_own(Actor.of_user(carl), carl, server, of_variable("BASH_ENV", "/tmp/evil"))
     assert not CredentialUse.objects.exists()
     event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)

@@ -231,7 +231,7 @@ def test_without_permission_to_payloads_a_link_shows_what_was_called_and_not_wit
     for path in (f"/explorer/rows/calls/{call.pk}/", f"/explorer/?q=in:calls&cols=preview&sel=calls.{call.pk}"):
         page = markup(rhea, path=path)
         assert "create_issue" in page
-        assert "have permission to view the arguments" in page
+        assert "have permission to read the arguments" in page
         for hidden in ("Acme", "4711", "acme is closed"):
             assert hidden not in page
 

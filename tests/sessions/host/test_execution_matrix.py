@@ -459,7 +459,7 @@ def test_a_session_that_is_not_run_shows_the_reason_and_who_can_change_it(trap: 
     with pytest.raises(LaunchProblem) as refused:
         load(session.pk)
     assert refused.value.failure.fault == "variable_refused"
-    for words in ("BASH_ENV", "makes a shell run code", "register commands that run on the workers", "Settings"):
+    for words in ("BASH_ENV", "makes a shell run code", "“Register commands”", "Settings"):
         assert words in refused.value.failure.detail
 
 

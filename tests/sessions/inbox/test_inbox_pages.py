@@ -267,7 +267,7 @@ def test_the_second_of_two_is_told_who_was_faster_and_sends_nothing(ada: Client)
     )
     assert "Your answer was not sent" in page
     assert "Answered by ada" in page
-    assert "have permission to view the answer" in page
+    assert "have permission to read the answer" in page
     assert stored(question)["city"] == "Oslo"
 
 
