@@ -310,7 +310,7 @@ LOOKS = {
             (("post",), "reissue revoke enable reset end_sign_ins end_sign_in end_identity"),
             (
                 ("get", "post"),
-                "add_service_account invite rights disable hand_over delete add_group group delete_group",
+                "add_service_account invite permissions disable hand_over delete add_group group delete_group",
             ),
         )
         for name in names.split()

@@ -18,8 +18,10 @@ GROUPS = {
     "servers": ("Servers", ("server:",)),
     "sign-in": ("Sign-in and passwords", ("account:session:", "account:password:")),
     "instance": ("Instance", ("instance:",)),
-    "rights": ("Accounts and permissions", ("account:",)),
+    "permissions": ("Accounts and permissions", ("account:",)),
 }
+#: group as links and saved queries may still call it -> its name now
+RENAMED = {"rights": "permissions"}
 _TONES = {
     AuditOutcome.OK: "ok",
     AuditOutcome.DENIED: "viol",

@@ -51,6 +51,7 @@ _OUTCOMES = {
 def _query(filters: Mapping[str, str]) -> str:
     """In the explorer's language. What could not be a filter is left out."""
     kind, outcome = filters.get("kind", ""), filters.get("outcome", "")
+    kind = query.RENAMED.get(kind, kind)
     calls = kind == "calls" or kind.startswith("call:")
     words = ["in:calls" if calls else "in:events"]
     if not calls and (kind in query.GROUPS or kind in AuditAction.values):

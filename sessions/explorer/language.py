@@ -267,6 +267,8 @@ CHOICES: dict[str, Mapping[str, str]] = {
     "in": {"calls": "Calls", "events": "Events", "logs": "Logs", "messages": "Messages"},
     "own": {"show": "Show them too", "only": "Only them"},
 }
+#: of a choice: word as links and saved queries may still have it -> the word now
+RENAMED: dict[str, Mapping[str, str]] = {}
 #: what is searched without `in:`; there are many messages, so a query names them
 USUAL = frozenset({"calls", "events", "logs"})
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
@@ -287,6 +289,8 @@ def _read(term: Term) -> Term:
     if any(value.comparison for value in term.values):
         raise _problem(term, f"{term.field}: does not support comparisons. Write {FIELDS[term.field].example}")
     if kind is Kind.CHOICE and term.field in CHOICES:
+        words = RENAMED.get(term.field, {})
+        term = replace(term, values=tuple(replace(one, text=words.get(one.text, one.text)) for one in term.values))
         for value in term.values:
             if value.text not in CHOICES[term.field] or not value.exact:
                 some = ", ".join([*CHOICES[term.field]][:12])

@@ -32,7 +32,7 @@ READY = (
     Ready("Audit events", "last:7d in:events"),
     Ready("Sign-ins and passwords", "last:7d in:events kind:sign-in"),
     Ready("Changes to servers", "last:30d in:events kind:servers"),
-    Ready("Accounts and permissions", "last:30d in:events kind:rights"),
+    Ready("Accounts and permissions", "last:30d in:events kind:permissions"),
     Ready("Denied", "last:30d outcome:denied"),
 )
 

@@ -29,7 +29,7 @@ from servers.models.audit import CALL_STEPS
 from sessions.calls import visibility
 from sessions.enums import CallState, LogSource, WireDirection, WireKind
 from sessions.explorer.fulltext import Match
-from sessions.explorer.language import CHOICES, FREE_TEXT, USUAL, Query, Term, Value
+from sessions.explorer.language import CHOICES, FREE_TEXT, RENAMED, USUAL, Query, Term, Value
 from sessions.explorer.rows import Row
 from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 from sessions.models import Call, LogLine, McpSession, WireMessage
@@ -85,6 +85,7 @@ CHOICES["kind"] = {
     **{kind.value: str(kind.label) for kind in WireKind},
     **{action.value: str(action.label) for action in AuditAction if action not in CALL_STEPS},
 }
+RENAMED["kind"] = audit.RENAMED
 NOTHING = Q(pk__in=[])
 #: more values than this are compared row by row
 ARMS = 40

@@ -54,7 +54,7 @@ def test_the_drawer_keeps_the_lists_place_and_escape_closes_it(stack, walker) ->
         "with transaction.atomic(): record_many([Event(AuditAction.USER_CHANGE, AuditOutcome.OK, SYSTEM, subject=f'n{n}')"
         " for n in range(60)])"
     )
-    ada.open("/explorer/?q=last:1h+in:events+kind:rights")
+    ada.open("/explorer/?q=last:1h+in:events+kind:permissions")
     link = ada.page.locator("tr[data-sel]").nth(40).locator("a")
     link.scroll_into_view_if_needed()
     assert ada.page.evaluate("scrollY") > 0
@@ -62,7 +62,7 @@ def test_the_drawer_keeps_the_lists_place_and_escape_closes_it(stack, walker) ->
     link.click()
     expect(ada.page.locator("#detail")).to_be_visible()
     assert "sel=" in ada.page.url
-    assert "rights" in ada.page.url
+    assert "permissions" in ada.page.url
     assert abs(on_screen(link) - place) < 40
     expect(ada.page.locator("tr[aria-selected=true]")).to_have_count(1)
     ada.page.keyboard.press("Escape")

@@ -43,10 +43,10 @@ def test_an_invitation_with_every_permission_works() -> None:
 
 def test_permissions_and_groups_are_granted_and_revoked_one_by_one() -> None:
     vera, group = person("vera", "view_server"), Group.objects.create(name="Night shift")
-    run("grant", "vera", "--right", "call_tool", "--group", "Night shift")
+    run("grant", "vera", "--permission", "call_tool", "--group", "Night shift")
     assert catalog.own_permissions(vera) == {"view_server", "call_tool"}
     assert list(vera.groups.all()) == [group]
-    out = run("revoke", "vera", "--right", "view_server", "--group", "Night shift")
+    out = run("revoke", "vera", "--permission", "view_server", "--group", "Night shift")
     assert "call_tool" in out
     assert catalog.own_permissions(vera) == {"call_tool"}
     assert not vera.groups.exists()
@@ -80,4 +80,11 @@ def test_what_cannot_be_done_is_an_error_in_words() -> None:
     ):
         with pytest.raises(CommandError, match=problem):
             run(*words)
-    assert "manage_users" in run("rights")
+    assert "manage_users" in run("permissions")
+
+
+def test_the_words_of_earlier_versions_still_work() -> None:
+    vera = person("vera")
+    assert run("rights") == run("permissions")
+    run("grant", "vera", "--right", "call_tool", "--permission", "view_server")
+    assert catalog.own_permissions(vera) == {"call_tool", "view_server"}

@@ -240,7 +240,7 @@ SHOTS = [
     Shot("user-invite", at("/users/invite/"), prepare=click(".more-permissions summary")),
     Shot("user-link", at("/users/invite/"), prepare=invite_person),
     Shot("user", lambda world: f"/users/{world.person}/"),
-    Shot("user-permissions", lambda world: f"/users/{world.person}/rights/"),
+    Shot("user-permissions", lambda world: f"/users/{world.person}/permissions/"),
     Shot("user-disable", lambda world: f"/users/{world.person}/disable/"),
     Shot("user-hand-over", lambda world: f"/users/{world.person}/hand-over/"),
     Shot("user-delete", lambda world: f"/users/{world.person}/delete/"),

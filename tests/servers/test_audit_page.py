@@ -56,6 +56,7 @@ def text(response: Any, status: int = 200) -> str:
     ("before", "query"),
     [
         ("", "in:events"),
+        ("?kind=rights", "in:events kind:permissions"),
         ("?kind=sign-in&user=ada", 'in:events kind:sign-in user:"ada"'),
         ("?kind=call:tool:finish&outcome=tool_error&server=orders", 'in:calls outcome:error server:"orders"'),
         ('?text=two "words"&outcome=denied', 'in:events outcome:denied "two \\"words\\""'),

@@ -184,13 +184,13 @@ def test_a_persons_page_says_which_permission_comes_from_where_and_which_has_no_
 
 def test_saving_permissions_applies_them_and_a_second_administrator_gets_a_clear_conflict(root: Client) -> None:
     vera = person("vera", "view_server")
-    page = root.get(f"/users/{vera.pk}/rights/").content.decode()
+    page = root.get(f"/users/{vera.pk}/permissions/").content.decode()
     seen = re.search(r'name="seen" value="([0-9a-f]+)"', page)
     assert seen
     form = {"own": ["view_server", "call_tool"], "seen": seen[1]}
-    assert root.post(f"/users/{vera.pk}/rights/", form).status_code == 302
+    assert root.post(f"/users/{vera.pk}/permissions/", form).status_code == 302
     assert catalog.own_permissions(vera) == {"view_server", "call_tool"}
-    answer = root.post(f"/users/{vera.pk}/rights/", form | {"own": []})
+    answer = root.post(f"/users/{vera.pk}/permissions/", form | {"own": []})
     assert answer.status_code == 409
     assert "changed after you opened this page" in text_of(answer)
     assert re.search(r'id="permission-call_tool"[^>]*checked', answer.content.decode()), "it shows what holds now"
@@ -204,7 +204,7 @@ def test_a_manager_sees_but_cannot_change_a_person_with_more_permissions(root: C
     page = client.get(f"/users/{vera.pk}/")
     assert "has permissions that you don't have (Register commands)" in text_of(page)
     assert "Disable" not in text_of(page)
-    for path in ("disable", "password-link", "sign-ins/end", "delete", "rights"):
+    for path in ("disable", "password-link", "sign-ins/end", "delete", "permissions"):
         assert client.post(f"/users/{vera.pk}/{path}/").status_code == 403, path
     assert get_user_model().objects.get(pk=vera.pk).is_active
 
@@ -252,7 +252,7 @@ def test_the_last_superuser_is_told_why_nothing_happened(root: Client) -> None:
     for path in ("disable", "delete"):
         answer = root.post(f"/users/{me.pk}/{path}/", follow=True)
         assert "your own account" in text_of(answer)
-    answer = root.post(f"/users/{me.pk}/rights/", {"seen": people.mark(me)})
+    answer = root.post(f"/users/{me.pk}/permissions/", {"seen": people.mark(me)})
     assert answer.status_code == 409
     assert "your own superuser status" in text_of(answer)
 

@@ -23,11 +23,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         verbs.add_parser("list", help="all users and open invitations")
-        verbs.add_parser("rights", help="the rights and groups that exist")
+        known = verbs.add_parser("permissions", aliases=["rights"], help="the permissions and groups that exist")
+        known.set_defaults(verb="permissions")  # under its old name too
         invite = verbs.add_parser("invite", help="print a link that lets one person create an account")
         invite.add_argument("--name", default="", help="shown in the list until the person has an account")
         invite.add_argument("--email", default="")
-        for verb, words in (("grant", "give groups and rights"), ("revoke", "remove groups and rights")):
+        for verb, words in (("grant", "give groups and permissions"), ("revoke", "remove groups and permissions")):
             verbs.add_parser(verb, help=words).add_argument("username")
         for verb, words in (
             ("disable", "sign a user out everywhere and refuse new sign-ins"),
@@ -41,7 +42,13 @@ class Command(BaseCommand):
         for given in (invite, verbs.choices["grant"], verbs.choices["revoke"]):
             given.add_argument("--group", action="append", default=[], help="repeatable")
             given.add_argument(
-                "--right", action="append", default=[], choices=list(catalog.PERMISSIONS), help="repeatable"
+                "--permission",
+                "--right",  # its old name
+                dest="permission",
+                action="append",
+                default=[],
+                choices=list(catalog.PERMISSIONS),
+                help="repeatable",
             )
             given.add_argument("--superuser", action="store_true")
 
@@ -71,7 +78,7 @@ class Command(BaseCommand):
 
     def _invite(self, options: dict[str, Any]) -> None:
         invitation = Invitation(
-            options["name"], options["email"], options["superuser"], self._groups(options), tuple(options["right"])
+            options["name"], options["email"], options["superuser"], self._groups(options), tuple(options["permission"])
         )
         self._print(links.invite(OPERATOR, None, invitation))
 
@@ -90,7 +97,7 @@ class Command(BaseCommand):
             None,
             user,
             groups=merged(set(user.groups.all()), set(self._groups(options))),
-            own=merged(set(catalog.own_permissions(user)), set(options["right"])),
+            own=merged(set(catalog.own_permissions(user)), set(options["permission"])),
             superuser=superuser if options["superuser"] else user.is_superuser,
             seen=people.mark(user),
         )
@@ -128,5 +135,7 @@ class Command(BaseCommand):
     def _groups(self, options: dict[str, Any]) -> list[Group]:
         found = {group.name: group for group in Group.objects.filter(name__in=options["group"])}
         if missing := [name for name in options["group"] if name not in found]:
-            raise CommandError(f"There is no group {missing[0]}. `{settings.PROGRAM} users rights` lists all groups.")
+            raise CommandError(
+                f"There is no group {missing[0]}. `{settings.PROGRAM} users permissions` lists all groups."
+            )
         return list(found.values())

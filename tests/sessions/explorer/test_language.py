@@ -182,6 +182,11 @@ def test_any_text_is_read_or_explained_at_a_place_within_it(text: str) -> None:
         assert 0 <= problem.start <= problem.end <= max(1, len(text))
 
 
+def test_a_word_that_was_renamed_is_still_read() -> None:
+    assert read("kind:rights,sign-in").text_form() == "kind:permissions,sign-in"
+    assert offered(None, "kind:right") == []
+
+
 # --- completion ------------------------------------------------------------------------------------------------------
 def offered(user: Any, text: str) -> list[str]:
     """The text with each completion, the cursor at its end."""
