@@ -50,7 +50,7 @@ class TokenForm(forms.Form):
         label="Servers", required=False, help_text="Select none to allow every server that you can use, now and later."
     )
     scopes = forms.MultipleChoiceField(
-        label="Permissions",
+        label="Scopes",
         choices=[(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in AgentScope],
         initial=USUAL_SCOPES,
         widget=forms.CheckboxSelectMultiple,
