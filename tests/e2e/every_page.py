@@ -201,6 +201,7 @@ NOT_PAGES = {
     "audit:verifier": "a file",
     "audit:public_key": "a file",
     "exports:download": "a file",
+    "inbox:request": "a file",
     "protected_resource": "for programs",
     "authorization_server": "for programs",
     "oauth_client": "for programs",
