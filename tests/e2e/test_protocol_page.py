@@ -84,11 +84,11 @@ def test_a_message_unfolds_into_a_tree_with_its_answer(ada: Walk) -> None:
     expect(request).to_contain_text("Result")
     request.locator("summary").first.press("Enter")
     details = request.locator(".wire-details").first
-    expect(details.get_by_text("Response", exact=True)).to_be_visible()
+    expect(details.locator(".h3x", has_text="Response")).to_be_visible()
     expect(details.locator(".jv").first).to_contain_text('"method": "resources/list"')
     expect(details.locator(".jv").last).to_contain_text('"result"')
     ada.page.reload()
-    expect(details.get_by_text("Response", exact=True), "the address keeps the open row").to_be_visible()
+    expect(details.locator(".h3x", has_text="Response"), "the address keeps the open row").to_be_visible()
     ada.page.get_by_label("Arrangement").select_option("time")
     messages(ada, "resources/list").filter(has_text="Result").first.hover()
     expect(ada.page.locator("[data-console-rows] > ol > li.paired")).to_have_count(2)
