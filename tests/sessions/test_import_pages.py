@@ -76,7 +76,7 @@ def test_a_pin_in_the_file_stands_in_the_preview(client: Client) -> None:
     package = {"ecosystem": "npm", "name": "files", "version": "1.2.3", "integrity": f"sha512-{'a' * 86}=="}
     entry = {"command": "npx", "args": ["-y", "files"], "mcpadmin": {"package": package}}
     text = client.get(posted(client, {"mcpServers": {"files": entry}})).content.decode()
-    assert "The file pins its package to files 1.2.3, hash" in text
+    assert "The file pins its package to files 1.2.3 (hash" in text
     assert "sha512-aaaaaaaaaaaaaaaaaaa…</code>" in text
 
 
