@@ -1,6 +1,6 @@
 """The key ring in a file: created and changed atomically, even across a crash; mode 600.
 
-Whoever changes it holds a lock meanwhile: of two rotations at once, the one that wrote last would otherwise remove the key
+A process that changes it holds a lock meanwhile: of two rotations at once, the one that wrote last would otherwise remove the key
 that the other has just begun to use.
 """
 

@@ -1,7 +1,7 @@
 """What a person who manages users may give, and whose account they may change: never more than they have themselves.
 
 A manager acts only on people whose permissions the manager has too. Otherwise the reset of a password would be a way to
-permissions that nobody gave. References that a person may use count as permissions: whoever may use one can have its
+permissions that nobody gave. References that a person may use count as permissions: a person who may use one can have its
 value sent to a server of their own.
 """
 

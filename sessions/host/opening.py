@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from servers.audit import payload_privacy
-from servers.privacy import redaction
 from sessions.connections.lifecycle import Failure
 from sessions.connections.starting import HELD_UP_AFTER, SHOWN_AFTER, unreached
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.desired_state import Roots
 from sessions.host.launch import Launch, client_info
 from sessions.mcp.client import Client
@@ -79,7 +77,7 @@ class Diagnosis:
 
     @property
     def tail(self) -> str:
-        return self._masked("\n".join(self._lines))
+        return masked_words("\n".join(self._lines), self._redactor)
 
     async def show_start(self, show: Callable[[str, Sequence[str]], None]) -> None:
         """Runs until cancelled. Passes on the child's stderr at most every SHOWN_AFTER seconds, and the hints after
@@ -97,17 +95,13 @@ class Diagnosis:
 
     def failure(self, error: McpError) -> Failure:
         tail = error.stderr_tail if isinstance(error, TransportError) and error.stderr_tail else ""
-        tail = self._masked(tail) or self.tail
+        tail = masked_words(tail, self._redactor) or self.tail
         hints = self.hints if error.fault is Fault.TIMEOUT else ()
         if error.fault is Fault.PROCESS_EXITED and self.hints and self._launched:
             hints = unreached(tail)
         return Failure(
             fault=error.fault,
-            detail=self._masked(" ".join((error.detail, *hints))),
+            detail=masked_words(" ".join((error.detail, *hints)), self._redactor),
             step=_EARLIER.get(error.fault, self.step) if self.step else "",
             stderr_tail=tail,
         )
-
-    def _masked(self, text: str) -> str:
-        """As the lines of the server's log."""
-        return redaction.detected_in(self._redactor.text(text), payload_privacy.latest())

@@ -17,7 +17,7 @@ _OTHER_SIDE = {
 
 class Pairing:
     """`responses`: the number of the response by that of its request. `outcomes`: ok, error or pending by the number of a
-    request or a response. The ids of both sides are counted apart, and anew in each connection; a request that was
+    request or a response. The ids of both sides are counted apart, and from the beginning in each connection; a request that was
     repeated has the response that followed it."""
 
     def __init__(self, rows: QuerySet[WireMessage]) -> None:

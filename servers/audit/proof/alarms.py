@@ -47,7 +47,7 @@ def _is_known(kind: AlarmKind, seq: int | None, words: str) -> bool:
     same = of_kind.filter(seq=None, words=words)  # no event tells one from another
     if kind != AlarmKind.KEY:
         return same.exists()
-    # A key that has signed since then is missing anew.
+    # A key that has signed since then is missing again.
     signed_at = Checkpoint.objects.values_list("at", flat=True).first()
     return standing.exists() or (same if signed_at is None else same.filter(found_at__gt=signed_at)).exists()
 

@@ -11,7 +11,7 @@ from sessions import hints
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
 from sessions.enums import LogSource
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.logs.repeats import Repeats
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
 from sessions.host.opening import Diagnosis
@@ -76,7 +76,7 @@ class Spoken:
         self._repeats.say(self._masked(f"Refused the server's request {event.method} ({event.code})."), "notice")
 
     def _masked(self, text: str) -> str:
-        return redaction.detected_in(self._redactor.text(text), payload_privacy.latest())
+        return masked_words(text, self._redactor)
 
     def _masked_json(self, data: Any) -> str:
         """Not as `_masked`: in JSON text, a word may begin behind an escape, and a mask must not take quotes with it."""

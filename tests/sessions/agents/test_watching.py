@@ -118,7 +118,7 @@ async def test_updates_that_cannot_be_read_do_not_take_the_place_of_the_response
 async def test_the_same_call_is_known_again_whatever_the_order_of_its_arguments(
     door: Door, token: str, session: Any
 ) -> None:
-    """Models and programs write them anew for each request."""
+    """Models and programs write them again for each request."""
     key = await door.session(token, "files")
     calls = []
     for number, arguments in enumerate(
