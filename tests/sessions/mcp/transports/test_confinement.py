@@ -145,7 +145,7 @@ def is_written(file: Path) -> bool:
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not holds():
         if time.monotonic() > deadline:
             return False
