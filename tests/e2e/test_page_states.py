@@ -457,7 +457,7 @@ def test_a_part_that_is_slow_says_so_and_one_that_fails_says_what_to_do(
     for fail in (lambda route: route.fulfill(status=500, body="gone"), lambda route: route.abort()):
         region = begin(ada, part, world, fail)
         if part.words:
-            words = re.compile(f"{re.escape(part.words)}|No response")
+            words = re.compile(f"{re.escape(part.words)}|No response from")
             expect(ada.page.get_by_text(words).first).to_be_visible()
         expect(region).not_to_have_attribute("aria-busy", "true")
         if part.kept[0]:
