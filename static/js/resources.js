@@ -37,16 +37,24 @@ async function expand() {
 const shown = () => form?.dataset.uri || content?.dataset.uri;
 let buttonOf = shown();
 
+/* Questions for what the fields make are numbered: their answers may come in another order, and only the newest counts. */
+let newest = 0;
+/* From this question on the button is taken even if it is for the same URI, whose subscription changed. */
+let changedFrom = Infinity;
+
 /* The same button again would disturb a press. */
-function showButton(uri, html) {
-  if (uri === buttonOf) return;
+function showButton(uri, html, question) {
+  const same = uri === buttonOf;
+  if (same && question < changedFrom) return;
+  if (question >= changedFrom) changedFrom = Infinity;
   buttonOf = uri;
-  htmx.swap({ target: document.getElementById('resource-subscribe'), swap: 'innerHTML', text: html });
+  htmx.swap({ target: document.getElementById('resource-subscribe'), swap: same ? 'innerMorph' : 'innerHTML', text: html });
 }
 
+/* Of a template always with the fields: the page knows only the URI that is shown, and may come after the next key. */
 function refreshButton() {
-  if (buttonOf === shown()) return refreshSoon('resource-subscribe');
-  buttonOf = null;
+  if (!form?.dataset.template) return refreshSoon('resource-subscribe');
+  changedFrom = newest + 1;
   previewSoon();
 }
 
@@ -64,7 +72,7 @@ function unbuilt(problem) {
   notice.hidden = false;
 }
 
-function preview({ uri, shown, problem, subscribe }) {
+function preview({ uri, shown, problem, subscribe }, question) {
   document.querySelector('[data-expanded]').textContent = shown;
   document.querySelector('[data-expand-wait]').hidden = Boolean(uri);
   const copy = document.querySelector('[data-copy-uri]');
@@ -73,13 +81,11 @@ function preview({ uri, shown, problem, subscribe }) {
   const notice = form.querySelector('[data-template-problem]');
   notice.textContent = problem;
   notice.hidden = !problem;
-  showButton(uri, subscribe);
+  showButton(uri, subscribe, question);
 }
 
 let timer = 0;
-let newest = 0;
 
-/* Answers may come in another order than their questions: only the newest counts. */
 function previewSoon() {
   clearTimeout(timer);
   timer = setTimeout(async () => {
@@ -87,7 +93,7 @@ function previewSoon() {
     const mine = newest;
     try {
       const made = await expand();
-      if (mine === newest) preview(made);
+      if (mine === newest) preview(made, mine);
     } catch (problem) {
       if (mine === newest) unbuilt(problem); // the next key, or reading, tries again
     }
@@ -98,8 +104,9 @@ function previewSoon() {
 async function target() {
   if (!form.dataset.template) return form.dataset.uri;
   newest += 1;
+  const mine = newest;
   const made = await expand();
-  preview(made);
+  preview(made, mine);
   if (showErrors(form, made.errors) || !made.uri) return null;
   show(made.uri);
   return made.uri;

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.e2e.walk import Walk
 from tests.peers.peers import peer_command
@@ -200,6 +200,34 @@ def test_what_a_template_makes_can_be_subscribed_to_as_soon_as_its_fields_are_fi
     expect(reading(ada)).to_contain_text("version 1", timeout=ARRIVES_MS)
     ada.page.locator("[data-argument=resourceId] textarea").fill("8")
     expect(place.get_by_role("button", name="Subscribe", exact=True)).to_be_visible()
+
+
+def test_a_late_page_does_not_bring_back_the_button_of_what_the_fields_made_before(
+    stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    slug = register(stack, "Retyped", "everything", "legacy")
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    ada.open(f"/servers/{slug}/tools/")
+    ada.wait_for_state("Ready")
+    ada.open(f"/servers/{slug}/resources/?template={quote('demo://resource/dynamic/text/{resourceId}', safe='')}")
+    place, field = ada.page.locator("#resource-subscribe"), ada.page.locator("[data-argument=resourceId] textarea")
+    field.fill("7")
+    place.get_by_role("button", name="Subscribe", exact=True).click()
+    expect(place).to_contain_text("Listening", timeout=ARRIVES_MS)
+    bob.open(place.get_by_role("link", name="Changes").get_attribute("href") or "")
+    late: list[Route] = []
+    page_of_seven = re.compile(r"/resources/\?.*=7$")
+    ada.page.route(page_of_seven, lambda route: late.append(route))
+    bob.page.get_by_role("button", name="Unsubscribe").click()
+    ada.until(lambda: late)
+    field.fill("8")
+    subscribes_to = place.locator("input[name=uri]")
+    expect(subscribes_to).to_have_value("demo://resource/dynamic/text/8")
+    with ada.page.expect_response(page_of_seven):
+        for route in late:
+            route.continue_()
+    expect(ada.page.locator("#resource-subscriptions li")).to_have_count(0)
+    expect(subscribes_to).to_have_value("demo://resource/dynamic/text/8")
 
 
 def test_an_answer_that_is_older_than_what_was_told_meanwhile_does_not_stay_on_the_page(
