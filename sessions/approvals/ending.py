@@ -62,12 +62,13 @@ def void_of_token(token_pk: int) -> None:
 
 
 def expire_due() -> None:
-    """Never waits."""
+    """`expire_overdue` for the web, which also ends them while no worker is alive. Never waits."""
     if Approval.objects.filter(state=ApprovalState.OPEN, expires_at__lte=timezone.now()).exists():
-        writer().submit(_expire, list)
+        writer().submit(expire_overdue, list)
 
 
-def _expire() -> list[Event]:
+def expire_overdue() -> list[Event]:
+    """Inside the caller's transaction."""
     calls = finish(_open().filter(expires_at__lte=timezone.now())[:BATCH], EXPIRED)
     return ended_events(calls, EXPIRED, AuditAction.APPROVAL_EXPIRE, AuditOutcome.FAILED)
 

@@ -1,10 +1,12 @@
-"""Ends calls and server requests that were not sent or answered by their deadline. Inside the caller's transaction."""
+"""Ends calls, requests for approval and server requests that were not sent, approved or answered by their deadline. Inside
+the caller's transaction."""
 
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from servers.audit.record import Event
 from servers.enums import AuditOutcome
+from sessions.approvals import ending as approvals
 from sessions.calls import claims, session_pausing
 from sessions.calls.final_states import FinalState, end_now, finish_event
 from sessions.enums import CallState
@@ -21,10 +23,12 @@ EXPIRED = FinalState(
 
 
 def expire() -> list[Event]:
-    """End calls whose deadline passed or whose session was paused before they were sent, and expired questions."""
+    """End calls whose deadline passed or whose session was paused before they were sent, and expired questions and
+    approvals."""
     waiting = Call.objects.filter(state=CallState.REQUESTED)
     late, paused = waiting.filter(deadline__lte=timezone.now()), waiting.filter(session__paused=True)
-    return _ended(late, EXPIRED) + _ended(paused, session_pausing.PAUSED_BEFORE) + questions.expire_overdue()
+    ended = _ended(late, EXPIRED) + _ended(paused, session_pausing.PAUSED_BEFORE)
+    return ended + questions.expire_overdue() + approvals.expire_overdue()
 
 
 def _ended(due: QuerySet[Call], final: FinalState) -> list[Event]:

@@ -23,8 +23,8 @@ from servers.audit.writer import writer
 from servers.bundles import changing
 from servers.bundles.changing import Membership
 from servers.definitions.versions import store_listing
-from servers.enums import DefinitionKind, PolicyEffect, PolicyKind
-from servers.models import AgentToken, Bundle
+from servers.enums import AuditAction, DefinitionKind, PolicyEffect, PolicyKind
+from servers.models import AgentToken, AuditEvent, Bundle
 from sessions.agents import endpoints
 from sessions.agents.calls import idempotency
 from sessions.agents.catalog import lists
@@ -36,6 +36,7 @@ from sessions.approvals.deciding import Decision
 from sessions.calls import claims
 from sessions.connections.lifecycle import Lease
 from sessions.enums import ApprovalState, CallState
+from sessions.housekeeping import due_calls
 from sessions.mcp.core.versions import Era
 from sessions.models import AgentCall, Approval, Attempt, Call, McpSession
 from tests.servers.conftest import on_postgres, person  # noqa: F401  a fixture
@@ -196,6 +197,20 @@ def test_4_an_expired_request_cannot_be_approved(world: World) -> None:
     writer().submit_and_wait(lambda: None)
     assert (state_of(call), approval_of(call)) == (CallState.EXPIRED, ApprovalState.EXPIRED)
     assert (world.decide(call), world.send(call)) == (Decision.LATE, False)
+
+
+def test_4_the_tick_of_a_worker_ends_it_where_no_page_is_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    announced: list[Any] = []
+    monkeypatch.setattr("sessions.hints.approval_changed", lambda *uids: announced.append(uids))
+    call = world.place(world.principal(), "files", id="a")
+    announced.clear()
+    Approval.objects.update(expires_at=timezone.now())
+    assert writer().submit_and_wait(due_calls.expire, list)
+    assert (state_of(call), approval_of(call)) == (CallState.EXPIRED, ApprovalState.EXPIRED)
+    actions = list(AuditEvent.objects.filter(call_uid=call.uid).order_by("seq").values_list("action", flat=True))
+    assert actions[-2:] == [AuditAction.APPROVAL_EXPIRE, AuditAction.CALL_FINISH]
+    assert announced == [(Approval.objects.get(call=call).uid, call.uid)]
+    assert writer().submit_and_wait(due_calls.expire, list) == []
 
 
 @pytest.mark.parametrize("when", ["before the yes", "after it"])
