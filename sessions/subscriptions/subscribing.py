@@ -6,6 +6,7 @@ change was not durable within 2 s: then it has no effect. Do not call inside a t
 part.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -97,12 +98,13 @@ def delete(actor: Actor, user: Any, subscription: Subscription) -> bool:
 def change(
     actor: Actor, user: Any, subscription: Subscription, settings: Settings, *, renew_secret: bool = False
 ) -> Changed:
-    """Set what differs. A webhook with its first URL gets a signing secret, and removing the URL deletes the secret.
-    `renew_secret` creates a new one. Raises ValidationError by field."""
+    """Set what differs from `subscription` as the caller read it: what another person saved since stays. A webhook with its
+    first URL gets a signing secret, and removing the URL deletes the secret. `renew_secret` creates a new one. Raises
+    ValidationError by field."""
     permissions.require(user, actor, _PERMISSION, subscription.server, subject=subscription.uri[:300])
     settings.check()
     secret = new_secret()
-    order = partial(_change, subscription.pk, settings, secret, renew_secret)
+    order = partial(_change, subscription.pk, settings.differences(subscription), secret, renew_secret)
     changed = writer().submit_and_wait(order, partial(_change_events, actor, subscription, settings), DURABLE_SECONDS)
     return Changed(changed, secret if "webhook_secret" in changed else None)
 
@@ -211,12 +213,13 @@ def _delete(pk: int) -> tuple[Subscription | None, bool]:
     return row, True
 
 
-def _change(pk: int, settings: Settings, secret: Secret, renew: bool) -> tuple[str, ...]:
+def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool) -> tuple[str, ...]:
     row = Subscription.objects.filter(pk=pk).first()
     if row is None:
         raise ValidationError("This subscription has been deleted.")
-    changes = settings.differences(row)
-    fields = changes | _secret_fields(row, settings, secret, renew)
+    changes = {name: value for name, value in wanted.items() if getattr(row, name) != value}
+    url = changes.get("webhook_url", row.webhook_url)
+    fields = changes | _secret_fields(row, url, secret, renew)
     if not fields:
         return ()
     Subscription.objects.filter(pk=pk).update(version=F("version") + 1, **fields)
@@ -224,8 +227,8 @@ def _change(pk: int, settings: Settings, secret: Secret, renew: bool) -> tuple[s
     return (*changes, "webhook_secret") if fields.get("webhook_sealed") else tuple(changes)
 
 
-def _secret_fields(row: Subscription, settings: Settings, secret: Secret, renew: bool) -> dict[str, Any]:
-    if not settings.webhook_url:
+def _secret_fields(row: Subscription, url: str, secret: Secret, renew: bool) -> dict[str, Any]:
+    if not url:
         return {"webhook_sealed": None, "webhook_key_id": ""} if row.webhook_sealed else {}
     return sealed(row, secret) if renew or not row.webhook_sealed else {}
 

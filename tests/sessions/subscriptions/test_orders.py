@@ -172,6 +172,16 @@ def test_only_what_differs_is_changed_and_recorded(ada: Any, session: McpSession
     assert (row.min_interval_seconds, row.keep_count, row.webhook_sealed) == (60, 3, None)
 
 
+def test_of_two_savers_neither_takes_back_what_the_other_saved(ada: Any, session: McpSession) -> None:
+    row = subscribe(ada, session.server)
+    read_before = Subscription.objects.get(pk=row.pk)
+    assert subscribing.change(actor(ada), ada, row, Settings(webhook_url=HOOK)).secret is not None
+    changed = subscribing.change(actor(ada), ada, read_before, Settings(keep_count=3))
+    assert changed.fields == ("keep_count",)
+    row.refresh_from_db()
+    assert (row.webhook_url, bool(row.webhook_sealed), row.keep_count) == (HOOK, True, 3)
+
+
 def test_the_secret_of_a_webhook_is_shown_once_and_stands_nowhere_in_clear(ada: Any, session: McpSession) -> None:
     row = subscribe(ada, session.server)
     changed = subscribing.change(actor(ada), ada, row, Settings(webhook_url=HOOK))
