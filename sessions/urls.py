@@ -120,6 +120,7 @@ call_patterns = [
     path("<uuid:uid>/card/", calls.card, name="card"),
     path("<uuid:uid>/messages/", protocol.of_call, name="messages"),
     path("<uuid:uid>/result.json", calls.result, name="result"),
+    path("<uuid:uid>/arguments.json", calls.arguments, name="arguments"),
     path("<uuid:uid>/values.json", completion.values, name="values"),
     path("<uuid:uid>/part/", calls.part, name="part"),
     path("<uuid:uid>/structured.json", calls.structured, name="structured"),
@@ -197,6 +198,7 @@ inbox_patterns = [
     path("<uuid:uid>/more-time/", inbox.more_time, name="more_time"),
     path("<uuid:uid>/answer/", inbox.answer, name="answer"),
     path("approvals/<uuid:uid>/", approvals.detail, name="approval"),
+    path("approvals/<uuid:uid>/arguments.json", approvals.arguments, name="approval_arguments"),
     path("approvals/<uuid:uid>/approve/", approvals.approve, name="approve"),
     path("approvals/<uuid:uid>/refuse/", approvals.refuse, name="refuse"),
 ]

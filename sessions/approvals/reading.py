@@ -84,8 +84,7 @@ def ended_rows(user: Any) -> list[Approval]:
 def card_of(user: Any, approval: Approval) -> ApprovalCard:
     call = approval.call
     why_not = deciding.why_not(user, approval)
-    readable = visibility.may_read(user, call)
-    readable = readable or (approval.state == ApprovalState.OPEN and not why_not)
+    readable = may_read(user, approval)
     text = (payloads.read(call.arguments) if readable else None) or ""
     return ApprovalCard(
         approval,
@@ -97,6 +96,12 @@ def card_of(user: Any, approval: Approval) -> ApprovalCard:
         bool(call.arguments.redacted),
         validity.binding(approval),
     )
+
+
+def may_read(user: Any, approval: Approval) -> bool:
+    """The arguments: whoever may decide now has to know them."""
+    is_open = approval.state == ApprovalState.OPEN
+    return visibility.may_read(user, approval.call) or (is_open and not deciding.why_not(user, approval))
 
 
 def _pretty(text: str) -> str:

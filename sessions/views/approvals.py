@@ -16,6 +16,7 @@ from sessions.calls.operations import words_of
 from sessions.calls.reading import record_reading
 from sessions.enums import ApprovalState
 from sessions.models import Approval
+from sessions.views.calls import arguments_file
 
 _APPROVED = {
     Decision.DONE: "Approved. The call is on its way.",
@@ -39,6 +40,17 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
         "words": words_of(approval.call.method),
     }
     return render(request, "inbox/approval.html", context)
+
+
+@require_safe
+def arguments(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """All that the agent would send: the page shows only the beginning of long arguments."""
+    approval = _approval(request, uid)
+    if not reading.may_read(request.user, approval):
+        raise access.Denied("answer_question", approval.call.server)
+    if approval.state != ApprovalState.OPEN:
+        record_reading(Actor.of(request), approval.call, approval.call.arguments)
+    return arguments_file(approval.call)
 
 
 @require_POST

@@ -231,6 +231,23 @@ def result(request: WebRequest, uid: UUID) -> HttpResponse:
 
 
 @require_safe
+def arguments(request: WebRequest, uid: UUID) -> HttpResponse:
+    """The arguments verbatim: pages show only the beginning of long ones."""
+    call = visible_call(request, uid)
+    if not visibility.may_read(request.user, call):
+        raise access.Denied("view_payload", call.server)
+    record_reading(Actor.of(request), call, call.arguments)
+    return arguments_file(call)
+
+
+def arguments_file(call: Call) -> HttpResponse:
+    text = payloads.read(call.arguments)
+    if text is None:
+        raise Http404("The arguments of this call were erased.")
+    return as_file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}-arguments.json")
+
+
+@require_safe
 def content(request: WebRequest, uid: UUID, position: int) -> HttpResponse:
     """One content of a result, as raw bytes: for a download, for the elements that show it, and with `?open` for a tab of
     its own if its type is one that runs nothing."""

@@ -35,6 +35,19 @@ def ended(session: McpSession, user: Any, text: str, result: dict[str, Any] | No
     return call
 
 
+def test_what_is_too_long_for_the_page_is_offered_whole() -> None:
+    carla = person("carla", "view_server", "call_tool")
+    client = Client()
+    client.force_login(carla)
+    session = make_session("one")
+    short = ended(session, carla, "a", {"content": []})
+    long = ended(session, carla, "b" * 100_000, {"content": [{"type": "text", "text": "c" * 100_000}]})
+    page = client.get(f"/calls/{short.uid}/compare/{long.uid}/").content.decode()
+    assert page.count("these are the first 100,000 characters") == 2
+    assert all(f'href="/calls/{long.uid}/{name}.json"' in page for name in ("arguments", "result"))
+    assert f'href="/calls/{short.uid}/arguments.json"' not in page
+
+
 def test_two_calls_of_two_servers_are_compared_by_value_and_by_line() -> None:
     carla = person("carla", "view_server", "call_tool")
     client = Client()

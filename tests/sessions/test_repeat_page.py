@@ -53,6 +53,21 @@ def test_the_page_warns_where_the_tool_may_have_run(state: CallState, may_have_r
     assert why in page
 
 
+@pytest.mark.parametrize("shown_at", ["/calls/{uid}/repeat/", "/calls/{uid}/", "/explorer/rows/calls/{pk}/"])
+def test_a_page_that_shows_the_beginning_of_long_arguments_says_so_and_offers_all(shown_at: str) -> None:
+    call, client = make_ended()
+    address = shown_at.format(uid=call.uid, pk=call.pk)
+    assert "Truncated" not in client.get(address).content.decode()
+    text = json.dumps({"note": "x" * 200_000, "then": "delete everything"})
+    Call.objects.update(arguments=payloads.store(PayloadKind.ARGUMENTS, text))
+    shown = client.get(address).content.decode()
+    assert "delete everything" not in shown
+    assert "these are the first 200,000 characters" in shown
+    whole = f"/calls/{call.uid}/arguments.json"
+    assert f'href="{whole}"' in shown
+    assert client.get(whole).content.decode() == text
+
+
 # --- one click -----------------------------------------------------------------------------------------------------------
 def make_ended(tool: str = "echo", **fields: Any) -> tuple[Call, Client]:
     """An ended call of carla's, and her browser; the server lists the tool."""

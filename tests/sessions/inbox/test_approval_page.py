@@ -39,6 +39,15 @@ def page_of(user: Any, approval: Approval) -> str:
     return client.get(f"/inbox/approvals/{approval.uid}/").content.decode()
 
 
+def whole_arguments(user: Any, approval: Approval) -> str:
+    """By the link of the page."""
+    client = Client()
+    client.force_login(user)
+    address = f"/inbox/approvals/{approval.uid}/arguments.json"
+    assert f'href="{address}"' in page_of(user, approval)
+    return client.get(address).content.decode()
+
+
 def test_the_owner_who_may_not_approve_may_refuse() -> None:
     root = person("root", is_superuser=True)
     approval = destructive_request(root)
@@ -83,8 +92,10 @@ def test_arguments_that_are_too_long_to_show_are_not_passed_off_as_whole() -> No
     approval = destructive_request(person("ann", "view_server", "call_tool"))
     text = json.dumps({"note": "x" * reading.ARGUMENT_CHARS, "then": "delete everything"})
     Call.objects.update(arguments=payloads.store(PayloadKind.ARGUMENTS, text))
-    page = page_of(person("root", is_superuser=True), approval)
+    root = person("root", is_superuser=True)
+    page = page_of(root, approval)
     assert "delete everything" not in page
+    assert whole_arguments(root, approval) == text
     assert f"{len(text) - reading.ARGUMENT_CHARS} more characters follow" in page
     Call.objects.update(arguments=payloads.store(PayloadKind.ARGUMENTS, '{"note": "x"}'))
     assert "more characters follow" not in page_of(person("ruth", is_superuser=True), approval)
