@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from sessions.differences.alignment import Budget, TooDifferent
@@ -188,7 +189,8 @@ def _of_texts(uri: str, old: Facts, new: Facts, budgets: _Budgets) -> ComparedCo
     structure = _structure(old.text, new.text, budgets)
     if structure is not None and structure.changes:
         return ComparedContent(uri, "json", old, new, structure=structure)
-    note = "The JSON values are equal; only order, spacing or notation differ." if structure is not None else ""
+    equal = structure is not None and _equal(old.text, new.text)
+    note = "The JSON values are equal; only order, spacing or notation differ." if equal else ""
     text = compare_texts(old.text, new.text, budgets.steps)
     if text is None:
         return ComparedContent(uri, "facts", old, new, note="Too many lines to compare here. Download both versions.")
@@ -196,8 +198,8 @@ def _of_texts(uri: str, old: Facts, new: Facts, budgets: _Budgets) -> ComparedCo
 
 
 def _structure(old: str, new: str, budgets: _Budgets) -> JsonDifference | None:
-    """None unless both are objects or arrays of reasonable depth and difference; everything else is compared as
-    text."""
+    """None unless both are objects or arrays of reasonable depth and difference, without repeated keys, of which a
+    structure would show only the last; everything else is compared as text."""
     if max(len(old), len(new)) > JSON_CHARS:
         return None
     try:
@@ -209,7 +211,22 @@ def _structure(old: str, new: str, budgets: _Budgets) -> JsonDifference | None:
 def _loaded(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         raise ValueError("neither an object nor an array")
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is repeated")
+    return found
+
+
+def _equal(old: str, new: str) -> bool:
+    """Exactly: two numbers may differ beyond what a float holds."""
+    try:
+        return bool(json.loads(old, parse_float=Decimal) == json.loads(new, parse_float=Decimal))
+    except ArithmeticError:
+        return False
 
 
 def _summary(part: ComparedContent) -> str:

@@ -219,6 +219,28 @@ def test_what_is_no_json_for_a_page_is_compared_as_text(old: str, new: str) -> N
     assert difference(old, new).parts[0].how == "text"
 
 
+def test_repeated_keys_are_compared_as_text_where_a_structure_would_hide_one() -> None:
+    part = difference('{"limit": 1, "limit": 9}', '{"limit": 2, "limit": 9}').parts[0]
+    assert (part.how, part.note) == ("text", "")
+    part = difference('[{"a": 1, "a": 2, "b": 0}]', '[{"a": 3, "a": 2, "b": 1}]').parts[0]
+    assert part.text is not None
+    assert '"a": 1' in "".join(marks(part.text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "equal"),
+    [
+        ("[0.1]", "[0.10000000000000000001]", False),
+        ("[1e400]", "[1e401]", False),
+        ("[1e-99999999999999999999]", "[0.0]", False),
+        ("[1.5e2]", "[150.0]", True),
+    ],
+)
+def test_numbers_that_only_a_float_takes_for_equal_are_not_called_so(old: str, new: str, equal: bool) -> None:
+    part = difference(old, new).parts[0]
+    assert (part.how, bool(part.note)) == ("text", equal)
+
+
 def test_more_changes_than_a_page_holds_are_cut() -> None:
     part = difference(json.dumps(dict.fromkeys(map(str, range(900)), 0)), json.dumps({"x": 1})).parts[0]
     assert part.structure is not None
