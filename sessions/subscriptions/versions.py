@@ -14,6 +14,7 @@ from django.db.models import F
 from servers.audit import payloads
 from servers.enums import PayloadKind
 from servers.json.canonical import canonical, sha256
+from servers.models import Payload
 from servers.storable import storable
 from sessions.connections.lifecycle import Lease
 from sessions.enums import SubscriptionState, VersionCause
@@ -42,13 +43,15 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class ReadContent:
-    """A read and its reason. `began`: before its request was sent. `events`: the notifications that it covers."""
+    """A read and its reason. `began`: before its request was sent. `events`: the notifications that it covers. `contents`:
+    from `packed`."""
 
     content: Content
     cause: VersionCause
     events: int
     began: datetime
     at: datetime
+    contents: Payload | None = None
 
 
 def content_of(result: Mapping[str, Any], masked: Callable[[Any], Any], dumped: Callable[[Any], str]) -> Content:
@@ -83,6 +86,15 @@ def _size(item: Any) -> int:
     return len(item["text"].encode("utf-8", "surrogatepass")) if _is_text(item, "text") else 0
 
 
+def packed(pk: int, content: Content) -> Payload | None:
+    """The row of the contents, compressed and sealed but not written; None if the newest version has the same. To be made
+    before `store`: compressing in the writer's transaction would hold up everyone who writes. Raises SealError."""
+    newest = (
+        ResourceVersion.objects.filter(subscription=pk).order_by("-number").values_list("digest", flat=True).first()
+    )
+    return None if newest == content.digest else payloads.made(PayloadKind.RESOURCE, content.text)
+
+
 def store(lease: Lease, pk: int, found: ReadContent) -> bool:
     """Record a read, in the caller's transaction. True if it is a new version."""
     row = watches.mine(lease).filter(pk=pk).first()
@@ -110,6 +122,7 @@ def _note(lease: Lease, row: Subscription, found: ReadContent, *, differs: bool)
 
 def _keep(row: Subscription, found: ReadContent, previous: ResourceVersion | None) -> None:
     content = found.content
+    contents = found.contents or payloads.made(PayloadKind.RESOURCE, content.text)  # another version came in between
     version = ResourceVersion.objects.create(
         subscription=row,
         number=row.newest + 1,
@@ -120,7 +133,7 @@ def _keep(row: Subscription, found: ReadContent, previous: ResourceVersion | Non
         size=content.size,
         mime_type=content.mime_type,
         binary=content.binary,
-        contents=payloads.store(PayloadKind.RESOURCE, content.text),
+        contents=payloads.insert(contents),
     )
     if previous is not None:
         webhooks.announce(row, version)

@@ -21,6 +21,7 @@ from django.utils import timezone
 from servers.audit import payload_privacy
 from servers.crypto import SealError
 from servers.enums import RedactedPart
+from servers.models import Payload
 from servers.privacy import redaction
 from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
@@ -279,8 +280,8 @@ class Watching:
             return True
         try:
             result = await self._client.read_resource(uri)
-            content = await self._db.read(partial(self._content, uri, result))
-            found = ReadContent(content, reason.cause, reason.events, began, timezone.now())
+            content, packed = await self._db.read(partial(self._content, watch, result))
+            found = ReadContent(content, reason.cause, reason.events, began, timezone.now(), packed)
             new = await self._db.persist(partial(versions.store, self._lease, watch.pk, found))
         except McpError as error:
             return await self._failed(watch, str(error.fault), error.detail)
@@ -295,16 +296,17 @@ class Watching:
             self._on_change()
         return True
 
-    def _content(self, uri: str, result: dict[str, Any]) -> versions.Content:
+    def _content(self, watch: Watch, result: dict[str, Any]) -> tuple[versions.Content, Payload | None]:
         """Call in a reader thread: large contents take time, and the rules are read from the database."""
-        subject = redaction.Subject(RedactedPart.RESULT, self._lease.server_id, uri)
+        subject = redaction.Subject(RedactedPart.RESULT, self._lease.server_id, watch.uri)
         policy = payload_privacy.current()
 
         def masked(value: Any) -> Any:
             text, count = redaction.redacted(self._redactor.json_text(value), subject, policy)
             return json.loads(text) if count else self._redactor.value(value)
 
-        return versions.content_of(result, masked, self._redactor.json_text)
+        content = versions.content_of(result, masked, self._redactor.json_text)
+        return content, versions.packed(watch.pk, content)
 
     async def _failed(self, watch: Watch, fault: str, detail: str) -> bool:
         """A read that failed because its connection ended says nothing about the resource."""
