@@ -20,7 +20,7 @@ from servers.audit import payloads
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
-from servers.models import Unredacted
+from servers.models import Payload, Unredacted
 from servers.storable import storable
 from sessions import hints
 from sessions.calls.claims import PendingCall
@@ -63,8 +63,15 @@ class NewQuestion:
 
 
 # --- received ----------------------------------------------------------------------------------------------------------
-def receive(asking: NewQuestion, lease: Lease) -> Question | None:
-    """The new row. None if no answer could be used: the session or the call is over, or its time nearly is.
+def packed(asking: NewQuestion) -> Payload:
+    """The row of its content, compressed and sealed but not written: not in the writer's transaction, which would hold up
+    everyone who writes. Raises SealError."""
+    return payloads.made(PayloadKind.QUESTION, asking.params)
+
+
+def receive(asking: NewQuestion, lease: Lease, content: Payload | None = None) -> Question | None:
+    """The new row. None if no answer could be used: the session or the call is over, or its time nearly is. `content`: from
+    `packed`. Raises SealError.
 
     Safe to repeat when its commit was not confirmed.
     """
@@ -78,7 +85,7 @@ def receive(asking: NewQuestion, lease: Lease) -> Question | None:
     question = Question.objects.create(
         **_origin(asking, lease, call),
         **_owner(asking.call),
-        question=payloads.store(PayloadKind.QUESTION, asking.params),
+        question=payloads.insert(content or packed(asking)),
         created_at=now,
         expires_at=expires,
         **_declined(asking, now),

@@ -11,7 +11,7 @@ from servers.privacy import redaction
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
 from sessions.enums import QuestionKind, QuestionState
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, dumped
 from sessions.host.launch import Launch
 from sessions.inbox.questions import SUMMARY_CHARS, NewQuestion
 from sessions.inbox.reads import Settled
@@ -57,11 +57,9 @@ def new_question(
     asked: InputRequest, call: PendingCall | None, redactor: Redactor, patience: float, total: float
 ) -> NewQuestion:
     """Raises Refused for a request that no page could show."""
+    _require_room(dumped(asked.params))  # to look for secrets takes time
     params = _masked(asked.params, redactor)
-    if len(params) > QUESTION_CHARS:
-        raise Refused(
-            jsonrpc.INVALID_PARAMS, f"The request has more than {QUESTION_CHARS:,} characters, which is a fixed limit."
-        )
+    _require_room(params)
     kind = _kind(asked)
     if kind is QuestionKind.URL and not _address(asked.params.get("url")):
         raise Refused(jsonrpc.INVALID_PARAMS, "The request contains no URL.")
@@ -77,6 +75,13 @@ def new_question(
         patience=patience,
         total=total,
     )
+
+
+def _require_room(params: str) -> None:
+    if len(params) > QUESTION_CHARS:
+        raise Refused(
+            jsonrpc.INVALID_PARAMS, f"The request has more than {QUESTION_CHARS:,} characters, which is a fixed limit."
+        )
 
 
 def _masked(params: Mapping[str, Any], redactor: Redactor) -> str:

@@ -18,12 +18,14 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers import limits
+from servers.crypto import SealError
+from servers.models import Payload
 from sessions import hints
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionState
 from sessions.host.answer_redaction import Redactor
-from sessions.host.db import Database
+from sessions.host.db import Database, DatabaseAway
 from sessions.host.inbox import server_requests
 from sessions.host.launch import Launch
 from sessions.host.logs.session_log import ServerLog
@@ -44,6 +46,8 @@ AGENT_REQUESTS_OPEN: Final = 64
 ANSWERS_KEPT: Final = 64
 #: visits of agents whose end the server has not reported yet; it need not do so
 VISITS_KEPT: Final = 256
+#: of an elicitation id: of a visit with a longer one, agents do not hear the end
+VISIT_CHARS: Final = 1_000
 _GONE: Final[Mapping[str, str]] = {
     Gone.WITHDRAWN: "The server withdrew the request.",
     Gone.CONNECTION_OVER: "The connection closed before anyone answered.",
@@ -87,15 +91,15 @@ class Inbox:
     async def wait_for_answer(self, asked: InputRequest) -> Mapping[str, Any]:
         """Wait for a person. Raises Refused; ends with CancelledError when the answer is no longer needed."""
         call = asked.tag if isinstance(asked.tag, PendingCall) else None
-        made = server_requests.new_question(
-            asked, call, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total
-        )
         if call is not None and call.agent is not None:
             self._note_visit(asked, call)
             if not server_requests.covered(asked, call.agent):
                 raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The agent that makes this call does not answer this.")
         of_agent = call is not None and call.agent is not None and not call.agent.asks_people
-        self._admit(of_agent=of_agent)
+        self._admit(of_agent=of_agent)  # before the work that a large request makes
+        made = server_requests.new_question(
+            asked, call, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total
+        )
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, call.uid if call else None, of_agent)
         try:
@@ -141,19 +145,29 @@ class Inbox:
             words = f"This server sent more in the last minute. {limits.stated('inbox_per_minute')} Try again later."
         else:
             return
-        self._log_refusal(now, words)
+        self._log_refusal(now, f"Refused a server request: {words}")
         raise rules.Refused(message=f"Too many requests: {words}")
 
     def _log_refusal(self, now: float, words: str) -> None:
         """At most one line a minute, however often the server asks."""
         if now - self._refusal_logged_at >= MINUTE:
             self._refusal_logged_at = now
-            self._log.host(f"Refused a server request: {words}", "warning")
+            self._log.host(words, "warning")
 
     async def _settled(self, made: NewQuestion, wait: _Wait) -> Settled | None:
-        """Returns None when the request could not be put into the inbox."""
+        """Returns None when the request could not be put into the inbox. Raises Refused."""
         received = partial(questions.received, refused=bool(made.refused))
-        row = await self._db.persist(partial(questions.receive, made, self._lease), received)
+        try:
+            content = await self._packed(made)
+            if wait.answer.done():  # the call ended meanwhile, and nobody would end the row
+                return wait.answer.result()
+            row = await self._db.persist(partial(questions.receive, made, self._lease, content), received)
+        except SealError as problem:  # what cannot be stored encrypted is not stored, so nobody can be asked
+            words = f"Refused a server request, because it cannot be encrypted. {problem}"
+            self._log_refusal(asyncio.get_running_loop().time(), words)
+            raise rules.Refused(
+                jsonrpc.INTERNAL_ERROR, "The request could not be stored. Try again later."
+            ) from problem
         if row is None:
             return None
         if made.refused:
@@ -161,6 +175,13 @@ class Inbox:
             return Settled(made.uid, QuestionState.DECLINED, None)
         self._log.host("Server request received; it is waiting in the inbox.", "notice")
         return await self._until_over(made.uid, wait, row.expires_at)
+
+    async def _packed(self, made: NewQuestion) -> Payload | None:
+        """None while the database is away: then it is made with the row, which waits for it. Raises SealError."""
+        try:
+            return await self._db.read(partial(questions.packed, made))
+        except DatabaseAway:
+            return None
 
     async def _until_over(self, uid: UUID, wait: _Wait, ends: datetime) -> Settled:
         """People may extend the deadline meanwhile. asyncio.timeout() is unsuitable: it would cancel the future of the
@@ -193,7 +214,7 @@ class Inbox:
     def _note_visit(self, asked: InputRequest, call: PendingCall) -> None:
         """The agent hears of its end too, also where the call ends now with the error that names the URL."""
         identity = asked.params.get("elicitationId")
-        if isinstance(identity, str):
+        if isinstance(identity, str) and len(identity) <= VISIT_CHARS:
             self._visits[identity, call.uid] = False
             if len(self._visits) > VISITS_KEPT:
                 self._visits.popitem(last=False)

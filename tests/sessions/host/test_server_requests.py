@@ -2,14 +2,23 @@
 
 import json
 import uuid
-from typing import Any
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from servers.audit import payloads
+from servers.audit.record import SYSTEM
+from servers.crypto import SealError
+from servers.privacy import redaction
 from servers.secret import Secret
+from sessions.calls.claims import PendingCall
 from sessions.enums import QuestionState
 from sessions.host.answer_redaction import Redactor
-from sessions.host.inbox.server_requests import answer_params, new_question
+from sessions.host.inbox.server_requests import QUESTION_CHARS, answer_params, new_question
+from sessions.host.inbox.waiting import Inbox
+from sessions.inbox import questions
 from sessions.inbox.reads import Settled
 from sessions.mcp.core.input_requests import InputRequest, Refused
 from tests.sessions.mcp.client.answers import ELICIT, FORM, SAMPLE, SAMPLING
@@ -67,6 +76,66 @@ def test_a_secret_in_the_words_of_a_request_is_not_stored(method: str, params: A
     question = new_question(asked(method, params), None, Redactor(), 600, 1800)
     assert (TOKEN in question.params, question.summary) == (False, "Is [redacted] yours?")
     assert json.loads(question.params).keys() == params.keys()
+
+
+async def test_a_request_that_cannot_be_encrypted_is_refused_and_the_log_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def made(*_given: Any) -> Any:
+        raise SealError("The key ring is missing.")
+
+    async def read(job: Any) -> Any:
+        return job()
+
+    lines: list[str] = []
+    monkeypatch.setattr(payloads, "made", made)
+    rows, session_log = SimpleNamespace(read=read), SimpleNamespace(host=lambda words, _level: lines.append(words))
+    launch = SimpleNamespace(timeouts=SimpleNamespace(total=60.0))
+    inbox = Inbox(cast(Any, rows), cast(Any, None), cast(Any, launch), cast(Any, session_log), Redactor())
+    with pytest.raises(Refused, match="could not be stored"):
+        await inbox.wait_for_answer(asked())
+    assert lines == ["Refused a server request, because it cannot be encrypted. The key ring is missing."]
+
+
+async def test_a_request_too_large_or_too_many_costs_no_search_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr(redaction, "detected_in_json", lambda text, _policy: searched.append(text) or text)
+    launch = SimpleNamespace(timeouts=SimpleNamespace(total=60.0))
+    log = SimpleNamespace(host=lambda *_words: None)
+    inbox = Inbox(cast(Any, None), cast(Any, None), cast(Any, launch), cast(Any, log), Redactor())
+    large = asked(ELICIT, {"message": "x" * QUESTION_CHARS})
+    with pytest.raises(Refused, match="is a fixed limit"):
+        await inbox.wait_for_answer(large)
+    monkeypatch.setattr(inbox, "_bucket", SimpleNamespace(allow=lambda _now: False))
+    with pytest.raises(Refused, match="Too many requests"):
+        await inbox.wait_for_answer(asked())
+    assert searched == []
+
+
+def test_visits_are_remembered_by_ids_of_a_usual_length() -> None:
+    inbox: Any = object.__new__(Inbox)
+    inbox._visits = OrderedDict()
+    call: Any = SimpleNamespace(uid=uuid.uuid4())
+    for identity in ("e-1", "x" * 100_000, 7, None):
+        inbox._note_visit(asked(ELICIT, VISIT | {"elicitationId": identity}), call)
+    assert list(inbox._visits) == [("e-1", call.uid)]
+
+
+async def test_a_request_whose_call_ends_while_it_is_made_is_not_stored() -> None:
+    async def read(job: Any) -> Any:
+        inbox.call_over(call.uid)
+        return None
+
+    async def persist(job: Any, _events: Any = None) -> None:
+        if job.func is questions.receive:
+            stored.append(job)
+
+    stored: list[Any] = []
+    call = PendingCall(1, uuid.uuid4(), 1, "tools/call", "echo", "{}", "", SYSTEM)
+    rows, launch = SimpleNamespace(read=read, persist=persist), SimpleNamespace(timeouts=SimpleNamespace(total=60.0))
+    inbox = Inbox(cast(Any, rows), cast(Any, None), cast(Any, launch), cast(Any, None), Redactor())
+    answer = await inbox.wait_for_answer(InputRequest(ELICIT, FORM, "request", "e-1", call))
+    assert (answer, stored) == ({"action": "cancel"}, [])
 
 
 def test_what_is_opened_or_answered_stays_as_the_server_sent_it() -> None:
