@@ -43,7 +43,7 @@ function tell(entry, row) {
   const element = toast({
     tone: 'warn',
     title: (TITLES[row.kind] ?? TITLES.form)(row.server_name),
-    text: 'A call is waiting for your answer.',
+    text: row.call ? 'A call is waiting for your answer.' : 'The server is waiting for your answer.',
     action: { label: 'Answer', url: `${entry.getAttribute('href')}${row.question}/` },
   });
   if (element) toasts.set(row.question, element);
