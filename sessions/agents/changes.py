@@ -263,8 +263,11 @@ class Changes:
             self._entry = await self._hub.reader.run(partial(self._entry_of, principal))
         except (endpoints.NoEndpoint, endpoints.NoSession):
             return False
+        followed = set(self._followed)
         if bundles.readable_differ(before, self._entry.place):
             self._keep(await self._offered(list(self._followed.values())))
+        if self._entry.session is None and (followed - self._followed.keys() or await self._denied()):
+            return False  # a listener hears it by the end: it listens again, and the acknowledgement says what is left
         if self._entry.session is not None:
             followed = await self._hub.reader.run(partial(follows.of_session, self._entry.session))
             self._keep(followed)
@@ -272,6 +275,18 @@ class Changes:
         self._watch_servers()
         self._lists_dirty = bool(self._granted)
         return True
+
+    async def _denied(self) -> bool:
+        """Whether a policy now keeps the agent from following one of its resources."""
+        if not self._followed:
+            return False
+        known = await self._hub.reader.run(partial(policy_check.policies_by_server, self._entry))
+        newest = await self._events_of(self._followed)
+        return len(follows.counts(known, self._followed, newest)) < len(newest)
+
+    async def _events_of(self, subscriptions: Collection[UUID]) -> dict[UUID, follows.Events]:
+        rows = await asyncio.gather(*(self._reads.events.get(one) for one in subscriptions))
+        return {one: row for one, row in zip(subscriptions, rows, strict=True) if row is not None}
 
     def _entry_of(self, principal: Principal) -> Entry:
         key = self._entry.session.key if self._entry.session is not None else ""
@@ -304,8 +319,7 @@ class Changes:
         if not due:
             return
         self._follows_dirty -= set(due)
-        rows = await asyncio.gather(*(self._reads.events.get(one) for one in due))
-        newest = {one: row for one, row in zip(due, rows, strict=True) if row is not None}
+        newest = await self._events_of(due)
         known = policy_check.remembered_by_server(self._entry)
         if known is None:
             known = await self._hub.reader.run(partial(policy_check.policies_by_server, self._entry))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -12,10 +12,13 @@ import pytest
 from django.utils import timezone
 
 from servers.agents.tokens import Principal
-from servers.models import Bundle, BundleMember
+from servers.enums import PolicyEffect, PolicyKind
+from servers.models import AgentPolicy, AgentRule, Bundle, BundleMember
+from sessions import hints
 from sessions.agents import endpoints, follows
 from sessions.agents.changes import Changes
 from sessions.agents.endpoints import Entry
+from sessions.agents.policy import policy_check
 from sessions.agents.stream_reads import StreamReads
 from sessions.live.early import EarlyHints
 from sessions.live.hub import Hub
@@ -69,6 +72,15 @@ class World:
         self.member.resources = ["*", *(f"!{uri}" for uri in uris)]
         await self.hub.reader.work(self.member.save)
         self.hints(f"bundle.{self.bundle.uid}")
+
+    async def denies(self, uri: str) -> None:
+        def write() -> None:
+            policy, _ = AgentPolicy.objects.get_or_create(server=self.member.server)
+            AgentRule.objects.create(policy=policy, effect=PolicyEffect.DENY, kind=PolicyKind.RESOURCE, pattern=uri)
+
+        await self.hub.reader.work(write)
+        policy_check.memory.forget()
+        self.hints(hints.POLICIES)
 
     async def unsubscribes(self, row: Subscription) -> None:
         await self.hub.reader.work(partial(follows.unfollow, self.legacy, shown(row)))
@@ -133,6 +145,11 @@ class Stream:
             raise AssertionError("the stream ended")
         return wanted.result()
 
+    async def ended(self) -> None:
+        assert self._running is not None
+        async with asyncio.timeout(30):
+            await asyncio.shield(self._running)
+
     async def closes(self) -> None:
         if self._running is not None:
             self._running.cancel()
@@ -148,21 +165,33 @@ def world() -> World:
     return World()
 
 
-@pytest.fixture(params=["legacy", "modern"])
-async def stream(request: pytest.FixtureRequest, world: World) -> AsyncIterator[Stream]:
-    found = Stream(world, getattr(world, request.param))
-    await found.opens()
-    yield found
-    await found.closes()
+async def test_a_resource_that_leaves_the_bundle_ends_only_its_own_updates(world: World) -> None:
+    stream = Stream(world, world.legacy)
+    await stream.opens()
+    try:
+        await world.hides(ONE)
+        await stream.next(stream.changes.checks.get())
+        await world.update(world.one)
+        await world.update(world.two)
+        assert await stream.next(stream.told.get()) == shown(world.two)
+        assert stream.told.empty()
+    finally:
+        await stream.closes()
 
 
-async def test_a_resource_that_leaves_the_bundle_ends_only_its_own_updates(world: World, stream: Stream) -> None:
-    await world.hides(ONE)
-    await stream.next(stream.changes.checks.get())
-    await world.update(world.one)
-    await world.update(world.two)
-    assert await stream.next(stream.told.get()) == shown(world.two)
-    assert stream.told.empty()
+@pytest.mark.parametrize("how", ["hides", "denies"])
+async def test_a_listener_hears_by_the_end_of_its_stream_that_it_follows_less(world: World, how: str) -> None:
+    stream = Stream(world, world.modern)
+    await stream.opens()
+    try:
+        await world.denies("note://other")
+        await stream.next(stream.changes.checks.get())
+        await world.update(world.one)
+        assert await stream.next(stream.told.get()) == shown(world.one)
+        await getattr(world, how)(ONE)
+        await stream.ended()
+    finally:
+        await stream.closes()
 
 
 async def test_a_resource_that_comes_back_is_followed_again_by_its_session(world: World) -> None:
