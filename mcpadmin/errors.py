@@ -1,19 +1,22 @@
 """Pages of requests that fail before or below their view: too large for Django, of a method that the address does not take,
-with a null character in the address, or a key ring that does not open what is stored."""
+with a null character in the address, a key ring that does not open what is stored, or a server that is deleted meanwhile."""
 
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.core.exceptions import ObjectDoesNotExist, RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
+from django.db import IntegrityError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.defaults import bad_request as other
+from django.views.defaults import page_not_found
 
 from servers import limits
 from servers.keyring import SealError
+from servers.models import Bundle, Server
 
 log = structlog.get_logger("mcpadmin.request")
 _LIMITS: dict[type[Exception], str] = {
@@ -51,6 +54,38 @@ class KeyRingMiddleware:
         log.error("key_ring.cannot_open", path=request.path, problem=str(exception))
         context = {"status": 503, "title": "Cannot decrypt this page's content", "text": str(exception)}
         return render(request, "mcpadmin/refused.html", context, status=503)
+
+
+class DeletedMeanwhile:
+    """Another person deletes the server or bundle of an address while the request runs: it is not found, as a moment later.
+    Anything else that a view looks for in vain stays an error."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, ObjectDoesNotExist | IntegrityError):
+            return None
+        if not isinstance(exception, Server.DoesNotExist) and not _names_nothing(request):
+            return None
+        log.info("request.deleted_meanwhile", path=request.path, problem=str(exception))
+        return page_not_found(request, Http404(str(exception)))
+
+
+def _names_nothing(request: HttpRequest) -> bool:
+    """Whether the short name in the address is no longer that of a server or bundle."""
+    slug = request.resolver_match.kwargs.get("slug") if request.resolver_match is not None else None
+    if slug is None or Server.objects.filter(slug=slug).exists():
+        return False
+    return not Bundle.objects.filter(slug=slug, deleted_at=None).exists()
 
 
 class NoNullCharacters:

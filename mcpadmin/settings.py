@@ -125,6 +125,7 @@ MIDDLEWARE = [
     "mcpadmin.errors.NoNullCharacters",
     "mcpadmin.errors.FormsOnly",
     "mcpadmin.errors.KeyRingMiddleware",
+    "mcpadmin.errors.DeletedMeanwhile",
 ]
 ROOT_URLCONF = "mcpadmin.urls"
 ASGI_APPLICATION = "mcpadmin.asgi.application"

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from servers import access
 from servers.audit.record import Actor
-from servers.audit.writer import AuditUnavailable
+from servers.audit.writer import AuditUnavailable, ReferenceDeleted
 from servers.models import Server
 from servers.registration import registering
 from servers.requests import WebRequest
@@ -181,6 +181,8 @@ def _run(request: WebRequest, action: Action, servers: list[Server]) -> Result:
             result.refused.setdefault(str(denied), []).append(server.name)
         except ValidationError as problem:
             result.refused.setdefault(" ".join(problem.messages), []).append(server.name)
+        except (Server.DoesNotExist, ReferenceDeleted):
+            result.refused.setdefault("It has been deleted.", []).append(server.name)
         except AuditUnavailable as problem:
             result.refused.setdefault(str(problem), []).append(server.name)
             result.left = len(servers) - place - 1
