@@ -122,8 +122,12 @@ def suggested(schema: Schema, fields: list[Field], value: Any) -> str:
 
 def arguments_with(schema: Schema, pointer: str, value: Any) -> Any:
     """The arguments in which the field has the value, in the form that the field takes: as it is, parsed, as JSON text, or
-    as the only item of a list. A value that fits in none of them stays as it is, and the form says so."""
+    as the only item of a list. A value that fits in none of them stays as it is, and the form says so. Raises NoValue where
+    the pointer leads deeper than a form goes."""
     document = Document(schema)
+    way = segments(pointer)
+    if len(way) > MAX_DEPTH:
+        raise NoValue(f"A form has no field that is more than {MAX_DEPTH} levels deep.")
     wanted = _schema_at(document, schema, pointer)
     chosen = next((one for one in _forms(value) if fits(document, wanted, one)), None)
     if chosen is None:
@@ -132,8 +136,12 @@ def arguments_with(schema: Schema, pointer: str, value: Any) -> Any:
         except Unsupported:
             types = []
         chosen = next((one for one in _forms(value) if any(is_type(one, name) for name in types)), value)
-    for segment in reversed(segments(pointer)):
+    for segment in reversed(way):
         chosen = {unescape(segment): chosen}
+    if _too_deep(chosen):
+        raise NoValue(
+            f"The arguments would be nested more than {MAX_DEPTH} levels deep, which is more than a form accepts."
+        )
     return chosen
 
 

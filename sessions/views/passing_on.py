@@ -98,7 +98,11 @@ def prefill(request: WebRequest, schema: Any) -> Prefill | None:
     if masked and isinstance(found, str):
         return Prefill(whose, url, problem="The value is masked.")
     value = unmasked(found) if masked else found
-    return Prefill(whose, url, passing_on.arguments_with(schema, request.GET.get("into", ""), value), masked)
+    try:
+        arguments = passing_on.arguments_with(schema, request.GET.get("into", ""), value)
+    except NoValue as problem:
+        return Prefill(whose, url, problem=str(problem))
+    return Prefill(whose, url, arguments, masked)
 
 
 def _result(request: WebRequest, call: Call) -> dict[str, Any]:

@@ -115,6 +115,12 @@ def test_a_value_takes_the_form_of_its_field(pointer: str, value: Any, expected:
     assert arguments_with(SCHEMA, pointer, value) == expected
 
 
+@pytest.mark.parametrize(("levels", "value"), [(64, [[1]]), (65, 1), (4_000, 1)])
+def test_an_argument_deeper_than_a_form_goes_is_refused_in_words(levels: int, value: Any) -> None:
+    with pytest.raises(NoValue, match="64 levels deep"):
+        arguments_with(SCHEMA, "/a" * levels, value)
+
+
 # --- pages ---------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def own_writer() -> Iterator[None]:
@@ -185,6 +191,12 @@ def test_a_field_of_another_tool_is_not_taken_over_when_the_tool_changes(call: C
     answer = carla.get(f"/calls/{call.uid}/use/", asked | {"open": "1"})
     assert answer.status_code == 200
     assert '<option value="/text" selected>' in answer.content.decode()
+
+
+def test_a_field_thousands_of_levels_deep_opens_the_form_without_it(call: Call) -> None:
+    carla = client_of("carla", "view_server", "call_tool", "view_payload")
+    address = f"/servers/search/tools/?tool=search_find&use={call.uid}&part=0&into="
+    assert "more than 64 levels deep" in carla.get(address + "/a" * 3_000).content.decode()
 
 
 def test_masked_values_are_left_out_and_counted(call: Call) -> None:
