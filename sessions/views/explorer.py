@@ -17,6 +17,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
+from servers.accounts import own
 from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.jobs import board
@@ -67,7 +68,7 @@ class SearchParameters:
         if not access.may(request.user, "view") and not access.may(request.user, "view_auditevent"):
             access.require(request.user, "view")
         text = request.GET.get("q", DEFAULT).strip()
-        zone = _zone(request.GET.get("tz", ""))
+        zone = _zone(request.GET.get("tz") or _own_zone(request.user))
         shown = columns.chosen(request.GET.get("cols", "").split(","))
         try:
             query = language.parse(text, timezone.now().astimezone(zone))
@@ -93,6 +94,13 @@ class SearchParameters:
 
     def between(self, since: datetime, until: datetime) -> str:
         return f"since:{_iso(since)} until:{_iso(until)} {self.ranged}".strip()
+
+
+def _own_zone(user: Any) -> str:
+    """For an address without `tz`, such as one that was typed: the zone in which this account's pages show times. Empty
+    where that is the browser's, which nobody but the browser knows."""
+    chosen = own.preferences(user)
+    return "" if chosen.utc else chosen.time_zone
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from servers.accounts import own
 from servers.audit import writer as writing
 from servers.enums import AuditAction
 from servers.exporting.selection import events_of
@@ -155,6 +156,20 @@ def test_a_time_without_zone_is_read_in_the_zone_of_the_address(ada: Client, ses
     assert sels(markup(ada, berlin, tz="Europe/Berlin")) == [f"calls.{call.pk}"]
     assert sels(markup(ada, berlin, tz="UTC")) == []
     assert sels(markup(ada, berlin, tz="No/Such_Zone")) == []
+
+
+def test_a_time_in_an_address_without_zone_is_read_in_the_zone_of_the_account(ada: Client, session: McpSession) -> None:
+    noon = timezone.now().replace(hour=12, minute=30) - timedelta(days=2)
+    call = ended_call(session, ago=timezone.now() - noon)
+    tokyo = f"since:{noon:%Y-%m-%d}T21:00 until:{noon:%Y-%m-%d}T22:00 in:calls"
+    assert sels(markup(ada, tokyo)) == []
+    user = get_user_model().objects.get(username="ada")
+    own.change_preferences(user, {"time_zone": "Asia/Tokyo"})
+    assert sels(markup(ada, tokyo)) == [f"calls.{call.pk}"]
+    assert 'name="tz" value="Asia/Tokyo"' in markup(ada, tokyo)
+    assert sels(markup(ada, tokyo, tz="UTC")) == []
+    own.change_preferences(user, {"utc": True})
+    assert sels(markup(ada, tokyo)) == []
 
 
 @pytest.mark.parametrize(
