@@ -78,8 +78,12 @@ class ExportRow:
 
 @dataclass(frozen=True)
 class ScheduleRow:
+    """`failing_since`: when the first of its exports failed of which none has succeeded since. Until one does, it keeps the
+    retention from removing the events that it has not exported, unless it is paused."""
+
     schedule: ExportSchedule
     last: ExportRow | None
+    failing_since: datetime | None = None
 
     @property
     def where(self) -> str:
@@ -106,7 +110,24 @@ def schedule_rows() -> list[ScheduleRow]:
         export.schedule_id: ExportRow(export)
         for export in Export.objects.filter(pk__in=[row["newest"] for row in newest]).select_related("job")
     }
-    return [ScheduleRow(schedule, last.get(schedule.pk)) for schedule in found]
+    return [ScheduleRow(schedule, last.get(schedule.pk), failing_since(schedule)) for schedule in found]
+
+
+def failing_since(schedule: ExportSchedule) -> datetime | None:
+    """None for a paused one: it holds nothing up."""
+    if schedule.paused_at is not None:
+        return None
+    since = None
+    for row in runs(schedule):
+        if row.job is None and row.look is not _FAILED:
+            break
+        if row.job is None:
+            since = row.export.created_at
+    return since
+
+
+def failing() -> list[ScheduleRow]:
+    return [row for row in schedule_rows() if row.failing_since is not None]
 
 
 def runs(schedule: ExportSchedule) -> list[ExportRow]:

@@ -164,6 +164,7 @@ def schedule(request: HttpRequest, uid: UUID) -> HttpResponse:
         "where": schedules.where(shown),
         "cursor": f"{shown.cursor:,}",
         "runs": board.runs(shown),
+        "failing_since": board.failing_since(shown),
         "form": form,
     }
     return render(request, "exports/schedule.html", context, status=422 if form.errors else 200)

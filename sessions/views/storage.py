@@ -8,6 +8,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from servers import access
 from servers.audit.record import Actor
 from servers.enums import JobKind
+from servers.exporting import board as exporting
 from servers.jobs import board
 from servers.requests import WebRequest
 from servers.views.jobs import request_job
@@ -35,6 +36,7 @@ def index(request: WebRequest) -> HttpResponse:
         "mark": board.mark(),
         "storage": now,
         "rows": [(row, *fields[row.kind]) for row in now.rows],
+        "failing_schedules": exporting.failing(),
         "form": form,
         "jobs": storage.jobs(),
     }

@@ -15,7 +15,7 @@ from servers.audit.proof import checkpoints
 from servers.audit.proof.cuts import cut
 from servers.audit.record import SYSTEM, Event, record_many
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget, Interval, StatementKind
-from servers.exporting import files, requesting, schedules, work
+from servers.exporting import board, files, requesting, schedules, work
 from servers.exporting.board import ExportRow
 from servers.exporting.schedules import ScheduleSettings
 from servers.jobs import lifecycle, running
@@ -110,6 +110,29 @@ def test_the_first_event_of_a_later_file_follows_a_checkpoint_of_the_last_one_be
         due_now()
         done = verified(max(folder.iterdir(), key=lambda path: numbers(path)[-1]))
         assert (done.returncode, f"First bad event: {after + 1}." in done.stderr) == (code, bool(code)), done
+
+
+def test_a_schedule_whose_exports_fail_says_what_it_keeps_and_what_to_do(
+    admin: Any, schedule: ExportSchedule, folder: Path, settings: Any, client: Any
+) -> None:
+    def saying() -> list[bool]:
+        client.force_login(admin)
+        pages = (f"/exports/schedules/{schedule.uid}/", "/exports/", "/storage/")
+        return ["even past their retention limit" in client.get(page).content.decode() for page in pages]
+
+    allowed = settings.EXPORT_DIRECTORIES
+    due_now()
+    assert saying() == [False] * 3
+    settings.EXPORT_DIRECTORIES = []
+    first, _ = due_now() + due_now()
+    assert saying() == [True] * 3
+    assert [row.failing_since for row in board.failing()] == [first.created_at]
+    ExportSchedule.objects.update(paused_at=timezone.now())
+    assert saying() == [False] * 3
+    ExportSchedule.objects.update(paused_at=None)
+    settings.EXPORT_DIRECTORIES = allowed
+    due_now()
+    assert saying() == [False] * 3
 
 
 def test_what_a_failed_export_missed_is_in_the_next(schedule: ExportSchedule, folder: Path, settings: Any) -> None:
