@@ -80,14 +80,23 @@ class AgentCall(models.Model):
 
 
 class AgentAttachment(models.Model):
-    """A further request of a legacy session that waits for a call which an earlier request began."""
+    """What else names a call that an earlier request began: the id of a further request of a legacy session, or the key
+    of a further request. A row has one of them."""
 
-    session = models.ForeignKey(AgentSession, on_delete=models.CASCADE, related_name="attachments")
-    request_id = models.TextField()  # as AgentCall has it
+    session = models.ForeignKey(AgentSession, null=True, on_delete=models.CASCADE, related_name="attachments")
+    request_id = models.TextField(blank=True)  # as AgentCall has it
+    token = models.ForeignKey(AgentToken, null=True, on_delete=models.CASCADE, related_name="attachments")
+    key = models.CharField(max_length=128, blank=True)  # as AgentCall has it
     call = models.ForeignKey(AgentCall, on_delete=models.CASCADE, related_name="attachments")
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["session", "request_id"], name="agent_attachment_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["session", "request_id"], name="agent_attachment_once"),
+            models.UniqueConstraint(fields=["token", "key"], condition=~Q(key=""), name="agent_attached_key_once"),
+            models.CheckConstraint(
+                condition=Q(session__isnull=True) ^ Q(token__isnull=True), name="agent_attachment_of_one"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"to {self.call_id}"

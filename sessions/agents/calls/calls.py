@@ -121,11 +121,12 @@ class Calls:
             if not earlier.equal:
                 raise invalid_request("This id or key was already used for another request.", 200) from None
             uid, late, needed_approval = earlier.call, True, earlier.asked
+            name = await self._hub.reader.work(partial(idempotency.attach, exchange, uid))
             if not needed_approval:
                 idempotency.heard(uid)
-            if exchange.session is not None:
-                name = await self._hub.reader.work(partial(idempotency.attach, exchange, uid))
         except idempotency.Unheard as lost:
+            if connection.closed:  # then it does not hear of that one either
+                raise Gone from None
             return await self._tell_of(exchange, lost.call)
         except TooManyHeld:
             if asked.method != methods.TOOLS_CALL:
@@ -153,6 +154,7 @@ class Calls:
         except idempotency.SameRequest as earlier:
             if not earlier.equal:
                 raise Refusal(409, DUPLICATE, "This key was already used for another call.") from None
+            await self._hub.reader.work(partial(idempotency.attach, exchange, earlier.call))
             return earlier.call
         except idempotency.Unheard as lost:
             idempotency.heard(lost.call)

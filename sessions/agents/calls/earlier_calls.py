@@ -10,17 +10,19 @@ from typing import Any, Final, cast
 from servers.audit.statements import Columns, fetch, param
 from sessions.models import AgentAttachment, AgentCall, Approval, Call
 
-CONTINUES, REQUEST, ATTACHED, KEY, UNHEARD = "continues", "request", "attached", "key", "unheard"
+CONTINUES, REQUEST, ATTACHED, UNHEARD = "continues", "request", "attached", "unheard"
+KEY, ATTACHED_KEY = "key", "attached key"
 _CALL: Final = Columns(
     Call, "one", ("id", "uid", "state", "created_at", "sent_at", "cancel_requested_at", "may_have_run")
 )
 _TABLES: Final = {model.__name__: model._meta.db_table for model in (AgentAttachment, AgentCall, Approval, Call)}
-#: the last condition of `key` and of `unheard` is the one of its index
+#: the last condition of the keys and of `unheard` is the one of its index
 _WHERE: Final = {
     CONTINUES: "agent.continues_id = %s",
     REQUEST: "agent.session_id = %s AND agent.request_id = %s",
     ATTACHED: f"agent.id IN (SELECT call_id FROM {_TABLES['AgentAttachment']} WHERE session_id = %s AND request_id = %s)",  # noqa: S608  # names of our own models
     KEY: "agent.token_id = %s AND agent.key = %s AND NOT (agent.key = '')",
+    ATTACHED_KEY: f"agent.id IN (SELECT call_id FROM {_TABLES['AgentAttachment']} WHERE token_id = %s AND key = %s AND NOT (key = ''))",  # noqa: S608  # names of our own models
     UNHEARD: "agent.token_id = %s AND agent.same = %s AND one.created_at > %s AND agent.unheard_at IS NOT NULL",
 }
 
@@ -46,7 +48,7 @@ def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
     if row["session_id"] is not None:
         wanted += [(why, (row["session_id"], row["request_id"])) for why in (REQUEST, ATTACHED)]
     if row["key"]:
-        wanted.append((KEY, (row["token_id"], row["key"])))
+        wanted += [(why, (row["token_id"], row["key"])) for why in (KEY, ATTACHED_KEY)]
     rows = fetch(_sql(tuple(why for why, _ in wanted)), [value for _, values in wanted for value in values])
     found = [
         Earlier(why, same, approval is not None, cast("Call", _CALL.read(call))) for why, same, approval, *call in rows

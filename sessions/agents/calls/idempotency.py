@@ -23,7 +23,16 @@ from servers.crypto import SealError
 from servers.enums import AgentScope
 from servers.numbers import whole_number
 from sessions.agents.call_request import CallRequest, answerable
-from sessions.agents.calls.earlier_calls import ATTACHED, CONTINUES, KEY, REQUEST, UNHEARD, Earlier, earlier_calls
+from sessions.agents.calls.earlier_calls import (
+    ATTACHED,
+    ATTACHED_KEY,
+    CONTINUES,
+    KEY,
+    REQUEST,
+    UNHEARD,
+    Earlier,
+    earlier_calls,
+)
 from sessions.agents.calls.questions import Continuation, one_exchange
 from sessions.agents.exchange import Exchange
 from sessions.approvals.requesting import request_approval
@@ -48,6 +57,8 @@ UNHEARD_AGE: Final = timedelta(minutes=10)
 _OPEN: Final = (CallState.REQUESTED, CallState.SENT)
 _UNSURE: Final = (*_OPEN, CallState.OUTCOME_UNKNOWN)
 _UNSURE_IF_RUN: Final = (CallState.CANCELLED, CallState.FAILED)
+#: what makes a request the same as an earlier one, whatever it asks for; the first that is found counts
+_REPEATS: Final = (REQUEST, ATTACHED, KEY, ATTACHED_KEY)
 
 
 class SameRequest(Exception):
@@ -159,8 +170,9 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
     by_why = {one.why: one for one in found}
     if (earlier := by_why.get(CONTINUES)) is not None:  # a requestState works once; a repetition gets the same call
         raise SameRequest(earlier.call.uid, equal=True)
-    if (earlier := by_why.get(REQUEST) or by_why.get(ATTACHED) or by_why.get(KEY)) is not None:
-        raise SameRequest(earlier.call.uid, equal=earlier.same == row["same"])
+    repeated = next((by_why[why] for why in _REPEATS if why in by_why), None)
+    if repeated is not None:
+        raise SameRequest(repeated.call.uid, equal=repeated.same == row["same"])
     _check_unheard([one for one in found if one.why == UNHEARD], now, tool=tool)
 
 
@@ -182,21 +194,32 @@ def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None
 
 
 def attach(exchange: Exchange, call: UUID) -> str:
-    """Attach this request to a call that an earlier request started. From now on its own id identifies that call too,
-    for a cancellation or a repetition. Returns the name of the request in the events of its stream. For a work
-    thread."""
-    session = exchange.session
+    """Attach this request to a call that an earlier request started. From now on its own id identifies that call too, for
+    a cancellation or a repetition, and so does its key. Returns the name of the request in the events of its stream. For
+    a work thread. Raises AuditUnavailable: a request that left no trace would run the tool when it is repeated."""
     first = AgentCall.objects.filter(call__uid=call).first()
-    if session is None or first is None:
+    if first is None:
         return str(call)
-    own = {"session_id": session.pk, "request_id": stored_id(exchange.id)}
-    if (first.session_id, first.request_id) == (own["session_id"], own["request_id"]):
-        return str(call)
-    row = AgentAttachment(call=first, **own)
-    with suppress(AuditUnavailable):  # then it has no name of its own
-        writer().submit_and_wait(lambda: AgentAttachment.objects.bulk_create([row], ignore_conflicts=True))
-    pk = AgentAttachment.objects.filter(call=first, **own).values_list("pk", flat=True).first()
+    named = _names_of(exchange, first)
+    if missing := [one for one in named if not AgentAttachment.objects.filter(**one).exists()]:
+        rows = [AgentAttachment(call=first, **one) for one in missing]
+        writer().submit_and_wait(lambda: AgentAttachment.objects.bulk_create(rows, ignore_conflicts=True))
+    own = [one for one in named if "session_id" in one]
+    pk = AgentAttachment.objects.filter(call=first, **own[0]).values_list("pk", flat=True).first() if own else None
     return str(call) if pk is None else f"{call}.{pk}"
+
+
+def _names_of(exchange: Exchange, first: AgentCall) -> list[dict[str, Any]]:
+    """What identifies this request, apart from what the call has itself."""
+    token, session, key = exchange.entry.principal.token, exchange.session, key_of(exchange)
+    found: list[dict[str, Any]] = []
+    if session is not None:
+        own = {"session_id": session.pk, "request_id": stored_id(exchange.id)}
+        if (first.session_id, first.request_id) != (own["session_id"], own["request_id"]):
+            found.append(own)
+    if key and (first.token_id, first.key) != (token.pk, key):
+        found.append({"token_id": token.pk, "key": key})
+    return found
 
 
 # --- outcomes that reached the agent ------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ KEPT_FOR = {
     """,
     "never shown": """
         Checkpoint.note Sink.ca Sink.certificate UserSession.data AgentFollow.uri
-        AgentAttachment.request_id
+        AgentAttachment.request_id AgentAttachment.key
     """,
 }
 KEPT = {name: reason for reason, names in KEPT_FOR.items() for name in names.split()}

@@ -11,9 +11,9 @@ from servers.audit import payloads
 from servers.enums import PayloadKind
 from sessions.agents import endpoints
 from sessions.agents.calls import earlier_calls, idempotency
-from sessions.agents.calls.earlier_calls import ATTACHED, CONTINUES, KEY, REQUEST, UNHEARD
+from sessions.agents.calls.earlier_calls import ATTACHED, ATTACHED_KEY, CONTINUES, KEY, REQUEST, UNHEARD
 from sessions.enums import CallState
-from sessions.models import AgentCall, Call
+from sessions.models import AgentAttachment, AgentCall, Call
 from tests.servers.conftest import person
 from tests.sessions.agents.placed import principal_of
 from tests.sessions.host.make import make_session
@@ -39,7 +39,10 @@ def test_each_reason_finds_its_call_in_one_statement(django_assert_num_queries: 
         CONTINUES: called(other, continues=continued),
         KEY: called(token, key="k"),
         UNHEARD: called(token, same="1", unheard_at=NOW),
+        ATTACHED_KEY: called(token, key="first"),
     }
+    AgentAttachment.objects.create(call=found[ATTACHED_KEY], token_id=token, key="k")
+    AgentAttachment.objects.create(call=found[KEY], token_id=other, key="k")
     for strange in ({"same": "1"}, {"same": "1", "unheard_at": NOW, "at": old}, {"key": "other"}):
         called(token, **strange)
     called(other, key="k", same="1", unheard_at=NOW)
@@ -54,16 +57,16 @@ def test_each_reason_finds_its_call_in_one_statement(django_assert_num_queries: 
     with django_assert_num_queries(1):
         seen = earlier_calls.earlier_calls(row, NOW - timedelta(minutes=10))
     assert {one.why: one.call.uid for one in seen} == {why: one.call.uid for why, one in found.items()}
-    assert [one.call.created_at for one in seen] == [NOW] * 3
+    assert [one.call.created_at for one in seen] == [NOW] * len(found)
 
 
 def test_each_reason_has_an_index() -> None:
-    sql = earlier_calls._sql((CONTINUES, REQUEST, ATTACHED, KEY, UNHEARD))
+    sql = earlier_calls._sql((CONTINUES, REQUEST, ATTACHED, KEY, ATTACHED_KEY, UNHEARD))
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN QUERY PLAN {sql}", [1, 1, "1", 1, "1", 1, "k", 1, "0", NOW])
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}", [1, 1, "1", 1, "1", 1, "k", 1, "k", 1, "0", NOW])
         plan = [row[3] for row in cursor.fetchall()]
     assert [step for step in plan if step.startswith("SCAN")] == []
-    names = ("agent_request_once", "agent_key_once", "agent_calls_unheard")
+    names = ("agent_request_once", "agent_key_once", "agent_attached_key_once", "agent_calls_unheard")
     assert [name for name in names if name not in str(plan)] == []
 
 

@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 
 from servers.agents.tokens import principal_of
+from servers.audit.writer import AuditUnavailable
 from servers.enums import PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, AuditEvent
+from sessions.agents.endpoints import entry_of
+from sessions.agents.exchange import Exchange
 from sessions.agents.policy import policy_check
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.api import calls
 from sessions.api.asking import Caller
 from sessions.enums import CallState
+from sessions.mcp.core.versions import Era
 from sessions.models import AgentAttachment, Call, McpSession
-from tests.sessions.agents.door import LEGACY, Door, finish, make_listed, token_of
+from tests.sessions.agents.door import LEGACY, Asked, Door, finish, make_listed, token_of
 from tests.sessions.agents.placed import place
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -143,3 +147,77 @@ def test_a_denied_call_that_could_not_be_recorded_is_recorded_the_next_time(
         with pytest.raises(expected):
             place(check, principal, "files", "echo")
     assert AuditEvent.objects.filter(subject="echo").count() == 1
+
+
+def keyed(door: Door, token: str, session: str, id: int, key: str) -> Asked:
+    body = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": ECHO}
+    return door.post(token, "files", body, mcp_session_id=session, mcp_protocol_version=LEGACY, idempotency_key=key)
+
+
+async def test_a_key_that_joined_an_earlier_call_never_starts_another_one(ada: Any, door: Door) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    for id, key in ((1, "first"), (2, "second")):
+        asked = keyed(door, token, session, id, key)
+        call = await door.viewed()
+        asked.leaves()
+        await asked.ends()
+    await door.finish(call)
+    again = keyed(door, token, session, 3, "second")
+    assert (await again.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    other = door.post(
+        token,
+        "files",
+        {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": 1}}},
+        mcp_session_id=session,
+        idempotency_key="second",
+    )
+    assert (await other.response())["error"]["code"] == -32600
+    assert await door.thread(Call.objects.count) == 1
+
+
+async def test_a_request_that_cannot_be_recorded_joins_no_earlier_call(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run the tool when it is repeated after the end of that one."""
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    first = keyed(door, token, session, 1, "first")
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+
+    def refuse(*given: Any, **more: Any) -> None:
+        raise AuditUnavailable("The audit log could not be written in time.")
+
+    with monkeypatch.context() as away:
+        away.setattr(AgentAttachment.objects, "bulk_create", refuse)
+        refused = keyed(door, token, session, 2, "second")
+        assert ((await refused.response())["error"]["code"], refused.status) == (5030, 503)
+    joined = keyed(door, token, session, 2, "second")
+    assert await door.viewed() == call
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert "result" in await joined.response()
+    assert await door.thread(Call.objects.count) == 1
+
+
+async def test_a_key_of_the_api_that_got_a_held_call_gets_it_again_after_its_end_was_told(ada: Any, door: Door) -> None:
+    await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ASK))
+    principal = await door.thread(lambda: principal_of(token_of(ada), ""))
+
+    async def start(key: str) -> Any:
+        entry = await door.thread(entry_of, principal, "files", "")
+        headers = {"idempotency-key": key}
+        asked = Exchange(entry, Era.LEGACY, LEGACY, 0, "tools/call", ECHO, headers, "192.0.2.7", "request-0001")
+        return await door.application.requests.start(asked)
+
+    call = await start("first")
+    assert await start("second") == call
+    await door.finish(call)
+    caller = Caller(principal, "192.0.2.7", "request-0001")
+    assert (await door.thread(calls._detail, caller, call)).final
+    assert [await start(key) for key in ("second", "first")] == [call, call]
+    assert await start("third") != call

@@ -239,6 +239,7 @@ def test_calls_of_programs_go_with_what_only_they_have_and_a_younger_one_stays(s
         last_seen_at=days_ago(1),
     )
     AgentAttachment.objects.create(call=first, session=agent_session, request_id="2")
+    AgentAttachment.objects.create(call=first, token=agent_session.token, key="second")
     row = agent_calls.sealed({"requestState": "theirs"}, back=True)
     row.call_id = old.pk
     row.save(force_insert=True)
