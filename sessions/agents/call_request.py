@@ -138,3 +138,5 @@ _READERS: Final = {
     methods.PROMPTS_GET: _prompt,
     methods.COMPLETE: _completion,
 }
+#: the methods whose requests become calls
+CALLED: Final = frozenset(_READERS)

@@ -14,6 +14,7 @@ from django.utils import timezone
 from servers.agents.tokens import Principal
 from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer, TooSlow
+from sessions.agents.call_request import CALLED
 from sessions.agents.calls import idempotency, questions
 from sessions.agents.changes import Changes
 from sessions.agents.connection import Connection
@@ -63,6 +64,8 @@ class LegacySessions:
             legacy_exchange(entry, session, connection, one) if isinstance(one, Request) else one for one in messages
         ]
         asked = [one for one in exchanges if isinstance(one, Exchange | Refusal)]
+        if idempotency.KEY_HEADER in connection.headers and sum(_calls(one) for one in asked) > 1:
+            raise invalid_request("Idempotency-Key names one call. Send the calls of this batch one by one.")
         for one in exchanges:
             if isinstance(one, Notification):
                 await self._notified(entry, connection, one)
@@ -196,6 +199,10 @@ class LegacySessions:
         await self._shared.reader.work(partial(agent_sessions.end_session, entry.session))
         changes.follows_changed(entry.session.uid)
         await answer.empty(204)
+
+
+def _calls(one: Exchange | Refusal) -> bool:
+    return isinstance(one, Exchange) and one.method in CALLED
 
 
 def _talks(exchange: Exchange) -> bool:

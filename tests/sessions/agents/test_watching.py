@@ -176,14 +176,35 @@ async def test_a_token_that_is_revoked_while_it_is_read_is_not_remembered(
     assert asked.status == 401
 
 
+async def first_revision(door: Door, token: str) -> dict[str, str]:
+    """The header of a session that takes batches."""
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    opened = door.post(token, "files", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+    await opened.ends()
+    return {"mcp_session_id": opened.headers["mcp-session-id"]}
+
+
+async def test_a_batch_of_several_calls_with_one_key_is_refused_as_a_whole(
+    door: Door, token: str, session: Any
+) -> None:
+    """Which of them the key means is not known: the others would be refused, or taken for the first."""
+    key = await first_revision(door, token)
+    both = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": ECHO} for id in (1, 2)]
+    asked = door.post(token, "files", both, **key, idempotency_key="one")
+    assert (await asked.response())["error"]["code"] == -32600
+    assert not await door.thread(Call.objects.exists)
+    beside = [both[0], {"jsonrpc": "2.0", "id": 3, "method": "ping"}]
+    asked = door.post(token, "files", beside, **key, idempotency_key="one")
+    await door.finish(await door.viewed())
+    asked.leaves()
+    await asked.ends()
+
+
 async def test_a_batch_whose_requests_were_all_cancelled_is_answered_with_nothing(
     door: Door, token: str, session: Any
 ) -> None:
     """An empty array is no JSON-RPC message."""
-    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    opened = door.post(token, "files", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
-    await opened.ends()
-    key = {"mcp_session_id": opened.headers["mcp-session-id"]}
+    key = await first_revision(door, token)
     asked = door.post(token, "files", [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ECHO}], **key)
     call = await door.viewed()
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
