@@ -24,10 +24,11 @@ _TRIES: Final = 3
 
 @dataclass(frozen=True)
 class Renamed:
-    """A name of before. `now`: the names of its tool today; empty if the bundle no longer has its server."""
+    """A name of before. `now`: the name of its tool today; empty if the bundle no longer has its server."""
 
     exposed: str
     now: str
+    target: Target
 
 
 def known(bundle_id: int, kind: DefinitionKind) -> dict[Target, str]:
@@ -49,7 +50,7 @@ def find(bundle_id: int, kind: DefinitionKind, exposed: str) -> Target | Renamed
     now = ExposedName.objects.filter(
         bundle_id=bundle_id, kind=kind, server_uid=row.server_uid, digest=row.digest, retired_at=None
     )
-    return Renamed(exposed, now.values_list("exposed", flat=True).first() or "")
+    return Renamed(exposed, now.values_list("exposed", flat=True).first() or "", (str(row.server_uid), row.original))
 
 
 def assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:

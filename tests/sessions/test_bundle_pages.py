@@ -77,7 +77,8 @@ def test_a_bundle_is_made_from_servers_with_aliases_proposed_and_its_changes_are
     assert "Has characters that models do not accept." in shown
     bundle = Bundle.objects.get()
     assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "net"), (wiki, "wiki"))).status_code == 302
-    assert exposed.find(bundle.pk, DefinitionKind.TOOL, "web__search") == Renamed("web__search", "net__search")
+    former = Renamed("web__search", "net__search", (str(web.uid), "search"))
+    assert exposed.find(bundle.pk, DefinitionKind.TOOL, "web__search") == former
     changed = AuditEvent.objects.get(action=AuditAction.BUNDLE_CHANGE)
     members = json.loads(changed.body)["details"]["changed"]["members"]
     assert [[one["alias"] for one in members[side]] for side in ("from", "to")] == [["web", "wiki"], ["net", "wiki"]]

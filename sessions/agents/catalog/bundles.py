@@ -19,7 +19,7 @@ from servers.bundles.exposed import Renamed
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
 from servers.enums import DefinitionKind
-from servers.models import Definition
+from servers.models import Definition, Server
 from sessions.agents.call_request import text_of, unknown_tool
 from sessions.agents.catalog import search
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
@@ -176,17 +176,31 @@ def _target(entry: Entry, place: BundleEndpoint, kind: DefinitionKind, name: str
     """By the table. What is hidden is refused as what is not there."""
     unknown = unknown_tool(name) if kind == DefinitionKind.TOOL else invalid_params(f"Unknown prompt: {name[:200]}")
     found = exposed.find(place.bundle.pk, kind, name)
-    if found is None:  # an agent may call what no one has listed yet
+    if found is None or (isinstance(found, Renamed) and not found.now):
+        # an agent may call what no one has listed yet
         named(place, kind, offered(entry, [kind], place.members))
         found = exposed.find(place.bundle.pk, kind, name)
     if isinstance(found, Renamed):
-        raise invalid_params(
-            f"{name} was renamed to {found.now}." if found.now else f"{name} is no longer part of {place.name}."
-        )
+        raise _former(entry, place, kind, found) or unknown
     member = place.member(found[0]) if found is not None else None
     if found is None or member is None or not shows(entry, member, kind, found[1]):
         raise unknown
     return member, found[1]
+
+
+def _former(entry: Entry, place: BundleEndpoint, kind: DefinitionKind, found: Renamed) -> Refusal | None:
+    """What a name of before became. None for an agent that may not use what it meant: names are told to no one else."""
+    uid, original = found.target
+    member = place.member(uid)
+    if member is not None:
+        told = found.now and shows(entry, member, kind, original)
+        return invalid_params(f"{found.exposed} was renamed to {found.now}.") if told else None
+    principal = entry.principal
+    left = Server.objects.filter(uid=uid).values_list("pk", flat=True).first()
+    reached = principal.server_ids is None if left is None else principal.reaches(left)
+    if not reached or (kind == DefinitionKind.TOOL and not principal.may_use(original)):
+        return None
+    return invalid_params(f"{found.exposed} is no longer part of {place.name}.")
 
 
 def _resource(exchange: Exchange, place: BundleEndpoint, uri: str) -> tuple[Member, str]:
