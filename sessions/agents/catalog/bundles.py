@@ -6,8 +6,8 @@ carries the way back (`Via`): what goes to the agent has its names again.
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -63,8 +63,7 @@ def rows_of(members: Iterable[Member], kinds: Iterable[DefinitionKind], *, hidde
     chosen = list(members)
     if not chosen:
         return []
-    mine = reduce(or_, (Q(server_id=one.endpoint.server.pk, **one.endpoint.identity) for one in chosen))
-    rows = Definition.objects.filter(mine, kind__in=list(kinds), removed_at=None).order_by("position", "pk")
+    rows = Definition.objects.filter(_mine(chosen), kind__in=list(kinds), removed_at=None).order_by("position", "pk")
     found: dict[int, list[Row]] = {one.endpoint.server.pk: [] for one in chosen}
     by_server = {one.endpoint.server.pk: one for one in chosen}
     columns = ("server_id", "kind", "key", "digest", "approved_digest", "body")
@@ -204,16 +203,20 @@ def _former(entry: Entry, place: BundleEndpoint, kind: DefinitionKind, found: Re
 
 
 def _resource(exchange: Exchange, place: BundleEndpoint, uri: str) -> tuple[Member, str]:
+    asked = _owners(place, uri)
+    known = _lists(asked)
+    for member, original in asked:
+        if _readable(exchange.entry, member, original, known, listed=uris.is_global(uri)):
+            return member, original
+    raise _no_resource(exchange, uri)
+
+
+def _owners(place: BundleEndpoint, uri: str) -> list[tuple[Member, str]]:
+    """The members that a URI may belong to, in their order, and what it is there. A global one may be of any."""
     if uris.is_global(uri):
-        for member in place.members:
-            if _readable(exchange.entry, member, uri, listed=True):
-                return member, uri
-        raise _no_resource(exchange, uri)
+        return [(one, uri) for one in place.members]
     found = uris.inward(uri)
-    reached = next((one for one in place.members if found is not None and one.alias == found[0]), None)
-    if found is None or reached is None or not _readable(exchange.entry, reached, found[1], listed=False):
-        raise _no_resource(exchange, uri)
-    return reached, found[1]
+    return [] if found is None else [(one, found[1]) for one in place.members if one.alias == found[0]]
 
 
 def readable_differ(before: Endpoint | BundleEndpoint, after: Endpoint | BundleEndpoint) -> bool:
@@ -226,35 +229,65 @@ def _reach(place: Endpoint | BundleEndpoint) -> list[tuple[str, list[str]]]:
 
 
 def readable(entry: Entry, asked: Iterable[str]) -> set[str]:
-    """Those of the URIs, as the agent knows them, that a bundle offers."""
-    found, place = set(), entry.place
-    for uri in asked:
-        given = (None, uri) if uris.is_global(uri) else uris.inward(uri)
-        for one in place.members if isinstance(place, BundleEndpoint) and given is not None else ():
-            if (
-                given is not None
-                and given[0] in (None, one.alias)
-                and _readable(entry, one, given[1], listed=given[0] is None)
-            ):
-                found.add(uri)
+    """Those of the URIs, as the agent knows them, that a bundle offers. One query."""
+    place = entry.place
+    if not isinstance(place, BundleEndpoint):
+        return set()
+    owners = {uri: _owners(place, uri) for uri in asked}
+    known = _lists([one for found in owners.values() for one in found])
+    return {
+        uri
+        for uri, found in owners.items()
+        if any(_readable(entry, one, original, known, listed=uris.is_global(uri)) for one, original in found)
+    }
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Of one member: those of the URIs asked for that it lists, and its templates."""
+
+    resources: set[str] = field(default_factory=set)
+    templates: list[str] = field(default_factory=list)
+
+
+def _lists(asked: Sequence[tuple[Member, str]]) -> dict[str, _Lists]:
+    """By the uid of the member. One query."""
+    members, originals = {one.endpoint.server.pk: one for one, _ in asked}, {original for _, original in asked}
+    found = {one.uid: _Lists() for one in members.values()}
+    if not members:
+        return found
+    wanted = Q(kind=DefinitionKind.RESOURCE, key__in=originals) | Q(kind=DefinitionKind.RESOURCE_TEMPLATE)
+    rows = Definition.objects.filter(_mine(members.values()), wanted, removed_at=None)
+    for server_id, kind, key in rows.order_by("position", "pk").values_list("server_id", "kind", "key"):
+        lists = found[members[server_id].uid]
+        if kind == DefinitionKind.RESOURCE:
+            lists.resources.add(key)
+        else:
+            lists.templates.append(key)
     return found
 
 
-def _readable(entry: Entry, member: Member, uri: str, *, listed: bool) -> bool:
+def _readable(entry: Entry, member: Member, uri: str, known: Mapping[str, _Lists], *, listed: bool) -> bool:
     """A URI is offered if its entry in a list is. One that no list has is by the template that it fits; where none fits,
     a server may know it all the same, unless it must be `listed`."""
-    rows = Definition.objects.filter(server_id=member.endpoint.server.pk, removed_at=None, **member.endpoint.identity)
-    if rows.filter(kind=DefinitionKind.RESOURCE, key=uri).exists():
+    lists = known[member.uid]
+    if uri in lists.resources:
         return shows(entry, member, DefinitionKind.RESOURCE, uri)
-    templates = rows.filter(kind=DefinitionKind.RESOURCE_TEMPLATE).values_list("key", flat=True)
-    fitting = [one for one in templates if fits(one, uri)]
+    fitting = [one for one in lists.templates if fits(one, uri)]
     if fitting:
         return any(shows(entry, member, DefinitionKind.RESOURCE_TEMPLATE, one) for one in fitting)
     return not listed and offers.offers(member.row.resources, uri)
 
 
+def _mine(members: Iterable[Member]) -> Q:
+    """The rows of these members, as this person sees them."""
+    return reduce(or_, (Q(server_id=one.endpoint.server.pk, **one.endpoint.identity) for one in members))
+
+
 def fits(template: str, uri: str) -> bool:
     """Whether the URI could be of this template (RFC 6570): each variable may be anything, or nothing."""
+    if not uri.startswith(uris.literal(template)):  # most do not: a server has many templates
+        return False
     parts = re.split(r"\{[^{}]*\}", template)
     at = len(parts[0])
     if not uri.startswith(parts[0]):
@@ -281,20 +314,19 @@ def _completion(exchange: Exchange, place: BundleEndpoint) -> Exchange:
 
 
 def _template(exchange: Exchange, place: BundleEndpoint, uri: str) -> tuple[Member, str]:
-    found = uris.inward(uri)
-    for member in place.members if "\0" not in uri else ():
-        if found is not None and member.alias != found[0]:
-            continue
-        original = uri if found is None else found[1]
-        rows = Definition.objects.filter(
-            server_id=member.endpoint.server.pk, removed_at=None, key=original, **member.endpoint.identity
-        )
+    """One query."""
+    asked = _owners(place, uri) or [(one, uri) for one in place.members if uris.inward(uri) is None]
+    if asked and "\0" not in uri:
         kinds = (DefinitionKind.RESOURCE_TEMPLATE, DefinitionKind.RESOURCE)
-        if any(
-            shows(exchange.entry, member, DefinitionKind(kind), original)
-            for kind in rows.filter(kind__in=kinds).values_list("kind", flat=True)
-        ):
-            return member, original
+        originals = {original for _, original in asked}
+        rows = Definition.objects.filter(
+            _mine(one for one, _ in asked), removed_at=None, kind__in=kinds, key__in=originals
+        )
+        found = set(rows.values_list("server_id", "kind"))
+        for member, original in asked:
+            mine = [kind for kind in kinds if (member.endpoint.server.pk, kind.value) in found]
+            if any(shows(exchange.entry, member, kind, original) for kind in mine):
+                return member, original
     raise invalid_params(f"Unknown resource template: {uri[:200]}", {"uri": uri})
 
 
