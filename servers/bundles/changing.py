@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
@@ -18,8 +19,8 @@ from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.bundles import exposed, names, offers, overrides
 from servers.bundles.overrides import Override
-from servers.enums import AuditAction, BundleListing, PolicyEffect
-from servers.models import AgentRule, Bundle, BundleMember, Server
+from servers.enums import AuditAction, BundleListing, DefinitionKind, PolicyEffect, PolicyKind
+from servers.models import AgentRule, Bundle, BundleMember, Definition, Server
 from servers.signals import bundle_changed
 
 MOST_MEMBERS: Final = 50
@@ -31,6 +32,7 @@ INSTRUCTIONS_CHARS: Final = 4_000
 SHOWN_CHARS, SHOWN_ITEMS = 500, 50
 #: who may change what a server is may also join servers
 PERMISSION: Final = "change_server"
+_OF_URI: Final = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
 _GRAMMAR: Final = "2 to 12 lower-case letters, digits and single hyphens, beginning with a letter"
 
 
@@ -291,15 +293,68 @@ def _rule_problems(members: Sequence[Membership], bundle: Bundle | None) -> list
     if not renamed:
         return []
     rules = list(AgentRule.objects.filter(policy__bundle=bundle).exclude(effect=PolicyEffect.ALLOW))
-    known = {(rule.kind, rule.pattern): rule.effect for rule in rules}
-    return [
-        f"Alias “{one.alias}” of {one.server.name}: the rule “{PolicyEffect(rule.effect).label} {rule.pattern}” of the "
-        f"bundle's policy would no longer match. Add one for {pattern}, or remove it, before you change the alias."
-        for one, old in renamed
-        for rule in rules
-        if (pattern := names.pattern_renamed(rule.pattern, old, one.alias)) is not None
-        and known.get((rule.kind, pattern)) not in (rule.effect, PolicyEffect.DENY)
-    ]
+    problems = []
+    for one, old in renamed:
+        marked = _marked_names(bundle, one, old) if rules else []
+        for rule in rules:
+            others = [
+                each for each in rules if each.kind == rule.kind and each.effect in (rule.effect, PolicyEffect.DENY)
+            ]
+            missing = _missing_pattern(one, old, rule, others) or _missing_name(marked, rule, others)
+            if missing:
+                problems.append(
+                    f"Alias “{one.alias}” of {one.server.name}: the rule “{PolicyEffect(rule.effect).label} {rule.pattern}” "
+                    f"of the bundle's policy would no longer match. Add one for {missing}, or remove it, before you change "
+                    "the alias."
+                )
+    return problems
+
+
+def _missing_pattern(one: Membership, old: str, rule: AgentRule, others: Sequence[AgentRule]) -> str:
+    """For what the rule matches, and none of `others` would match under the new alias; empty if there is no such. Also of
+    names that do not exist yet."""
+    for before, after in _heads(one, old, rule):
+        covered = {part for other in others for part in names.remainders(other.pattern, after)}
+        missing = names.remainders(rule.pattern, before) - covered - {""}
+        if missing and "*" not in covered:
+            return names.pattern_renamed(rule.pattern, old, one.alias) or after + min(missing, key=len)
+    return ""
+
+
+def _heads(one: Membership, old: str, rule: AgentRule) -> Iterator[tuple[str, str]]:
+    """What the names or URIs of a server begin with, before and after."""
+    if rule.kind != PolicyKind.RESOURCE:
+        yield f"{old}{names.SEPARATOR}", f"{one.alias}{names.SEPARATOR}"
+        return
+    known = Definition.objects.filter(server=one.server, kind__in=_OF_URI, removed_at=None).values_list(
+        "key", flat=True
+    )
+    schemes = {uri.partition("://")[0] for uri in [*known, rule.pattern] if "://" in uri}
+    for scheme in sorted({"file", *(scheme for scheme in schemes if not set("*?") & set(scheme))}):
+        yield f"{scheme}://{old}.mcp/", f"{scheme}://{one.alias}.mcp/"
+    yield f"urn:mcp:{old}:", f"urn:mcp:{one.alias}:"
+
+
+def _marked_names(bundle: Bundle, one: Membership, old: str) -> list[tuple[PolicyKind, str, str]]:
+    """Names that carry a mark, and what they become: under an alias of another length they are cut elsewhere."""
+    uid, found = str(one.server.uid), []
+    for kind, policy_kind in ((DefinitionKind.TOOL, PolicyKind.TOOL), (DefinitionKind.PROMPT, PolicyKind.PROMPT)):
+        for target, name in exposed.known(bundle.pk, kind).items():
+            if target[0] == uid and names.plain(old, target[1]) != name:
+                new = names.plain(one.alias, target[1]) or names.marked(one.alias, target)
+                found.append((policy_kind, name, new))
+    return found
+
+
+def _missing_name(marked: Sequence[tuple[PolicyKind, str, str]], rule: AgentRule, others: Sequence[AgentRule]) -> str:
+    for kind, name, new in marked:
+        if kind == rule.kind and _matches(rule, name) and not any(_matches(other, new) for other in others):
+            return new
+    return ""
+
+
+def _matches(rule: AgentRule, name: str) -> bool:
+    return fnmatchcase(name, rule.pattern.replace("[", "[[]"))
 
 
 def former_aliases(bundle: Bundle | None) -> dict[int, str]:

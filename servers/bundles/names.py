@@ -71,6 +71,31 @@ def pattern_renamed(pattern: str, old: str, new: str) -> str | None:
     return renamed if renamed != pattern else None
 
 
+def remainders(pattern: str, head: str) -> set[str]:
+    """What may follow `head` in a text that a pattern of `*` and `?` matches, as patterns. Empty: no such text matches."""
+    places = _with_empty_stars(pattern, {0})
+    for char in head:
+        next_places = set()
+        for at in places:
+            if at < len(pattern) and pattern[at] in (char, "?"):
+                next_places.add(at + 1)
+            if at < len(pattern) and pattern[at] == "*":
+                next_places.add(at)
+        places = _with_empty_stars(pattern, next_places)
+    # What follows a star is part of what begins with it.
+    return {pattern[at:] for at in places if not (at and pattern[at - 1] == "*" and at - 1 in places)}
+
+
+def _with_empty_stars(pattern: str, places: set[int]) -> set[int]:
+    found = set(places)
+    for at in places:
+        following = at
+        while following < len(pattern) and pattern[following] == "*":
+            following += 1
+            found.add(following)
+    return found
+
+
 def alias_from(slug: str, taken: Iterable[str]) -> str:
     """A proposal for a server's alias that cannot be confused with those taken."""
     skeletons = {skeleton(one) for one in taken}

@@ -16,7 +16,7 @@ from servers.agents import bundle_files, policies, policy_changes
 from servers.agents.configurations import configurations
 from servers.agents.policies import Rule
 from servers.audit.record import Actor
-from servers.bundles import changing, exposed
+from servers.bundles import changing, exposed, names
 from servers.bundles.changing import Membership, Wanted
 from servers.bundles.exposed import Renamed
 from servers.definitions.versions import store_listing
@@ -480,6 +480,56 @@ def test_an_alias_is_not_changed_while_what_a_rule_denies_would_be_allowed_by_it
     rule(PolicyKind.TOOL, "net__drop*")
     assert "Add one for file://net.mcp/secret*" in errors(renamed())
     rule(PolicyKind.RESOURCE, "file://net.mcp/secret*", PolicyEffect.DENY)
+    assert renamed().status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "wanted"),
+    [
+        (PolicyKind.TOOL, "w*", "net__*"),
+        (PolicyKind.TOOL, "w?b__drop", "net__drop"),
+        (PolicyKind.TOOL, "*b__drop", "net__drop"),
+        (PolicyKind.RESOURCE, "file*web*secret", "file://net.mcp/*secret"),
+        (PolicyKind.RESOURCE, "*://w*/secret", "file://net.mcp/secret"),
+        (PolicyKind.RESOURCE, "urn:mcp:w*", "urn:mcp:net:*"),
+        (PolicyKind.TOOL, "*__drop", ""),
+        (PolicyKind.TOOL, "wiki__*", ""),
+        (PolicyKind.RESOURCE, "*secret*", ""),
+    ],
+)
+def test_a_rule_with_a_wildcard_in_the_alias_counts_for_the_names_under_the_new_one(
+    signed_in: Client, ann: Any, kind: PolicyKind, pattern: str, wanted: str
+) -> None:
+    web, wiki = server("web", "drop"), server("wiki", "search")
+    bundle = make(ann, Membership(web, "web"), Membership(wiki, "wiki"))
+    policy_changes.add_rule(Actor.of_user(ann), ann, bundle, Rule(PolicyEffect.DENY, kind, pattern))
+    changed = signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "net"), (wiki, "wiki")))
+    if not wanted:
+        assert changed.status_code == 302
+        return
+    assert f"Add one for {wanted}, or remove it" in errors(changed)
+    policy_changes.add_rule(Actor.of_user(ann), ann, bundle, Rule(PolicyEffect.DENY, kind, "*"))
+    changed = signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "net"), (wiki, "wiki")))
+    assert changed.status_code == 302
+
+
+def test_a_rule_for_a_name_that_is_cut_elsewhere_under_the_new_alias_is_missed(signed_in: Client, ann: Any) -> None:
+    long = "drop_" + "x" * 60
+    web, wiki = server("web", long), server("wiki", "search")
+    bundle, kind = make(ann, Membership(web, "web"), Membership(wiki, "wiki")), DefinitionKind.TOOL
+    target, actor = (str(web.uid), long), Actor.of_user(ann)
+    old = exposed.assign(bundle.pk, kind, {target: "web"})[target]
+    new = names.marked("network", target)
+
+    def renamed() -> Any:
+        return signed_in.post("/agents/bundles/team/edit/", edit(bundle, (web, "network"), (wiki, "wiki")))
+
+    policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, old))
+    only_renamed = old.replace("web__", "network__")
+    assert only_renamed in errors(renamed())
+    policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, only_renamed))
+    assert f"Add one for {new}, or remove it" in errors(renamed())
+    policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, new))
     assert renamed().status_code == 302
 
 

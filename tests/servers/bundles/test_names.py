@@ -1,6 +1,7 @@
 """Names and URIs in bundles: what every client takes, means one thing, and can be read back."""
 
 import re
+from fnmatch import fnmatchcase
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +95,14 @@ def test_a_bundle_in_a_bundle_and_an_expanded_template_can_be_read_back() -> Non
     assert uris.inward(str(uris.template_outward("aa", "s:{+x}")).replace("{+x}", "//y")) == ("aa", "s://y")
     assert uris.template_outward("aa", "{scheme}://x") is None
     assert uris.template_outward("aa", "https://x/{id}") == "https://x/{id}"
+
+
+@given(st.text("ab_*?", max_size=7), st.text("ab_", max_size=4), st.text("ab_", max_size=5))
+def test_what_remains_of_a_pattern_after_an_alias_matches_what_the_whole_matches(
+    pattern: str, head: str, text: str
+) -> None:
+    found = names.remainders(pattern, head)
+    assert any(fnmatchcase(text, one) for one in found) == fnmatchcase(head + text, pattern)
 
 
 @given(
