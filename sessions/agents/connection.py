@@ -34,7 +34,8 @@ class Connection:
     async def body(self) -> bytes:
         """Raises Refusal (413) and Disconnected."""
         most, parts, size = limits.number("agent_body_bytes"), [], 0
-        if (length := self.headers.get("content-length", "")).isdigit() and int(length[:18]) > most:
+        length = self.headers.get("content-length", "")
+        if length.isascii() and length.isdigit() and int(length[:18]) > most:
             raise _too_large()
         while True:
             message = await self._receive()

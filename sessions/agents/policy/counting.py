@@ -28,6 +28,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from servers.numbers import whole_number
 from sessions.hints import outage
 from sessions.mcp.core.flow import TokenBucket
 
@@ -237,7 +238,7 @@ class Counting:
         rate, key, current, before = asked.rate, self._window_key(asked.rate, asked.number), answers[0], asked.before
         if before is None:
             text = answers[2]
-            before = int(text) if isinstance(text, bytes) and text.isdigit() else 0
+            before = _whole(text) or 0
             self._known[rate.key] = _Window(asked.number, before)
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
@@ -434,7 +435,13 @@ def _wait(rate: Rate, current: int, before: int, share: float) -> float:
 
 def _fresh(text: bytes) -> int:
     """The number that another process wrote within the last minute."""
-    count, _, at = text.partition(b" ")
-    if not count.isdigit() or not at.isdigit() or len(count) > 5 or time.time() - int(at) > FORGOTTEN_AFTER:
+    number, _, at = text.partition(b" ")
+    count, written = _whole(number), _whole(at)
+    if count is None or written is None or len(number) > 5 or time.time() - written > FORGOTTEN_AFTER:
         return 0
-    return int(count)
+    return count
+
+
+def _whole(found: Any) -> int | None:
+    """Anyone who can write to Redis can write anything there."""
+    return whole_number(found.decode("latin-1")) if isinstance(found, bytes) else None

@@ -9,6 +9,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from ..core import headers as core_headers
@@ -38,6 +39,7 @@ METHODS: Final = frozenset(
 )
 _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=\Z", re.IGNORECASE | re.DOTALL)
 _VISIBLE: Final = re.compile(r"[ -~\t]*\Z")
+_JSON_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,99})?(?:[eE][+-]?[0-9]{1,3})?\Z")
 #: a listen request of more resources is cut: the acknowledgement says which are left
 LISTENED_RESOURCES: Final = 500
 
@@ -153,11 +155,9 @@ def check_mirrored(arguments: Any, mirrored: tuple[Mirrored, ...], headers: Head
             raise _mismatch(f"The header {name} differs from the body.")
 
 
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _number(text: str) -> Decimal | str:
+    """Exact, and of JSON's form only: Python would also take underscores, blanks and the digits of other scripts."""
+    return Decimal(text) if _JSON_NUMBER.match(text) else text
 
 
 # --- discovery and listening -------------------------------------------------------------------------------------------

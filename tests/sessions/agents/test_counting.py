@@ -94,15 +94,17 @@ async def test_numbers_of_a_dead_process_and_of_strangers_do_not_count(valkey: P
     process = Counting()
     async with Redis(unix_socket_path=str(valkey)) as redis:
         key = "mcpadmin:agents:token:1"
-        await redis.hset(f"{key}:flying", mapping={"dead": "3 1700000000", "odd": "many", "huge": "9999999 1"})
+        odd = {"odd": "many", "huge": "9999999 1", "long": f"1 {'9' * 5_000}"}
+        await redis.hset(f"{key}:flying", mapping={"dead": "3 1700000000", **odd})
         async with process.enter([], [FLIGHT]) as exceeded:
             assert exceeded is None
         await redis.delete(f"{key}:flying")
         await redis.set(f"{key}:flying", "x")
         async with process.enter([], [FLIGHT]) as exceeded:
             assert exceeded is None
-        window = process._window_key(RATE, int(time.time() // RATE.seconds))
-        await redis.set(window, "not a number")
+        number = int(time.time() // RATE.seconds)
+        await redis.set(process._window_key(RATE, number), "not a number")
+        await redis.set(process._window_key(RATE, number - 1), "9" * 5_000)
     assert await admitted(process, times=3) == 3
 
 

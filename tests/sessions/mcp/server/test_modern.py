@@ -122,6 +122,10 @@ SCHEMA = {
         ({"region": "é"}, {"mcp-param-region": "=?base64?w6k=?="}, True),
         ({}, {}, True),
         ({"count": 42}, {"mcp-param-count": "43"}, False),
+        ({"count": 42}, {"mcp-param-count": "4.2e1"}, True),
+        ({"count": 42}, {"mcp-param-count": "4_2"}, False),
+        ({"count": 42}, {"mcp-param-count": "=?base64?2aTZog==?="}, False),  # in Arabic digits
+        ({"count": 2**53 - 1}, {"mcp-param-count": "9007199254740991.25"}, False),
         ({"count": 42}, {}, False),
         ({}, {"mcp-param-region": "eu"}, False),
         ({"region": "eu"}, {"mcp-param-region": "EU"}, False),
