@@ -84,7 +84,8 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
         grants.decline(actor, asked.client, endpoint, asked.redirect_uri)
         return _to_client(asked.url(error="access_denied"))
     if asked.slug and endpoint is None:
-        return _denied(request, f"You can't use a server or bundle with the short name {asked.slug}.", asked)
+        words = f"You can't use a server or bundle with the short name {asked.slug}."
+        return _denied(request, words, asked, error="invalid_target")
     if not access.may(request.user, "call_tool"):
         return _denied(request, _MAY_NOT_CALL, asked)
     form = ConsentForm(request.user, asked.scopes, request.POST if posted else None, choose=endpoint is None)
@@ -130,8 +131,10 @@ def _reloaded() -> HttpResponse:
     return response
 
 
-def _denied(request: WebRequest, words: str, asked: AuthorizationRequest) -> HttpResponse:
-    back_url = asked.url(error="access_denied")
+def _denied(
+    request: WebRequest, words: str, asked: AuthorizationRequest, *, error: str = "access_denied"
+) -> HttpResponse:
+    back_url = asked.url(error=error)
     response = _problem(request, words, status=403, client=asked.client, back_url=back_url)
     return _with_redirect(response, asked)
 

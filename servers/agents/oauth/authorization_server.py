@@ -43,6 +43,12 @@ class CannotReturn(Exception):
     """The request cannot be answered at the client: it is unknown, or its redirect URI is. Only a page can say so."""
 
 
+class WrongResource(OAuth2Error):
+    """Of RFC 8707 section 2."""
+
+    error = "invalid_target"
+
+
 class Refused(Exception):
     """The message is for the person. `url` leads back to the client and tells it why."""
 
@@ -176,8 +182,9 @@ class _Rows(RequestValidator):
         self, client_id: str, code: str, client: OAuthClient, request: Request, *_: Any, **__: Any
     ) -> bool:
         row = grants.take_code(client, code)
-        if row is None or not _is_of(request, row.grant):
+        if row is None:
             return False
+        _require_resource(request, row.grant)
         request.code_row, request.user, request.scopes = row, row.grant.user, row.grant.scopes
         return True
 
@@ -200,9 +207,12 @@ class _Rows(RequestValidator):
     def validate_refresh_token(
         self, refresh_token: str, client: OAuthClient, request: Request, *_: Any, **__: Any
     ) -> bool:
+        # before its one use: the client may ask again, and a second use would end the grant
+        _require_resource(request, grants.of_refresh(client, refresh_token))
         grant = grants.take_refresh(client, refresh_token)
-        if grant is None or not _is_of(request, grant):
+        if grant is None:
             return False
+        _require_resource(request, grant)
         request.grant, request.user, request.scopes = grant, grant.user, grant.scopes
         return True
 
@@ -246,9 +256,13 @@ def _noted(request: Request, name: str) -> Any:
     return vars(request).get(name)
 
 
-def _is_of(request: Request, grant: AgentToken) -> bool:
-    """A resource that is named must be the grant's (RFC 8707 section 2.2)."""
-    return not request.resource or address_of(slug_of(request.resource)) == grant.resource
+def _require_resource(request: Request, grant: AgentToken | None) -> None:
+    """A resource that is named must be the grant's (RFC 8707 section 2.2). Raises WrongResource."""
+    if grant is None or not request.resource:
+        return
+    if address_of(slug_of(request.resource)) != grant.resource or "resource" in request.duplicate_params:
+        words = "The resource parameter must name the endpoint that the person allowed."
+        raise WrongResource(description=words, request=request)
 
 
 def _words(error: OAuth2Error) -> str:

@@ -150,6 +150,12 @@ def redeem(code: OAuthCode) -> Pair:
     return _pair(grant)
 
 
+def of_refresh(client: OAuthClient, text: str) -> AgentToken | None:
+    """The grant of a refresh token that is not used yet."""
+    mine = {"oauth_tokens__digest": tokens.digest(text), "oauth_tokens__refresh": True}
+    return AgentToken.objects.filter(client=client, oauth_tokens__replaced_at=None, **mine).first()
+
+
 def take_refresh(client: OAuthClient, text: str) -> AgentToken | None:
     """The grant of a refresh token, at its one use. In a transaction."""
     now, digest = timezone.now(), tokens.digest(text)

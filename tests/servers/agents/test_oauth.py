@@ -278,7 +278,7 @@ def test_an_error_leads_to_an_address_of_the_web_only_if_an_administrator_added_
 def test_a_server_that_the_person_cannot_see_is_not_offered(signed_in: Client, program: OAuthClient) -> None:
     for response in (signed_in.get(query()), signed_in.post(query(), {"scopes": ["mcp:list"], "days": "7"})):
         assert response.status_code == 403
-        assert b"error=access_denied" in response.content
+        assert b"error=invalid_target" in response.content
     assert not AgentToken.objects.exists()
 
 
@@ -400,8 +400,22 @@ def test_a_refresh_token_is_worth_nothing_to_another_or_as_an_access_token(
     found = exchange(allow(signed_in)).json()
     assert renew(found["refresh_token"], client="other").json()["error"] == "invalid_grant"
     assert renew(found["access_token"]).json()["error"] == "invalid_grant"
-    assert renew(found["refresh_token"], resource=address_of("other")).json()["error"] == "invalid_grant"
     assert why(found["refresh_token"]) == "no such token"
+
+
+def test_a_grant_is_for_its_own_endpoint_and_asking_for_another_one_costs_no_refresh_token(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    elsewhere = address_of("other")
+    assert exchange(allow(signed_in), resource=elsewhere).json()["error"] == "invalid_target"
+    first = exchange(allow(signed_in)).json()["refresh_token"]
+    given = {"grant_type": "refresh_token", "client_id": "program"}
+    for wrong in (elsewhere, "nothing", [address_of("files"), elsewhere], [address_of("files")] * 2):
+        answer = Client().post("/oauth/token", {**given, "refresh_token": first, "resource": wrong})
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_target")
+    assert not OAuthToken.objects.exclude(replaced_at=None).exists()
+    assert "access_token" in renew(first, resource=address_of("files")).json()
+    assert renew("mcr_unknown", resource=elsewhere).json()["error"] == "invalid_grant"
 
 
 def test_an_access_token_ends_after_an_hour_and_with_its_grant(
