@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeGuard
@@ -92,6 +93,8 @@ class Calls:
         self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
         self._inherited, self._inheriting = False, asyncio.Lock()
+        #: how many requests wait for a call here
+        self._viewers: Counter[UUID] = Counter()
 
     async def perform(
         self, exchange: Exchange, answer: Answer | None, connection: Connection, *, mirrors: bool = False
@@ -275,6 +278,7 @@ class Calls:
         Refusal (401) when the token no longer counts: the call goes on, and its agent hears no more of it."""
         viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
         stop = self._hub.watch(f"call.{uid}", viewer.hint)
+        self._viewers[uid] += 1
         try:
             if answer is not None and answer.may_stream and exchange.era is Era.LEGACY and viewer.relay is not None:
                 await answer.open()
@@ -300,6 +304,9 @@ class Calls:
             raise
         finally:
             stop()
+            self._viewers[uid] -= 1
+            if not self._viewers[uid]:
+                del self._viewers[uid]
 
     async def _looked(
         self,
@@ -375,7 +382,10 @@ class Calls:
         return outcomes.message(exchange, row)
 
     async def _left(self, exchange: Exchange, uid: UUID) -> None:
-        """The agent went away without its answer."""
+        """The agent went away without its answer. Not if another request of its waits for the same call: a retry may come
+        before the end of the connection that was lost."""
+        if self._viewers[uid] > 1:
+            return
         idempotency.left(uid)
         if exchange.era is Era.MODERN:
             await self.cancel(exchange, uid)

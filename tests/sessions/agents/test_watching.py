@@ -11,7 +11,7 @@ from servers.agents import tokens
 from servers.audit import writer
 from servers.models import AgentToken
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
-from tests.sessions.agents.door import META, Door, make_listed, token_of
+from tests.sessions.agents.door import META, MODERN, Asked, Door, make_listed, token_of
 from tests.sessions.subscriptions.rows import make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -219,3 +219,29 @@ async def test_nothing_is_placed_for_a_modern_agent_that_left_before(door: Door,
     asked.leaves()
     await asked.ends()
     assert not await door.thread(Call.objects.exists)
+
+
+async def test_a_call_is_not_cancelled_while_a_retry_of_its_agent_waits_for_it(
+    door: Door, token: str, session: Any
+) -> None:
+    """The end of the connection that was lost may be noticed after the retry."""
+
+    def request(id: int) -> Asked:
+        meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
+        body = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {**ECHO, "_meta": meta}}
+        headers = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "echo"}
+        return door.post(token, "files", body, **headers, idempotency_key="one")
+
+    first = request(1)
+    call = await door.viewed()
+    retry = request(2)
+    async with asyncio.timeout(30):
+        while len(door.hub._watchers[f"call.{call}"]) < 2:  # noqa: ASYNC110 - another thread finds the call
+            await asyncio.sleep(0.01)
+    first.leaves()
+    await first.ends()
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert (await retry.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    row = await door.thread(Call.objects.get)
+    assert row.cancel_requested_at is None
