@@ -64,6 +64,11 @@ def answerable(exchange: Exchange) -> dict[str, Any]:
     return found
 
 
+def require_scope_of_call(exchange: Exchange) -> None:
+    """Of a request that becomes a call. Raises Refusal (403)."""
+    require_scope(exchange, AgentScope.CALL if exchange.method == methods.TOOLS_CALL else AgentScope.READ)
+
+
 def require_scope(exchange: Exchange, scope: AgentScope) -> None:
     """Raises Refusal (403)."""
     token = exchange.entry.principal.token

@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, BundleListing, Way
 from sessions.agents import agent_sessions, changes, endpoints, follows
 from sessions.agents.answer import Answer
-from sessions.agents.call_request import require_scope, text_of
+from sessions.agents.call_request import require_scope, require_scope_of_call, text_of
 from sessions.agents.calls import questions
 from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.connection import Connection
@@ -79,7 +79,9 @@ class Requests:
         return await self._shared.calls.start(await self._at_server(exchange))
 
     async def _at_server(self, exchange: Exchange) -> Exchange:
-        """Where its server's list is known: an agent may call without having listed."""
+        """Where its server's list is known: an agent may call without having listed. One without the scope opens no
+        session, and is not told which names there are."""
+        require_scope_of_call(exchange)
         exchange = await self.routed(exchange)
         listed = _LISTED_BY.get(exchange.method, "")
         of_bundle = exchange.entry.bundle is not None  # its lists were waited for before it was routed

@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from servers.agents import tokens
 from servers.audit import writer
+from servers.audit.record import Actor
+from servers.bundles import changing
 from servers.models import AgentToken
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
 from tests.sessions.agents.door import META, MODERN, Asked, Door, make_listed, token_of
@@ -245,3 +247,19 @@ async def test_a_call_is_not_cancelled_while_a_retry_of_its_agent_waits_for_it(
     assert (await retry.response())["result"]["content"] == [{"type": "text", "text": "done"}]
     row = await door.thread(Call.objects.get)
     assert row.cancel_requested_at is None
+
+
+@pytest.mark.parametrize("name", ["echo", "nothing"])
+async def test_an_agent_without_the_scope_is_not_told_which_tools_a_bundle_has(
+    door: Door, ada: Any, session: Any, name: str
+) -> None:
+    def joined() -> str:
+        wanted = changing.Wanted("Team", [changing.Membership(session.server, "files")], "team")
+        changing.create(Actor.of_user(ada), ada, wanted)
+        return token_of(ada, "read")
+
+    token = await door.thread(joined)
+    asked = door.modern(token, "team", "tools/call", {"name": f"files__{name}", "arguments": {}})
+    found = await asked.response()
+    assert (asked.status, found["error"]["data"]) == (403, {"requiredScope": "mcp:call"})
+    assert "/mcp/team" in asked.headers["www-authenticate"]
