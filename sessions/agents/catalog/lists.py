@@ -67,28 +67,41 @@ def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
     if isinstance(entry.place, BundleEndpoint):
         return _page_of_bundle(entry, entry.place, method, params, era)
     kind, shown = KINDS[method], _shown(entry)
-    rows = [row for row in _rows(entry, kind) if shown(kind, row[0])]
+    found, whole = _rows(entry, kind)
+    rows = [row for row in found if shown(kind, row[0])]
     generation = _digest(rows)
     start = _start(entry, method, generation, params.get("cursor"))
-    items = [item(body) for _, _, body in rows[start : start + PAGE]]
+    here = [row[2] for row in rows[start : start + PAGE]]
+    items = [item(body) for body in (here if whole else _bodies(here))]
     more = start + PAGE < len(rows)
     cursor = _cursor(entry, method, generation, start + PAGE) if more else ""
     return answers.page(method, items, cursor, era, TTL_MS if entry.endpoint.ready else 0)
 
 
 #: by hand: building this with the ORM is a sixth of what a list costs
-_LIST: Final = f"""
-SELECT key, digest, body FROM {Definition._meta.db_table}
+_OFFERED: Final = f"""
+FROM {Definition._meta.db_table}
 WHERE identity_id = %s AND kind = %s AND removed_at IS NULL AND approved_digest = '' ORDER BY position, id
-"""  # noqa: S608  # the name of our own model
+"""
+_LIST: Final = f"SELECT key, digest, body {_OFFERED} LIMIT {PAGE + 1}"
+_KEYS: Final = f"SELECT key, digest, id {_OFFERED}"
 
 
-def _rows(entry: Entry, kind: DefinitionKind) -> list[tuple[str, str, str]]:
-    """Key, digest and body of what is offered, in the server's order."""
+def _rows(entry: Entry, kind: DefinitionKind) -> tuple[list[tuple[str, str, Any]], bool]:
+    """Key and digest of what is offered, in the server's order, with the body; or with the row's key, False, where there
+    are more than a page: a hostile list has many megabytes, and all else of this process waits for this thread."""
     session = entry.endpoint.session
     if session is None:
-        return []
-    return fetch(_LIST, [session.identity_id, kind.value])
+        return [], True
+    values = [session.identity_id, kind.value]
+    found = fetch(_LIST, values)
+    return (found, True) if len(found) <= PAGE else (fetch(_KEYS, values), False)
+
+
+def _bodies(keys: list[int]) -> list[str]:
+    """In this order."""
+    found = dict(Definition.objects.filter(pk__in=keys).values_list("pk", "body"))
+    return [found[key] for key in keys if key in found]
 
 
 #: only the row of a tool that has such

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from servers.agents import tokens
@@ -169,3 +171,19 @@ def test_streams_find_out_together_which_tokens_count_no_more(ann: Any, django_a
     type(bob).objects.filter(pk=bob.pk).update(is_active=False)
     with django_assert_num_queries(1):
         assert tokens.that_count([good.pk, revoked.pk, expired.pk, disabled.pk, 0]) == {good.pk: True}
+
+
+def test_a_long_list_is_paged_and_only_the_bodies_of_a_page_are_read(ann: Any) -> None:
+    session = make_session()
+    names = [f"t{number:03}" for number in range(lists.PAGE + 30)]
+    offer(session, *(json.dumps({"name": name, "inputSchema": {}}) for name in names))
+    found = entry(ann, session, tools=("t0*", "t1*", "t2*", "other"))
+    with CaptureQueriesContext(connection) as first:
+        page = read(found)
+    with CaptureQueriesContext(connection) as second:
+        rest = read(found, cursor=page["nextCursor"])
+    assert [one["name"] for one in page["tools"] + rest["tools"]] == names
+    assert "nextCursor" not in rest
+    bodies = [one["sql"] for queries in (first, second) for one in queries if "body" in one["sql"]]
+    assert all("LIMIT" in sql or " IN (" in sql for sql in bodies)
+    assert len(bodies) == 4
