@@ -69,12 +69,26 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
     value = json.loads(found.result)
     if exchange.via is not None:
         value = rewriting.result(value, exchange.method, exchange.via.outward)
-    if value.get("resultType") == "input_required" and exchange.era is Era.MODERN:
-        return input_required(exchange, call_request_of(exchange), found.call.uid, value.get("inputRequests"))
+    if value.get("resultType") == "input_required":
+        return _input_required(exchange, found.call, value.get("inputRequests"))
     if not isinstance(value.get("isError", False), bool):
         value["isError"] = CallState(found.call.state) is CallState.TOOL_ERROR
     result = answers.translated(value, exchange.method, exchange.era)
     return jsonrpc.result(exchange.id, result)
+
+
+def _input_required(exchange: Exchange, call: Call, inputs: Mapping[str, Any] | None) -> bytes:
+    """A modern agent answers with a further request. A legacy one joined the call of a modern one by an equal request or
+    key: there is nothing that it could answer with."""
+    if exchange.era is Era.MODERN:
+        return input_required(exchange, call_request_of(exchange), call.uid, inputs)
+    words = (
+        f"{call.server_name} asks for input before it answers, and this protocol version cannot give it afterwards. "
+        f"Request {exchange.named(call.target)} again as a new request."
+    )
+    if exchange.method == methods.TOOLS_CALL:
+        return tool_error(exchange, words, call)
+    raise Refusal(200, jsonrpc.INTERNAL_ERROR, words, {"call": str(call.uid), "reason": "input_required"})
 
 
 def tool_error(exchange: Exchange, text: str, call: Call | None = None, more: Mapping[str, Any] | None = None) -> bytes:
