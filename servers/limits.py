@@ -156,6 +156,7 @@ LIMITS: dict[str, ProductLimit] = {
         _fixed("oauth_registrations", _AGENTS, 10, "client registrations", "per address in 10 minutes"),
         _fixed("oauth_token_requests", _AGENTS, 600, "token requests", "per address in 10 minutes"),
         _fixed("agent_body_bytes", _AGENTS, 4 * MIB, "bytes", "per request of an agent"),
+        _fixed("agent_body_values", _AGENTS, 100_000, "JSON values", "per request of an agent"),
         _set("agent_calls_in_flight", _AGENTS, "requests in flight", "per token"),
         _set("agent_person_in_flight", _AGENTS, "requests in flight", "of all tokens of a user"),
         _set(

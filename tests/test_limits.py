@@ -34,6 +34,7 @@ from servers.validators.roots import validate_roots
 from servers.validators.values import validate_header_value
 from servers.views import agent_oauth
 from sessions.agents.calls import approval_messages
+from sessions.agents.connection import too_many_values
 from sessions.agents.policy import admission
 from sessions.agents.policy.counting import Exceeded
 from sessions.approvals import ending
@@ -148,6 +149,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
         "error_description"
     ],
     "agent_body_bytes": lambda: pages.too_large("agent_body_bytes").text,
+    "agent_body_values": lambda: too_many_values().message,
     **{
         name: lambda name=name: admission.too_many(Exceeded(name, limits.stated(name), 1.0, alone=False)).message
         for name in (

@@ -7,6 +7,7 @@ server's side, before this), size, token, rate, JSON, session or metadata, versi
 import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from servers.audit.writer import AuditUnavailable
 from sessions.agents import endpoints
 from sessions.agents.answer import Answer, Send, TooSlow
 from sessions.agents.calls.calls import Gone
-from sessions.agents.connection import Connection, Disconnected, Receive, Scope
+from sessions.agents.connection import Connection, Disconnected, Receive, Scope, too_many_values
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import identified, modern_exchange, unavailable
 from sessions.agents.legacy_sessions import LegacySessions
@@ -29,7 +30,8 @@ from sessions.agents.requests import Requests
 from sessions.agents.shared import Shared
 from sessions.agents.standing_streams import StandingStreams
 from sessions.live.hub import Hub, hub
-from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core import json_text, jsonrpc, methods
+from sessions.mcp.core.errors import ProtocolError
 from sessions.mcp.core.jsonrpc import Notification
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.versions import Era
@@ -38,6 +40,8 @@ from sessions.mcp.server.posted import Posted
 from sessions.mcp.server.refusals import Refusal
 
 _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
+#: a longer body is parsed in a thread
+_LONG_BYTES: Final = 64 * 1024
 log = structlog.get_logger(__name__)
 
 
@@ -148,7 +152,7 @@ class AgentsApplication:
         async with AsyncExitStack() as counted:
             await counted.enter_async_context(self.shared.admission.request(principal))
             body = await connection.body()
-            found = posted.parse(body, _limits())
+            found = await self._parsed(body)
             answer.answers = posted.request_id(found)
             watching = asyncio.create_task(connection.watch())
             try:
@@ -164,6 +168,12 @@ class AgentsApplication:
                         await self._sessions.receive(entry, connection, answer, found)
             finally:
                 watching.cancel()
+
+    async def _parsed(self, body: bytes) -> Posted:
+        """Raises Refusal."""
+        if len(body) > _LONG_BYTES:  # beside the other agents
+            return await self.shared.reader.work(partial(_parsed, body))
+        return _parsed(body)
 
     async def _modern(
         self, entry: Entry, connection: Connection, answer: Answer, found: Posted, counted: AsyncExitStack
@@ -187,5 +197,12 @@ def _without_database() -> Refusal:
     return Refusal(503, jsonrpc.INTERNAL_ERROR, words, {"retryAfterMs": 2_000}, headers={"Retry-After": "2"})
 
 
-def _limits() -> Limits:
-    return Limits(message_bytes=limits.number("agent_body_bytes"))
+def _parsed(body: bytes) -> Posted:
+    """Values are counted before: parsing half a million of them takes so long that other agents notice. Raises Refusal."""
+    most = limits.number("agent_body_values")
+    if len(body) > most:
+        try:
+            json_text.check_values(body, most)
+        except ProtocolError as problem:
+            raise too_many_values() from problem
+    return posted.parse(body, Limits(message_bytes=limits.number("agent_body_bytes")))

@@ -71,3 +71,8 @@ def _joined(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def _too_large() -> Refusal:
     return Refusal(413, jsonrpc.INVALID_REQUEST, f"The request is too large. {limits.stated('agent_body_bytes')}")
+
+
+def too_many_values() -> Refusal:
+    words = f"The request contains too many JSON values. {limits.stated('agent_body_values')}"
+    return Refusal(413, jsonrpc.INVALID_REQUEST, words)

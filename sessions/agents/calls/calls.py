@@ -379,6 +379,8 @@ class Calls:
         cancelled = row.call.state == CallState.CANCELLED and exchange.era is Era.LEGACY
         if cancelled and await self._hub.reader.run(partial(idempotency.cancelled_by_agent, row.call.uid)):
             return None
+        if row.result is not None and len(row.result) > outcomes.LONG_CHARS:
+            return await self._hub.reader.work(partial(outcomes.message, exchange, row))
         return outcomes.message(exchange, row)
 
     async def _left(self, exchange: Exchange, uid: UUID) -> None:

@@ -12,7 +12,7 @@ from sessions.agents.calls.questions import input_required
 from sessions.agents.exchange import Exchange
 from sessions.calls.operations import words_of
 from sessions.enums import CallState
-from sessions.mcp.core import jsonrpc, methods
+from sessions.mcp.core import json_text, jsonrpc, methods
 from sessions.mcp.core.jsonrpc import MISSING_CAPABILITY
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, rewriting
@@ -23,6 +23,11 @@ CALL_KEY: Final = "mcpadmin/call"
 OUTCOME_KEY: Final = "mcpadmin/outcome"
 #: with a call that failed or was cancelled: whether it may have had an effect
 MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"
+#: a longer result is made into the response in a thread
+LONG_CHARS: Final = 64 * 1024
+#: of a result whose structured content is not parsed: it takes 50 ms, in which no other thread runs
+MANY_VALUES: Final = 100_000
+_STRUCTURE: Final = "structuredContent"
 #: between us and the server: never the agent's own affair
 _OURS: Final = frozenset(
     {
@@ -66,7 +71,7 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
         if exchange.method == methods.TOOLS_CALL:
             return tool_error(exchange, words, found.call)
         raise Refusal(200, jsonrpc.INTERNAL_ERROR, words)
-    value = json.loads(found.result)
+    value, structure = _parsed(found.result, exchange)
     if exchange.via is not None:
         value = rewriting.result(value, exchange.method, exchange.via.outward)
     if value.get("resultType") == "input_required":
@@ -74,7 +79,22 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
     if not isinstance(value.get("isError", False), bool):
         value["isError"] = CallState(found.call.state) is CallState.TOOL_ERROR
     result = answers.translated(value, exchange.method, exchange.era)
-    return jsonrpc.result(exchange.id, result)
+    if not structure:
+        return jsonrpc.result(exchange.id, result)
+    return answers.answer(exchange.id, f'{jsonrpc.text_of(result)[:-1]},"{_STRUCTURE}":{structure}}}')
+
+
+def _parsed(text: str, exchange: Exchange) -> tuple[dict[str, Any], str]:
+    """A result, and the text of its structured content where that is not parsed: it is passed on as it is, and parsing
+    it could hold up all other agents."""
+    if json_text.values_in(text) > MANY_VALUES and exchange.method == methods.TOOLS_CALL and _STRUCTURE in text:
+        rest, structure = json_text.without(text, _STRUCTURE)
+        value: dict[str, Any] = json.loads(rest)
+        as_it_is = structure.startswith("{") or (exchange.era is Era.MODERN and structure.startswith("["))
+        if as_it_is and isinstance(value.get("content"), list):
+            return value, structure
+    value = json.loads(text)
+    return value, ""
 
 
 def _input_required(exchange: Exchange, call: Call, inputs: Mapping[str, Any] | None) -> bytes:

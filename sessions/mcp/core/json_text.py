@@ -21,6 +21,15 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _STRING_OR_VALUE: Final = re.compile(rb'"[^"]*"|[,{\[]')
 
 
+_SPACE: Final = re.compile(r"\s*")
+_COLON: Final = re.compile(r"\s*:\s*")
+_COMMA: Final = re.compile(r"\s*,?\s*")
+_PLAIN: Final = re.compile(r"[^,\]}\s]*")
+_TO_STEP: Final = re.compile(r'[^"\[\]{}]*')
+#: at most so many escapes at once
+_IN_STRING: Final = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,4000}', re.DOTALL)
+
+
 class _Duplicate(ValueError):
     pass
 
@@ -141,6 +150,51 @@ def check_depth(value: Any, max_depth: int) -> None:
         ]
     if level:
         raise _too_deep(max_depth)
+
+
+# --- JSON text that is ours: parsed before -------------------------------------------------------------------------------
+def values_in(text: str) -> int:
+    """How many values there are, or more where strings have commas and brackets."""
+    return text.count(",") + text.count("[") + text.count("{")
+
+
+def without(text: str, name: str) -> tuple[str, str]:
+    """The text of an object without this member, and the text of the member's value; "" if it has none. In short steps:
+    the parser lets no other thread run before it has read everything."""
+    before = at = _SPACE.match(text, 1).end()  # type: ignore[union-attr]  # it matches everywhere
+    while text[at] != "}":
+        ends = _string_end(text, at)
+        start = _COLON.match(text, ends).end()  # type: ignore[union-attr]  # as JSON has it
+        end = _value_end(text, start)
+        following = _COMMA.match(text, end).end()  # type: ignore[union-attr]  # it matches everywhere
+        if json.loads(text[at:ends]) == name:
+            rest = text[:at] + text[following:] if text[following] != "}" else f"{text[:before]}}}"
+            return rest, text[start:end]
+        before, at = end, following
+    return text, ""
+
+
+def _value_end(text: str, at: int) -> int:
+    if text[at] not in '"[{':
+        return _PLAIN.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
+    depth = 0
+    while True:
+        at = _TO_STEP.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
+        if text[at] == '"':
+            at = _string_end(text, at)
+        else:
+            depth += 1 if text[at] in "[{" else -1
+            at += 1
+        if not depth:
+            return at
+
+
+def _string_end(text: str, at: int) -> int:
+    """Of the string whose first quotation mark is at `at`."""
+    at += 1
+    while text[at := _IN_STRING.match(text, at).end()] != '"':  # type: ignore[union-attr]  # it matches everywhere
+        pass
+    return at + 1
 
 
 def _without_surrogates(value: Any) -> tuple[Any, bool]:
