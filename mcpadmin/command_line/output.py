@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from typing import Any, Final
 
 from mcpadmin.command_line.exit_status import Ending, ExitStatus
-from servers.kit.visible import visible_text
+from servers.kit.visible import HIDDEN, visible_text
 
 _CLEAR: Final = "\r\x1b[K"
 _BAR: Final = 20
@@ -120,7 +120,9 @@ _LEAD: Final = {
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """One line. JSON itself escapes only the oldest of the control characters."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return HIDDEN.sub(lambda run: json.dumps(run[0])[1:-1], text)
 
 
 def _drawn(done: float, total: float | None, message: str | None) -> str:

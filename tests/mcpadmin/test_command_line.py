@@ -319,3 +319,13 @@ def test_an_interruption_while_the_event_loop_ends_says_what_became_of_the_call(
     monkeypatch.setattr(verbs, "_read", lambda given: reached)
     monkeypatch.setattr(asyncio, "run", interrupted)
     assert verbs.run(Namespace(output="json", timeout=None)) == status
+
+
+def test_text_of_a_server_moves_no_cursor_in_json_either(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"a\u009b2J": "\x1b[2J \x7f \u202e \U000e0041 é\t😀"}
+    Output("json").record(value)
+    line = capsys.readouterr().out
+    assert json.loads(line) == value
+    assert "\\u009b2J" in line
+    assert "é" in line
+    assert all(char.isprintable() for char in line.rstrip("\n"))
