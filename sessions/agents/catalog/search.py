@@ -15,6 +15,10 @@ MOST_FOUND: Final = 20
 _FOUND: Final = 8
 #: of a description: what it says at the end of a book is not what it is
 _SEARCHED: Final = 20_000
+#: of name and title together
+_NAMED: Final = 500
+#: of all descriptions together, in equal shares: the lists of hostile servers have many megabytes
+SEARCHED_IN_ALL: Final = 4 * 1024 * 1024
 #: of the beginnings of a word that are kept
 _STEM: Final = 40
 _WORD: Final = re.compile(r"[a-z0-9]+")
@@ -82,11 +86,11 @@ def wanted(exchange: Exchange) -> Wanted | str:
 def found(items: Sequence[dict[str, Any]], query: str, limit: int) -> list[dict[str, Any]]:
     """Definitions that have words of the query, best first: a word of the name counts more than one of the description,
     a rare word more than one that many tools have."""
-    words = set(_words(query))
+    words, share = set(_words(query)), min(_SEARCHED, SEARCHED_IN_ALL // max(1, len(items)))
     hits = [
         (
-            _said(words, f"{one.get('name', '')} {one.get('title', '')}"),
-            _said(words, str(one.get("description", ""))[:_SEARCHED]),
+            _said(words, f"{one.get('name', '')} {one.get('title', '')}"[:_NAMED]),
+            _said(words, str(one.get("description", ""))[:share]),
         )
         for one in items
     ]

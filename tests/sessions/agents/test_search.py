@@ -46,6 +46,22 @@ def test_descriptions_of_many_words_are_searched_at_once() -> None:
     assert search.found([*items, {"name": "zaaaa"}], query, 5) == [{"name": "zaaaa"}]
 
 
+def test_of_many_long_texts_only_the_beginnings_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    real = search._said
+
+    def said(words: set[str], text: str) -> set[str]:
+        read.append(len(text))
+        return real(words, text[:200])
+
+    monkeypatch.setattr(search, "_said", said)
+    text = "delete " + "x" * 20_000
+    items = [{"name": f"t{number}", "title": text, "description": text} for number in range(3_000)]
+    assert len(search.found(items, "delete", 5)) == 5
+    assert sum(read[1::2]) <= search.SEARCHED_IN_ALL
+    assert max(read[0::2]) <= 500
+
+
 def a_bundle_that_is_searched() -> None:
     bundle = Bundle.objects.create(slug="team", name="Team", listing=BundleListing.SEARCH)
     BundleMember.objects.create(bundle=bundle, server=make_listed("files").server, alias="files", tools=["*"])
