@@ -12,6 +12,7 @@ from servers.audit import writer
 from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.models import AgentToken
+from sessions.enums import CallState
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
 from tests.sessions.agents.door import META, MODERN, Asked, Door, make_listed, token_of
 from tests.sessions.subscriptions.rows import make_subscription
@@ -242,11 +243,10 @@ async def test_a_call_is_not_cancelled_while_a_retry_of_its_agent_waits_for_it(
             await asyncio.sleep(0.01)
     first.leaves()
     await first.ends()
+    assert (await door.thread(Call.objects.get)).state == CallState.REQUESTED
     await door.finish(call)
     door.hint(f"call.{call}")
     assert (await retry.response())["result"]["content"] == [{"type": "text", "text": "done"}]
-    row = await door.thread(Call.objects.get)
-    assert row.cancel_requested_at is None
 
 
 @pytest.mark.parametrize("name", ["echo", "nothing"])
