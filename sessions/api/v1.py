@@ -9,6 +9,7 @@ from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 from ninja.parser import Parser
 
+from servers import limits
 from sessions.api import audit_events, calls, problems, servers, subscriptions
 from sessions.api.asking import Token
 from sessions.api.mount import URLCONF
@@ -30,7 +31,7 @@ class StrictJson(Parser):
     what reads them next may differ."""
 
     def parse_body(self, request: HttpRequest) -> Any:
-        value, mended = json_text.parse(request.body, Limits())
+        value, mended = json_text.parse(request.body, Limits(message_values=limits.number("agent_body_values")))
         if mended:
             raise ValueError("half of a surrogate pair")
         return value

@@ -8,6 +8,7 @@ import pytest
 from django.db import InterfaceError, OperationalError
 from django.test import AsyncClient, RequestFactory
 
+from servers import limits
 from servers.agents.tokens import principal_of
 from servers.audit.writer import AuditUnavailable, WriterBusy
 from servers.crypto import SealError
@@ -97,6 +98,20 @@ async def test_half_of_a_surrogate_pair_is_refused_instead_of_sent_as_another_ch
     body = '{"tool": "echo", "arguments": {"text": "\\ud800"}}'
     answer = await AsyncClient().post("/api/v1/servers/files/calls", body, "application/json", headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:mcpadmin:problem:invalid")
+    assert not await door.thread(Call.objects.exists)
+
+
+async def test_a_request_has_as_few_values_as_one_over_mcp(door: Door, token: str) -> None:
+    asgi._applications[asyncio.get_running_loop()] = door.application
+    await door.thread(make_listed, "files")
+    values = [0] * limits.number("agent_body_values")
+    answer = await AsyncClient().post(
+        "/api/v1/servers/files/calls",
+        json.dumps({"tool": "echo", "arguments": {"a": values}}),
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {token}", "Idempotency-Key": "k"},
+    )
+    assert answer.status_code == 400
     assert not await door.thread(Call.objects.exists)
 
 
