@@ -263,10 +263,10 @@ class Changes:
             self._entry = await self._hub.reader.run(partial(self._entry_of, principal))
         except (endpoints.NoEndpoint, endpoints.NoSession):
             return False
-        followed = set(self._followed)
+        followed_before = set(self._followed)
         if bundles.readable_differ(before, self._entry.place):
             self._keep(await self._offered(list(self._followed.values())))
-        if self._entry.session is None and (followed - self._followed.keys() or await self._denied()):
+        if self._entry.session is None and (followed_before - self._followed.keys() or await self._denied()):
             return False  # a listener hears it by the end: it listens again, and the acknowledgement says what is left
         if self._entry.session is not None:
             followed = await self._hub.reader.run(partial(follows.of_session, self._entry.session))
