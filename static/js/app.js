@@ -32,6 +32,17 @@ startInbox(live);
 startSubscriptionNotes(live);
 startSignInNotes(live);
 startSignIn();
+live.addEventListener(
+  'restored',
+  () =>
+    toast({
+      tone: 'warn',
+      title: 'This page is out of date',
+      text: 'The database has fewer entries than this page shows. It was probably restored from a backup.',
+      action: { label: 'Reload', url: location.href },
+    }),
+  { once: true },
+);
 live.start();
 
 /* On a phone the chosen tab may stand outside of its scroller. */

@@ -17,7 +17,10 @@ function numberOrNull(text) {
 
 class Live extends EventTarget {
   #connection = null;
-  #topics = new Map(); // topic -> { seen: highest seq or null, kinds: Map(kind -> highest seq), handlers: Map(kind -> Set) }
+  /* topic -> { seen: highest seq or null, asked: what it was as the connection came back, kinds: Map(kind -> highest seq),
+     handlers: Map(kind -> Set) } */
+  #topics = new Map();
+  #isBack = false; // this is not the first connection
   #taken = new WeakMap(); // element -> the topic it declared when it was taken up
   #answers = new Map(); // ref -> { resolve, reject, timer }
   #ref = 0;
@@ -113,11 +116,14 @@ class Live extends EventTarget {
 
   #ready() {
     const topics = Object.fromEntries([...this.#topics].map(([topic, { seen }]) => [topic, seen]));
+    if (this.#isBack) for (const entry of this.#topics.values()) entry.asked = entry.seen;
     if (this.#topics.size) this.#connection.send({ op: 'sub', topics });
   }
 
   #lost() {
+    this.#isBack = true;
     this.dispatchEvent(new Event('lost'));
+    for (const { kinds } of this.#topics.values()) kinds.clear(); // the next socket tells what the database has, in order
     for (const ref of [...this.#answers.keys()]) this.#settle(ref, null, new Error('the connection was lost'));
   }
 
@@ -145,7 +151,12 @@ class Live extends EventTarget {
 
   #synced({ t, seq }) {
     const entry = this.#topics.get(t);
-    if (entry && seq !== null && seq !== undefined) entry.seen = Math.max(entry.seen ?? 0, seq);
+    if (entry && seq !== null && seq !== undefined) {
+      const isOlder = isFeed(t) && seq < (entry.asked ?? -1);
+      entry.seen = isOlder ? seq : Math.max(entry.seen ?? 0, seq);
+      entry.asked = null;
+      if (isOlder) this.dispatchEvent(new Event('restored'));
+    }
     this.#tell(t, 'synced', { t, seq, kind: 'synced', rows: [] });
   }
 
@@ -163,7 +174,8 @@ class Live extends EventTarget {
     this.#tell(fresh.t, fresh.kind, fresh);
   }
 
-  /* A feed's numbers have no gaps: what is not above the highest seen is a repetition. */
+  /* A feed's numbers have no gaps: what is not above the highest seen is a repetition, unless the database was replaced by an
+     older one, whose numbers come again: then *synced* names a lower one than was asked from. */
   #newOfFeed(entry, frame) {
     if (frame.seq === null || frame.seq === undefined) return frame;
     const seen = entry.seen ?? -1;

@@ -11,6 +11,7 @@ class Peer:
         self.heard: list[dict[str, Any]] = []
         self.connections = 0
         self.answers_pings = True
+        self.newest: dict[str, int] = {}
         self._socket: WebSocketRoute | None = None
         page.route_web_socket(lambda url: url.endswith("/ws/"), self._accept)
 
@@ -27,7 +28,7 @@ class Peer:
             self.say({"op": "pong", "ref": message["ref"]})
         elif message["op"] == "sub":
             for topic, since in message["topics"].items():
-                self.say({"op": "synced", "t": topic, "seq": since})
+                self.say({"op": "synced", "t": topic, "seq": self.newest.get(topic, since)})
 
     def say(self, message: dict[str, Any]) -> None:
         assert self._socket is not None

@@ -46,6 +46,25 @@ def test_after_a_lost_connection_a_tab_asks_for_what_it_missed(open_page: Opener
     assert peer.said("sub")[-1]["topics"] == {"server.u1": 20}
 
 
+def test_a_tab_over_a_restored_database_says_so_and_hears_what_comes_again(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    page.evaluate("""async () => {
+        const { live } = await import('/static/js/live.js');
+        window.told = [];
+        live.on('audit', 'event', (frame) => window.told.push(...frame.rows.map((row) => row.seq)), 3);
+    }""")
+    peer.say({"t": "audit", "seq": 20, "kind": "event", "rows": [{"seq": 20}]})
+    peer.say({"t": "server.u1", "seq": 20, "kind": "session", "rows": [], "html": "<p>version 20</p>"})
+    expect(page.locator("#snapshot")).to_contain_text("version 20")
+    peer.newest = {"audit": 10}
+    peer.close(1011)
+    expect(page.get_by_text("This page is out of date")).to_be_visible()
+    peer.say({"t": "audit", "seq": 11, "kind": "event", "rows": [{"seq": 11}]})
+    peer.say({"t": "server.u1", "seq": 9, "kind": "session", "rows": [], "html": "<p>version 9</p>"})
+    expect(page.locator("#snapshot")).to_contain_text("version 9")
+    assert page.evaluate("window.told") == [20, 11]
+
+
 def test_a_signed_out_tab_says_so_and_does_not_try_again(open_page: Opener) -> None:
     page, peer = _live_page(open_page)
     peer.close(4401)
