@@ -90,3 +90,20 @@
     if (pressed?.[0].isConnected) pressed[0].requestSubmit(pressed[1]);
   });
 })();
+
+/* Ctrl+K before the modules have loaded would be the browser's own: it waits as well. */
+(() => {
+  let isPressed = false;
+
+  function wait(event) {
+    if (event.key !== 'k' || !(event.ctrlKey || event.metaKey) || event.altKey || !document.body?.dataset.paletteModule) return;
+    event.preventDefault();
+    isPressed = true;
+  }
+
+  addEventListener('keydown', wait, true);
+  addEventListener('DOMContentLoaded', () => {
+    removeEventListener('keydown', wait, true);
+    if (isPressed) document.dispatchEvent(new KeyboardEvent('keydown', { key: 'k', ctrlKey: true, bubbles: true }));
+  });
+})();

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 Opener = Callable[..., tuple[Page, Any, Any]]
 
@@ -23,6 +23,19 @@ def test_the_palette_finds_pages_and_servers_and_opens_one_by_keyboard(open_page
     expect(dialog.get_by_role("option")).to_have_count(1)
     page.keyboard.press("Enter")
     page.wait_for_url("**/servers/")
+
+
+def test_the_palette_that_is_asked_for_before_the_scripts_have_loaded_opens_with_them(open_page: Opener) -> None:
+    page, _, _ = open_page()
+    held: list[Route] = []
+    page.route("**/js/app*.js", lambda route: held.append(route))
+    with page.expect_request("**/js/app*.js"):
+        page.goto("pages/kit/", wait_until="commit")
+    page.locator("body[data-palette-module]").wait_for(state="attached")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette")).to_be_hidden()
+    held[0].continue_()
+    expect(page.locator("#palette")).to_be_visible()
 
 
 def test_the_palette_still_opens_pages_when_the_search_fails(open_page: Opener) -> None:
