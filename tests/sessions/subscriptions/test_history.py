@@ -1,6 +1,7 @@
 """Only the current owner of a session writes versions, gaps and counts."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,19 @@ def test_equal_content_is_no_version(lease: Lease, row: Subscription) -> None:
     assert (versions[1].size, versions[1].mime_type, versions[1].binary) == (3, "text/plain", False)
     assert json.loads(payloads.read(versions[1].contents) or "")[0]["text"] == "two"
     assert fresh(row).newest == 2
+
+
+def test_contents_are_compressed_before_the_transaction_that_stores_them(
+    lease: Lease, row: Subscription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = found("x" * 1_000_000)
+    packed = resource_versions.packed(row.pk, read.content)
+    assert packed is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(payloads, "made", None)
+        assert store(lease, row, replace(read, contents=packed))
+    assert json.loads(payloads.read(row.versions.get().contents) or "")[0]["text"] == "x" * 1_000_000
+    assert resource_versions.packed(row.pk, read.content) is None, "the same is not stored again"
 
 
 def test_content_that_comes_back_is_a_version_again(lease: Lease, row: Subscription) -> None:
