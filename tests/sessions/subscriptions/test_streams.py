@@ -164,11 +164,11 @@ async def test_content_that_cannot_be_encrypted_is_a_failed_read_of_which_the_pa
         stream = await world.listening()
         world.says("second")
 
-        def store(*given: Any) -> None:
+        def made(*given: Any) -> None:
             raise SealError("The key ring cannot be read.")
 
         with monkeypatch.context() as away:
-            away.setattr(payloads, "store", store)
+            away.setattr(payloads, "made", made)
             await stream.notify("resources/updated", uri=ONE)
             row = await world.row(lambda row: row.read_fault)
         assert (row.newest, "The key ring cannot be read." in row.read_detail) == (1, True)
