@@ -70,6 +70,10 @@ def outcome_of(call: Call, answer: str = "") -> OutcomeWords | None:
     see it."""
     state = CallState(call.state)
     match state:
+        case CallState.SUCCEEDED if call.detail:
+            return OutcomeWords("warn", "alert-triangle", "The result was not stored", call.detail)
+        case CallState.TOOL_ERROR if call.detail:
+            return OutcomeWords("bad", "alert-triangle", "The tool reported an error", call.detail)
         case CallState.TOOL_ERROR:
             text = "The call completed, but the tool reported a failure. See its result below."
             helps = missing_features.taken_away(call, answer)

@@ -8,7 +8,15 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import structlog
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    NotSupportedError,
+    ProgrammingError,
+    connections,
+)
 
 from servers.audit.record import Event
 from servers.audit.writer import AuditUnavailable, ReferenceDeleted, writer
@@ -21,7 +29,11 @@ READ_LIMIT = 2_000
 READ_SECONDS = 20.0
 WRITE_SECONDS = 10.0
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: tries of rows that the database refuses for themselves: another process may just have written the same ones
+REFUSED_TRIES = 3
 _REFUSALS = (AuditUnavailable, DatabaseError, InterfaceError)
+#: of these rows, not of the moment
+_REFUSED_ROWS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 log = structlog.get_logger(__name__)
 
 
@@ -31,6 +43,11 @@ class DatabaseAway(Exception):
 
 class RowsOrphaned(DatabaseAway):
     """What the rows belong to, a server for example, has been deleted. Trying again does not help."""
+
+
+class RowsRefused(Exception):
+    """The database is there and does not take these rows: a value that no column holds, for example. Trying again does not
+    help."""
 
 
 class Readers:
@@ -111,7 +128,7 @@ class Database:
         self, fn: Callable[[], T], events: Events | None = None, on_away: Callable[[], Awaitable[None]] | None = None
     ) -> T:
         """Commit, waiting for the database as long as it takes. `fn` must be safe to repeat. `on_away` is awaited when
-        the first try fails. Raises RowsOrphaned.
+        the first try fails. Raises RowsOrphaned, RowsRefused.
         """
         attempt = 0
         while True:
@@ -120,8 +137,12 @@ class Database:
             except ReferenceDeleted as exc:
                 raise RowsOrphaned(str(exc)) from exc
             except _REFUSALS as exc:
+                refused = isinstance(exc, _REFUSED_ROWS)
+                if refused and attempt + 1 >= REFUSED_TRIES:
+                    raise RowsRefused(f"{type(exc).__name__}: {exc}") from exc
                 if attempt == 0:
-                    log.warning("host.database_away", problem=str(exc)[:200])
+                    event = "host.rows_refused" if refused else "host.database_away"
+                    log.warning(event, problem=str(exc)[:200])
                     await on_away() if on_away else None
                 await asyncio.sleep(RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)])
                 attempt += 1

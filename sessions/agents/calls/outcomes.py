@@ -67,7 +67,7 @@ def message(exchange: Exchange, found: Ended) -> bytes:
 
 def _result(exchange: Exchange, found: Ended) -> bytes:
     if found.result is None:
-        words = "The result was erased."
+        words = found.call.detail or "The result was erased."  # the detail says why it was never stored
         if exchange.method == methods.TOOLS_CALL:
             return tool_error(exchange, words, found.call)
         raise Refusal(200, jsonrpc.INTERNAL_ERROR, words)

@@ -19,7 +19,7 @@ from sessions.host.calls import outcomes, senders
 from sessions.host.calls.progress import CallProgress
 from sessions.host.calls.senders import OperationRequest, Raw
 from sessions.host.calls.spool import Spool, SpooledOutcome
-from sessions.host.db import Database, DatabaseAway
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned, RowsRefused
 from sessions.host.open_session import OpenSession
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.methods import TOOLS_CALL
@@ -142,11 +142,24 @@ class CallRun:
         except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs a final state
             log.exception("host.call_broke", call=str(self.uid))
             outcome = outcomes.of_fault_of_ours(exc, words_of(call.method).unsure)
-        keep = partial(self._spool.keep, SpooledOutcome(call, live.lease, outcome))
-        await self._db.persist(partial(claims.finish, call, live.lease, outcome), list, keep)
+        try:
+            await self._record(call, live, outcome)
+        except (RowsOrphaned, RowsRefused):  # no later try would do better
+            await self._spool.done(call.uid)
+            raise
         await self._spool.done(call.uid)
         if outcome.state is CallState.OUTCOME_UNKNOWN:
             live.follow_tasks()
+
+    async def _record(self, call: PendingCall, live: OpenSession, outcome: CallOutcome) -> None:
+        """An outcome that the database refuses ends the call without what the server sent."""
+        keep = partial(self._spool.keep, SpooledOutcome(call, live.lease, outcome))
+        try:
+            await self._db.persist(partial(claims.finish, call, live.lease, outcome), list, keep)
+        except RowsRefused as problem:
+            log.error("host.result_refused", call=str(call.uid), problem=str(problem)[:200])
+            bare = outcomes.not_stored(outcome, problem)
+            await self._db.persist(partial(claims.finish, call, live.lease, bare), list)
 
     async def _perform(self, call: PendingCall, live: OpenSession) -> CallOutcome:
         sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure

@@ -129,6 +129,19 @@ def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
     return _unsure(CallState.OUTCOME_UNKNOWN, "internal_error", words, unsure)
 
 
+def not_stored(outcome: CallOutcome, problem: Exception) -> CallOutcome:
+    """Of an outcome that the database refuses: how the call ended, without anything that the server sent."""
+    return CallOutcome(
+        outcome.state,
+        fault=outcome.fault,
+        detail=f"The database refused what the server sent ({type(problem.__cause__).__name__}), so it was not stored.",
+        error_code=outcome.error_code,
+        schema_valid=outcome.schema_valid,
+        may_have_run=outcome.may_have_run,
+        upstream=outcome.upstream,
+    )
+
+
 def _unsure(state: CallState, fault: str, detail: str, unsure: str) -> CallOutcome:
     """No usable answer came, and how far the server got is unknown."""
     return CallOutcome(state, fault=fault, detail=_with_warning(detail, unsure), may_have_run=True)

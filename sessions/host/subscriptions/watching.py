@@ -27,7 +27,7 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import VersionCause
 from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.cancelling import cancel_all
-from sessions.host.db import Database, DatabaseAway, RowsOrphaned
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned, RowsRefused
 from sessions.host.logs.session_log import ServerLog
 from sessions.host.subscriptions.notification_counts import NotificationCounts
 from sessions.host.subscriptions.reads import ReadReason, Reads
@@ -289,6 +289,9 @@ class Watching:
             return await self._failed(watch, str(Fault.INVALID_RESULT), str(problem))
         except SealError as problem:
             words = f"The content cannot be encrypted, so it was not stored. {problem}"
+            return await self._failed(watch, NOT_STORED, words)
+        except RowsRefused as problem:
+            words = f"The database refused the content ({type(problem.__cause__).__name__}), so it was not stored."
             return await self._failed(watch, NOT_STORED, words)
         except DatabaseAway:
             return False

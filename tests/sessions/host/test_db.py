@@ -1,13 +1,16 @@
 """A database read that is cancelled just as its answer arrives is either cancelled or answered."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from django.db import DatabaseError, DataError, IntegrityError, OperationalError
 
-from sessions.host.db import Database
+from servers.audit import writer
+from sessions.host import db
+from sessions.host.db import REFUSED_TRIES, Database, RowsRefused
 
 
 @pytest.fixture
@@ -40,3 +43,42 @@ async def test_a_read_that_is_cancelled_while_its_answer_comes_is_cancelled(
             await reading
     else:
         assert await reading == 7
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(db, "RETRY_SECONDS", (0.0,))
+    yield
+    writer.reset()
+
+
+def failing(error: type[DatabaseError], times: int) -> tuple[list[int], Callable[[], str]]:
+    """Writes that fail so many times, and the list that grows with each try."""
+    tries: list[int] = []
+
+    def write() -> str:
+        tries.append(1)
+        if len(tries) <= times:
+            raise error("It was refused.")
+        return "written"
+
+    return tries, write
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("error", [DataError, IntegrityError])
+def test_rows_that_no_database_takes_are_given_up(database: Database, soon: None, error: type[DatabaseError]) -> None:
+    tries, write = failing(error, 100)
+    with pytest.raises(RowsRefused, match=f"{error.__name__}: It was refused"):
+        asyncio.run(asyncio.wait_for(database.persist(write), 20))
+    assert len(tries) == REFUSED_TRIES
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("error", "times"), [(IntegrityError, REFUSED_TRIES - 1), (OperationalError, 20)])
+def test_what_may_succeed_later_is_tried_again(
+    database: Database, soon: None, error: type[DatabaseError], times: int
+) -> None:
+    """Another process that wrote the same rows at the same moment; a database that was away."""
+    _, write = failing(error, times)
+    assert asyncio.run(asyncio.wait_for(database.persist(write), 20)) == "written"

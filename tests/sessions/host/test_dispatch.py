@@ -1,6 +1,7 @@
 """What becomes of a call whose run ends before its outcome is written."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -10,13 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import DataError
 from django.utils import timezone
 
 from servers.audit import payload_privacy, writer
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
-from servers.models import PrivacySettings
+from servers.enums import AuditAction
+from servers.models import AuditEvent, PrivacySettings
 from sessions.calls import claims
+from sessions.calls.card import card_of
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
@@ -133,6 +137,42 @@ def test_a_call_that_was_sent_and_whose_run_failed_is_never_said_to_have_been_ke
     found = after_the_next_tick(call, live, calls)
     assert (found.state, live.sent) == (CallState.OUTCOME_UNKNOWN, 1)
     assert "did not reach" not in found.detail
+
+
+def test_a_call_whose_result_the_database_refuses_ends_without_it(
+    call: Call, live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = claims.finish
+
+    def refusing(pending: claims.PendingCall, lease: Lease, outcome: claims.CallOutcome) -> Any:
+        events = finish(pending, lease, outcome)
+        if outcome.result is not None:
+            raise DataError("no column holds this")
+        return events
+
+    monkeypatch.setattr(claims, "finish", refusing)
+    handled(call, live, tmp_path / "spool")
+    found = Call.objects.get(pk=call.pk)
+    assert (found.state, found.result, live.sent) == (CallState.SUCCEEDED, None, 1)
+    assert "The database refused what the server sent (DataError), so it was not stored." in found.detail
+    assert list((tmp_path / "spool").iterdir()) == []
+    ended = AuditEvent.objects.get(call_uid=call.uid, action=AuditAction.CALL_FINISH)
+    assert json.loads(ended.body)["details"]["state"] == "succeeded"
+    shown = card_of(found, may_read=True).outcome
+    assert shown is not None
+    assert shown.title == "The result was not stored"
+
+
+def test_a_call_of_which_the_database_refuses_even_the_end_is_ended_by_the_tick(
+    call: Call, live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*_: object) -> None:
+        raise DataError("no column holds this")
+
+    monkeypatch.setattr(claims, "finish", refusing)
+    calls = handled(call, live, tmp_path / "spool")
+    assert after_the_next_tick(call, live, calls).state == CallState.OUTCOME_UNKNOWN
+    assert list((tmp_path / "spool").iterdir()) == []
 
 
 class ConfirmsNothing(Database):
