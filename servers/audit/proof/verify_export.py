@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 TOLERANCE = timedelta(seconds=30)  # between the time in the row of a call and that of its event
 NOTES, NEVER, when = ("checkpoint", "cut"), datetime.min.replace(tzinfo=UTC), datetime.fromisoformat
-Line = dict[str, Any]
+REQUEST, Line = "call:tool:request", dict[str, Any]
 
 
 class Bad(Exception): ...  # of the number of the first bad event, None where there is none to name, and words
@@ -65,12 +65,12 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         self.signed_at = {seq: list(found) for seq, found in groupby(self.statements, key=lambda s: int(s["seq"]))}
         self.gone = {s["rows"]: when(s["before"]) + TOLERANCE for s in self.statements if s["kind"] == "removal"}
         self.after = header.get("after", 0)  # events up to this one are in earlier files
-        self.seq = self.signed = max(self.cut["seq"], self.after)
+        self.seq = self.signed = self.before = max(self.cut["seq"], self.after)
         self.prev = [s["hash"] for s in self.signed_at.get(self.seq, ())] if self.seq else [""]  # none: not known
         self.count = self.contents = self.gaps = self.run = self.chained = 0
         self.hashes, self.lines, self.at = sha256(), sha256(text), NEVER
         self.roles, self.due, self.named = dict[str, str](), set[str](), set[str]()  # digests of payloads
-        self.erased, self.erasures = dict[str, int](), set[str]()
+        self.erased, self.erasures, self.asked = dict[str, int](), set[str](), dict[Any, datetime]()
         self.request, self.open = Line(), dict[str, Line]()  # body whose call must follow; calls that did not end yet
 
     def event(self, line: Line) -> None:
@@ -91,13 +91,14 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
             demand(s["hash"] == digest, first, f"Event {seq} is not the one that was signed at {s['time']} UTC.")
             self.signed, self.chained, self.run = seq, self.chained + self.run, 0
         self.hashes.update(digest.encode())
-        self.erasures.update(digest for role, digest in body["digests"].items() if role == "erased")
-        self.at, self.roles = when(body["at"]), {d: role for role, d in body["digests"].items() if role != "erased"}
+        call, details, roles, asks = body["call"], body["details"], body["digests"].items(), body["action"] == REQUEST
+        self.at, self.roles = when(body["at"]), {d: role for role, d in roles if role != "erased"}
         self.due = self.roles.keys() - self.named if self.payloads else set()
         self.named |= self.due
-        self.request = body if body["action"] == "call:tool:request" and self.calls else {}
-        row, details = self.open.get(body["call"]), body["details"]
-        if row and body["action"] == "call:tool:send" and details.get("attempt") == 1:
+        self.request = body if asks and self.calls else {}  # it also decides which payloads of its call may be gone
+        self.age = self.asked.setdefault(call or seq, self.at if asks or not call or not self.before else NEVER)
+        self.erasures |= {d for role, d in roles if role == "erased" or (role == "arguments" and self.age == NEVER)}
+        if (row := self.open.get(call)) and body["action"] == "call:tool:send" and details.get("attempt") == 1:
             demand(row["epoch"] == details["epoch"], seq, "The epoch of the call was changed.")
             self.near(row["sent_at"])
         if row and body["action"] == "call:tool:finish" and not details.get("late"):
@@ -110,11 +111,10 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         demand(time and abs(when(time) - self.at) <= TOLERANCE, self.seq, "A time of the call was changed.")
 
     def payload(self, line: Line) -> None:
-        digest = line["digest"]
+        self.due.discard(digest := line["digest"])
         demand(digest in self.roles, self.seq, "It is followed by a payload that it does not name.")
-        self.due.discard(digest)
         if line.get("erased"):
-            self.erased[digest] = self.seq if self.at >= self.gone.get("payloads", NEVER) else 0
+            self.erased[digest] = self.seq if self.age >= self.gone.get("payloads", NEVER) else 0
         else:
             data = b64decode(line["salt"]) + (b64decode(line["blob"]) if "blob" in line else line["text"].encode())
             demand(sha256(data).hexdigest() == digest, self.seq, f"The {self.roles[digest]} was changed.")
@@ -131,7 +131,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         self.open[row["uid"]] = {**row, "seq": self.seq}
 
     def end_of_event(self) -> None:
-        demand(not self.due or self.at < self.gone.get("payloads", NEVER), self.seq, "Its payload is missing.")
+        demand(not self.due or self.age < self.gone.get("payloads", NEVER), self.seq, "Its payload is missing.")
         demand(not self.request or self.at < self.gone.get("calls", NEVER), self.seq, "The row of the call is missing.")
 
     def finish(self, end: Line) -> Iterator[str]:

@@ -13,6 +13,7 @@ from servers.audit.proof.key import KeyMissing
 from servers.audit.proof.notes import NoteInvalid, PublicKey, Statement, opened, time_of
 from servers.audit.proof.rows import Finding, Removed
 from servers.audit.verdict import Broken
+from servers.enums import AuditAction
 from servers.models import AuditEvent, Checkpoint, Payload
 
 #: of a row's time to its event's: see sessions/calls/proof.py
@@ -154,18 +155,29 @@ class Whole:
             missing.discard(digest)
             event, role = named[digest]
             if words == ERASED:
-                if not self._may_be_gone(event.at):
+                if not self._may_be_gone(event) and not self._may_be_erased(event, role):
                     self.erased[digest] = event.seq
             elif words:
                 found.append(Finding(event.seq, f"The {role} of event {event.seq} {words}."))
         for digest in missing:
             event, role = named[digest]
-            if not self._may_be_gone(event.at):
+            if not self._may_be_gone(event):
                 found.append(Finding(event.seq, f"The {role} of event {event.seq} is missing."))
         return min(found, key=lambda one: one.seq or 0, default=None)
 
-    def _may_be_gone(self, at: datetime) -> bool:
-        return self.removed.payloads is not None and at < self.removed.payloads + _TOLERANCE
+    def _may_be_gone(self, event: AuditEvent) -> bool:
+        """The request decides: what may be gone of a call can have come after the time that the leave names."""
+        if self.removed.payloads is None:
+            return False
+        before = self.removed.payloads + _TOLERANCE
+        if event.at < before:
+            return True
+        requested = _requested(event)
+        return self.cut is not None if requested is None else requested < before
+
+    def _may_be_erased(self, event: AuditEvent, role: str) -> bool:
+        """By an event that was cut: arguments whose request was cut too."""
+        return self.cut is not None and role == "arguments" and _requested(event) is None
 
     def _stored(self, named: dict[str, Any]) -> Iterator[tuple[str, str]]:
         """Of each stored payload its digest and what is wrong: nothing, ERASED, or words."""
@@ -178,6 +190,14 @@ class Whole:
                 batch, size = [], 0
             batch.append((pk, digest))
             size += _number(one)
+
+
+def _requested(event: AuditEvent) -> datetime | None:
+    """When the call of an event was requested; the time of the event where there is no call. None: it was cut."""
+    if event.call_uid is None:
+        return event.at
+    of_call = AuditEvent.objects.filter(call_uid=event.call_uid, action=AuditAction.CALL_REQUEST)
+    return of_call.order_by("seq").values_list("at", flat=True).first()
 
 
 def _forged(row: Checkpoint) -> Broken:

@@ -3,6 +3,7 @@
 import os
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit.proof import checkpoints, file, key
 from servers.audit.proof.export import ExportLines
-from servers.audit.record import Actor, Event, ServerRef, record_many
+from servers.audit.record import SYSTEM, Actor, Event, ServerRef, record_many
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, StatementKind
-from servers.models import AuditEvent, Checkpoint, Server
+from servers.models import AuditEvent, Checkpoint, Payload, Server
 from sessions.enums import CallState
 from sessions.models import Call
 
@@ -93,6 +94,23 @@ def end(call: Call) -> None:
         call.result = payloads.store(PayloadKind.RESULT, f'{{"content":"result {number}"}}')
     call.save()
     record_many([_event(call, AuditAction.CALL_FINISH, AuditOutcome.OK, state=str(call.state))])
+
+
+@transaction.atomic
+def end_late(call: Call) -> None:
+    """A result that arrives after the end."""
+    call.late_result = payloads.store(PayloadKind.RESULT, '{"content":"late"}')
+    call.save()
+    digests = {"arguments": call.arguments.digest, "result": call.late_result.digest}
+    late = _event(call, AuditAction.CALL_FINISH, AuditOutcome.OK, late=True, answer="succeeded")
+    record_many([replace(late, digests=digests)])
+
+
+@transaction.atomic
+def erase(payload: Payload) -> None:
+    """At the request of a person."""
+    payloads.erase(payload)
+    record_many([Event(AuditAction.PAYLOAD_ERASE, AuditOutcome.OK, SYSTEM, digests={"erased": payload.digest})])
 
 
 def _event(call: Call, action: AuditAction, outcome: AuditOutcome, **details: Any) -> Event:

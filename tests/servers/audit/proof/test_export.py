@@ -5,17 +5,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from servers.audit.proof import checkpoints, verify_export
+from servers.audit import payloads
+from servers.audit.proof import checkpoints, removals, verify_export
 from servers.audit.proof import export as export_lines
 from servers.audit.proof.cuts import cut
 from servers.audit.proof.notes import Statement, signed
 from servers.audit.verify import verify
-from servers.models import AuditEvent
+from servers.models import AuditEvent, Payload
+from sessions.models import Call
 from tests.servers.audit.proof import log
 
 pytestmark = pytest.mark.django_db
@@ -99,6 +102,66 @@ def test_a_later_file_verifies_after_a_cut_before_or_beyond_its_beginning(tmp_pa
         done = run(export, "--key", log.public_key())
         assert (done.returncode, done.stderr) == (0, "")
         assert f"Begins after event 8: earlier events are in earlier files.\nRetention removed the events up to {before - 1}." in done.stdout  # fmt: skip
+
+
+def late_result_of_an_erased_call() -> int:
+    """The number of the event before it, which says that the arguments were erased."""
+    call = log.one_call(*log.caller_and_server(), 1)
+    log.erase(call.arguments)
+    before = AuditEvent.objects.latest("seq").seq
+    log.end_late(call)
+    return int(before)
+
+
+def test_arguments_that_an_earlier_file_says_were_erased_are_no_finding_in_a_later_one(tmp_path: Path) -> None:
+    before = late_result_of_an_erased_call()
+    for after in (0, before):
+        done = run(log.export_to(tmp_path / "e", after=after), "--key", log.public_key())
+        assert (done.returncode, done.stderr, "1 erased" in done.stdout) == (0, "", True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nor_are_they_where_the_event_of_their_erasure_was_cut(tmp_path: Path) -> None:
+    cut(late_result_of_an_erased_call() + 1)
+    assert verify().ok, verify()
+    done = run(log.export_to(tmp_path / "e"), "--key", log.public_key())
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_arguments_that_were_erased_without_an_event_are_found_in_the_file_of_their_request(tmp_path: Path) -> None:
+    log.fill(1)
+    after = AuditEvent.objects.latest("seq").seq
+    call = log.one_call(*log.caller_and_server(), 1)
+    payloads.erase(call.arguments)
+    log.end_late(call)
+    for options in ({}, {"after": after}):
+        done = run(log.export_to(tmp_path / "e", **options), "--key", log.public_key())
+        assert (done.returncode, "Its payload was erased, and no event says so." in done.stderr) == (1, True)
+    assert not verify().ok
+
+
+@pytest.mark.parametrize("erased", [False, True], ids=["gone with the call", "emptied"])
+def test_what_retention_removed_of_a_call_that_ended_after_the_time_of_its_leave_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, erased: bool
+) -> None:
+    """The end stands on another page of the verification than the request, or in a later file."""
+    monkeypatch.setattr("servers.audit.verify._CHUNK", 1)
+    call = log.begin(*log.caller_and_server(), 1)
+    asked = AuditEvent.objects.latest("seq")
+    log.end(call)
+    leave = asked.at + timedelta(microseconds=1) - verify_export.TOLERANCE
+    for rows in ("calls", "payloads"):
+        removals.allow(rows, leave)  # type: ignore[arg-type]  # both are such names
+    if erased:
+        payloads.erase(call.arguments)
+    else:
+        Call.objects.all().delete()
+        Payload.objects.all().delete()
+    verdict = verify()
+    assert verdict.ok, verdict
+    for after in (0, asked.seq):
+        done = run(log.export_to(tmp_path / "e", after=after), "--key", log.public_key())
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_later_file_without_events_verifies(tmp_path: Path) -> None:
