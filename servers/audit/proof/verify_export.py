@@ -20,9 +20,9 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-TOLERANCE = timedelta(seconds=30)  # between the time in the row of a call and that of its event
+TOLERANCE, REQUEST = timedelta(seconds=30), "call:tool:request"  # between the times of a call's row and of its event
 NOTES, NEVER, when = ("checkpoint", "cut"), datetime.min.replace(tzinfo=UTC), datetime.fromisoformat
-REQUEST, Line = "call:tool:request", dict[str, Any]
+Line = dict[str, Any]
 
 
 class Bad(Exception): ...  # of the number of the first bad event, None where there is none to name, and words
