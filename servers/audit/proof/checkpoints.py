@@ -17,11 +17,14 @@ from django.utils import timezone
 from servers.audit.proof import file, key
 from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp, time_of
 from servers.audit.record import CHAIN
+from servers.audit.statements import database
 from servers.enums import StatementKind
 from servers.models import AuditEvent, AuditHead, Checkpoint
 
 #: statements of the checkpoint file that are compared with the log, from the newest on
 COMPARED = 100
+# Any constant that no other part of the product uses as an advisory lock.
+_LOCK_ID = 7_230_004
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ def sign_regular() -> Checkpoint | None:
     Call it only after `misfits` found none.
     """
     with transaction.atomic():
+        one_at_a_time()
         return sign(StatementKind.REGULAR, *head()) if due() else None
 
 
@@ -69,15 +73,26 @@ def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
             f"The newest checkpoint was signed with key {newest}, and this process has key {signing.public.id.hex()}. Restore "
             f"the key file {settings.CHECKPOINT_KEY_FILE}, or run {settings.PROGRAM} checkpoint_key --replace."
         )
-    statement = Statement(kind, seq, digest or EMPTY_HASH, timezone.now(), more)
-    return Checkpoint.objects.create(
-        kind=kind,
-        seq=seq,
-        hash=statement.hash,
-        at=statement.at,
-        key_id=signing.public.id.hex(),
-        note=signed(statement, signing.private, signing.public),
-    )
+    with transaction.atomic():
+        one_at_a_time()
+        statement = Statement(kind, seq, digest or EMPTY_HASH, timezone.now(), more)
+        return Checkpoint.objects.create(
+            kind=kind,
+            seq=seq,
+            hash=statement.hash,
+            at=statement.at,
+            key_id=signing.public.id.hex(),
+            note=signed(statement, signing.private, signing.public),
+        )
+
+
+def one_at_a_time() -> None:
+    """Until the end of the transaction: a witness that has one statement is not looked at for those before it, so none may
+    be committed after a later one. SQLite's IMMEDIATE transactions exclude each other anyway."""
+    connection = database()
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
 
 
 def head() -> tuple[int, str]:

@@ -1,17 +1,19 @@
 """The retention removes old events and leaves a chain that verifies; nothing else removes or changes an event."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from servers.audit.proof import alarms, cuts, removals
+from servers.audit.proof import alarms, checkpoints, cuts, removals
 from servers.audit.proof.cuts import CutRefused, cut
 from servers.audit.verify import verify
 from servers.enums import AlarmKind, AuditAction
 from servers.models import AuditEvent, Checkpoint
 from sessions.models import Call
 from tests.servers.audit.proof import log
+from tests.sessions.host.harness import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -131,3 +133,29 @@ def test_calls_that_the_retention_may_remove_are_not_missed_and_others_are() -> 
     assert verify().reason == "The call of event 2 is missing."
     removals.allow("calls", log.later(0))
     assert verify().ok, verify()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_on_postgresql_one_process_signs_and_another_one_waits_and_finds_nothing_to_sign(settings: Any) -> None:
+    settings.CHECKPOINT_SECONDS = 0
+    log.fill(1)
+
+    def elsewhere() -> Checkpoint | None:
+        try:
+            return checkpoints.sign_regular()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            assert checkpoints.sign_regular() is not None
+            second = pool.submit(elsewhere)
+            eventually(lambda: second.done() or waits_for_a_lock())
+        assert second.result() is None
+    assert Checkpoint.objects.filter(kind="regular").count() == 1
+
+
+def waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
