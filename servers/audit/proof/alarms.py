@@ -1,10 +1,12 @@
 """Alarms: what does not fit the audit log, until an administrator acknowledges it with a reason."""
 
+from dataclasses import dataclass
+
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from servers.audit.proof import checkpoints
+from servers.audit.proof import checkpoints, file
 from servers.audit.proof.checkpoints import Misfit
 from servers.audit.record import SYSTEM, Actor, Event, record
 from servers.enums import AlarmKind, AuditAction, AuditOutcome, StatementKind
@@ -14,6 +16,8 @@ _BY_CHECKPOINT = (AlarmKind.BEHIND, AlarmKind.REWRITTEN)
 _WORDS_CHARS = 1_000
 #: statements that an acknowledgement looks through for the last one that still holds
 _SEARCHED = 10_000
+#: comparisons outside of a transaction before one is made inside of it
+_TRIES = 3
 
 
 def waiting() -> QuerySet[AuditAlarm]:
@@ -62,28 +66,56 @@ def sound_misfits(found: list[Misfit]) -> AuditAlarm | None:
 
 def acknowledge(alarm: AuditAlarm, actor: Actor, reason: str) -> bool:
     """False if another administrator was faster. For a log that does not fit its checkpoints, a signed statement takes those
-    back that the log does not bear out. Raises KeyMissing, KeyReplaced: then the alarm stands."""
-    with transaction.atomic():
-        now = {"acknowledged_at": timezone.now(), "acknowledged_by": actor.name, "reason": reason[:1_000]}
-        if not AuditAlarm.objects.filter(pk=alarm.pk, acknowledged_at=None).update(**now):
-            return False
-        details = {"alarm": alarm.kind, "event": alarm.seq, "words": alarm.words, "reason": reason[:1_000]}
-        if alarm.kind in _BY_CHECKPOINT:
-            details |= _take_back()
-        subject = AlarmKind(alarm.kind).label
-        record(Event(AuditAction.AUDIT_ACKNOWLEDGE, AuditOutcome.OK, actor, subject=subject, details=details))
+    back that the log does not bear out. Raises KeyMissing, KeyReplaced: then the alarm stands.
+
+    Not inside of `atomic()`: the signatures of thousands of statements are verified first, and no writer waits for that.
+    """
+    found = None
+    for _ in range(_TRIES):
+        found = _Comparison.read() if alarm.kind in _BY_CHECKPOINT else None
+        with transaction.atomic():
+            checkpoints.one_at_a_time()
+            if found is None or found.version == _version():
+                return _acknowledged(alarm, actor, reason, found)
+    with transaction.atomic():  # each time a statement was added meanwhile
+        checkpoints.one_at_a_time()
+        return _acknowledged(alarm, actor, reason, _Comparison.read())
+
+
+def _acknowledged(alarm: AuditAlarm, actor: Actor, reason: str, found: "_Comparison | None") -> bool:
+    now = {"acknowledged_at": timezone.now(), "acknowledged_by": actor.name, "reason": reason[:1_000]}
+    if not AuditAlarm.objects.filter(pk=alarm.pk, acknowledged_at=None).update(**now):
+        return False
+    details = {"alarm": alarm.kind, "event": alarm.seq, "words": alarm.words, "reason": reason[:1_000]}
+    if found is not None and found.lost:
+        checkpoints.sign(StatementKind.RESTORED, found.shared, found.hash, lost=str(found.lost))
+        details |= {"shared": found.shared, "lost": found.lost}
+    subject = AlarmKind(alarm.kind).label
+    record(Event(AuditAction.AUDIT_ACKNOWLEDGE, AuditOutcome.OK, actor, subject=subject, details=details))
     return True
 
 
-def _take_back() -> dict[str, int]:
-    """Sign from where on the earlier log is given up: after the last statement that both logs share."""
-    known = [*checkpoints.statements(Checkpoint.objects.all()[:_SEARCHED]), *checkpoints.outside(_SEARCHED)]
-    lost = checkpoints.misfits(known)
-    if not lost:
-        return {}
-    unfit = {one.statement.seq for one in lost}
-    first = min(unfit)
-    shared = max((one for one in known if one.seq < first), key=lambda one: one.seq, default=None)
-    seq, digest = (shared.seq, shared.hash) if shared is not None else (0, "")
-    checkpoints.sign(StatementKind.RESTORED, seq, digest, lost=str(max(unfit)))
-    return {"shared": seq, "lost": max(unfit)}
+@dataclass(frozen=True)
+class _Comparison:
+    """From where on the earlier log is given up: after `shared`, the event of the last statement that both logs share.
+    `lost`: the last event that only the earlier one had, 0 if there is none. `version`: of the statements compared."""
+
+    version: tuple[object, ...]
+    shared: int = 0
+    hash: str = ""
+    lost: int = 0
+
+    @classmethod
+    def read(cls) -> "_Comparison":
+        version = _version()
+        known = [*checkpoints.statements(Checkpoint.objects.all()[:_SEARCHED]), *checkpoints.outside(_SEARCHED)]
+        unfit = {one.statement.seq for one in checkpoints.misfits(known)}
+        if not unfit:
+            return cls(version)
+        shared = max((one for one in known if one.seq < min(unfit)), key=lambda one: one.seq, default=None)
+        return cls(version, *((shared.seq, shared.hash) if shared is not None else (0, "")), lost=max(unfit))
+
+
+def _version() -> tuple[object, ...]:
+    """Another one as soon as a statement is added, in the database or in the file."""
+    return Checkpoint.objects.values_list("pk", flat=True).first(), file.version()

@@ -46,6 +46,15 @@ def newest(most: int) -> list[str]:
     return [note for text in found if (note := _note(text)) is not None]
 
 
+def version() -> tuple[int, int] | None:
+    """Another one as soon as a line is appended; None where there is no file. Raises OSError."""
+    try:
+        stat = os.stat(settings.CHECKPOINT_FILE)
+    except FileNotFoundError:
+        return None
+    return stat.st_size, stat.st_mtime_ns
+
+
 def _note(text: bytes) -> str | None:
     try:
         note = json.loads(text)["note"]

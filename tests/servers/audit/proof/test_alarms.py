@@ -74,6 +74,38 @@ def test_an_accepted_restoration_is_signed_and_both_verifiers_go_on_from_it(rest
     assert "Restored after the disk failed." in event.body
 
 
+def test_while_an_acknowledgement_verifies_signatures_others_write(
+    restored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alarm = alarms.sound_misfits(checkpoints.misfits())
+    assert alarm is not None
+    compare, transactions = checkpoints.misfits, []
+
+    def compared(known: Any) -> Any:
+        transactions.append(connection.in_atomic_block)
+        if len(transactions) == 1:
+            log.sign()  # by another process
+        return compare(known)
+
+    monkeypatch.setattr(checkpoints, "misfits", compared)
+    assert alarms.acknowledge(alarm, SYSTEM, "Restored.")
+    assert transactions == [False, False], "the second time for the statement that was added"
+    monkeypatch.undo()
+    assert (checkpoints.misfits(), verify().ok) == ([], True)
+    assert not alarms.acknowledge(alarm, SYSTEM, "Once more.")
+
+
+def test_an_acknowledgement_that_is_overtaken_each_time_ends_all_the_same(
+    restored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alarm = alarms.sound_misfits(checkpoints.misfits())
+    assert alarm is not None
+    compare = checkpoints.misfits
+    monkeypatch.setattr(checkpoints, "misfits", lambda known: (log.sign(), compare(known))[1])
+    assert alarms.acknowledge(alarm, SYSTEM, "Restored.")
+    assert alarms.standing() == []
+
+
 def test_a_truncated_export_is_found_with_the_checkpoints_kept_outside(tmp_path: Path) -> None:
     log.fill(2)
     old = log.export_to(tmp_path / "old")
