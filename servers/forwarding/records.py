@@ -19,6 +19,8 @@ _FACILITY: Final = 13
 _STRUCTURE: Final = "mcpadmin@32473"
 #: RFC 5425 wants receivers to take 8,192 bytes
 SYSLOG_BYTES: Final = 8_192
+#: of a body that is no JSON: escaped, each takes up to twelve bytes
+_UNREADABLE_CHARS: Final = 400
 _ERROR, _WARNING, _INFO = 3, 4, 6
 _SYSLOG_SEVERITY: Final = {
     AuditOutcome.FAILED: _ERROR,
@@ -53,13 +55,27 @@ class Source:
     version: str
 
 
+def _read(body: str) -> dict[str, Any] | None:
+    """None for a body that was damaged in the database. Such an event is forwarded as the text that it is, with a mark: the
+    ones after it must not wait for it."""
+    try:
+        event = json.loads(body)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
 # --- HTTP ----------------------------------------------------------------------------------------------------------------
 def http_items(records: Iterable[Record]) -> list[str]:
     """JSON objects, without line breaks."""
-    return [
-        f'{{"type":"audit.event","seq":{record.seq},"hash":"{record.hash}","event":{record.body}}}'
-        for record in records
-    ]
+    return [_http_item(record) for record in records]
+
+
+def _http_item(record: Record) -> str:
+    begun = f'{{"type":"audit.event","seq":{record.seq},"hash":"{record.hash}",'
+    if _read(record.body) is None:
+        return f'{begun}"event":null,"unreadable":true,"body":{json.dumps(record.body)}}}'
+    return f'{begun}"event":{record.body}}}'
 
 
 def http_body(items: list[str], *, lines: bool) -> bytes:
@@ -96,13 +112,15 @@ def _otlp(records: list[dict[str, Any]], source: Source) -> bytes:
 
 
 def _otlp_record(record: Record, now: datetime) -> dict[str, Any]:
-    event = json.loads(record.body)
-    actor, server = event.get("actor") or {}, event.get("server") or {}
+    event = _read(record.body)
+    unreadable, event = event is None, event or {}
+    actor, server = (part if isinstance(part := event.get(name), dict) else {} for name in ("actor", "server"))
     attributes = {
         "mcpadmin.audit.seq": record.seq,
         "mcpadmin.audit.hash": record.hash,
         "mcpadmin.audit.action": record.action,
         "mcpadmin.audit.outcome": record.outcome,
+        "mcpadmin.audit.unreadable": unreadable or None,
         "mcpadmin.audit.subject": event.get("subject"),
         "mcpadmin.server.name": server.get("name"),
         "mcpadmin.server.uid": server.get("uid"),
@@ -130,12 +148,15 @@ def _log_record(
 
 
 def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Without empty ones. 64-bit integers are strings in OTLP's JSON."""
-    return [
-        {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}}
-        for key, value in values.items()
-        if value not in (None, "")
-    ]
+    """Without empty ones."""
+    return [{"key": key, "value": _value(value)} for key, value in values.items() if value not in (None, "")]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    """64-bit integers are strings in OTLP's JSON."""
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}
 
 
 def _nanoseconds(at: datetime) -> str:
@@ -153,7 +174,8 @@ def syslog_test(source: Source, now: datetime) -> list[bytes]:
 
 
 def _syslog_message(record: Record, source: Source) -> bytes:
-    structure = f'[{_STRUCTURE} seq="{record.seq}" hash="{record.hash}" outcome="{record.outcome}"]'
+    mark = ' unreadable="true"' if _read(record.body) is None else ""
+    structure = f'[{_STRUCTURE} seq="{record.seq}" hash="{record.hash}" outcome="{record.outcome}"{mark}]'
     head = f"{_header(_severity(record.outcome), record.at, source, record.action)} {structure} "
     message = (head + visible_json(record.body)).encode()
     return message if len(message) <= SYSLOG_BYTES else (head + _shortened(record.body)).encode()
@@ -166,7 +188,11 @@ def _header(severity: int, at: datetime, source: Source, message_id: str) -> str
 
 def _shortened(body: str) -> str:
     """Without its details, which alone can be long; a receiver would cut the message anywhere."""
-    event = json.loads(body)
+    event = _read(body)
+    if event is None:
+        return json.dumps(
+            {"body": body[:_UNREADABLE_CHARS], "shortened": True, "unreadable": True}, separators=(",", ":")
+        )
     return json.dumps({**event, "details": None, "shortened": True}, separators=(",", ":"))
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -82,6 +83,32 @@ def test_a_long_event_is_shortened_and_stays_json() -> None:
     event = json.loads(found[8])
     assert (event["shortened"], event["details"], event["subject"]) == (True, None, "x")
     assert record.hash.encode() in found[7]
+
+
+DAMAGED = ["{", "[]", '"text"', "", '{"actor":7,"server":[]}', "[" * 100_000, '"' + "\x1b" * 20_000]
+
+
+@pytest.mark.parametrize("body", DAMAGED, ids=range(len(DAMAGED)))
+def test_an_event_whose_body_was_damaged_is_marked_and_keeps_none_of_the_others_back(body: str) -> None:
+    good = recorded("x")
+    damaged = replace(recorded("y"), body=body)
+    readable = body.startswith('{"')
+    for lines in (True, False):
+        text = records.http_body(records.http_items([damaged, good]), lines=lines).decode()
+        first, second = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+        assert (first["seq"], first.get("unreadable", False)) == (damaged.seq, not readable)
+        assert readable or (first["event"], first["body"]) == (None, body)
+        assert second["event"] == json.loads(good.body)
+    request = json.loads(records.otlp_body([damaged, good], SOURCE, NOW))
+    first, second = request["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
+    mark = {"key": "mcpadmin.audit.unreadable", "value": {"boolValue": True}}
+    assert (mark in first["attributes"], mark in second["attributes"]) == (not readable, False)
+    assert (first["body"]["stringValue"], second["body"]["stringValue"]) == (body, good.body)
+    message, _ = records.syslog_messages([damaged, good], SOURCE)
+    assert len(message) <= SYSLOG_BYTES
+    found = SYSLOG.fullmatch(message)
+    assert found is not None
+    assert (b'unreadable="true"' in found[7]) is not readable
 
 
 def test_the_host_of_a_message_is_one_word() -> None:
