@@ -49,11 +49,13 @@ async def send(
     seconds: float = SECONDS,
     secrets: Iterable[Secret] = (),
 ) -> Answer:
-    """The answer, whose status is from 200 to 299. Raises NotDelivered, whose detail quotes the receiver without the
-    `secrets` that were sent, and without path and query of the address."""
+    """The answer, whose status is from 200 to 299; it has come within `seconds`, or as much of its body as has. Raises
+    NotDelivered, whose detail quotes the receiver without the `secrets` that were sent, and without path and query of the
+    address."""
+    until = asyncio.get_running_loop().time() + seconds
     try:
-        async with asyncio.timeout(seconds):
-            answer = await exchange(httpx.Request(method, url, headers=dict(headers), content=body), policy, tls)
+        request = httpx.Request(method, url, headers=dict(headers), content=body)
+        answer = await exchange(request, policy, tls, until=until)
     except TimeoutError:
         raise NotDelivered(f"The receiver did not answer within {seconds:g} s.") from None
     except AddressRefused as exc:
@@ -68,19 +70,26 @@ async def send(
 
 
 async def exchange(
-    request: httpx.Request, policy: OutboundPolicy, tls: ssl.SSLContext | None = None, *, with_body: bool = True
+    request: httpx.Request,
+    policy: OutboundPolicy,
+    tls: ssl.SSLContext | None = None,
+    *,
+    with_body: bool = True,
+    until: float | None = None,
 ) -> Answer:
-    """The answer, whatever its status. Raises McpError, also for a refused address. The caller sets the deadline.
-    Without `with_body` only its head is awaited."""
+    """The answer, whatever its status. Raises McpError, also for a refused address. Without `with_body` only its head is
+    awaited. `until`: by this time of the loop its head must have come, or TimeoutError is raised, and no more of its body is
+    awaited; without it the caller sets the deadline."""
     request.headers.setdefault("User-Agent", "mcpadmin")
     request.headers["Accept-Encoding"] = "identity"
     connections = engine(policy, Limits(http_connections=1), tls or shared_tls(), timeout=SECONDS)
     try:
-        with translated():
-            response = await connections.handle_async_request(request)
+        async with asyncio.timeout_at(until):
+            with translated():
+                response = await connections.handle_async_request(request)
         try:
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status_code, headers, await _beginning(response) if with_body else b"")
+            return Answer(response.status_code, headers, await _beginning(response, until) if with_body else b"")
         finally:
             with suppress(McpError), translated():
                 await response.aclose()
@@ -88,15 +97,16 @@ async def exchange(
         await connections.aclose()
 
 
-async def _beginning(response: httpx.Response) -> bytes:
-    """The status decides, so an answer that breaks off in its body counts all the same."""
+async def _beginning(response: httpx.Response, until: float | None) -> bytes:
+    """The status decides, so an answer whose body breaks off, or never ends, counts all the same."""
     body = bytearray()
     assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
     with suppress(McpError), translated():
-        async for chunk in response.stream:
-            body += chunk
-            if len(body) >= ANSWER_BYTES:
-                break
+        async with asyncio.timeout_at(until):
+            async for chunk in response.stream:
+                body += chunk
+                if len(body) >= ANSWER_BYTES:
+                    break
     return bytes(body[:ANSWER_BYTES])
 
 

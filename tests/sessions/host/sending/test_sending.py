@@ -98,6 +98,19 @@ async def test_a_receiver_that_hangs_fails_in_time(hook: Hook) -> None:
         await http.send("POST", hook.url, {}, b"{}", policy=HERE, seconds=0.2)
 
 
+@pytest.mark.parametrize("status", [200, 400])
+async def test_the_status_of_an_answer_that_never_ends_counts(hook: Hook, status: int) -> None:
+    """A receiver may hold its answer open: it has the data."""
+    hook.statuses, hook.body = [status], b"and so on"
+    hook.may_end.clear()
+    if status == 200:
+        assert (await http.send("POST", hook.url, {}, b"{}", policy=HERE, seconds=1)).status == 200
+        return
+    with pytest.raises(NotDelivered) as refused:
+        await http.send("POST", hook.url, {}, b"{}", policy=HERE, seconds=1)
+    assert refused.value.detail == "The receiver answered with HTTP 400."
+
+
 @pytest.mark.parametrize(("header", "seconds"), [("120", 120.0), ("99999", 300.0), ("soon", None), ("", None)])
 async def test_a_receiver_says_how_long_to_wait_within_bounds(hook: Hook, header: str, seconds: float | None) -> None:
     hook.statuses, hook.headers = [429], {"Retry-After": header} if header else {}
