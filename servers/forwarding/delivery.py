@@ -156,6 +156,11 @@ def not_opened(pk: int, detail: str) -> list[Event]:
     return _failed(sink, Outcome(False, detail)) if sink.paused_at is None else []
 
 
+def renewed(claimed: Claimed) -> bool:
+    """For another attempt with the same batch. False if the sink is not ours any more."""
+    return bool(_ours(claimed).update(lease_until=timezone.now() + LEASE))
+
+
 def release(claimed: Claimed) -> None:
     _ours(claimed).update(lease_until=None)
 

@@ -56,7 +56,10 @@ class Forwarding:
                 ended = await self._db.persist(partial(delivery.diverged, going, found), lambda end: end.events)
                 going = ended.claimed
                 continue
-            found, outcome = await _delivered(going, found)
+            delivered = await self._delivered(going, found)
+            if delivered is None:
+                return
+            found, outcome = delivered
             end = partial(delivery.ended, going, found, outcome)
             going = (await self._db.persist(end, lambda ended: ended.events)).claimed
             if not found.full:
@@ -65,17 +68,18 @@ class Forwarding:
             with suppress(DatabaseAway):
                 await self._db.write(partial(delivery.release, going), spare=True)
 
-
-async def _delivered(claimed: Claimed, batch: Batch) -> tuple[Batch, Outcome]:
-    """What was sent of the batch: a receiver that finds it too large gets half of it."""
-    while True:
-        try:
-            return batch, await _sent(claimed, batch)
-        except NotDelivered as problem:
-            if problem.too_large and len(batch.records) > 1:
-                batch = batch.half()
-                continue
-            return batch, Outcome(False, problem.detail, problem.retry_after)
+    async def _delivered(self, claimed: Claimed, batch: Batch) -> tuple[Batch, Outcome] | None:
+        """What was sent of the batch: a receiver that finds it too large gets half of it. Nine halves can take longer than the
+        lease. None if the sink was taken away meanwhile."""
+        while True:
+            try:
+                return batch, await _sent(claimed, batch)
+            except NotDelivered as problem:
+                if not problem.too_large or len(batch.records) == 1:
+                    return batch, Outcome(False, problem.detail, problem.retry_after)
+            batch = batch.half()
+            if not await self._db.write(partial(delivery.renewed, claimed)):
+                return None
 
 
 async def _outcome(claimed: Claimed, batch: Batch | None) -> Outcome:
