@@ -6,7 +6,9 @@ the text of a content block, and read resources as text.
 
 import json
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -31,6 +33,10 @@ PATH_CHARS = 500
 #: members of a value that a path with a filter is asked of, and with one that itself searches from $, with .. or a filter:
 #: its time may rise with the square of them. Larger values are masked as a whole
 MOST_FILTERED, MOST_SEARCHED = 20_000, 300
+#: a byte order mark too
+_BEFORE_JSON = "\ufeff \t\r\n"
+#: members of a content or a resource that may hold JSON, and so many characters of base64 that show whether it begins
+_TEXTS, _BLOB_BEGINS = ("text", "blob"), 64
 Place = tuple[str | int, ...]
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -121,7 +127,8 @@ def applies(rule: Rule, subject: Subject) -> bool:
 
 def _relevant(rules: Iterable[Rule], subject: Subject, text: str) -> list[Rule]:
     """Those that apply and may find something. Asking a path of a value takes 100 times as long as this."""
-    escaped = "\\u" in text
+    # names are not to be seen in what JSON escapes, nor in the base64 of a resource
+    escaped = "\\u" in text or (subject.part == RedactedPart.RESULT and '"blob"' in text)
     return [
         rule
         for rule in rules
@@ -198,7 +205,8 @@ def _in_documents(value: Any, rules: Sequence[Rule], schema: Any, part: Redacted
     value, count = _masked(value, places)
     texts: dict[Place, str] = {}
     for place in _inner_texts(value):
-        inner, found = _inner(str(_at(value, place)), rules, schema)
+        masked = _inner_blob if place[-1] == "blob" else _inner
+        inner, found = masked(str(_at(value, place)), rules, schema)
         if found:
             texts[place] = inner
             count += found
@@ -206,35 +214,69 @@ def _in_documents(value: Any, rules: Sequence[Rule], schema: Any, part: Redacted
 
 
 def _inner_texts(value: Any) -> Iterable[Place]:
-    """Where a result may hold JSON as text."""
+    """Where a result may hold JSON as text, or as base64."""
     if not isinstance(value, dict):
         return
     for name in ("content", "contents"):
         items = value.get(name)
         for number, item in enumerate(items if isinstance(items, list) else []):
             if isinstance(item, dict):
-                if isinstance(item.get("text"), str):
-                    yield (name, number, "text")
+                yield from ((name, number, member) for member in _TEXTS if isinstance(item.get(member), str))
                 resource = item.get("resource")
-                if isinstance(resource, dict) and isinstance(resource.get("text"), str):
-                    yield (name, number, "resource", "text")
+                if isinstance(resource, dict):
+                    inner = (member for member in _TEXTS if isinstance(resource.get(member), str))
+                    yield from ((name, number, "resource", member) for member in inner)
 
 
 def _inner(text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
-    start = text.lstrip()[:1]
-    if start not in ("{", "["):
+    if not _may_be_json(text):
         return text, 0
     if len(text) > INNER_CHARS:
         return MASK, 1
     try:
-        document = json.loads(text)
+        return _document(text.lstrip(_BEFORE_JSON), text, rules, schema)
     except json.JSONDecodeError:
-        return text, 0
+        return _lines(text, rules, schema)
+
+
+def _may_be_json(text: str) -> bool:
+    return text.lstrip(_BEFORE_JSON)[:1] in ("{", "[")
+
+
+def _document(json_text: str, text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
+    """Raises JSONDecodeError."""
+    try:
+        document = json.loads(json_text)
+    except json.JSONDecodeError:
+        raise
     except (ValueError, RecursionError):
         # JSON with a number or a nesting that cannot be read here: what cannot be searched is not stored.
         return MASK, 1
     masked, count = _masked(document, _places(document, rules, schema))
     return (json.dumps(masked, ensure_ascii=False), count) if count else (text, 0)
+
+
+def _lines(text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
+    """One document a line (NDJSON). A line that is none stays as it is."""
+    count, lines = 0, text.split("\n")
+    for number, line in enumerate(lines if len(lines) > 1 else ()):
+        if _may_be_json(line):
+            with suppress(json.JSONDecodeError):
+                lines[number], found = _document(line.lstrip(_BEFORE_JSON), line, rules, schema)
+                count += found
+    return ("\n".join(lines), count) if count else (text, 0)
+
+
+def _inner_blob(blob: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
+    """Only the beginning of an image is decoded."""
+    try:
+        if not _may_be_json(b64decode(blob[:_BLOB_BEGINS]).decode("utf-8", "ignore")):
+            return blob, 0
+        text = b64decode(blob).decode()
+    except ValueError:
+        return blob, 0
+    masked, count = _inner(text, rules, schema)
+    return (b64encode(masked.encode("utf-8", "surrogatepass")).decode(), count) if count else (blob, 0)
 
 
 def _places(value: Any, rules: Sequence[Rule], schema: Any) -> set[Place]:

@@ -2,13 +2,14 @@
 
 import json
 import time
+from base64 import b64decode, b64encode
 from typing import Any
 
 import pytest
 
 from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.enums import RedactedPart
-from servers.privacy.redaction import PathInvalid, Subject, _found, compiled, redacted, redacted_message
+from servers.privacy.redaction import INNER_CHARS, PathInvalid, Subject, _found, compiled, redacted, redacted_message
 from servers.schemas.secrets import secret_places
 from servers.secret import MASK
 
@@ -299,3 +300,45 @@ def test_json_inside_of_a_text_that_cannot_be_searched_is_masked_as_a_whole(besi
     inner = f'{{"password": "hunter2", "beside": {beside}}}'
     text, count = redacted(json.dumps({"content": [{"type": "text", "text": inner}]}), RESULT, rules("$.password"))
     assert (json.loads(text)["content"][0]["text"], count) == (MASK, 1)
+
+
+DOCUMENT = '{"id": 7, "password": "hunter2"}'
+FORMS = {
+    "a byte order mark": "\ufeff" + DOCUMENT,
+    "one document a line": f'{DOCUMENT}\nno JSON\n\ufeff{{"password": "hunter2"}}\n{{"broken": \n',
+    "a list a line": f"[{DOCUMENT}]\r\n[{DOCUMENT}]\r\n",
+}
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
+def test_json_in_other_forms_is_searched_too(text: str) -> None:
+    for content in ({"type": "text", "text": text}, {"type": "resource", "resource": {"uri": "a:b", "text": text}}):
+        found = masked({"content": [content]}, rules("$..password"), RESULT)["content"][0]
+        shown = (found.get("resource") or found)["text"]
+        assert ("hunter2" in shown, shown.count(MASK), "\n" in shown) == (False, text.count("hunter2"), "\n" in text)
+        if "no JSON" in text:
+            assert shown.endswith('\nno JSON\n{"password": "[redacted]"}\n{"broken": \n')
+
+
+@pytest.mark.parametrize("text", [DOCUMENT, *FORMS.values()], ids=["plain", *FORMS])
+def test_json_in_the_base64_of_a_resource_is_searched_too(text: str) -> None:
+    blob = b64encode(text.encode()).decode()
+    for name, items in (
+        ("contents", [{"uri": "a:b", "blob": blob}]),
+        ("content", [{"type": "resource", "resource": {"uri": "a:b", "blob": blob}}]),
+    ):
+        found = masked({name: items}, rules("$..password"), RESULT)[name][0]
+        shown = b64decode((found.get("resource") or found)["blob"]).decode()
+        assert ("hunter2" in shown, shown.count(MASK)) == (False, text.count("hunter2"))
+
+
+@pytest.mark.parametrize("blob", ["", "iVBORw0KGgo=", "no base64!", "eyJ", b64encode(b'{"a":"\xff"}').decode()])
+def test_a_blob_that_holds_no_json_stays_as_it_is(blob: str) -> None:
+    value = {"contents": [{"uri": "a:b", "blob": blob}]}
+    assert masked(value, rules("$..a"), RESULT) == value
+
+
+def test_base64_of_json_that_is_too_long_to_be_searched_is_masked_as_a_whole() -> None:
+    blob = b64encode(json.dumps({"password": "hunter2", "beside": "x" * INNER_CHARS}).encode()).decode()
+    found = masked({"contents": [{"uri": "a:b", "blob": blob}]}, rules("$.password"), RESULT)
+    assert b64decode(found["contents"][0]["blob"]).decode() == MASK
