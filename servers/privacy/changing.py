@@ -77,16 +77,18 @@ def add_rule(actor: Actor, user: Any, values: RuleValues) -> RedactionRule:
     return row
 
 
-def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues) -> None:
-    """Raises as `add_rule`."""
+def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues) -> bool:
+    """False if it was deleted meanwhile. Raises as `add_rule`."""
     permissions.require(user, actor, PERMISSION, subject="redaction rule")
     _check(values)
     with audited(actor) as trail:
+        if not RedactionRule.objects.filter(pk=row.pk).update(**vars(values)):
+            return False
         before = _described(row)
         for name, value in vars(values).items():
             setattr(row, name, value)
-        row.save(update_fields=[*vars(values)])
         _note(trail, row, "changed", before=before)
+    return True
 
 
 def switch_rule(actor: Actor, user: Any, row: RedactionRule, *, enabled: bool) -> None:

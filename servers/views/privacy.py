@@ -15,6 +15,8 @@ from servers.models import Payload, RedactionRule
 from servers.privacy import changing
 from servers.privacy.forms import PrivacySettingsForm, RuleForm, TryForm
 
+_GONE = "This rule no longer exists."
+
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
@@ -92,7 +94,8 @@ def rule(request: HttpRequest, uid: UUID) -> HttpResponse:
     row = _rule(uid)
     form = RuleForm(request.POST, row) if request.method == "POST" else RuleForm(row=row)
     if request.method == "POST" and form.is_valid():
-        changing.change_rule(Actor.of(request), request.user, row, form.values())
+        if not changing.change_rule(Actor.of(request), request.user, row, form.values()):
+            raise Http404(_GONE)
         messages.success(request, f"Rule {row.path} saved.")
         return redirect("privacy:index")
     return _rule_page(request, form, row)
@@ -124,5 +127,5 @@ def delete_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
 def _rule(uid: UUID) -> RedactionRule:
     row = RedactionRule.objects.select_related("server").filter(uid=uid).first()
     if row is None:
-        raise Http404("This rule no longer exists.")
+        raise Http404(_GONE)
     return row

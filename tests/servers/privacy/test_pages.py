@@ -10,6 +10,7 @@ from django.test import Client
 from servers.audit import payload_privacy
 from servers.enums import AuditAction, RedactedPart
 from servers.models import AuditEvent, PrivacySettings, RedactionRule, Server
+from servers.privacy import changing
 
 pytestmark = pytest.mark.django_db
 
@@ -85,6 +86,22 @@ def test_the_event_of_a_changed_rule_says_of_which_server_it_was(ada: Client) ->
         ada.post(f"/privacy/rules/{rule.uid}/", given | {"server": server.pk})
     found = [(change.get("before", {}).get("server"), change["server"]) for change in changes()]
     assert found == [(None, ""), ("", "One"), ("One", "Two")]
+
+
+def test_a_rule_that_is_deleted_while_it_is_saved_is_said_to_be_gone(
+    ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada.post("/privacy/rules/add/", {"path": "$.pin", "part": "all"})
+    rule, check = RedactionRule.objects.get(), changing._check
+
+    def meanwhile(values: changing.RuleValues) -> None:
+        check(values)
+        RedactionRule.objects.all().delete()
+
+    monkeypatch.setattr(changing, "_check", meanwhile)
+    response = ada.post(f"/privacy/rules/{rule.uid}/", {"path": "$.code", "part": "all"})
+    assert "Page not found" in words(response, 404)
+    assert [change["rule"] for change in changes()] == ["added"]
 
 
 def test_a_path_that_is_none_is_refused_at_its_field(ada: Client) -> None:
