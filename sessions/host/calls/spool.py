@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -148,28 +147,49 @@ def _uid(path: Path) -> UUID | None:
 
 
 async def merge(db: Database, paths: list[Path]) -> None:
-    """Write the outcomes of the calls. If a call already has a final state, the result is kept as a late one."""
+    """Write the outcomes of the calls. If a call already has a final state, the result is kept as a late one. What the key
+    ring does not open stays, for the time when it has that key again."""
     for path in paths:
         try:
-            ends = await asyncio.to_thread(list, _read(path))
+            ends, closed = await asyncio.to_thread(_read, path)
             for kept in ends:
                 await db.write(partial(_finish, kept), list)
-            await asyncio.to_thread(path.unlink, missing_ok=True)
-        except (OSError, DatabaseAway, SealError) as problem:
+            if closed and ends:
+                await asyncio.to_thread(_replace, path, b"".join(closed))
+            elif not closed:
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+        except (OSError, DatabaseAway) as problem:
             log.warning("host.spool_not_merged", spool=path.name, problem=str(problem)[:200])
         else:
-            log.info("host.spool_merged", spool=path.name, results=len(ends))
+            log.info("host.spool_merged", spool=path.name, results=len(ends), left=len(closed))
 
 
 def _finish(kept: SpooledOutcome) -> list[Event]:
     return claims.finish(kept.call, kept.lease, kept.outcome)
 
 
-def _read(path: Path) -> Iterator[SpooledOutcome]:
-    """Skips a line that a crash of the machine cut off."""
+def _read(path: Path) -> tuple[list[SpooledOutcome], list[bytes]]:
+    """What can be read, and the lines that the key ring does not open. Skips a line that a crash of the machine cut off."""
+    found, closed = [], []
     with path.open("rb") as lines:
         for line in lines:
             try:
-                yield SpooledOutcome.of(line)
+                found.append(SpooledOutcome.of(line))
+            except SealError as problem:
+                log.warning("host.spool_line_not_opened", spool=path.name, problem=str(problem)[:200])
+                closed.append(line)
             except (ValueError, KeyError, TypeError, AttributeError):
                 log.warning("host.spool_line_unreadable", spool=path.name)
+    return found, closed
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Of a worker that is gone, so nobody appends to it."""
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        _write_whole(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    new.replace(path)

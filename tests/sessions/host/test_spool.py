@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connection
 
-from servers.audit import payload_privacy, payloads
+from servers import keyring
+from servers.audit import payload_privacy, payloads, writer
 from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.models import PrivacySettings
@@ -27,8 +29,10 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.calls import spool
 from sessions.host.calls.spool import Spool, SpooledOutcome
+from sessions.host.db import Database
 from sessions.housekeeping import dead_workers, heartbeats
 from sessions.models import Call
+from tests.servers.jobs.conftest import ring_text
 from tests.sessions.host.conftest import StartWorker
 from tests.sessions.host.harness import Effects, await_ready, effect_session, ended, eventually, wake
 from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
@@ -52,9 +56,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "spool" / f"{UID}.jsonl"
 
 
-def kept_call() -> SpooledOutcome:
+def kept_call(server: str = "files") -> SpooledOutcome:
     """A sent call with its outcome."""
-    session = make_session()
+    session = make_session(server)
     lease, call = make_hold(session), make_call(session, "echo", secret="argument")
     pending = claims.read_pending_call(call.uid)
     assert pending is not None
@@ -123,7 +127,8 @@ def test_a_line_that_the_disk_does_not_take_spoils_no_other(
 def test_a_line_that_was_cut_is_left_out(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(KEPT.line() + b"[]\n" + KEPT.line()[:40])
-    assert [kept.outcome for kept in spool._read(path)] == [RESULT]
+    found, closed = spool._read(path)
+    assert ([kept.outcome for kept in found], closed) == ([RESULT], [])
 
 
 @pytest.mark.django_db
@@ -183,6 +188,43 @@ def test_where_payloads_are_encrypted_the_spool_is_too() -> None:
     line = KEPT.line()
     assert b"content" not in line
     assert SpooledOutcome.of(line).outcome == RESULT
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_result_whose_key_was_removed_keeps_none_of_the_others_back_and_waits_for_it(
+    tmp_path: Path, settings: Any
+) -> None:
+    settings.KEYRING_FILE = keyring_file = tmp_path / "keyring.json"
+    keyring_file.write_text(ring_text("k1"))
+    path, sealed, plain = tmp_path / f"{UID}.jsonl", kept_call("one"), kept_call("two")
+    first = keyring_file.read_text()
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    payload_privacy.forget()
+    payload_privacy.current()
+    line = sealed.line()
+    keyring_file.write_text(ring_text("k2"))
+    keyring.forget_file()
+    PrivacySettings.objects.update(seal_payloads=False)
+    payload_privacy.forget()
+    payload_privacy.current()
+    path.write_bytes(line + plain.line())
+
+    def merged() -> tuple[str, str]:
+        db = Database()
+        try:
+            asyncio.run(spool.merge(db, [path]))
+        finally:
+            db.stop()
+            writer.reset()
+        found = dict(Call.objects.values_list("uid", "state"))
+        return found[sealed.call.uid], found[plain.call.uid]
+
+    assert merged() == (CallState.SENT, CallState.SUCCEEDED)
+    assert path.read_bytes() == line, "what is written needs no second time"
+    keyring_file.write_text(first)
+    keyring.forget_file()
+    assert merged() == (CallState.SUCCEEDED, CallState.SUCCEEDED)
+    assert not path.exists()
 
 
 @pytest.fixture
