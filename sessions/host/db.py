@@ -8,15 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import structlog
-from django.db import (
-    DatabaseError,
-    DataError,
-    IntegrityError,
-    InterfaceError,
-    NotSupportedError,
-    ProgrammingError,
-    connections,
-)
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, connections
 
 from servers.audit.record import Event
 from servers.audit.writer import AuditUnavailable, ReferenceDeleted, writer
@@ -32,8 +24,8 @@ RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: tries of rows that the database refuses for themselves: another process may just have written the same ones
 REFUSED_TRIES = 3
 _REFUSALS = (AuditUnavailable, DatabaseError, InterfaceError)
-#: of these rows, not of the moment
-_REFUSED_ROWS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+#: for what the rows hold. Not a missing table or column, which a migration may be about to add
+_REFUSED_ROWS = (DataError, IntegrityError)
 log = structlog.get_logger(__name__)
 
 
