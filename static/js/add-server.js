@@ -123,4 +123,6 @@ form.addEventListener('input', (event) => {
   }
 });
 
-if (form.querySelector('[data-testable]')) testSoon();
+/* What was pasted before this script had loaded. */
+if (source.value !== source.defaultValue) readSoon({ keepUnderstood: false }, 0);
+else if (form.querySelector('[data-testable]')) testSoon();

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.e2e.looks import WINDOWS, resized
 from tests.e2e.walk import Walk
@@ -61,6 +61,17 @@ def clicks(page: Page) -> int:
 
 def box(page: Page, text: str) -> None:
     page.get_by_label("URL, command or configuration").fill(text)
+
+
+def test_what_is_pasted_before_the_scripts_have_loaded_is_read_too(ada: Walk, faces: str) -> None:
+    held: list[Route] = []
+    ada.page.route(re.compile("/js/add-server[^/]*[.]js"), lambda route: held.append(route))
+    ada.page.goto("/servers/add/", wait_until="commit")
+    box(ada.page, f"{faces}/mcp")
+    ada.until(lambda: held)
+    for route in held:
+        route.continue_()
+    expect(ada.page.locator("#test-result")).to_contain_text("Works")
 
 
 def test_from_the_list_to_a_connected_server_takes_at_most_four_clicks(ada: Walk, faces: str) -> None:
