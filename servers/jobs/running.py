@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, OperationalError
 
 from servers.crypto import SealError
 from servers.enums import JobKind
@@ -78,9 +78,13 @@ def run(uid: str) -> None:
         log.warning("jobs.lost", job=str(job.uid), kind=job.kind)
     except Stopping:
         lifecycle.give_back(job)  # no message: this worker would take it; the next one asks for what waits
-    except (DatabaseError, InterfaceError) as problem:
+    except (OperationalError, InterfaceError) as problem:
         log.warning("jobs.interrupted", job=str(job.uid), kind=job.kind, problem=type(problem).__name__)
         lifecycle.interrupt(job, "The database did not answer.")
+    except DatabaseError as problem:  # tried again all the same: another process may have written what this one meets
+        log.exception("jobs.refused", job=str(job.uid), kind=job.kind)
+        words = f"The database refused a statement ({type(problem).__name__}). See the worker's log for the reason."
+        lifecycle.interrupt(job, words)
 
 
 def _outcome(job: BackgroundJob) -> JobOutcome:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connections
+from django.db import DataError, OperationalError, connections
 from django.utils import timezone
 
 from servers.audit.record import Actor
@@ -189,6 +189,27 @@ def test_work_that_raises_fails_with_words_for_the_page_and_nothing_of_the_excep
     job.refresh_from_db()
     assert (job.state, job.result) == (JobState.FAILED, {"error": "KeyError"})
     assert job.detail == "Something went wrong. See the worker's log for the reason."
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (OperationalError, "The database did not answer."),
+        (DataError, "The database refused a statement (DataError). See the worker's log for the reason."),
+    ],
+)
+def test_a_database_that_refuses_is_told_from_one_that_is_away(
+    monkeypatch: Any, problem: type[Exception], words: str
+) -> None:
+    def breaks(progress: running.JobProgress) -> JobOutcome:
+        raise problem("of a-secret-4711")
+
+    monkeypatch.setitem(running._work, JobKind.HOUSEKEEPING, breaks)
+    job = BackgroundJob.objects.create(kind=JobKind.HOUSEKEEPING)
+    running.run(str(job.uid))
+    job.refresh_from_db()
+    assert (job.state, job.detail) == (JobState.INTERRUPTED, words)
 
 
 @pytest.mark.django_db
