@@ -95,7 +95,8 @@ class NoNullCharacters:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if "%00" not in request.META.get("QUERY_STRING", "") and "\0" not in request.path_info:
+        query = request.META.get("QUERY_STRING", "")
+        if "%00" not in query and "\0" not in query and "\0" not in request.path_info:
             return self.get_response(request)
         text = "It contains a null character, which is not allowed in names and searches."
         if not _opened(request):

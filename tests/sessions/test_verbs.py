@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 from django.utils import timezone
 
+from mcpadmin.errors import NoNullCharacters
 from servers.audit import writer as writing
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, IdentityKind, SignsInAs
@@ -216,6 +218,14 @@ def test_an_address_with_a_null_character_is_no_failure_of_ours(path: str, visit
     answer = visitor.get(f"/servers/orders/{path}")
     assert answer.status_code == 400
     assert "null character" in answer.content.decode()
+
+
+def test_nor_is_a_raw_one() -> None:
+    """No browser sends it, and clients of this test encode it."""
+    request = RequestFactory().get("/servers/orders/tools/")
+    request.META["QUERY_STRING"] = "tool=a\0b"
+    answer = NoNullCharacters(lambda _: HttpResponse())(request)
+    assert answer.status_code == 400
 
 
 def test_prefilled_arguments_that_are_nested_too_deeply_are_ignored(visitor: Client) -> None:
