@@ -7,6 +7,7 @@ rows of a stream that an index returns, and says how far it came.
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, pairwise
@@ -380,9 +381,12 @@ def facets(user: access.User, query: Query) -> list[Facet]:
     partial = False
     for selection in _selected(user, query)[0]:
         stream = selection.stream
-        rows, end = selection.read(FACET_ROWS, *stream.facets.values())
+        rows, end = selection.read(FACET_ROWS, *stream.facets.values(), *(stream.server_then or ())[:1])
         partial |= end is not None or len(rows) == FACET_ROWS
-        for name, column in zip(stream.facets, list(zip(*rows, strict=True))[1:], strict=False):
+        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True))[1:]
+        for name, column in zip(stream.facets, columns, strict=False):
+            if name == "server" and stream.server_then is not None:
+                column = streams.present_names(stream.server_then[1], columns[-1], column)
             for stored, count in Counter(column).items():
                 if stored:
                     values[name][stream.facet_value(name, stored)] += count

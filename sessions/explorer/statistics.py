@@ -28,7 +28,7 @@ COARSE = 12
 #: roll-ups -> facet -> its column
 _COLUMNS = {
     RollupBy.TOTAL: {"outcome": "state", "way": "way", "kind": "method"},
-    RollupBy.SERVER: {"server": "server_name"},
+    RollupBy.SERVER: {"server": "server_name"},  # and server_uid, for its present name
     RollupBy.TOOL: {"tool": "target"},
     RollupBy.CALLER: {"user": "user_name"},
 }
@@ -74,6 +74,7 @@ def facets(user: access.User, query: Query) -> list[Facet]:
         return search.facets(user, query)
     counts: dict[str, Counter[tuple[str, str]]] = {field: Counter() for field in search.FACETS}
     groups = {by: list(columns.values()) for by, columns in _COLUMNS.items()}
+    groups[RollupBy.SERVER].append("server_uid")
     counted = reading.counts(user, wanted, span, groups, ROLLUPS_READ)
     partial = dict.fromkeys(search.FACETS, counted.behind)
     missing: set[str] = set()
@@ -81,7 +82,10 @@ def facets(user: access.User, query: Query) -> list[Facet]:
         if by not in counted.calls:
             missing |= set(columns)
             continue
-        for values, count in counted.calls[by].items():
+        found = counted.calls[by]
+        if by == RollupBy.SERVER:
+            found = _with_present_names(found)
+        for values, count in found.items():
             for field, stored in zip(columns, values, strict=True):
                 counts[field][streams.STREAMS[CALLS].facet_value(field, stored)] += count
     sampled = [(frozenset(names - {CALLS}), set(search.FACETS)), (frozenset({CALLS}), missing)]
@@ -96,6 +100,14 @@ def facets(user: access.User, query: Query) -> list[Facet]:
         )
         for field, label in search.FACETS.items()
     ]
+
+
+def _with_present_names(counted: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    names = streams.present_names("uid", [uid for _, uid in counted], [name for name, _ in counted])
+    found: Counter[tuple[Any, ...]] = Counter()
+    for name, count in zip(names, counted.values(), strict=True):
+        found[name,] += count
+    return found
 
 
 def _span(query: Query) -> Range | None:

@@ -127,6 +127,9 @@ class Stream(ABC):
     outcome: ClassVar[str]
     #: facet -> column
     facets: ClassVar[Mapping[str, str]]
+    #: column that refers to a row's server, and the field of servers that it names, where `facets` has the name that the
+    #: server had then
+    server_then: ClassVar[tuple[str, str] | None] = None
 
     @abstractmethod
     def visible(self, user: access.User) -> QuerySet[Any] | None:
@@ -166,6 +169,14 @@ class Stream(ABC):
     def free_text(self, user: access.User, query: Query) -> Match | None:
         """None: the stream's words are compared row by row, as `condition` says."""
         return None
+
+
+def present_names(field: str, keys: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Of servers, named by `pk` or `uid`: a query finds the rows of a renamed one by its present name. What is gone keeps the
+    name that it had."""
+    known = [key if key is None or field == "pk" else UUID(str(key)) for key in keys]
+    found = dict(Server.objects.filter(**{f"{field}__in": {*known} - {None}}).values_list(field, "name"))
+    return [found.get(key, name) for key, name in zip(known, names, strict=True)]
 
 
 def among(keys: Sequence[int]) -> Q:
@@ -270,6 +281,7 @@ class Calls(Stream):
         "way": "way",
         "kind": "method",
     }
+    server_then = ("server_id", "pk")
 
     def visible(self, user: access.User) -> QuerySet[Call] | None:
         if not access.may(user, "view"):
@@ -432,6 +444,7 @@ class Events(Stream):
 
     outcome = "outcome"
     facets = {"outcome": "outcome", "server": "server_name", "user": "actor_name", "way": "way", "kind": "action"}
+    server_then = ("server_uid", "uid")
 
     def visible(self, user: access.User) -> QuerySet[AuditEvent] | None:
         if not access.may(user, "view_auditevent"):

@@ -203,7 +203,7 @@ class Ranking:
 class ValueCounts:
     """Numbers of calls: for each kind of roll-up one for each of its values. A kind with too many roll-ups is missing."""
 
-    calls: dict[RollupBy, Counter[tuple[str, ...]]]
+    calls: dict[RollupBy, Counter[tuple[Any, ...]]]
     behind: bool
 
 
@@ -450,7 +450,7 @@ def counts(
 def _counts(
     at: RollupCursor, user: access.User, wanted: Dimensions, span: Range, groups: Mapping[RollupBy, Sequence[str]]
 ) -> ValueCounts:
-    found: dict[RollupBy, Counter[tuple[str, ...]]] = {}
+    found: dict[RollupBy, Counter[tuple[Any, ...]]] = {}
     tail, behind = uncounted(at, user, wanted, span)
     for by, columns in groups.items():
         counted = Counter({tuple(row[:-1]): row[-1] for row in _sums(at, user, wanted, by, span, columns, ("calls",))})

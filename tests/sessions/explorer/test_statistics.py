@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servers.enums import AuditAction
+from servers.models import Server
 from sessions.enums import CallState
 from sessions.explorer import search, statistics
 from sessions.models import Call
@@ -89,6 +90,22 @@ def test_facets_count_what_the_list_shows_before_and_after_the_counting(
         for field, counts in expected.items():
             assert {value: count for value, _, count in facets[field].values} == counts, field
         counting.count_all()
+
+
+@pytest.mark.parametrize("most", [statistics.ROLLUPS_READ, 1])
+def test_a_facet_offers_the_present_name_of_a_renamed_server_which_finds_its_rows(
+    auditor: Any, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "ROLLUPS_READ", most)
+    before = {facet.field: facet for facet in statistics.facets(auditor, query("in:calls,events"))}["server"].values
+    counting.count_all()
+    server = Server.objects.get(slug="github")
+    count = next(count for value, _, count in before if value == server.name)
+    Server.objects.filter(pk=server.pk).update(name="Renamed")
+    after = {facet.field: facet for facet in statistics.facets(auditor, query("in:calls,events"))}["server"].values
+    assert ("Renamed", "Renamed", count) in after
+    assert server.name not in {value for value, _, _ in after}
+    assert len(search.page(auditor, query("in:calls,events server:Renamed"), limit=500).rows) == count
 
 
 def test_what_the_rollups_can_answer_is_not_counted_row_by_row(auditor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
