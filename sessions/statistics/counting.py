@@ -31,6 +31,9 @@ SETTLED: Final = timedelta(seconds=10)
 #: the chart of a day compares it with the day before, whose minutes are all kept then
 MINUTES_KEPT: Final = timedelta(hours=49)
 HOURS_KEPT: Final = timedelta(days=400)
+DAYS_KEPT: Final = timedelta(days=5 * 366)
+#: all of them outlast their calls, so that charts compare months. The page Storage says so
+KEPT: Final = {RollupLevel.MINUTE: MINUTES_KEPT, RollupLevel.HOUR: HOURS_KEPT, RollupLevel.DAY: DAYS_KEPT}
 REPAIR_EVERY: Final = timedelta(days=1)
 FINAL: Final = [state.value for state in CallState if state.final]
 _HOUR: Final = int(RollupLevel.HOUR)
@@ -139,7 +142,7 @@ def _values(level: int, start: int, cell: Cell, total: Tally) -> list[Any]:
 # --- trimming and repair -----------------------------------------------------------------------------------------------
 def trim(on_progress: Callable[[], None] = lambda: None) -> None:
     now = time.time()
-    for level, kept in ((RollupLevel.MINUTE, MINUTES_KEPT), (RollupLevel.HOUR, HOURS_KEPT)):
+    for level, kept in KEPT.items():
         for by in RollupBy.values:  # with it the index finds them
             gone = CallRollup.objects.filter(by=by, level=level, start__lt=int(now - kept.total_seconds()))
             while pks := list(gone.values_list("pk", flat=True)[: 10 * BATCH]):

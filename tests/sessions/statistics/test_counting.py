@@ -134,3 +134,13 @@ def test_minutes_are_dropped_after_two_days_and_hours_stay(database: None) -> No
     make_calls(session, 1, timezone.now() - timedelta(days=3))
     counting.count_all()
     assert [counted(level=level) for level in RollupLevel] == [0, 2, 2]
+
+
+def test_every_level_is_dropped_in_the_end(database: None) -> None:
+    make_calls(make_session(), 1)
+    counting.count_all()
+    for level, kept in counting.KEPT.items():
+        start = int((timezone.now() - kept - timedelta(hours=1)).timestamp())
+        CallRollup.objects.filter(level=level).update(start=start)
+    counting.count_all()
+    assert not CallRollup.objects.exists()
