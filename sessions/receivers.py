@@ -44,6 +44,7 @@ from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
 from sessions.models import Call, SavedCall
 from sessions.saved_calls import saving
+from sessions.subscriptions import versions
 
 User = get_user_model()
 after_batches(hints.send_inline)
@@ -106,6 +107,7 @@ def _payload_erased(payload_ids: list[int], everywhere: bool, **_: Any) -> None:
     indexing.calls_erased(erased.forget_copies(payload_ids, everywhere=everywhere))
     if everywhere:
         saving.erased(payload_ids)
+        versions.erased(payload_ids)
 
 
 @receiver(post_delete, sender=SavedCall)

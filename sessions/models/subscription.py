@@ -52,7 +52,11 @@ class Subscription(models.Model):
 
 
 class ResourceVersion(models.Model):
-    """Contents of a resource. `digest` is SHA-256 of their canonical JSON; equal contents make no new version."""
+    """Contents of a resource. `digest` is SHA-256 of their canonical JSON; equal contents make no new version. Of erased
+    contents it is KEYED or empty."""
+
+    #: before a digest that only this installation can compare: see sessions.subscriptions.versions.erased
+    KEYED = "~"
 
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveBigIntegerField()
@@ -71,6 +75,11 @@ class ResourceVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.number} {self.digest[:12]}"
+
+    @property
+    def contents_digest(self) -> str:
+        """Empty once the contents are erased."""
+        return "" if self.digest.startswith(self.KEYED) else self.digest
 
 
 class SubscriptionGap(models.Model):

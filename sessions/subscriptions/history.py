@@ -99,7 +99,7 @@ class Contents:
 def contents(item: ResourceVersion, *, whole: bool = False) -> Contents:
     """`whole`: return contents of any size, for a download."""
     if item.contents.erased_at is not None:
-        return Contents(None, f"The content of version {item.number} was erased. Its digest stays.")
+        return Contents(None, f"The content of version {item.number} was erased.")
     if not whole and item.contents.size > SHOWN_BYTES:
         return Contents(None, f"Version {item.number} is too large to show here. Download it instead.")
     text = payloads.read(item.contents)

@@ -4,12 +4,13 @@ Numbers have no gaps: a conditional UPDATE under the session's lease raises the 
 version written.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from django.db.models import F
+from django.utils.crypto import salted_hmac
 
 from servers.audit import payloads
 from servers.enums import PayloadKind
@@ -92,7 +93,7 @@ def packed(pk: int, content: Content) -> Payload | None:
     newest = (
         ResourceVersion.objects.filter(subscription=pk).order_by("-number").values_list("digest", flat=True).first()
     )
-    return None if newest == content.digest else payloads.made(PayloadKind.RESOURCE, content.text)
+    return None if _is_of(newest, content) else payloads.made(PayloadKind.RESOURCE, content.text)
 
 
 def store(lease: Lease, pk: int, found: ReadContent) -> bool:
@@ -101,7 +102,7 @@ def store(lease: Lease, pk: int, found: ReadContent) -> bool:
     if row is None:
         return False
     newest = ResourceVersion.objects.filter(subscription=row).order_by("-number").first()
-    differs = newest is None or newest.digest != found.content.digest
+    differs = newest is None or not _is_of(newest.digest, found.content)
     if not _note(lease, row, found, differs=differs):
         return False
     _close_gap(row, found, differs=differs)
@@ -139,6 +140,24 @@ def _keep(row: Subscription, found: ReadContent, previous: ResourceVersion | Non
         webhooks.announce(row, version)
     if version.number % TRIM_EVERY == 0:
         trimming.trim(row)
+
+
+def erased(payload_ids: Collection[int]) -> None:
+    """In the transaction of the erasure. Of small contents, a digest without salt tells whoever guesses them that the guess
+    is right. The newest version keeps a keyed one: the next read must not store again what was erased."""
+    rows = ResourceVersion.objects.filter(contents__in=payload_ids).exclude(digest__startswith=ResourceVersion.KEYED)
+    for pk, digest, number, newest in rows.values_list("pk", "digest", "number", "subscription__newest"):
+        kept = _keyed(digest) if digest and number == newest else ""
+        ResourceVersion.objects.filter(pk=pk).update(digest=kept)
+
+
+def _is_of(digest: str | None, content: Content) -> bool:
+    return digest in (content.digest, _keyed(content.digest))
+
+
+def _keyed(digest: str) -> str:
+    key = salted_hmac("mcpadmin.resource_version", digest, algorithm="sha256").hexdigest()
+    return ResourceVersion.KEYED + key[1:]
 
 
 def _close_gap(row: Subscription, found: ReadContent, *, differs: bool) -> None:

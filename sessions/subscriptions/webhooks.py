@@ -152,19 +152,19 @@ def body_of(row: WebhookDelivery) -> bytes:
 
 
 def _versions(subscription: Subscription, number: int) -> dict[str, Any]:
-    """A version may already be deleted by retention; then only its number is included."""
+    """A version may already be deleted by retention; then only its number is included. Of an erased one there is no digest."""
     rows = ResourceVersion.objects.filter(subscription=subscription, number__in=[number - 1, number])
     found = {row.number: row for row in rows}
     previous, row = found.get(number - 1), found.get(number)
     version: dict[str, Any] = {"number": number}
     if row is not None:
         version |= {
-            "digest": row.digest,
+            "digest": row.contents_digest or None,
             "size": row.size,
             "mimeType": row.mime_type,
             "at": row.at.isoformat().replace("+00:00", "Z"),
         }
-    return {"version": version, "previousDigest": previous.digest if previous else None}
+    return {"version": version, "previousDigest": (previous.contents_digest or None) if previous else None}
 
 
 # --- its end ------------------------------------------------------------------------------------------------------------

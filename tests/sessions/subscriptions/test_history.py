@@ -76,6 +76,23 @@ def test_contents_are_compressed_before_the_transaction_that_stores_them(
     assert resource_versions.packed(row.pk, read.content) is None, "the same is not stored again"
 
 
+def test_an_erased_version_leaves_no_digest_by_which_its_content_can_be_guessed(
+    lease: Lease, row: Subscription
+) -> None:
+    texts = ("one", "two", "three")
+    known = {found(text).content.digest for text in texts}
+    for text in texts:
+        store(lease, row, found(text))
+    for version in row.versions.exclude(number=2):
+        payloads.erase(version.contents)
+    first, second, third = row.versions.order_by("number")
+    assert (first.digest, second.digest in known, third.digest in known) == ("", True, False)
+    assert [version.contents_digest for version in (first, second, third)] == ["", second.digest, ""]
+    assert resource_versions.packed(row.pk, found("three").content) is None
+    assert not store(lease, row, found("three")), "what was erased is not stored again by the next read"
+    assert store(lease, row, found("four"))
+
+
 def test_content_that_comes_back_is_a_version_again(lease: Lease, row: Subscription) -> None:
     for text in ("one", "two", "one"):
         assert store(lease, row, found(text))
