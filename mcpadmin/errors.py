@@ -34,8 +34,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     return render(request, "mcpadmin/refused.html", context, status=413)
 
 
-class KeyRingMiddleware:
-    """A page whose content cannot be decrypted says which key is missing, unless its view says it in place."""
+class ExceptionMiddleware:
+    """Passes requests on, in either mode. Its subclasses answer exceptions of views."""
 
     sync_capable = True
     async_capable = True
@@ -47,6 +47,10 @@ class KeyRingMiddleware:
 
     def __call__(self, request: HttpRequest) -> Any:
         return self.get_response(request)
+
+
+class KeyRingMiddleware(ExceptionMiddleware):
+    """A page whose content cannot be decrypted says which key is missing, unless its view says it in place."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, SealError):
@@ -56,20 +60,9 @@ class KeyRingMiddleware:
         return render(request, "mcpadmin/refused.html", context, status=503)
 
 
-class DeletedMeanwhile:
+class DeletedMeanwhile(ExceptionMiddleware):
     """Another person deletes the server or bundle of an address while the request runs: it is not found, as a moment later.
     Anything else that a view looks for in vain stays an error."""
-
-    sync_capable = True
-    async_capable = True
-
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        if iscoroutinefunction(get_response):
-            markcoroutinefunction(self)
-
-    def __call__(self, request: HttpRequest) -> Any:
-        return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, ObjectDoesNotExist | IntegrityError):

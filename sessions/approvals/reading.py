@@ -99,7 +99,7 @@ def card_of(user: Any, approval: Approval) -> ApprovalCard:
 
 
 def may_read(user: Any, approval: Approval) -> bool:
-    """The arguments: whoever may decide now has to know them."""
+    """The arguments: those who may decide now have to know them."""
     is_open = approval.state == ApprovalState.OPEN
     return visibility.may_read(user, approval.call) or (is_open and not deciding.why_not(user, approval))
 

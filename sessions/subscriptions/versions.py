@@ -143,8 +143,8 @@ def _keep(row: Subscription, found: ReadContent, previous: ResourceVersion | Non
 
 
 def erased(payload_ids: Collection[int]) -> None:
-    """In the transaction of the erasure. Of small contents, a digest without salt tells whoever guesses them that the guess
-    is right. The newest version keeps a keyed one: the next read must not store again what was erased."""
+    """In the transaction of the erasure. Of small contents, a digest without salt confirms a guess. The newest version
+    keeps a keyed one: the next read must not store again what was erased."""
     rows = ResourceVersion.objects.filter(contents__in=payload_ids).exclude(digest__startswith=ResourceVersion.KEYED)
     for pk, digest, number, newest in rows.values_list("pk", "digest", "number", "subscription__newest"):
         kept = _keyed(digest) if digest and number == newest else ""

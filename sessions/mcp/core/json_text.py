@@ -161,12 +161,12 @@ def values_in(text: str) -> int:
 def without(text: str, name: str) -> tuple[str, str]:
     """The text of an object without this member, and the text of the member's value; "" if it has none. In short steps:
     the parser lets no other thread run before it has read everything."""
-    before = at = _SPACE.match(text, 1).end()  # type: ignore[union-attr]  # it matches everywhere
+    before = at = _end(_SPACE, text, 1)
     while text[at] != "}":
         ends = _string_end(text, at)
-        start = _COLON.match(text, ends).end()  # type: ignore[union-attr]  # as JSON has it
+        start = _end(_COLON, text, ends)
         end = _value_end(text, start)
-        following = _COMMA.match(text, end).end()  # type: ignore[union-attr]  # it matches everywhere
+        following = _end(_COMMA, text, end)
         if json.loads(text[at:ends]) == name:
             rest = text[:at] + text[following:] if text[following] != "}" else f"{text[:before]}}}"
             return rest, text[start:end]
@@ -174,12 +174,16 @@ def without(text: str, name: str) -> tuple[str, str]:
     return text, ""
 
 
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    return pattern.match(text, at).end()  # type: ignore[union-attr]  # JSON that was parsed before always matches
+
+
 def _value_end(text: str, at: int) -> int:
     if text[at] not in '"[{':
-        return _PLAIN.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
+        return _end(_PLAIN, text, at)
     depth = 0
     while True:
-        at = _TO_STEP.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
+        at = _end(_TO_STEP, text, at)
         if text[at] == '"':
             at = _string_end(text, at)
         else:
@@ -192,7 +196,7 @@ def _value_end(text: str, at: int) -> int:
 def _string_end(text: str, at: int) -> int:
     """Of the string whose first quotation mark is at `at`."""
     at += 1
-    while text[at := _IN_STRING.match(text, at).end()] != '"':  # type: ignore[union-attr]  # it matches everywhere
+    while text[at := _end(_IN_STRING, text, at)] != '"':
         pass
     return at + 1
 
