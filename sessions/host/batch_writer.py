@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import structlog
 
-from sessions.host.db import Database, DatabaseAway, RowsOrphaned
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned, RowsRefused
 
 log = structlog.get_logger(__name__)
 
@@ -119,16 +119,14 @@ class BatchWriter(ABC, Generic[B]):
             self.written(batches)
         except RowsOrphaned:
             away = not await self._written_apart(batch, spare=spare)
+        except RowsRefused:
+            away = not await self._without_bad_rows(batch, spare=spare)
         except DatabaseAway:
             away = True
             for source, taken in batches:
                 source.put_back(taken)
         except Exception:  # one bad row must neither silence other sessions nor take their rows with it
-            if len(batch) > 1:
-                away = not await self._written_apart(batch, spare=spare)
-            else:
-                rows = sum(taken.count for _, taken in batches)
-                log.exception("host.rows_lost", writer=type(self).__name__, rows=rows)
+            away = not await self._without_bad_rows(batch, spare=spare)
         finally:
             for source in batch:
                 source.under_way = None
@@ -136,6 +134,13 @@ class BatchWriter(ABC, Generic[B]):
             if source.waits:
                 self._waiting.setdefault(source)
         return not away
+
+    async def _without_bad_rows(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+        """Call where the exception is handled: it is logged with the rows that no other try would save."""
+        if len(batch) == 1:
+            rows = sum(taken.count for taken in batch.values())
+            log.exception("host.rows_lost", writer=type(self).__name__, rows=rows)
+        return await self._written_apart(batch, spare=spare)
 
     async def _written_apart(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
         """The rows of a deleted server are dropped, as are those that no database takes; those of other sources are not

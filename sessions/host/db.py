@@ -37,7 +37,7 @@ class RowsOrphaned(DatabaseAway):
     """What the rows belong to, a server for example, has been deleted. Trying again does not help."""
 
 
-class RowsRefused(Exception):
+class RowsRefused(DatabaseAway):
     """The database is there and does not take these rows: a value that no column holds, for example. Trying again does not
     help."""
 
@@ -106,13 +106,16 @@ class Database:
         spare: bool = False,
         durable: bool = True,
     ) -> T:
-        """Commit once. Raises RowsOrphaned, or DatabaseAway, and then the write may still have been committed."""
+        """Commit once. Raises RowsOrphaned, RowsRefused, or DatabaseAway, and then the write may still have been
+        committed."""
         try:
             future = writer().submit(fn, events, urgent=urgent, spare=spare, durable=durable)
             async with asyncio.timeout(WRITE_SECONDS):
                 return await result_of(future)
         except ReferenceDeleted as exc:
             raise RowsOrphaned(str(exc)) from exc
+        except _REFUSED_ROWS as exc:
+            raise RowsRefused(f"{type(exc).__name__}: {exc}") from exc
         except (*_REFUSALS, TimeoutError) as exc:
             raise DatabaseAway(str(exc)) from exc
 

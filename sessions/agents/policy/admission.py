@@ -19,7 +19,7 @@ from servers.agents.oauth import metadata
 from servers.agents.policies import Policies
 from servers.agents.tokens import Principal, Unknown
 from servers.audit.record import Actor, Event
-from servers.audit.writer import WriterBusy, writer
+from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.enums import AuditAction, AuditOutcome, Way
 from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import Entry
@@ -106,15 +106,16 @@ class Admission:
         try:
             found = await self._reader.run(partial(tokens.principal_of, text, address))
         except Unknown as unknown:
-            self._note_refusal(unknown, address)
+            await self._note_refusal(unknown, address)
             raise no_longer_valid(slug) from None
         if generation == self._generation:
             self._known[key] = _Known(found, now + KNOWN_SECONDS)
             _bound(self._known)
         return found
 
-    def _note_refusal(self, unknown: Unknown, address: str) -> None:
-        """A genuine token that no longer counts is of interest; any text that looks like one is not."""
+    async def _note_refusal(self, unknown: Unknown, address: str) -> None:
+        """A genuine token that no longer counts is of interest; any text that looks like one is not. The event is durable
+        before the program is told, so that nobody who was refused is missing in the log."""
         token = unknown.token
         log.warning("agent_refused", why=unknown.why, ip=address, token=token.shown if token else None)
         if token is None or not _due(self._refused, token.pk):
@@ -122,8 +123,11 @@ class Admission:
         actor = Actor(token.user_id, token.user.get_username(), address, way=Way.AGENT)
         details = {"token": str(token.uid), "why": unknown.why}
         event = Event(AuditAction.AGENT_TOKEN_REFUSE, AuditOutcome.DENIED, actor, subject=token.name, details=details)
-        with suppress(WriterBusy):
-            writer().submit(lambda: None, lambda _: [event])
+        try:
+            await writer().durable(writer().submit(lambda: None, lambda _: [event]))
+        except AuditUnavailable as problem:
+            self._refused.pop(token.pk, None)  # the next refusal is recorded instead
+            log.error("agent_refusal_not_recorded", token=token.shown, problem=str(problem)[:200])
 
     def note_use(self, principal: Principal, address: str, program: str) -> None:
         if _due(self._used, principal.token.pk):

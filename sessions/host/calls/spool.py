@@ -24,7 +24,8 @@ from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall, Upstream
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
-from sessions.host.db import Database, DatabaseAway
+from sessions.host.calls import outcomes
+from sessions.host.db import Database, DatabaseAway, RowsOrphaned, RowsRefused
 from sessions.models import Worker
 
 LIMIT = 64 * 1024 * 1024
@@ -153,7 +154,7 @@ async def merge(db: Database, paths: list[Path]) -> None:
         try:
             ends, closed = await asyncio.to_thread(_read, path)
             for kept in ends:
-                await db.write(partial(_finish, kept), list)
+                await _merge_one(db, kept)
             if closed and ends:
                 await asyncio.to_thread(_replace, path, b"".join(closed))
             elif not closed:
@@ -162,6 +163,19 @@ async def merge(db: Database, paths: list[Path]) -> None:
             log.warning("host.spool_not_merged", spool=path.name, problem=str(problem)[:200])
         else:
             log.info("host.spool_merged", spool=path.name, results=len(ends), left=len(closed))
+
+
+async def _merge_one(db: Database, kept: SpooledOutcome) -> None:
+    """What the database will never take does not keep it from those after it. Raises DatabaseAway."""
+    try:
+        try:
+            await db.write(partial(_finish, kept), list)
+        except RowsRefused as problem:
+            log.error("host.result_refused", call=str(kept.call.uid), problem=str(problem)[:200])
+            bare = replace(kept, outcome=outcomes.not_stored(kept.outcome, problem))
+            await db.write(partial(_finish, bare), list)
+    except (RowsOrphaned, RowsRefused) as problem:
+        log.warning("host.spooled_result_dropped", call=str(kept.call.uid), problem=str(problem)[:200])
 
 
 def _finish(kept: SpooledOutcome) -> list[Event]:

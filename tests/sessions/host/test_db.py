@@ -10,7 +10,7 @@ from django.db import DatabaseError, DataError, IntegrityError, OperationalError
 
 from servers.audit import writer
 from sessions.host import db
-from sessions.host.db import REFUSED_TRIES, Database, RowsRefused
+from sessions.host.db import REFUSED_TRIES, Database, DatabaseAway, RowsRefused
 
 
 @pytest.fixture
@@ -72,6 +72,19 @@ def test_rows_that_no_database_takes_are_given_up(database: Database, soon: None
     with pytest.raises(RowsRefused, match=f"{error.__name__}: It was refused"):
         asyncio.run(asyncio.wait_for(database.persist(write), 20))
     assert len(tries) == REFUSED_TRIES
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("error", "told"), [(DataError, RowsRefused), (IntegrityError, RowsRefused), (OperationalError, DatabaseAway)]
+)
+def test_a_write_tells_rows_that_are_refused_from_a_database_that_is_away(
+    database: Database, soon: None, error: type[DatabaseError], told: type[DatabaseAway]
+) -> None:
+    tries, write = failing(error, 100)
+    with pytest.raises(DatabaseAway) as raised:
+        asyncio.run(asyncio.wait_for(database.write(write), 20))
+    assert (type(raised.value), len(tries)) == (told, 1)
 
 
 @pytest.mark.django_db(transaction=True)

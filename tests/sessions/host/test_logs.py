@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessions.enums import LogSource
-from sessions.host.db import DatabaseAway, RowsOrphaned
+from sessions.host.db import DatabaseAway, RowsOrphaned, RowsRefused
 from sessions.host.logs import session_log
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
 from sessions.host.logs.writer import LogWriter
@@ -167,8 +167,11 @@ async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monk
     assert writer._rests_until >= opened + 9 * 0.015
 
 
-@pytest.mark.parametrize("refusal", [RowsOrphaned("deleted"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "a bad row")])
-async def test_the_lines_of_a_deleted_server_are_dropped_and_those_of_the_others_written(refusal: Exception) -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [RowsOrphaned("deleted"), RowsRefused("out of range"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "a bad row")],
+)
+async def test_lines_that_no_try_would_write_are_dropped_and_those_of_the_others_written(refusal: Exception) -> None:
     shelf = Shelf()
     shelf.deleted, shelf.refusal = {"gone"}, refusal
     writer: Any = LogWriter(shelf)  # type: ignore[arg-type]  # only `write` is used

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import DataError, connection
 
 from servers import keyring
 from servers.audit import payload_privacy, payloads, writer
@@ -225,6 +225,34 @@ def test_a_result_whose_key_was_removed_keeps_none_of_the_others_back_and_waits_
     keyring.forget_file()
     assert merged() == (CallState.SUCCEEDED, CallState.SUCCEEDED)
     assert not path.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("bare_refused", [False, True])
+def test_a_result_that_the_database_refuses_keeps_none_of_the_others_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare_refused: bool
+) -> None:
+    path, bad, good = tmp_path / f"{UID}.jsonl", kept_call("one"), kept_call("two")
+    path.write_bytes(bad.line() + good.line())
+    finish = claims.finish
+
+    def refusing(call: PendingCall, lease: Lease, outcome: CallOutcome) -> Any:
+        if call.uid == bad.call.uid and (bare_refused or outcome.result is not None):
+            raise DataError("numeric value out of range")
+        return finish(call, lease, outcome)
+
+    monkeypatch.setattr(claims, "finish", refusing)
+    db = Database()
+    try:
+        asyncio.run(spool.merge(db, [path]))
+    finally:
+        db.stop()
+        writer.reset()
+    found = {call.uid: call for call in Call.objects.all()}
+    assert found[good.call.uid].state == CallState.SUCCEEDED
+    assert found[bad.call.uid].state == (CallState.SENT if bare_refused else CallState.SUCCEEDED)
+    assert bare_refused or "The database refused what the server sent (DataError)" in found[bad.call.uid].detail
+    assert not path.exists(), "what no try would write is not read for ever"
 
 
 @pytest.fixture
