@@ -156,7 +156,8 @@ def test_the_parts_of_templates_and_of_resources_join_their_own_list(ada: Walk, 
     page = ada.page
     stack.register("Templated", (sys.executable, [FORMS, "1", "130", "120"]))
     # Opened between the two lists, the page shows that the list changed and does not move by itself.
-    ada.until(lambda: len(stack.rows("SELECT 1 FROM servers_definition WHERE key LIKE 'note-%'")) == 120)
+    both = "SELECT 1 FROM servers_definition WHERE key LIKE 'note-%' OR key LIKE 'memo:%'"
+    ada.until(lambda: len(stack.rows(both)) == 250)
     ada.open("/servers/templated/resources/")
     ada.wait_for_state("Ready")
     resources, templates = (page.locator(f"#resource-list [data-list-rows] details >> nth={n}") for n in (0, 1))
