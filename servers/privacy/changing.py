@@ -72,6 +72,7 @@ def add_rule(actor: Actor, user: Any, values: RuleValues) -> RedactionRule:
     if RedactionRule.objects.count() >= MOST_RULES:
         raise ValidationError(f"At most {MOST_RULES} rules (a fixed limit). Delete one first.")
     with audited(actor) as trail:
+        _require_server(values)
         row = RedactionRule.objects.create(**vars(values), created_by_name=actor.name[:150])
         _note(trail, row, "added")
     return row
@@ -82,6 +83,7 @@ def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues)
     permissions.require(user, actor, PERMISSION, subject="redaction rule")
     _check(values)
     with audited(actor) as trail:
+        _require_server(values)
         if not RedactionRule.objects.filter(pk=row.pk).update(**vars(values)):
             return False
         before = _described(row)
@@ -112,6 +114,12 @@ def _check(values: RuleValues) -> None:
         compiled(values.path)
     except PathInvalid as problem:
         raise ValidationError({"path": str(problem)}) from problem
+
+
+def _require_server(values: RuleValues) -> None:
+    """Another person may have deleted it since the form was checked. Locks it until the end of the transaction."""
+    if values.server is not None and not Server.objects.select_for_update().filter(pk=values.server.pk).exists():
+        raise ValidationError({"server": f"{values.server.name} has been deleted. Choose another server."})
 
 
 def _note(trail: Trail, row: RedactionRule, word: str, **more: Any) -> None:

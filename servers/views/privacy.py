@@ -94,10 +94,14 @@ def rule(request: HttpRequest, uid: UUID) -> HttpResponse:
     row = _rule(uid)
     form = RuleForm(request.POST, row) if request.method == "POST" else RuleForm(row=row)
     if request.method == "POST" and form.is_valid():
-        if not changing.change_rule(Actor.of(request), request.user, row, form.values()):
-            raise Http404(_GONE)
-        messages.success(request, f"Rule {row.path} saved.")
-        return redirect("privacy:index")
+        try:
+            if not changing.change_rule(Actor.of(request), request.user, row, form.values()):
+                raise Http404(_GONE)
+        except ValidationError as problem:
+            form.add_error(None, problem)
+        else:
+            messages.success(request, f"Rule {row.path} saved.")
+            return redirect("privacy:index")
     return _rule_page(request, form, row)
 
 

@@ -104,6 +104,26 @@ def test_a_rule_that_is_deleted_while_it_is_saved_is_said_to_be_gone(
     assert [change["rule"] for change in changes()] == ["added"]
 
 
+@pytest.mark.parametrize("new", [True, False])
+def test_a_rule_whose_server_is_deleted_while_it_is_saved_asks_for_another(
+    ada: Client, monkeypatch: pytest.MonkeyPatch, new: bool
+) -> None:
+    server = Server.objects.create(slug="one", name="One", transport="stdio", command="cat")
+    if not new:
+        ada.post("/privacy/rules/add/", {"path": "$.pin", "part": "all"})
+    before, check = changes(), changing._check
+
+    def meanwhile(values: changing.RuleValues) -> None:
+        check(values)
+        Server.objects.all().delete()
+
+    monkeypatch.setattr(changing, "_check", meanwhile)
+    place = "add" if new else RedactionRule.objects.get().uid
+    response = ada.post(f"/privacy/rules/{place}/", {"path": "$.code", "part": "all", "server": server.pk})
+    assert "One has been deleted. Choose another server." in words(response, 422)
+    assert changes() == before
+
+
 def test_a_path_that_is_none_is_refused_at_its_field(ada: Client) -> None:
     response = ada.post("/privacy/rules/add/", {"path": "$..[", "part": "all"})
     assert "Not a JSONPath (RFC 9535)" in words(response, 422)
