@@ -144,7 +144,7 @@ def run_mcpadmin(person: Person) -> None:
         sum_of("2", "10", "12")
     with person.doing(MESSAGES):
         results.get_by_role("link", name="Messages of call").nth(1).click()  # those of the newest may not be stored yet
-        expect(page.get_by_role("region", name="Answer, message")).to_be_visible()
+        expect(page.get_by_role("region", name="Response, message")).to_be_visible()
         person.press("button", "Copy as JSON")
         page.wait_for_timeout(300)
     assert '"tools/call"' in person.copied()
