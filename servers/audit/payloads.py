@@ -53,6 +53,11 @@ def made(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
     return row
 
 
+def is_large(text: str) -> bool:
+    """Whether `made` takes long enough, for compressing, to be called outside of a transaction."""
+    return len(text) > settings.INLINE_PAYLOAD_BYTES
+
+
 def digest(salt: bytes, data: bytes) -> str:
     return hashlib.sha256(salt + data).hexdigest()
 

@@ -243,9 +243,20 @@ def progressed(
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
-def finish(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
-    """Set the final state. If the call already has one, keep the result as late."""
-    result, outcome = _stored(outcome)
+def packed(outcome: CallOutcome) -> Payload | None:
+    """The row of a large result, compressed and sealed but not written; None if there is none. To be made before `finish`:
+    compressing in the writer's transaction would hold up everyone who writes. Slow: do not call in an event loop. Raises
+    SealError."""
+    if outcome.result is None or not payloads.is_large(outcome.result):
+        return None
+    return payloads.made(PayloadKind.RESULT, outcome.result, redacted=outcome.redacted)
+
+
+def finish(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Payload | None = None) -> list[Event]:
+    """Set the final state. If the call already has one, keep the result as late. `row`: from `packed`."""
+    if row is not None and Payload.objects.filter(uid=row.uid).exists():
+        return []  # written by an earlier try, whose commit was not confirmed
+    result, outcome = _stored(outcome, row)
     now = timezone.now()
     duration = None if call.sent_at is None else elapsed_ms(call.sent_at, now)
     size = 0 if result is None else result.size
@@ -281,10 +292,12 @@ def late(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     return _late(call, lease, outcome, result, digests)
 
 
-def _stored(outcome: CallOutcome) -> tuple[Payload | None, CallOutcome]:
+def _stored(outcome: CallOutcome, row: Payload | None = None) -> tuple[Payload | None, CallOutcome]:
     """The payload of the result. A result that cannot be encrypted is not stored, and the call says so."""
     if outcome.result is None:
         return None, outcome
+    if row is not None:
+        return payloads.insert(row), outcome
     try:
         return payloads.store(PayloadKind.RESULT, outcome.result, redacted=outcome.redacted), outcome
     except SealError as problem:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -14,11 +15,11 @@ import pytest
 from django.db import DataError
 from django.utils import timezone
 
-from servers.audit import payload_privacy, writer
+from servers.audit import payload_privacy, payloads, writer
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
-from servers.enums import AuditAction
-from servers.models import AuditEvent, PrivacySettings
+from servers.enums import AuditAction, PayloadKind
+from servers.models import AuditEvent, Payload, PrivacySettings
 from sessions.calls import claims
 from sessions.calls.card import card_of
 from sessions.connections.lifecycle import Lease
@@ -44,6 +45,7 @@ class Session:
         self.catalog = SimpleNamespace(caught_up=True)
         self.launch = SimpleNamespace(timeouts=SimpleNamespace(tool=5, total=5))
         self.client = self
+        self.answer: dict[str, Any] = {"content": []}
 
     @asynccontextmanager
     async def slot(self, run: object) -> AsyncIterator[bool]:
@@ -52,7 +54,7 @@ class Session:
     async def call_tool(self, name: str, arguments: dict[str, Any], **options: Any) -> Any:
         await options["before_send"](1, "first")
         self.sent += 1
-        return SimpleNamespace(raw={"content": []})
+        return SimpleNamespace(raw=self.answer)
 
     def follow_tasks(self) -> None:
         """It has none."""
@@ -173,6 +175,51 @@ def test_a_call_of_which_the_database_refuses_even_the_end_is_ended_by_the_tick(
     calls = handled(call, live, tmp_path / "spool")
     assert after_the_next_tick(call, live, calls).state == CallState.OUTCOME_UNKNOWN
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+class CommitsUnseen(Database):
+    """An outcome is committed, which the worker does not learn, so it tries again."""
+
+    async def persist(self, fn: Any, *rest: Any) -> Any:
+        await super().persist(fn, *rest)
+        return await super().persist(fn, *rest)
+
+
+@pytest.mark.parametrize("database", [Database, FailsOnce, CommitsUnseen])
+def test_a_large_result_is_compressed_before_it_takes_the_one_writer(
+    call: Call, live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: type[Database]
+) -> None:
+    compress, threads = payloads._compressed, []
+
+    def noted(data: bytes) -> bytes:
+        threads.append(threading.current_thread().name)
+        return compress(data)
+
+    monkeypatch.setattr(payloads, "_compressed", noted)
+    live.answer = {"content": [{"type": "text", "text": "words " * 30_000}]}
+    handled(call, live, tmp_path / "spool", database)
+    found = Call.objects.get(pk=call.pk)
+    assert (found.state, found.late_result, live.sent) == (CallState.SUCCEEDED, None, 1)
+    assert json.loads(payloads.read(found.result)) == live.answer
+    assert [name.rpartition("-")[0] for name in threads] == ["host-reader"]
+    assert Payload.objects.filter(kind=PayloadKind.RESULT).count() == 1
+    assert AuditEvent.objects.filter(action=AuditAction.CALL_FINISH).count() == 1
+
+
+def test_a_large_result_that_cannot_be_encrypted_is_not_stored_and_the_call_says_so(
+    call: Call, live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise SealError("The key ring cannot be read.")
+
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    payload_privacy.forget()
+    monkeypatch.setattr(payloads, "seal_bytes", refused)
+    live.answer = {"content": [{"type": "text", "text": "words " * 30_000}]}
+    handled(call, live, tmp_path / "spool")
+    found = Call.objects.get(pk=call.pk)
+    assert (found.state, found.result) == (CallState.SUCCEEDED, None)
+    assert "because it cannot be encrypted. The key ring cannot be read." in found.detail
 
 
 class ConfirmsNothing(Database):
