@@ -3,7 +3,7 @@
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from ninja import Header, Query, Router
+from ninja.responses import NinjaJSONEncoder
 
 from servers import permissions
 from servers.audit import payloads
@@ -56,9 +57,7 @@ Wait = Annotated[
 @router.post(
     "/servers/{slug}/calls", response={200: CallOut, 202: CallOut}, operation_id="start_call", summary="Start a call"
 )
-async def start(
-    request: WebRequest, response: HttpResponse, slug: str, given: CallIn, key: Key, wait: Wait = 0
-) -> tuple[int, CallOut]:
+async def start(request: WebRequest, slug: str, given: CallIn, key: Key, wait: Wait = 0) -> HttpResponse:
     """Call a tool once. The response is 202 while the call is running and 200 when it has ended.
 
     The same `Idempotency-Key` with the same tool and arguments returns the earlier call, whatever its outcome; with
@@ -87,11 +86,12 @@ async def start(
         async with shared().admission.at(policy_owner_of(entry.place)):
             uid = await requests().start(exchange)
         found = await _waited(caller, uid, wait)
+    response = found.response(200 if found.final else 202)
     response["Location"] = reverse("api-1:get_call", URLCONF, args=[uid])
-    return (200 if found.final else 202), found
+    return response
 
 
-async def _waited(caller: Caller, uid: UUID, seconds: float) -> CallOut:
+async def _waited(caller: Caller, uid: UUID, seconds: float) -> "_CallText":
     """The call when it is over, or after this time. Raises Refusal (401) when the token was revoked meanwhile."""
     wake, waited = asyncio.Event(), False
     stop = shared().hub.watch(f"call.{uid}", lambda _: wake.set())
@@ -170,26 +170,27 @@ def _row(row: Row) -> CallRow:
 
 # --- one ---------------------------------------------------------------------------------------------------------------
 @router.get("/calls/{uuid:uid}", response=CallOut, operation_id="get_call", summary="Get a call", url_name="get_call")
-async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> CallOut:
+async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> HttpResponse:
     """One call, with its arguments and result if the token's owner may read them. A call made with this token needs the
     scope `mcp:call`, any other call `mcp:history`."""
     caller = caller_of(request)
     caller.require(AgentScope.CALL, AgentScope.HISTORY)
     await work(_visible, caller, uid)
     async with shared().admission.flight(caller.principal):
-        return await _waited(caller, uid, wait)
+        found = await _waited(caller, uid, wait)
+    return found.response()
 
 
 @router.post("/calls/{uuid:uid}/cancel", response=CallOut, operation_id="cancel_call", summary="Cancel a call")
-async def cancel(request: WebRequest, uid: UUID) -> CallOut:
+async def cancel(request: WebRequest, uid: UUID) -> HttpResponse:
     """Ask the server to cancel the call. Whether the tool stopped is not known. Scope `mcp:call`, only for
     calls made with this token."""
     caller = caller_of(request)
     caller.require(AgentScope.CALL)
-    return await work(_cancel, caller, uid)
+    return (await work(_cancel, caller, uid)).response()
 
 
-def _cancel(caller: Caller, uid: UUID) -> CallOut:
+def _cancel(caller: Caller, uid: UUID) -> "_CallText":
     call = _visible(caller, uid)
     if not _is_own(caller, call):
         raise Problem(403, "forbidden", "Only the token that started a call can cancel it here.")
@@ -214,7 +215,18 @@ def _is_own(caller: Caller, call: Call) -> bool:
     return hasattr(call, "agent") and call.agent.token_id == caller.principal.token.pk
 
 
-def _detail(caller: Caller, uid: UUID) -> CallOut:
+@dataclass(frozen=True)
+class _CallText:
+    """A call as JSON text, made in a thread: as values, a result of megabytes would hold up the loop."""
+
+    final: bool
+    text: bytes
+
+    def response(self, status: int = 200) -> HttpResponse:
+        return HttpResponse(self.text, status=status, content_type="application/json; charset=utf-8")
+
+
+def _detail(caller: Caller, uid: UUID) -> _CallText:
     call = _visible(caller, uid)
     state = CallState(call.state)
     readable = visibility.may_read(caller.user, call)
@@ -223,7 +235,7 @@ def _detail(caller: Caller, uid: UUID) -> CallOut:
     if state.final and _is_own(caller, call) and call.agent.unheard_at is not None:
         idempotency.heard_of_asked(uid)
     failed = state is CallState.RPC_ERROR
-    return CallOut(
+    shown = CallOut(
         id=call.uid,
         server=call.server.slug if call.server is not None else None,
         server_name=call.server_name,
@@ -248,13 +260,21 @@ def _detail(caller: Caller, uid: UUID) -> CallOut:
         if call.progress is None
         else CallProgress(progress=call.progress, total=call.progress_total, message=call.progress_message),
         readable=readable,
-        arguments=_payload(call.arguments) if readable else None,
-        result=_payload(call.result) if readable else None,
     )
+    members = json.dumps(shown.model_dump(exclude={"arguments", "result"}), cls=NinjaJSONEncoder).encode()
+    arguments, result = (_stored_json(found) if readable else b"null" for found in (call.arguments, call.result))
+    return _CallText(state.final, members[:-1] + b', "arguments": ' + arguments + b', "result": ' + result + b"}")
 
 
-def _payload(found: Payload | None) -> Any:
-    return _json(payloads.read(found)) if found is not None else None
+def _stored_json(found: Payload | None) -> bytes:
+    """As it is stored. Half a pair of surrogates, which UTF-8 does not have, is written as its escape."""
+    text = payloads.read(found) if found is not None else None
+    if not text:
+        return b"null"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(json.loads(text)).encode()
 
 
 def _json(text: str | None) -> Any:

@@ -127,6 +127,14 @@ def test_a_call_is_started_waited_for_and_in_the_ledger(api: Api, product: Produ
     assert json.loads(event["body"])["details"]["token_name"] == "api"
 
 
+@pytest.mark.parametrize("text", ["ü 漢 😀", '"quotes" and \\ and \u2028'])
+def test_arguments_and_result_of_a_call_come_as_they_are_stored(api: Api, text: str) -> None:
+    started = api.call("echo", {"text": text}, params={"wait": 20}).json()
+    read = api.ask("GET", "/calls/{uid}", at={"uid": started["id"]}).json()
+    assert (read["arguments"], read["result"]["content"]) == ({"text": text}, [{"type": "text", "text": text}])
+    assert started == read
+
+
 def test_one_key_is_one_call_whatever_comes_again(api: Api, product: Product) -> None:
     key = "api-key-1"
     first = api.call("slow", {"steps": 3, "delay": 0.1}, key)
