@@ -260,6 +260,8 @@ def _detail(caller: Caller, uid: UUID) -> _CallText:
         if call.progress is None
         else CallProgress(progress=call.progress, total=call.progress_total, message=call.progress_message),
         readable=readable,
+        arguments=None,  # these two are added as text
+        result=None,
     )
     members = json.dumps(shown.model_dump(exclude={"arguments", "result"}), cls=NinjaJSONEncoder).encode()
     arguments, result = (_stored_json(found) if readable else b"null" for found in (call.arguments, call.result))
