@@ -1,4 +1,5 @@
-/* data-copy="text" or data-copy-from="#selector": copies, and says so on the button for a moment. */
+/* data-copy="text" or data-copy-from="#selector": copies, and says so on the button for a moment. Of an element that shows
+   only the beginning of a text, data-full-url is the address of all of it. */
 import { announce } from './dom.js';
 
 export async function write(text) {
@@ -19,8 +20,13 @@ export function copied(button, words) {
   setTimeout(() => delete button.dataset.copied, 1_800);
 }
 
-function textOf(button) {
+async function textOf(button) {
   const source = button.dataset.copyFrom ? document.querySelector(button.dataset.copyFrom) : null;
+  if (source?.dataset.fullUrl) {
+    const response = await fetch(source.dataset.fullUrl);
+    if (!response.ok) throw new Error(`the full text could not be loaded (status ${response.status})`);
+    return response.text();
+  }
   return source ? (source.value ?? source.textContent) : (button.dataset.copy ?? '');
 }
 
@@ -30,7 +36,7 @@ export function startCopy() {
     if (!button) return;
     let words = 'Copied';
     try {
-      await write(textOf(button));
+      await write(await textOf(button));
     } catch (problem) {
       words = `Not copied: ${problem.message}`;
     }

@@ -5,6 +5,7 @@ the times."""
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 from playwright.sync_api import Locator, expect
@@ -190,3 +191,17 @@ def test_a_whole_text_goes_into_another_tool_from_the_head_of_the_result(ada: Wa
     text = json.dumps(rows(800))
     shown = [box.input_value() for box in ada.page.locator("#tool-form textarea").all()]
     assert any(json.loads(one) in (rows(800), [text]) for one in shown if one.startswith("["))
+
+
+def test_what_is_copied_of_arguments_too_long_for_the_page_is_the_whole(ada: Walk, own_stack: Stack) -> None:
+    notes = "each of them " * 20_000
+    run(ada, "length", notes=notes)
+    (row,) = own_stack.rows("SELECT uid FROM sessions_call ORDER BY id DESC LIMIT 1")
+    ada.open(f"/calls/{UUID(row['uid'])}/")
+    expect(ada.page.get_by_text("these are the first 200,000 characters")).to_be_visible()
+    copy = ada.page.get_by_role("button", name="Copy arguments as JSON")
+    copy.evaluate(KEEP_COPIED)
+    ada.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copy.click()
+    assert ada.page.evaluate("window.copied") == "Copied"
+    assert json.loads(ada.page.evaluate("navigator.clipboard.readText()")) == {"notes": notes}

@@ -65,6 +65,7 @@ def test_a_page_that_shows_the_beginning_of_long_arguments_says_so_and_offers_al
     assert "these are the first 200,000 characters" in shown
     whole = f"/calls/{call.uid}/arguments.json"
     assert f'href="{whole}"' in shown
+    assert f'data-full-url="{whole}"' in shown, "copied is the whole, not the beginning"
     assert client.get(whole).content.decode() == text
 
 
