@@ -194,8 +194,8 @@ def test_a_whole_text_goes_into_another_tool_from_the_head_of_the_result(ada: Wa
 
 
 def test_what_is_copied_of_arguments_too_long_for_the_page_is_the_whole(ada: Walk, own_stack: Stack) -> None:
-    notes = "each of them " * 20_000
-    run(ada, "length", notes=notes)
+    text = "each of them " * 20_000
+    run(ada, "length", text=text)
     (row,) = own_stack.rows("SELECT uid FROM sessions_call ORDER BY id DESC LIMIT 1")
     ada.open(f"/calls/{UUID(row['uid'])}/")
     expect(ada.page.get_by_text("these are the first 200,000 characters")).to_be_visible()
@@ -204,4 +204,4 @@ def test_what_is_copied_of_arguments_too_long_for_the_page_is_the_whole(ada: Wal
     ada.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     copy.click()
     assert ada.page.evaluate("window.copied") == "Copied"
-    assert json.loads(ada.page.evaluate("navigator.clipboard.readText()")) == {"notes": notes}
+    assert json.loads(ada.page.evaluate("navigator.clipboard.readText()")) == {"text": text}
