@@ -196,7 +196,7 @@ def test_a_whole_text_goes_into_another_tool_from_the_head_of_the_result(ada: Wa
 def test_what_is_copied_of_arguments_too_long_for_the_page_is_the_whole(ada: Walk, own_stack: Stack) -> None:
     text = "each of them " * 20_000
     run(ada, "length", text=text)
-    (row,) = own_stack.rows("SELECT uid FROM sessions_call ORDER BY id DESC LIMIT 1")
+    (row,) = own_stack.rows("SELECT uid FROM mcp_sessions_call ORDER BY id DESC LIMIT 1")
     ada.open(f"/calls/{UUID(row['uid'])}/")
     expect(ada.page.get_by_text("these are the first 200,000 characters")).to_be_visible()
     copy = ada.page.get_by_role("button", name="Copy arguments as JSON")
