@@ -378,6 +378,20 @@ def test_the_list_of_a_servers_own_endpoint_is_the_servers(signed_in: Client) ->
     assert signed_in.get("/agents/bundles/nothing/members/web/tool/?tool=search").status_code == 404
 
 
+def test_a_definition_too_long_for_the_page_is_said_to_be_cut_and_not_offered_as_its_json(signed_in: Client) -> None:
+    web = server("web", "search", "index")
+    schema = {"type": "object", "properties": {f"field{n}": {"description": "x" * 100} for n in range(2_000)}}
+    listing = [
+        {"name": name, "inputSchema": given} for name, given in (("search", schema), ("index", {"type": "object"}))
+    ]
+    store_listing(web, DefinitionKind.TOOL, listing, web.sessions.get().state_since)
+    Definition.objects.update(approved_digest="")
+    shown = signed_in.get("/agents/model/web/").content.decode()
+    assert shown.count("these are the first 200,000 characters") == 1
+    assert "Copy JSON of index" in shown
+    assert "Copy JSON of search" not in shown
+
+
 def test_a_choice_that_cannot_be_stored_is_refused_in_words(signed_in: Client, ann: Any) -> None:
     long = "x" * 600
     one = server("web")
