@@ -98,11 +98,11 @@ def _difference(left: str, right: str, old: Parts, new: Parts) -> VersionDiffere
 
 
 def _side(call: Call) -> Side:
-    arguments, no_arguments = _text(call.arguments, "The arguments were erased.")
+    arguments, no_arguments = _text(call.arguments, f"The arguments of call #{call.pk} were erased.")
     found = call.result or call.late_result
     if found is None:
-        return Side(call, arguments, "", no_arguments, "This call has no result.")
-    result, no_result = _text(found, "The result was erased.")
+        return Side(call, arguments, "", no_arguments, f"Call #{call.pk} has no result.")
+    result, no_result = _text(found, f"The result of call #{call.pk} was erased.")
     return Side(call, arguments, result, no_arguments, no_result)
 
 
