@@ -120,6 +120,11 @@ class CallOutcome:
     #: the server requires input of the agent, and this back with it; None: it gave no state
     required: "Required | None" = field(default=None, repr=False)
 
+    @property
+    def has_large_result(self) -> bool:
+        """So that `packed` is worth a thread of its own."""
+        return self.result is not None and payloads.is_large(self.result)
+
     def fields(self) -> dict[str, Any]:
         return {
             "state": self.state,
@@ -244,10 +249,9 @@ def progressed(
 
 # --- the end ---------------------------------------------------------------------------------------------------------
 def packed(outcome: CallOutcome) -> Payload | None:
-    """The row of a large result, compressed and sealed but not written; None if there is none. To be made before `finish`:
-    compressing in the writer's transaction would hold up everyone who writes. Slow: do not call in an event loop. Raises
-    SealError."""
-    if outcome.result is None or not payloads.is_large(outcome.result):
+    """The row of the result, compressed and sealed but not written. Of a large one to be made before `finish`: compressing
+    in the writer's transaction would hold up everyone who writes. Slow: do not call in an event loop. Raises SealError."""
+    if outcome.result is None:
         return None
     return payloads.made(PayloadKind.RESULT, outcome.result, redacted=outcome.redacted)
 

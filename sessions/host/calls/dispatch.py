@@ -11,7 +11,6 @@ from uuid import UUID
 
 import structlog
 
-from servers.audit import payloads
 from servers.crypto import SealError
 from servers.models import Payload
 from sessions.calls import claims
@@ -158,7 +157,7 @@ class CallRun:
         """An outcome that the database refuses ends the call without what the server sent."""
         keep = partial(self._spool.keep, SpooledOutcome(call, live.lease, outcome))
         finish = partial(claims.finish, call, live.lease, outcome)
-        if outcome.result is not None and payloads.is_large(outcome.result):
+        if outcome.has_large_result:
             finish = partial(finish, row=await self._packed(outcome))
         try:
             await self._db.persist(finish, list, keep)

@@ -11,6 +11,9 @@ import httpx
 import jsonschema_rs
 import pytest
 
+from servers.audit import payloads
+from servers.enums import PayloadKind
+from sessions.api import calls
 from tests.sessions.agents.product import Product
 from tests.sessions.host.harness import eventually
 
@@ -133,6 +136,12 @@ def test_arguments_and_result_of_a_call_come_as_they_are_stored(api: Api, text: 
     read = api.ask("GET", "/calls/{uid}", at={"uid": started["id"]}).json()
     assert (read["arguments"], read["result"]["content"]) == ({"text": text}, [{"type": "text", "text": text}])
     assert started == read
+
+
+@pytest.mark.django_db
+def test_half_of_a_pair_of_surrogates_in_a_result_is_sent_as_its_escape() -> None:
+    found = payloads.made(PayloadKind.RESULT, '{"text": "\ud83d"}')
+    assert calls._stored_json(found) == b'{"text": "\\ud83d"}'
 
 
 def test_one_key_is_one_call_whatever_comes_again(api: Api, product: Product) -> None:
