@@ -65,6 +65,9 @@ def test_a_picture_a_document_and_json_of_several_megabytes_are_shown_or_downloa
             case "json":
                 expect(card).to_contain_text("First 64.0 kB of 6.")
                 text = card.get_by_role("link", name="Download the full text").first
+                assert card.locator("pre[data-full-url]").first.get_attribute("data-full-url") == text.get_attribute(
+                    "href"
+                )
                 found = ada.page.evaluate(FETCH, [text.get_attribute("href"), ""])
                 assert found["content-type"] == "application/json"
                 assert found["size"] > JSON_BYTES * 0.9

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -147,3 +148,14 @@ def test_masked_values_of_a_call_are_left_empty_in_its_form_and_said() -> None:
     assert (
         "Its arguments were erased." in client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}").content.decode()
     )
+
+
+@pytest.mark.parametrize(("chars", "cut"), [(100, False), (100_000, True)])
+def test_the_text_of_a_result_that_is_cut_has_the_address_of_all_of_it(chars: int, cut: bool) -> None:
+    call, client = make_ended()
+    text = json.dumps({"content": [{"type": "text", "text": "word " * (chars // 5)}, {"type": "text", "text": "end"}]})
+    Call.objects.update(result=payloads.store(PayloadKind.RESULT, text))
+    shown = client.get(f"/calls/{call.uid}/").content.decode()
+    address = reverse("calls:content", args=[call.uid, 0])
+    assert (f'data-full-url="{address}"' in shown) is cut
+    assert (f'href="{address}"' in shown) is cut
