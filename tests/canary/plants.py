@@ -45,7 +45,7 @@ def planted(world: World, monitor: sinks.Monitor, listener: sinks.Listener) -> t
         "JSON": lambda text: _result(world, text),
     }
     search = Searcher(DECOYS)
-    found = {sink: search.hits(leaks[sink](form.decode())) for sink, (_, form) in forms.items()}
+    found = {sink: search.hits(leak(forms[sink][1].decode())) for sink, leak in leaks.items()}
     return found, {sink: [(sink, encoding)] for sink, (encoding, _) in forms.items()}
 
 
