@@ -129,6 +129,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     Unredacted.objects.filter(created_at__lt=timezone.now() - UNSENT_KEPT).delete()
     reading.forget_old()
     indexing.trim(partial(progress, 3, 5))
+    indexing.purge(partial(progress, 3, 5))
     messages = wire_retention.trim_all(partial(progress, 4, 5))
     found = {"draft": drafts, "log": logs, "version": versions, "message": messages, "export": exports}
     words = [counted(count, noun) for noun, count in found.items() if count]

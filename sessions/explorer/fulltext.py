@@ -125,14 +125,17 @@ def in_parts() -> bool:
     return database().vendor == "sqlite"
 
 
-def merge() -> bool:
+def merge(*, all_parts: bool = False) -> bool:
     """One portion of the merges that are due, in the caller's transaction; False when none was. FTS5 itself would merge in the
-    transaction that makes it due, for tens of milliseconds, so that is off (0027_merges_apart)."""
+    transaction that makes it due, for tens of milliseconds, so that is off (0027_merges_apart).
+
+    `all_parts` makes a merge of all parts due, which the next portions continue: only that rids the file of deleted words.
+    """
+    pages = -_MERGED_PAGES if all_parts else _MERGED_PAGES
     with database().cursor() as cursor:
         before = cursor.connection.total_changes
         for stream in STREAMS:
-            sql = f"INSERT INTO explorer_{stream} (explorer_{stream}, rank) VALUES ('merge', {_MERGED_PAGES})"  # noqa: S608  # names of our own
-            cursor.execute(sql)
+            cursor.execute(f"INSERT INTO explorer_{stream} (explorer_{stream}, rank) VALUES ('merge', {pages})")  # noqa: S608  # names of our own
         return bool(cursor.connection.total_changes - before > len(STREAMS))
 
 

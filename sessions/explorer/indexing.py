@@ -30,6 +30,8 @@ from sessions.explorer.streams import tag
 from sessions.models import Call, IndexCursor
 
 NAME = "search"
+#: up to its event, the words of erased payloads are gone from the file of the database
+PURGED = "purged"
 BATCH = 300
 #: characters that one transaction writes: other writers wait as long as it takes
 BATCH_CHARS = 128 * 1024
@@ -124,9 +126,9 @@ def unindexed() -> Unindexed | None:
     return Unindexed(audit.head_seq() - before, first)
 
 
-def _cursor() -> int:
-    """The number of the last event that is indexed."""
-    return IndexCursor.objects.filter(name=NAME).values_list("seq", flat=True).first() or 0
+def _cursor(name: str = NAME) -> int:
+    """The number of the last event that is done with."""
+    return IndexCursor.objects.filter(name=name).values_list("seq", flat=True).first() or 0
 
 
 def _calls(which: Q) -> QuerySet[Call]:
@@ -235,3 +237,19 @@ def trim(on_batch: Callable[[], None] = lambda: None) -> None:
             batches.each(keys, partial(fulltext.forget, stream))
             merge()
             on_batch()
+
+
+def purge(on_portion: Callable[[], None] = lambda: None) -> None:
+    """After payloads were erased at a person's request: merge the whole index, in short transactions. On SQLite, deleted
+    words stay in the file until then, although no search finds them."""
+    if not fulltext.in_parts():
+        return
+    erased = AuditEvent.objects.filter(action=AuditAction.PAYLOAD_ERASE).order_by("-seq").values_list("seq", flat=True)
+    newest = erased.first()
+    if newest is None or newest <= _cursor(PURGED):
+        return
+    more = in_turn(partial(fulltext.merge, all_parts=True), durable=False)
+    while more:
+        on_portion()
+        more = in_turn(fulltext.merge, durable=False)
+    in_turn(partial(IndexCursor.objects.update_or_create, name=PURGED, defaults={"seq": newest}))

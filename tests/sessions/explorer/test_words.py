@@ -16,6 +16,8 @@ from servers.audit.record import Actor, ServerRef
 from servers.enums import AuditAction
 from servers.exporting.selection import events_of
 from servers.models import Payload, PrivacySettings, Server
+from servers.privacy.erasing import erase
+from servers.privacy.reading import PayloadContext
 from servers.signals import rows_removed
 from sessions.enums import CallState
 from sessions.explorer import fulltext, indexing, search
@@ -312,6 +314,37 @@ def parts() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT COUNT(DISTINCT id >> 37) FROM explorer_calls_data WHERE id > 10")
         return int(cursor.fetchone()[0])
+
+
+def in_the_file(word: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT block FROM explorer_calls_data")
+        return any(word.encode() in row[0] for row in cursor.fetchall())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_words_of_a_payload_that_a_person_erased_leave_the_file_with_the_next_housekeeping() -> None:
+    session, admin = make_session(), reader()
+    call = ended_call(session, "pay", arguments={"iban": "zq0012"})
+    catch_up()
+    for number in range(20):
+        ended_call(session, f"tool{number}", arguments={"text": f"other{number}"})
+        catch_up()
+    try:
+        indexing.purge()
+        erase(Actor.of_user(admin), admin, Payload.objects.get(pk=call.arguments_id), "asked for", PayloadContext())
+        assert found(admin, "zq0012") == []
+        assert in_the_file("zq0012")
+        portions: list[bool] = []
+        indexing.purge(lambda: portions.append(True))
+        assert not in_the_file("zq0012")
+        assert found(admin, "other7") == ["tool7"]
+        assert portions
+        portions.clear()
+        indexing.purge(lambda: portions.append(True))
+        assert not portions, "once for each erasure"
+    finally:
+        writing.reset()
 
 
 def pages() -> set[tuple[int, int]]:
