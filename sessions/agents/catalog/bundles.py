@@ -12,7 +12,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from django.db.models import Q
+from django.db.models import Q, Value
 
 from servers.bundles import exposed, offers, overrides, uris
 from servers.bundles.exposed import Renamed
@@ -40,7 +40,7 @@ class Row:
     kind: DefinitionKind
     key: str
     digest: str
-    body: str
+    body: str  # empty where only names and digests were asked for
     override: Override = overrides.NONE
     unseen: bool = False  # it changed in a way that breaks what it was, and no person has seen that
 
@@ -50,23 +50,26 @@ class Row:
 
 
 # --- what is offered -------------------------------------------------------------------------------------------------
-def offered(entry: Entry, kinds: Iterable[DefinitionKind], members: Iterable[Member]) -> list[Row]:
+def offered(
+    entry: Entry, kinds: Iterable[DefinitionKind], members: Iterable[Member], *, bodies: bool = True
+) -> list[Row]:
     """To this principal, in the order of the members, and of each one's own list. One query. Also what rules deny: a call
     of it is told so."""
-    return [
-        row for row in rows_of(members, kinds) if row.kind != DefinitionKind.TOOL or entry.principal.may_use(row.key)
-    ]
+    rows = rows_of(members, kinds, bodies=bodies)
+    return [row for row in rows if row.kind != DefinitionKind.TOOL or entry.principal.may_use(row.key)]
 
 
-def rows_of(members: Iterable[Member], kinds: Iterable[DefinitionKind], *, hidden: bool = False) -> list[Row]:
-    """What a bundle of these members offers; with `hidden`, all that they have. One query."""
+def rows_of(
+    members: Iterable[Member], kinds: Iterable[DefinitionKind], *, hidden: bool = False, bodies: bool = True
+) -> list[Row]:
+    """What a bundle of these members offers; with `hidden`, all that they have. One query. Bodies may be many megabytes."""
     chosen = list(members)
     if not chosen:
         return []
     rows = Definition.objects.filter(_mine(chosen), kind__in=list(kinds), removed_at=None).order_by("position", "pk")
     found: dict[int, list[Row]] = {one.endpoint.server.pk: [] for one in chosen}
     by_server = {one.endpoint.server.pk: one for one in chosen}
-    columns = ("server_id", "kind", "key", "digest", "approved_digest", "body")
+    columns = ("server_id", "kind", "key", "digest", "approved_digest", "body" if bodies else Value(""))
     for server_id, kind, key, digest, approved, body in rows.values_list(*columns):
         member = by_server[server_id]
         if hidden or chosen_by(member, DefinitionKind(kind), key):
@@ -177,7 +180,7 @@ def _target(entry: Entry, place: BundleEndpoint, kind: DefinitionKind, name: str
     found = exposed.find(place.bundle.pk, kind, name)
     if found is None or (isinstance(found, Renamed) and not found.now):
         # an agent may call what no one has listed yet
-        named(place, kind, offered(entry, [kind], place.members))
+        named(place, kind, offered(entry, [kind], place.members, bodies=False))
         found = exposed.find(place.bundle.pk, kind, name)
     if isinstance(found, Renamed):
         raise _former(entry, place, kind, found) or unknown

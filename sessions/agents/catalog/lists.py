@@ -210,10 +210,15 @@ def _outcome(member: Member, method: str) -> str:
 
 
 def _usable(
-    entry: Entry, place: BundleEndpoint, kinds: Iterable[DefinitionKind], members: Iterable[Member]
+    entry: Entry,
+    place: BundleEndpoint,
+    kinds: Iterable[DefinitionKind],
+    members: Iterable[Member],
+    *,
+    bodies: bool = True,
 ) -> tuple[list[Row], dict[DefinitionKind, dict[Target, str]]]:
     """What is offered and not denied, and the names of tools and prompts."""
-    rows = bundles.offered(entry, kinds, members)
+    rows = bundles.offered(entry, kinds, members, bodies=bodies)
     names: dict[DefinitionKind, dict[Target, str]] = {
         kind: bundles.named(place, kind, [row for row in rows if row.kind == kind]) for kind in kinds if kind in _NAMED
     }
@@ -293,7 +298,8 @@ def fingerprints(entry: Entry) -> dict[str, str]:
     bundle."""
     place = entry.place
     if isinstance(place, BundleEndpoint):
-        rows, names = _usable(entry, place, DefinitionKind, [one for one in place.members if one.listed])
+        members = [one for one in place.members if one.listed]
+        rows, names = _usable(entry, place, DefinitionKind, members, bodies=False)
         if place.bundle.listing == BundleListing.SEARCH:
             tools = [row for row in rows if row.kind == DefinitionKind.TOOL]
             kept = _pinned(place, tools, names[DefinitionKind.TOOL])

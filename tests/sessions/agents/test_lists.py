@@ -112,6 +112,24 @@ def test_a_list_that_was_never_read_or_failed_is_known_as_such(ann: Any) -> None
     assert lists.problem(found.endpoint, "prompts/list") == "It took too long."
 
 
+def test_what_a_stream_compares_of_a_bundle_reads_no_definition(ann: Any) -> None:
+    session = make_session()
+    bundle = Bundle.objects.create(slug="team", name="Team")
+    BundleMember.objects.create(bundle=bundle, server=session.server, alias="files", tools=["*"])
+    offer(session, '{"name":"a","inputSchema":{}}')
+    session.state, session.revision = SessionState.READY, "2025-11-25"
+    session.server_capabilities, session.catalog_counts = {"tools": {}}, {"tool": {"read_at": "2026-01-01"}}
+    session.save()
+    found = replace(entry(ann, session), place=endpoints.endpoint_of(entry(ann, session).principal, "team"))
+    with CaptureQueriesContext(connection) as queries:
+        before = lists.fingerprints(found)
+    asked = [query["sql"] for query in queries if Definition._meta.db_table in query["sql"]]
+    assert asked
+    assert not any('"body"' in sql for sql in asked)
+    Definition.objects.update(digest="f" * 64)
+    assert lists.fingerprints(found)["tools"] != before["tools"]
+
+
 def test_a_long_definition_of_a_bundle_is_not_kept(ann: Any) -> None:
     session = make_session()
     bundle = Bundle.objects.create(slug="team", name="Team")
