@@ -157,7 +157,7 @@ def test_the_parts_of_templates_and_of_resources_join_their_own_list(ada: Walk, 
     stack.register("Templated", (sys.executable, [FORMS, "1", "130", "120"]))
     # Opened between the two lists, the page shows that the list changed and does not move by itself.
     both = "SELECT 1 FROM servers_definition WHERE key LIKE 'note-%' OR key LIKE 'memo:%'"
-    ada.until(lambda: len(stack.rows(both)) == 250)
+    ada.until(lambda: len(stack.rows(both)) == 250, seconds=60)
     ada.open("/servers/templated/resources/")
     ada.wait_for_state("Ready")
     resources, templates = (page.locator(f"#resource-list [data-list-rows] details >> nth={n}") for n in (0, 1))
