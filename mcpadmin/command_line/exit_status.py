@@ -62,6 +62,8 @@ def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Endi
     if error.fault in _TOKEN_FAULTS:
         return Ending(ExitStatus.REFUSED, "mcpadmin does not accept this token: it is unknown, expired or revoked.")
     if isinstance(error, RpcError):
+        if calling and isinstance(error.data, dict) and error.data.get("retrySafe") is False:
+            return Ending(ExitStatus.OUTCOME_UNKNOWN, error.message, call)  # it may have been placed all the same
         return Ending(_status_of_placed(error) if call and calling else _status_of_code(error), error.message, call)
     words = error.words or error.detail if isinstance(error, HttpError) else error.detail
     if error.fault is Fault.RATE_LIMITED:

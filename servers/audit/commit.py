@@ -21,7 +21,11 @@ FAIRNESS_SECONDS = 0.001
 
 
 class AuditUnavailable(Exception):
-    """Not durable in time."""
+    """Not durable in time. `unchanged`: nothing was written, and nothing will be; otherwise that is not known."""
+
+    def __init__(self, words: str, *, unchanged: bool = True) -> None:
+        super().__init__(words)
+        self.unchanged = unchanged
 
 
 class ReferenceDeleted(AuditUnavailable):
@@ -34,6 +38,10 @@ class Abandoned(Exception):
 
 class Down(Exception):
     """The database itself refuses: no use in trying the works of the batch one by one."""
+
+
+class Lost(Down):
+    """The connection broke at the commit: the database may have committed, and its answer was lost."""
 
 
 @dataclass(eq=False)
@@ -62,7 +70,7 @@ _copier: LogCopier | None = None
 
 def commit(batch: list[Work[Any]]) -> list[Any]:
     """Run and commit; `make_durable` must follow. Raises Abandoned, Down, ReferenceDeleted, or what a function raised; in
-    each case nothing was written."""
+    each case except Lost nothing was written."""
     with _down():
         _prepare_connection()
     turn = _turn if connection.vendor == "sqlite" else None
@@ -79,6 +87,7 @@ def _commit(batch: list[Work[Any]]) -> list[Any]:
     block, committed = transaction.atomic(durable=True), []
     with _down():
         block.__enter__()
+    used = connection.connection
     try:
         transaction.on_commit(
             lambda: committed.append(True)
@@ -93,6 +102,8 @@ def _commit(batch: list[Work[Any]]) -> list[Any]:
     except Exception as exc:  # after the commit, a hook's error must not change what the callers get
         if not committed and isinstance(exc.__cause__, IntegrityError):  # foreign keys are checked at the commit
             raise ReferenceDeleted(_DELETED) from exc.__cause__
+        if not committed and isinstance(exc, Down) and broken(used):
+            raise Lost from exc.__cause__
         if not committed:
             raise
         log.exception("a hook after the commit failed")
@@ -183,15 +194,15 @@ def broken(used: Any) -> bool:
     return True
 
 
-def fail(batch: list[Work[Any]], cause: BaseException | None, *, committed: bool = False) -> None:
+def fail(batch: list[Work[Any]], cause: BaseException | None, *, unchanged: bool = True) -> None:
     log.error("the audit log cannot be written", works=len(batch), problem=str(cause)[:300])
     end = (
-        ". Check whether the change was made before trying again."
-        if committed
-        else ", so nothing was changed. Try again in a moment."
+        ", so nothing was changed. Try again in a moment."
+        if unchanged
+        else ". Check whether the change was made before trying again."
     )
     for work in batch:
-        problem = AuditUnavailable(f"The audit log is not available{end}")
+        problem = AuditUnavailable(f"The audit log is not available{end}", unchanged=unchanged)
         problem.__cause__ = cause
         settle(work, problem)
 

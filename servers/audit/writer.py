@@ -1,6 +1,7 @@
 """The one writer thread of a process: group commit for everything that is on the path of a call.
 
-    AuditUnavailable         the database did not take it in time: the act must not happen
+    AuditUnavailable         the database did not take it in time: the act must not happen. Not `unchanged`: it may have
+                             been committed nevertheless
     ├── WriterBusy           the queue is full, said at once
     └── ReferenceDeleted     what it refers to has been deleted
 
@@ -32,6 +33,7 @@ from servers.audit.commit import (
     Abandoned,
     AuditUnavailable,
     Down,
+    Lost,
     ReferenceDeleted,
     Work,
     broken,
@@ -135,7 +137,7 @@ class Writer:
             async with asyncio.timeout(COMMIT_GRACE_SECONDS):
                 return await result_of(future, cancels=False)
         except TimeoutError as exc:
-            raise _too_late(known=False) from exc
+            raise _too_late(unchanged=False) from exc
 
     def stop(self, timeout: float = 5.0) -> bool:
         """Write what waits and end the thread, which closes its connection. False when it did not end in time."""
@@ -154,7 +156,7 @@ class Writer:
         try:
             return future.result(COMMIT_GRACE_SECONDS)
         except FutureTimeout as exc:
-            raise _too_late(known=False) from exc
+            raise _too_late(unchanged=False) from exc
 
     # --- the thread -----------------------------------------------------------------------------------------------
     def _ensure_thread(self) -> None:
@@ -201,7 +203,7 @@ class Writer:
             self._flush(batch, again=again)
         except Down as exc:
             connection.close()
-            fail(batch, exc.__cause__)
+            fail(batch, exc.__cause__, unchanged=not isinstance(exc, Lost))
         except Exception as exc:  # whatever one function of the batch raised is its own caller's affair
             self._isolate(batch, exc, again and broken(used))
         else:
@@ -209,7 +211,7 @@ class Writer:
             try:
                 make_durable(batch)
             except OSError as exc:
-                fail(batch, exc, committed=True)
+                fail(batch, exc, unchanged=False)
                 return
             for work, result in zip(batch, results, strict=True):
                 work.future.set_result(result)
@@ -227,11 +229,14 @@ class Writer:
             self._flush([work], again=not broken)
 
 
-def _too_late(*, known: bool = True) -> AuditUnavailable:
+def _too_late(*, unchanged: bool = True) -> AuditUnavailable:
     end = (
-        ", so nothing was changed. Try again." if known else ". Check whether the change was made before trying again."
+        ", so nothing was changed. Try again."
+        if unchanged
+        else ". Check whether the change was made before trying again."
     )
-    return AuditUnavailable(f"The audit log could not be written in time (2 s, a fixed limit){end}")
+    words = f"The audit log could not be written in time (2 s, a fixed limit){end}"
+    return AuditUnavailable(words, unchanged=unchanged)
 
 
 # --- after each batch ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from servers.enums import Way
 from sessions.agents import agent_sessions
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import Entry
+from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import posted
@@ -115,6 +116,8 @@ def identified(exchange: Exchange) -> Iterator[None]:
 
 
 def unavailable(problem: AuditUnavailable) -> Refusal:
-    """Nothing was done, so the agent may repeat the request."""
+    """Where nothing was done, the agent may repeat the request."""
+    if not problem.unchanged:
+        return Refusal(503, jsonrpc.INTERNAL_ERROR, str(problem), {"reason": "audit", "retrySafe": False})
     data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
     return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})

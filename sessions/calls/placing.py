@@ -7,7 +7,7 @@ A call is accepted when its intent (row, arguments, audit event) is committed. N
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from servers import permissions
 from servers.audit.record import Actor, Event
-from servers.audit.writer import AuditUnavailable, writer
+from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.enums import AuditAction, AuditOutcome
 from servers.loops import both_done, result_of
 from servers.models import Server
@@ -28,6 +28,8 @@ from sessions import hints
 from sessions.calls.arguments import Doubt, Given, Rejected
 from sessions.calls.final_states import (
     CANCELLED_BEFORE,
+    REFUSED_LATE,
+    end,
     end_now,
     finish_event,
     notify,
@@ -54,6 +56,7 @@ __all__ = [
     "AlreadyPlaced",
     "AuditUnavailable",
     "Given",
+    "MaybePlaced",
     "Origin",
     "Rejected",
     "aplace",
@@ -66,6 +69,14 @@ DURABLE_SECONDS = 2.0
 #: how long a call may wait for its session before it expires, on top of the server's own connect timeout
 WAIT_SECONDS = 30
 Begin = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+class MaybePlaced(AuditUnavailable):
+    """It is not known whether the intent of `call` was committed, so the call may still be sent."""
+
+    def __init__(self, words: str, call: UUID) -> None:
+        super().__init__(words, unchanged=False)
+        self.call = call
 
 
 # --- placing ---------------------------------------------------------------------------------------------------------
@@ -83,7 +94,8 @@ def place(
     """Place a call and return its committed row. Not inside a transaction.
 
     Raises Http404 and access.Denied (recorded), Rejected (server, target, arguments or confirmation) and
-    AuditUnavailable (the intent was not durable within 2 s: the call is refused). With an `origin` also AlreadyPlaced.
+    AuditUnavailable (the intent was not durable within 2 s: the call is refused; MaybePlaced where it may be committed
+    nevertheless). With an `origin` also AlreadyPlaced.
     """
     intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats, origin=origin)
     with _refusing(intent):
@@ -141,9 +153,14 @@ async def _durable(submitting: "Future[_Submitted]") -> Call:
 def _refusing(intent: Intent) -> Iterator[None]:
     try:
         yield
-    except AuditUnavailable:
+    except AuditUnavailable as problem:
         intent.refuse()
-        raise
+        if problem.unchanged:
+            raise
+        uid = intent.call.uid
+        with suppress(WriterBusy):  # `refuse` came too late for a commit that was announced, or whose answer was lost
+            end([uid], REFUSED_LATE)
+        raise MaybePlaced(str(problem), uid) from problem
     except IntegrityError as problem:
         raise Rejected("The server has been deleted.") from problem
 

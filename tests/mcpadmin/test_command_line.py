@@ -211,6 +211,12 @@ def test_a_rule_that_denies_a_prompt_or_asks_about_it_is_no_failure_of_the_serve
     assert ending_of(RpcError(code, "Rule “Deny *” of the endpoint Files.")).status is status
 
 
+def test_a_call_that_may_have_been_placed_although_mcpadmin_refused_it_is_none_to_repeat() -> None:
+    refusal = RpcError(-32603, "Check whether the change was made.", {"retrySafe": False}, http_status=503)
+    assert ending_of(refusal, calling=True).status is ExitStatus.OUTCOME_UNKNOWN
+    assert ending_of(refusal).status is ExitStatus.UNAVAILABLE  # a list, for example
+
+
 def test_a_call_that_waits_for_approval_may_be_made_again_and_names_itself() -> None:
     """The result of mcpadmin, which is none of the tool."""
     meta = {"mcpadmin/call": "c1", "mcpadmin/outcome": "held", "mcpadmin/mayHaveRun": False}

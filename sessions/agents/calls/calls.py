@@ -93,6 +93,8 @@ class Calls:
         self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
         self._inherited, self._inheriting = False, asyncio.Lock()
+        #: calls of which this process does not know whether they were placed, until they are marked as not heard
+        self._maybe_placed: list[UUID] = []
         #: how many requests wait for a call here
         self._viewers: Counter[UUID] = Counter()
 
@@ -233,21 +235,28 @@ class Calls:
             raise Refusal(404, jsonrpc.INVALID_REQUEST, "This endpoint does not exist.") from problem
         except PermissionDenied as problem:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
+        except placing.MaybePlaced as problem:
+            self._maybe_placed.append(problem.call)
+            raise unavailable(problem) from problem
         except placing.AuditUnavailable as problem:
             raise unavailable(problem) from problem
         return call
 
     async def _inherit(self) -> None:
-        """Before the first call of this process is placed: what others left behind counts as not heard. Raises Refusal."""
-        if self._inherited:
+        """Before the first call of this process is placed: what others left behind counts as not heard. Before any: so does
+        what may have been placed here although its agent was refused. Raises Refusal."""
+        if self._inherited and not self._maybe_placed:
             return
         async with self._inheriting:
-            if not self._inherited:
-                try:
+            try:
+                if not self._inherited:
                     await self._hub.reader.work(idempotency.inherit)
-                except placing.AuditUnavailable as problem:
-                    raise unavailable(problem) from problem
-                self._inherited = True
+                    self._inherited = True
+                if calls := list(self._maybe_placed):
+                    await self._hub.reader.work(partial(idempotency.refused_unsurely, calls))
+                    self._maybe_placed = [one for one in self._maybe_placed if one not in calls]
+            except placing.AuditUnavailable as problem:
+                raise unavailable(problem) from problem
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
         """On behalf of the agent. Whether the tool stopped is not known."""

@@ -246,6 +246,14 @@ def inherit() -> None:
         writer().submit_and_wait(lambda: AgentCall.objects.filter(pk__in=found).update(unheard_at=now))
 
 
+def refused_unsurely(calls: list[UUID]) -> None:
+    """Their agents were refused although these calls may have been placed. Waits for the writer, which has by then done
+    what was submitted before: for a work thread. Raises AuditUnavailable."""
+    now = timezone.now()
+    rows = AgentCall.objects.filter(call__uid__in=calls, unheard_at=None)
+    writer().submit_and_wait(lambda: rows.update(unheard_at=now))
+
+
 def heard_of_asked(call: UUID) -> None:
     """The agent receives the outcome of a call that needed approval. From now on an identical request is a new call, in
     every web process. For a work thread."""

@@ -105,9 +105,10 @@ def test_whether_a_change_was_made_is_unknown_when_the_disk_refuses_the_sync(
     try:
         product.submit_and_wait(lambda: None)  # opens the writer's connection
         monkeypatch.setattr(commit, "_log", DurableLog(tmp_path / "gone-wal", durable.cursor()))
-        with pytest.raises(writer.AuditUnavailable, match="Check whether the change was made"):
+        with pytest.raises(writer.AuditUnavailable, match="Check whether the change was made") as refusal:
             product.submit_and_wait(lambda: Server.objects.create(slug="a", name="A"))
         assert Server.objects.filter(slug="a").exists()
+        assert not refusal.value.unchanged
     finally:
         product.stop()
 

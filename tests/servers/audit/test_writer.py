@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, connections, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, transaction
+from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.utils import timezone
 
 from servers.audit import writer as writer_module
@@ -208,6 +209,48 @@ def _backend_pid() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         return int(cursor.fetchone()[0])
+
+
+def _next_commit(monkeypatch: pytest.MonkeyPatch, instead: Callable[[Any, Callable[[], None]], None]) -> None:
+    """Of a real connection; those after it are as before."""
+    real = DatabaseWrapper._commit  # type: ignore[attr-defined]
+
+    def commit(self: Any) -> None:
+        monkeypatch.setattr(DatabaseWrapper, "_commit", real)
+        instead(self, lambda: real(self))
+
+    monkeypatch.setattr(DatabaseWrapper, "_commit", commit)
+
+
+@on_file
+def test_whether_a_change_was_made_is_unknown_when_the_connection_breaks_at_the_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose_the_answer(wrapper: Any, commit: Callable[[], None]) -> None:
+        commit()
+        wrapper.connection.close()
+        raise OperationalError("server closed the connection unexpectedly")
+
+    writer().submit(lambda: None).result(10)
+    _next_commit(monkeypatch, lose_the_answer)
+    with pytest.raises(AuditUnavailable, match="Check whether the change was made") as refusal:
+        writer().submit(lambda: payload("committed")).result(10)
+    assert not refusal.value.unchanged
+    assert Payload.objects.filter(text="committed").exists()
+    writer().submit(lambda: payload("next")).result(10)
+
+
+@on_file
+def test_a_commit_that_the_database_itself_refuses_changed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(wrapper: Any, commit: Callable[[], None]) -> None:
+        raise OperationalError("database or disk is full")
+
+    writer().submit(lambda: None).result(10)
+    _next_commit(monkeypatch, refuse)
+    with pytest.raises(AuditUnavailable, match="so nothing was changed") as refusal:
+        writer().submit(lambda: payload("refused")).result(10)
+    assert refusal.value.unchanged
+    assert not Payload.objects.exists()
 
 
 @on_file

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servers.agents.tokens import principal_of
+from servers.audit import writer as writer_module
 from servers.audit.writer import AuditUnavailable
 from servers.enums import PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, AuditEvent
@@ -16,6 +17,7 @@ from sessions.agents.policy import policy_check
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.api import calls
 from sessions.api.asking import Caller
+from sessions.calls import placing
 from sessions.enums import CallState
 from sessions.mcp.core.versions import Era
 from sessions.models import AgentAttachment, Call, McpSession
@@ -222,3 +224,30 @@ async def test_a_key_of_the_api_that_got_a_held_call_gets_it_again_after_its_end
     assert (await door.thread(calls._detail, caller, call)).final
     assert [await start(key) for key in ("second", "first")] == [call, call]
     assert await start("third") != call
+
+
+async def test_a_call_that_may_have_been_committed_is_not_called_safe_to_repeat_and_meets_its_repetition(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await door.thread(token_of, ada)
+    await door.thread(make_listed, "files")
+
+    def refuse(batch: Any) -> None:
+        if any(work.events is not None for work in batch):
+            raise OSError("The disk does not answer.")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(writer_module, "make_durable", refuse)
+        disk.setattr(placing, "end", lambda *given: None)  # as if its worker were quicker
+        asked = door.modern(token, "files", "tools/call", ECHO, id=7)
+        found = await asked.response()
+    assert (asked.status, "retry-after" in asked.headers) == (503, False)
+    assert (found["id"], found["error"]["code"], found["error"]["data"]["retrySafe"]) == (7, -32603, False)
+    assert "Check whether the change was made" in found["error"]["message"]
+    call = await door.thread(Call.objects.get)
+    again = door.modern(token, "files", "tools/call", ECHO, id=8)
+    assert await door.viewed() == call.uid
+    await door.finish(call.uid)
+    door.hint(f"call.{call.uid}")
+    assert "result" in await again.response()
+    assert await door.thread(Call.objects.count) == 1

@@ -163,6 +163,23 @@ def test_a_call_that_audit_cannot_take_is_refused_and_leaves_nothing(
     assert not Call.objects.exists()
 
 
+def test_a_call_that_may_have_been_committed_is_withdrawn_where_no_worker_sent_it(
+    caller: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(batch: Any) -> None:
+        raise OSError("The disk does not answer.")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(writer_module, "make_durable", refuse)
+        with pytest.raises(placing.MaybePlaced, match="Check whether the change was made") as refusal:
+            place(caller, server)
+    writer_module.writer().submit_and_wait(lambda: None)
+    call = Call.objects.get()
+    assert (call.uid, call.state) == (refusal.value.call, CallState.NOT_SENT)
+    actions = set(AuditEvent.objects.filter(call_uid=call.uid).values_list("action", flat=True))
+    assert actions == {AuditAction.CALL_REQUEST, AuditAction.CALL_FINISH}
+
+
 def test_a_requested_call_ends_when_it_is_cancelled(caller: Any, server: Server) -> None:
     call = place(caller, server)
     assert placing.cancel(Actor.of_user(caller), caller, call)
