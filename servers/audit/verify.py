@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Min, QuerySet
 
 from servers.audit.proof import checkpoints, triggers
 from servers.audit.proof.key import KeyMissing
@@ -21,6 +21,7 @@ from servers.models import AuditEvent, AuditHead
 
 __all__ = ["ChainVerdict", "columns_fit", "verify"]
 
+IsKnown = Callable[[Broken], bool]
 _CHUNK = 200
 #: events between two calls of `on_progress`: less work than the interpreter's switch interval, after which another thread
 #: of the process would have its turn anyway
@@ -32,11 +33,15 @@ _TRIGGERS = "The database does not prevent changes to audit events: its triggers
 
 @dataclass
 class _Walk:
-    """Where a verification stands: the next number and the hash that its link must name, None if any will do."""
+    """Where a verification stands: the next number and the hash that its link must name, None if any will do. `first`: the
+    first damage, and `intact` how many events before it hold."""
 
     seq: int
     prev: str | None
+    is_known: IsKnown
     checked: int = 0
+    first: Broken | None = None
+    intact: int = 0
 
     def step(self, event: AuditEvent) -> dict[str, Any]:
         """Returns the event's body."""
@@ -48,25 +53,56 @@ class _Walk:
         self.seq, self.prev, self.checked = event.seq + 1, event.hash, self.checked + 1
         return body
 
+    def meet(self, broken: Broken) -> None:
+        """Raises it, unless it is known: then the verification goes on behind it."""
+        if self.first is None:
+            self.first = broken
+            self.intact = max(0, self.checked - (0 if broken.seq is None else max(0, self.seq - broken.seq)))
+        if not self.is_known(broken):
+            raise broken
+
+    def pass_by(self, broken: Broken) -> int | None:
+        """Stand behind a link that does not hold. Returns the number of the event after which to read on, None if none is
+        left."""
+        if not isinstance(broken.seq, int):
+            raise broken
+        if broken.seq < self.seq:  # not part of the chain
+            return broken.seq
+        if broken.seq > self.seq:  # cannot be read, and those before it are not there
+            self.meet(_missing(self.seq, None))
+        if not AuditEvent.objects.filter(seq=broken.seq).exists():
+            found = AuditEvent.objects.filter(seq__gt=broken.seq).aggregate(first=Min("seq"))["first"]
+            if not isinstance(found, int):
+                return None
+            self.seq, self.prev = found, None
+            return found - 1
+        self.seq, self.prev = broken.seq + 1, None
+        return broken.seq
+
 
 def verify(
-    start: int = 1, end: int | None = None, on_progress: OnProgress = lambda checked, total: None
+    start: int = 1,
+    end: int | None = None,
+    on_progress: OnProgress = lambda checked, total: None,
+    is_known: IsKnown = lambda broken: False,
 ) -> ChainVerdict:
     """Check the links from `start` to `end`, both included; without `end` to the head, which is checked too. Without both
     the whole log is checked.
 
     `on_progress(checked, total)` is called outside of any transaction; what it raises ends the verification. `total` is as
-    the log was at the beginning.
+    the log was at the beginning. `is_known`: of damage that somebody has acknowledged: the log is as broken as before, but
+    what comes behind it is checked too, except the link of the next event to a damaged one.
     """
-    while (verdict := _verdict(start, end, on_progress)) is None:
+    while (verdict := _verdict(start, end, on_progress, is_known)) is None:
         time.sleep(_AGAIN_SECONDS)
     return verdict
 
 
-def _verdict(start: int, end: int | None, on_progress: OnProgress) -> ChainVerdict | None:
+def _verdict(start: int, end: int | None, on_progress: OnProgress, is_known: IsKnown) -> ChainVerdict | None:
     """None if the retention removed something at the same time."""
-    total, walk = _count(start, end), _Walk(start, "")
+    total, walk = _count(start, end), _Walk(start, "", is_known)
     whole: Whole | None = None
+    unknown: Broken | None = None
 
     def report() -> None:
         on_progress(walk.checked, max(total, walk.checked))
@@ -76,29 +112,45 @@ def _verdict(start: int, end: int | None, on_progress: OnProgress) -> ChainVerdi
         if whole is None:
             walk.prev = _hash_before(start)
         else:
-            walk.seq, walk.prev = whole.beginning()
-        for page in _pages(start, end):
-            _check_page(walk, page, whole, report)
+            walk.seq, walk.prev = whole.beginning(walk.meet)
+        _check_pages(walk, start, end, whole, report)
         if end is None:
             _reach_head(walk, whole, report)
         elif walk.seq <= end:
-            raise _missing(walk.seq, None)
-        if whole is None:
-            return ChainVerdict(True, walk.checked)
-        whole.finish(report)
-        warning = "" if triggers.complete(connection) else _TRIGGERS
-        return ChainVerdict(True, walk.checked, signed_seq=whole.signed_seq, warning=warning)
+            walk.meet(_missing(walk.seq, None))
+        if whole is not None:
+            whole.finish(walk.meet, report)
     except Broken as broken:
+        if walk.first is None:
+            walk.first = broken
+        unknown = broken
+    if walk.first is not None:
         if whole is not None and whole.outdated():
             return None
-        before = walk.checked if broken.seq is None else walk.checked - max(0, walk.seq - broken.seq)
-        return ChainVerdict(False, max(0, before), broken.seq, str(broken))
+        return ChainVerdict(False, walk.intact, walk.first.seq, str(walk.first), unknown=unknown)
+    if whole is None:
+        return ChainVerdict(True, walk.checked)
+    warning = "" if triggers.complete(connection) else _TRIGGERS
+    return ChainVerdict(True, walk.checked, signed_seq=whole.signed_seq, warning=warning)
 
 
 def _count(start: int, end: int | None) -> int:
     """How many links there should be, for the progress alone: a damaged log may say anything."""
     last = AuditHead.objects.filter(chain=CHAIN).values_list("seq", flat=True).first() if end is None else end
     return max(0, last - start + 1) if isinstance(last, int) else 0
+
+
+def _check_pages(walk: _Walk, start: int, end: int | None, whole: Whole | None, report: Callable[[], None]) -> None:
+    floor: int | None = None if start <= 1 else start - 1
+    while True:
+        try:
+            for page in _pages(floor, end):
+                _check_page(walk, page, whole, report)
+            return
+        except Broken as broken:
+            walk.meet(broken)
+            if (floor := walk.pass_by(broken)) is None:
+                return
 
 
 def _check_page(walk: _Walk, page: list[AuditEvent], whole: Whole | None, report: Callable[[], None]) -> None:
@@ -111,8 +163,14 @@ def _check_page(walk: _Walk, page: list[AuditEvent], whole: Whole | None, report
                 report()
     except Broken as exc:
         broken = exc
-    if whole is not None and good:
-        whole.check(good)
+    while whole is not None and good:
+        try:
+            whole.check(good)
+        except Broken as exc:
+            walk.meet(exc)
+            good = [(event, body) for event, body in good if exc.seq is not None and event.seq > exc.seq]
+        else:
+            break
     if broken is not None:
         raise broken
 
@@ -178,22 +236,20 @@ def _reach_head(walk: _Walk, whole: Whole | None, report: Callable[[], None]) ->
         head_seq, head_hash = (head.seq, head.hash) if head else (0, "")
         before = walk.seq
         if not isinstance(head_seq, int):
-            raise Broken(walk.seq, "The recorded end of the chain cannot be read.")
+            return walk.meet(Broken(walk.seq, "The recorded end of the chain cannot be read."))
         if head_seq < walk.seq - 1:
-            raise Broken(head_seq + 1, f"Event {head_seq + 1} is beyond the recorded end of the chain.")
+            return walk.meet(Broken(head_seq + 1, f"Event {head_seq + 1} is beyond the recorded end of the chain."))
         if head_seq == walk.seq - 1:
-            if head_hash != walk.prev:
-                raise Broken(head_seq, f"Event {head_seq} is not the recorded end of the chain.")
+            if walk.prev is not None and head_hash != walk.prev:
+                walk.meet(Broken(head_seq, f"Event {head_seq} is not the recorded end of the chain."))
             return
-        for page in _pages(walk.seq, head_seq):
-            _check_page(walk, page, whole, report)
+        _check_pages(walk, walk.seq, head_seq, whole, report)
         if walk.seq == before:
-            raise _missing(walk.seq, None)
+            return walk.meet(_missing(walk.seq, None))
 
 
-def _pages(start: int, end: int | None) -> Iterator[list[AuditEvent]]:
-    """By number, so that a chain of any length takes no memory. From the first on, also what stands before it."""
-    floor: int | None = None if start <= 1 else start - 1
+def _pages(floor: int | None, end: int | None) -> Iterator[list[AuditEvent]]:
+    """By number, so that a chain of any length takes no memory. Without a `floor`, also what stands before the first."""
     while page := _read(floor, end):
         yield page
         floor = page[-1].seq

@@ -17,24 +17,28 @@ from servers.registration.drafts import purge_drafts
 
 
 def verify_log(progress: JobProgress) -> JobOutcome:
-    """What does not fit also becomes an alarm on every administrator's page."""
+    """What does not fit also becomes an alarm on every administrator's page. Damage that one of them has acknowledged does
+    not hide what comes after it."""
     try:
         misfits = checkpoints.misfits()
     except (KeyMissing, OSError) as problem:
         alarms.sound(AlarmKind.KEY, None, str(problem))
         return JobOutcome(False, f"The signed checkpoints cannot be checked. {problem}", {"ok": False, "checked": 0})
     alarms.sound_misfits(misfits)
-    verdict = verify(on_progress=progress)
+    verdict = verify(on_progress=progress, is_known=alarms.acknowledged_damage())
     result: dict[str, Any] = {"ok": verdict.ok, "checked": verdict.checked}
     result |= {"signed": verdict.signed_seq} if verdict.signed_seq else {}
     result |= {"warning": verdict.warning} if verdict.warning else {}
     if verdict.ok:
         return JobOutcome(True, f"All {counted(verdict.checked, 'event')} verified.", result)
-    if not misfits:
-        alarms.sound(AlarmKind.BROKEN, verdict.first_bad_seq, verdict.reason)
-    result |= {"first_bad_seq": verdict.first_bad_seq, "reason": verdict.reason}
+    reason, unknown = verdict.reason, verdict.unknown
+    if unknown is not None and not misfits:
+        alarms.sound(AlarmKind.BROKEN, unknown.seq, str(unknown))
+    if unknown is not None and str(unknown) != reason:
+        reason = f"{reason} {unknown}"
+    result |= {"first_bad_seq": verdict.first_bad_seq, "reason": reason}
     where = f"Broken at event {verdict.first_bad_seq}. " if verdict.first_bad_seq is not None else ""
-    return JobOutcome(False, f"{where}{verdict.reason}", result)
+    return JobOutcome(False, f"{where}{reason}", result)
 
 
 def rotate_keys(progress: JobProgress) -> JobOutcome:

@@ -48,15 +48,13 @@ class CallRows:
                 return Finding(event.seq, f"The {wrong} of the call of event {event.seq} was changed.")
         return None
 
-    def unrecorded(self, removed: Removed, on_batch: Callable[[], None]) -> Finding | None:
+    def unrecorded(self, removed: Removed, on_batch: Callable[[], None]) -> Iterator[Finding]:
         last = 0
         calls = Call.objects.order_by("pk").values("pk", "uid", "state", "version", "created_at")
         while rows := cast("list[_Row]", list(calls.filter(pk__gt=last)[:_CHUNK])):
             last = rows[-1]["pk"]
-            if wrong := _unaccounted(rows, removed):
-                return wrong
+            yield from _unaccounted(rows, removed)
             on_batch()
-        return None
 
     def exported(self, events: Sequence[AuditEvent], last_seq: int) -> dict[UUID, dict[str, Any]]:
         asked = {event.call_uid for event in events if event.action == AuditAction.CALL_REQUEST}
@@ -117,7 +115,7 @@ _CHECKS: dict[str, Callable[[_Row, _Body, datetime], str]] = {
 
 
 # --- rows without events ------------------------------------------------------------------------------------------------
-def _unaccounted(rows: list[_Row], removed: Removed) -> Finding | None:
+def _unaccounted(rows: list[_Row], removed: Removed) -> Iterator[Finding]:
     """Rows that changed while they were read are not judged: the next verification does."""
     uids = [row["uid"] for row in rows]
     events: dict[UUID, set[str]] = {}
@@ -129,8 +127,7 @@ def _unaccounted(rows: list[_Row], removed: Removed) -> Finding | None:
         if wrong := _without_event(row, events.get(row["uid"], set()), removed):
             now = Call.objects.filter(pk=row["pk"]).values_list("version", flat=True).first()
             if now == row["version"]:
-                return Finding(None, wrong)
-    return None
+                yield Finding(None, wrong)
 
 
 def _without_event(row: _Row, actions: set[str], removed: Removed) -> str:

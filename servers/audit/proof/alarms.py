@@ -1,5 +1,6 @@
 """Alarms: what does not fit the audit log, until an administrator acknowledges it with a reason."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -9,6 +10,7 @@ from django.utils import timezone
 from servers.audit.proof import checkpoints, file
 from servers.audit.proof.checkpoints import Misfit
 from servers.audit.record import SYSTEM, Actor, Event, record
+from servers.audit.verdict import Broken
 from servers.enums import AlarmKind, AuditAction, AuditOutcome, StatementKind
 from servers.models import AuditAlarm, Checkpoint
 
@@ -39,6 +41,13 @@ def sound(kind: AlarmKind, seq: int | None, words: str) -> AuditAlarm | None:
         details = {"alarm": kind.value, "event": seq, "words": alarm.words}
         record(Event(AuditAction.AUDIT_ALARM, AuditOutcome.FAILED, SYSTEM, subject=kind.label, details=details))
     return alarm
+
+
+def acknowledged_damage() -> Callable[[Broken], bool]:
+    """Whether an administrator has acknowledged what a verification finds."""
+    accepted = AuditAlarm.objects.filter(kind=AlarmKind.BROKEN).exclude(acknowledged_at=None)
+    known = {words if seq is None else seq for seq, words in accepted.values_list("seq", "words")}
+    return lambda broken: (str(broken)[:_WORDS_CHARS] if broken.seq is None else broken.seq) in known
 
 
 def _is_known(kind: AlarmKind, seq: int | None, words: str) -> bool:

@@ -22,6 +22,8 @@ _TOLERANCE = timedelta(seconds=30)
 _BYTES = 4 * 1024 * 1024
 #: digests of this role name payloads that a person had erased
 ERASED = "erased"
+#: is told of damage; raises it, unless the verification shall go on behind it
+Meet = Callable[[Broken], None]
 _Verified = Sequence[tuple[AuditEvent, dict[str, Any]]]
 
 
@@ -39,6 +41,8 @@ class Whole:
     first: int | None = None
     erasures: set[str] = field(default_factory=set)
     erased: dict[str, int] = field(default_factory=dict)
+    #: events of the statements that were raised
+    unfit: set[int] = field(default_factory=set)
 
     @classmethod
     def of_this_log(cls) -> "Whole":
@@ -55,20 +59,21 @@ class Whole:
             raise Broken(None, f"The signed checkpoints cannot be checked. {exc}") from exc
         return cls(trusted, cut, taken_back, outside, removed, cut.seq if cut is not None else 0)
 
-    def beginning(self) -> tuple[int, str | None]:
+    def beginning(self, meet: Meet) -> tuple[int, str | None]:
         """Number of the first event that must be there, and the hash that it must name. An interrupted cut leaves the end of
         what it covers: whatever the first of these names, the rest leads to the signed hash."""
         if self.cut is None:
             return 1, ""
         for row in Checkpoint.objects.filter(seq__lte=self.cut.seq).order_by("seq"):
             if self._opened(row) is None:
-                raise _forged(row)
+                meet(_forged(row))
         left = AuditEvent.objects.filter(seq__lte=self.cut.seq).aggregate(first=Min("seq"), count=Count("seq"))
         first = self.first = left["first"]
         if first is None:
             return self.cut.seq + 1, self.cut.hash
         if left["count"] != self.cut.seq - first + 1 or first < int(self.cut.more.get("first", 1)):
-            raise Broken(first, f"Event {first} does not belong to the log, which begins after event {self.cut.seq}.")
+            words = f"Event {first} does not belong to the log, which begins after event {self.cut.seq}."
+            meet(Broken(first, words))
         return first, None
 
     def outdated(self) -> bool:
@@ -86,17 +91,19 @@ class Whole:
         misfits = [one for one in found if one is not None]
         if misfits:
             first = min(misfits, key=lambda one: one.seq or 0)
+            if first.statement is not None:
+                self.unfit.add(first.statement)  # it may name an earlier event: behind that it would be found again
             raise Broken(first.seq, first.words)
 
-    def finish(self, report: Callable[[], None]) -> None:
-        """After the last event. Raises Broken."""
-        self._beyond()
+    def finish(self, meet: Meet, report: Callable[[], None]) -> None:
+        """After the last event."""
+        self._beyond(meet)
         for digest, seq in self.erased.items():
             if digest not in self.erasures:
-                raise Broken(seq, f"A payload of event {seq} was erased, and no event says so.")
+                meet(Broken(seq, f"A payload of event {seq} was erased, and no event says so."))
         for check in rows.checks():
-            if found := check.unrecorded(self.removed, report):
-                raise Broken(found.seq, found.words)
+            for found in check.unrecorded(self.removed, report):
+                meet(Broken(found.seq, found.words))
 
     # --- signed statements ----------------------------------------------------------------------------------------------
     def _statements(self, events: _Verified) -> Finding | None:
@@ -109,11 +116,11 @@ class Whole:
                 return Finding(row.seq, str(_forged(row)))
             known.append(one)
         for one in sorted(known, key=lambda one: one.seq):
-            if checkpoints.void(one, self.restorations):
+            if one.seq in self.unfit or checkpoints.void(one, self.restorations):
                 continue
             if one.hash != hashes[one.seq]:
                 words = f"Event {one.seq} is not the one that was signed at {checkpoints.spoken(one.at)}."
-                return Finding(min(self.signed_seq + 1, one.seq), words)
+                return Finding(min(self.signed_seq + 1, one.seq), words, one.seq)
             self.signed_seq = max(self.signed_seq, one.seq)
         return None
 
@@ -124,7 +131,7 @@ class Whole:
             return None
         return one if (one.seq, one.hash, one.kind) == (row.seq, row.hash, row.kind) else None
 
-    def _beyond(self) -> None:
+    def _beyond(self, meet: Meet) -> None:
         """Statements about events that the log does not have. The log may have grown since; it never shrinks."""
         newest = Checkpoint.objects.order_by("-seq").first()
         known = [one for ones in self.outside.values() for one in ones]
@@ -132,13 +139,14 @@ class Whole:
         if newest is not None and newest.seq > last:
             one = self._opened(newest)
             if one is None:
-                raise _forged(newest)
-            known.append(one)
+                meet(_forged(newest))
+            else:
+                known.append(one)
         lost = [one for one in known if one.seq > last and not checkpoints.void(one, self.restorations)]
         if lost:
             most = max(lost, key=lambda one: one.seq)
             words = f"The log ends at event {last}. The checkpoint signed at {checkpoints.spoken(most.at)} says that it had {most.seq:,} events."
-            raise Broken(last + 1, words)
+            meet(Broken(last + 1, words))
 
     # --- payloads -------------------------------------------------------------------------------------------------------
     def _payloads(self, events: _Verified) -> Finding | None:

@@ -242,6 +242,46 @@ def test_an_inserted_event_is_found(at: int, found: int) -> None:
     assert verdict.first_bad_seq in {found, 6}
 
 
+DAMAGE = {
+    "a changed column": "UPDATE servers_auditevent SET subject = 'forged' WHERE seq = %s",
+    "a changed hash": "UPDATE servers_auditevent SET hash = 'forged' WHERE seq = %s",
+    "a deleted event": "DELETE FROM servers_auditevent WHERE seq = %s",
+    "a body that cannot be read": "UPDATE servers_auditevent SET body = x'ff' WHERE seq = %s",
+    "a time that cannot be read": "UPDATE servers_auditevent SET at = 'never' WHERE seq = %s",
+}
+
+
+@pytest.mark.parametrize("first", DAMAGE)
+@pytest.mark.parametrize("second", DAMAGE)
+@pytest.mark.parametrize("places", [(3, 5), (1, 2), (4, 8)])
+def test_known_damage_hides_no_other(first: str, second: str, places: tuple[int, int]) -> None:
+    chain_of(8)
+    one, other = places
+    if first == second == "a deleted event" and other == one + 1:
+        other += 1  # a gap that grows is the same damage
+    sql(DAMAGE[first], one)
+    known = verify(is_known=lambda broken: broken.seq == one)
+    assert (known.ok, known.first_bad_seq, known.unknown, known.checked) == (False, one, None, one - 1)
+    sql(DAMAGE[second], other)
+    found = verify(is_known=lambda broken: broken.seq == one)
+    assert (found.first_bad_seq, found.reason, found.checked) == (one, known.reason, one - 1)
+    assert found.unknown is not None
+    assert found.unknown.seq == other
+    unaware = verify()
+    assert unaware.unknown is not None
+    assert (unaware.first_bad_seq, unaware.unknown.seq) == (one, one)
+
+
+def test_events_that_are_missing_side_by_side_are_one_damage() -> None:
+    chain_of(8)
+    sql("DELETE FROM servers_auditevent WHERE seq IN (3, 4, 5)")
+    assert verify(is_known=lambda broken: broken.seq == 3).unknown is None
+    sql("DELETE FROM servers_auditevent WHERE seq >= 7")
+    found = verify(is_known=lambda broken: broken.seq == 3).unknown
+    assert found is not None
+    assert found.seq == 7
+
+
 def test_a_lost_head_is_found() -> None:
     chain_of(2)
     AuditHead.objects.all().delete()

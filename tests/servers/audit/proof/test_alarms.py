@@ -1,5 +1,6 @@
 """An older copy of the database, or a rewritten log, is noticed from outside of it, and stands until it is acknowledged."""
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,40 @@ def test_a_failed_verification_stands_on_every_page_of_administrators_until_it_i
     assert "A test." in page.get(reverse("audit:proof")).content.decode()
     work.verify_log(lambda *_: None)  # type: ignore[arg-type]  # its progress
     assert alarms.standing() == []  # the same finding was accepted; the verification still fails
+
+
+@pytest.mark.usefixtures("tamperable")
+def test_an_acknowledged_alarm_hides_no_later_one(admin: Any) -> None:
+    log.fill(6)
+    changes = [
+        "UPDATE servers_auditevent SET subject = 'forged' WHERE seq = 4",
+        "UPDATE servers_payload SET text = 'forged' WHERE id = (SELECT result_id FROM sessions_call WHERE target = 'tool_3')",
+        "UPDATE servers_payload SET text = 'forged' WHERE id = (SELECT result_id FROM sessions_call WHERE target = 'tool_4')",
+        "UPDATE sessions_call SET user_name = 'eve' WHERE target = 'tool_5'",
+    ]
+    alarmed: list[int | None] = []
+    for change in changes:
+        mutations.sql(change)
+        outcome = work.verify_log(lambda *_: None)  # type: ignore[arg-type]  # its progress
+        assert (outcome.ok, outcome.result["first_bad_seq"]) == (False, 4)
+        [alarm] = alarms.standing()
+        assert alarm.words in outcome.detail
+        alarmed.append(alarm.seq)
+        assert alarms.acknowledge(alarm, SYSTEM, "A test.")
+    assert alarmed == [4, 15, 19, 21]
+    outcome = work.verify_log(lambda *_: None)  # type: ignore[arg-type]  # its progress
+    assert (outcome.ok, outcome.result["first_bad_seq"], alarms.standing()) == (False, 4, [])
+
+
+def test_an_acknowledged_row_without_events_hides_no_other_one() -> None:
+    log.fill(2)
+    dice = random.Random(1)
+    for _ in range(2):
+        mutations.insert_call(dice)
+        work.verify_log(lambda *_: None)  # type: ignore[arg-type]  # its progress
+        [alarm] = alarms.standing()
+        assert alarms.acknowledge(alarm, SYSTEM, "A test.")
+    assert len({alarm.words for alarm in AuditAlarm.objects.all()}) == 2
 
 
 def test_a_foreign_key_signs_nothing_and_says_so(settings: Any, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from django.db import connection, transaction
 from servers.audit.proof import file, triggers, verify_export
 from servers.audit.proof.cuts import cut
 from servers.audit.proof.verify_export import Bad
+from servers.audit.verdict import Broken
 from servers.audit.verify import verify
-from servers.models import Checkpoint
+from servers.models import AuditEvent, Checkpoint
 from tests.servers.audit.proof import log, mutations
 from tests.servers.audit.proof.mutations import IN_DATABASE
 
@@ -69,6 +70,33 @@ def one(kind: Callable[[random.Random], Any], dice: random.Random, export: Path)
 def test_every_change_of_a_whole_log_is_found_by_both_verifiers(tmp_path: Path) -> None:
     log.fill(4)
     mutate(SHORT, tmp_path)
+
+
+@pytest.mark.django_db
+def test_whatever_was_acknowledged_one_by_one_the_verification_ends_and_finds_what_comes_later() -> None:
+    log.fill(4)
+    triggers.drop(connection)
+    dice = random.Random(SEED)
+    for kind in IN_DATABASE:
+        try:
+            with transaction.atomic():
+                change, known = kind(dice), set[tuple[int | None, str]]()
+                while (found := acknowledging(known)) is not None:
+                    assert (found.seq, str(found)) not in known, change
+                    known.add((found.seq, str(found)))
+                intact = AuditEvent.objects.exclude(seq__in=[seq for seq, _ in known if seq is not None])
+                if (last := intact.order_by("-seq").first()) is not None and last.seq > 0:
+                    mutations.sql("UPDATE servers_auditevent SET ip = '192.0.2.200' WHERE seq = %s", last.seq)
+                    found = acknowledging(known)
+                    assert found is not None, change
+                    assert found.seq == last.seq, (change, str(found))
+                raise Undo
+        except Undo:
+            pass
+
+
+def acknowledging(known: set[tuple[int | None, str]]) -> Broken | None:
+    return verify(is_known=lambda broken: (broken.seq, str(broken)) in known).unknown
 
 
 @pytest.mark.long
