@@ -113,6 +113,9 @@ def expire() -> int:
     """Remove files whose time is over or whose row is gone, and the oldest rows. Returns how many files went. Another
     machine may have ended an export whose file is on this one."""
     removed = 0
+    # its job was given up, or is gone
+    ended = Export.objects.filter(Q(job=None) | Q(job__finished_at__isnull=False), finished_at=None)
+    ended.update(finished_at=timezone.now(), failed=True, detail="Given up after several attempts.")
     for export in Export.objects.filter(expires_at__lte=timezone.now()):
         remove(export)
         removed += 1

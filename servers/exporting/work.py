@@ -8,7 +8,9 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import structlog
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
 from servers import access
@@ -17,11 +19,12 @@ from servers.audit.acts import audited
 from servers.audit.proof.export import ExportLines
 from servers.audit.proof.key import KeyMissing
 from servers.audit.record import SYSTEM, Event
+from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget
 from servers.exporting import files, requesting, schedules, selection
 from servers.exporting.table import Table
 from servers.jobs.lifecycle import JobOutcome, Lost, counted
-from servers.jobs.running import JobProgress
+from servers.jobs.running import JobProgress, Stopping
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule
 
 #: (schedule, file, name) -> where it is now, in words. Raises NotDelivered. Given by `sessions`: only workers connect
@@ -32,6 +35,7 @@ Upload = Callable[[ExportSchedule, Path, str], str]
 SILENT_SECONDS = 1.0
 #: how often a file is written again because rows were removed meanwhile
 ATTEMPTS = 3
+log = structlog.get_logger(__name__)
 
 
 class Outdated(Exception):
@@ -56,10 +60,15 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         place = _deliver(export, upload, progress) if export.schedule is not None else ""
     except access.Denied:
         return _ended(export, progress.job, failed="The person who requested it no longer has permission.")
-    except (selection.QueryNotUnderstood, NotDelivered, KeyMissing, Outdated) as problem:
+    except (selection.QueryNotUnderstood, NotDelivered, KeyMissing, Outdated, SealError) as problem:
         return _ended(export, progress.job, failed=str(problem))
     except OSError as problem:
         return _ended(export, progress.job, failed=_of_disk(problem))
+    except (Lost, Stopping, DatabaseError, InterfaceError):  # it may be run again
+        raise
+    except Exception:  # whatever it was, the row says that the export is over, and its file does not stay
+        log.exception("exports.failed", export=str(export.uid))
+        return _ended(export, progress.job, failed="Something went wrong. See the worker's log for the reason.")
     return _ended(export, progress.job, place=place)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from servers import access
@@ -199,6 +199,24 @@ def test_a_file_whose_export_another_machine_ended_is_removed_here(
     assert path.exists()
     assert files.expire() == 1
     assert list(path.parent.iterdir()) == [files.path_of(waiting)]
+
+
+def test_the_file_of_an_export_whose_job_was_given_up_is_removed(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*given: Any, **more: Any) -> None:
+        raise OperationalError("The database is away.")
+
+    export = requesting.request(admin, actor, ExportFormat.CSV)
+    with monkeypatch.context() as database:
+        database.setattr(work, "_ended", away)
+        run(export)
+    assert files.path_of(export).exists()
+    assert files.expire() == 0, "its job is tried again"
+    BackgroundJob.objects.update(state=JobState.FAILED, finished_at=timezone.now())
+    assert files.expire() == 1
+    export.refresh_from_db()
+    assert (export.failed, export.detail) == (True, "Given up after several attempts.")
 
 
 def test_an_interrupted_export_starts_over_and_leaves_no_half_file(

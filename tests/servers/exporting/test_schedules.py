@@ -14,6 +14,7 @@ from django.utils import timezone
 from servers.audit.proof import checkpoints
 from servers.audit.proof.cuts import cut
 from servers.audit.record import SYSTEM, Event, record_many
+from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget, Interval, StatementKind
 from servers.exporting import board, files, requesting, schedules, work
 from servers.exporting.board import ExportRow
@@ -280,6 +281,25 @@ def test_a_store_gets_the_file_and_the_failure_names_it(schedule: ExportSchedule
     assert (key, name.endswith(".csv"), data.startswith(b'"seq","at"')) == ("key of the store", True, True)
     assert export.place == f"https://s3.example.com/audit/a/b/{name}"
     assert "key of the store" not in "".join(AuditEvent.objects.values_list("body", flat=True))
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (SealError("The key ring lacks k1."), "The key ring lacks k1."),
+        (RuntimeError("nobody expects it"), "Something went wrong. See the worker's log for the reason."),
+    ],
+)
+def test_an_export_that_fails_in_any_way_is_over_and_leaves_no_file(
+    problem: Exception, words: str, schedule: ExportSchedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any) -> None:
+        raise problem
+
+    monkeypatch.setattr(files, "put_into", fail)
+    (export,) = due_now()
+    assert (export.failed, export.detail, export.finished_at is not None) == (True, words, True)
+    assert list(files.path_of(export).parent.iterdir()) == []
 
 
 @pytest.mark.parametrize(
