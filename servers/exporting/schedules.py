@@ -31,6 +31,13 @@ class SecretNeeded(Exception):
     """For another store or access key, the secret key must be entered again."""
 
 
+class OnHold(Exception):
+    """A held copy of an installation would export to the original's archive. The message is for a page."""
+
+    def __init__(self) -> None:
+        super().__init__("This instance is on hold. Scheduled exports run once an administrator releases it.")
+
+
 @dataclass(frozen=True)
 class ScheduleSettings:
     """Of a directory, or of an S3-compatible store. Without a `secret_key`, the stored one stays."""
@@ -99,8 +106,10 @@ def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
 
 
 def run_now(user: access.User, actor: Actor, schedule: ExportSchedule) -> Export | None:
-    """None while another one is open. Raises Denied."""
+    """None while another one is open. Raises Denied, OnHold."""
     permissions.require(user, actor, PERMISSION, subject=schedule.name)
+    if instance.is_held():
+        raise OnHold
     return requesting.request_scheduled(schedule)
 
 

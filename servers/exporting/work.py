@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
-from servers import access
+from servers import access, instance
 from servers.audit import query
 from servers.audit.acts import audited
 from servers.audit.proof.export import ExportLines
@@ -55,6 +55,8 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         return _outcome(export)
     if export.owner is None and export.schedule is None:
         return _ended(export, progress.job, failed="The schedule of this export was deleted.")
+    if export.schedule is not None and instance.is_held():  # it was requested before the installation was copied
+        return _ended(export, progress.job, failed=str(schedules.OnHold()))
     try:
         _write(export, progress)
         place = _deliver(export, upload, progress) if export.schedule is not None else ""

@@ -172,8 +172,11 @@ def schedule(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_POST
 def run_schedule(request: HttpRequest, uid: UUID) -> HttpResponse:
-    if schedules.run_now(request.user, Actor.of(request), _schedule(request, uid)) is None:
-        messages.warning(request, "An export is already waiting or running. Try again when it has finished.")
+    try:
+        if schedules.run_now(request.user, Actor.of(request), _schedule(request, uid)) is None:
+            messages.warning(request, "An export is already waiting or running. Try again when it has finished.")
+    except schedules.OnHold as problem:
+        messages.warning(request, str(problem))
     return redirect("exports:schedule", uid)
 
 

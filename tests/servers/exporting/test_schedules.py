@@ -255,6 +255,20 @@ def test_a_paused_schedule_and_a_held_copy_export_nothing(schedule: ExportSchedu
     assert len(schedules.run_due()) == 1
 
 
+def test_a_held_copy_neither_exports_what_was_requested_before_nor_on_request(
+    schedule: ExportSchedule, admin: Any, folder: Path, client: Any
+) -> None:
+    (export,) = schedules.run_due()
+    Instance.objects.update_or_create(pk=1, defaults={"held_at": timezone.now(), "place": {}})
+    export = run(export)
+    assert (export.failed, export.detail) == (True, str(schedules.OnHold()))
+    assert (list(folder.iterdir()), ExportSchedule.objects.get().cursor) == ([], 0)
+    client.force_login(admin)
+    page = client.post(f"/exports/schedules/{schedule.uid}/run/", follow=True)
+    assert str(schedules.OnHold()) in page.content.decode()
+    assert Export.objects.count() == 1
+
+
 def test_it_runs_with_the_permissions_of_its_owner(schedule: ExportSchedule, admin: Any) -> None:
     type(admin).objects.filter(pk=admin.pk).update(is_superuser=False)
     (export,) = due_now()
