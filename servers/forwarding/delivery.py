@@ -28,6 +28,8 @@ from servers.models import AuditEvent, AuditHead, Sink
 #: events and bytes of one batch; the first event goes whatever its size
 EVENTS: Final = 500
 BYTES: Final = 1_000_000
+#: after as many failures in a row a batch is one event
+MOST_HALVINGS: Final = EVENTS.bit_length()
 #: longer than an attempt may take
 LEASE: Final = timedelta(seconds=60)
 #: seconds before the attempts after a failure: doubled each time, times TIME_SCALE, and a random half of it less
@@ -42,7 +44,7 @@ DIVERGED: Final = (
 
 @dataclass(frozen=True)
 class Claimed:
-    """A sink that this worker has. `secrets` are opened; never log it."""
+    """A sink that this worker has. `halvings`: how often its batch is halved. `secrets` are opened; never log it."""
 
     pk: int
     fence: int
@@ -54,6 +56,7 @@ class Claimed:
     certificate: str
     cursor: int
     cursor_hash: str
+    halvings: int
     test: bool
     forward: bool
     secrets: Secrets = field(repr=False)
@@ -140,6 +143,7 @@ def claim(pk: int) -> Claimed | None:
         certificate=sink.certificate,
         cursor=sink.cursor,
         cursor_hash=sink.cursor_hash,
+        halvings=min(sink.failures, MOST_HALVINGS),
         test=sink.test_requested_at is not None and sink.test_ended_at is None,
         forward=sink.paused_at is None and (sink.next_attempt_at is None or sink.next_attempt_at <= now),
         secrets=sinks.opened(sink),
@@ -167,22 +171,25 @@ def release(claimed: Claimed) -> None:
 
 # --- a batch ------------------------------------------------------------------------------------------------------------
 def next_batch(claimed: Claimed) -> "Batch | str | None":
-    """None if nothing is left; a text if the log does not continue from the cursor. Only reads."""
+    """None if nothing is left; a text if the log does not continue from the cursor. Only reads.
+
+    After each failure half as much: a receiver that is too slow for a batch would get the same one for ever."""
     known = AuditEvent.objects.filter(seq=claimed.cursor).values_list("hash", flat=True).first()
     head = AuditHead.objects.values_list("seq", flat=True).first() or 0
     if head < claimed.cursor or (claimed.cursor_hash and known is not None and known != claimed.cursor_hash):
         return DIVERGED.format(seq=claimed.cursor)
     following = AuditEvent.objects.filter(seq__gt=claimed.cursor).order_by("seq")
-    rows = following.values_list("seq", "hash", "body", "at", "action", "outcome")[:EVENTS]
+    most, most_bytes = max(1, EVENTS >> claimed.halvings), BYTES >> claimed.halvings
+    rows = following.values_list("seq", "hash", "body", "at", "action", "outcome")[:most]
     records: list[Record] = []
     size = 0
     for row in rows:
         record = Record(*row)
         size += len(record.body)
-        if records and size > BYTES:
+        if records and size > most_bytes:
             return Batch(records, records[0].seq - claimed.cursor - 1, True)
         records.append(record)
-    return Batch(records, records[0].seq - claimed.cursor - 1, len(records) == EVENTS) if records else None
+    return Batch(records, records[0].seq - claimed.cursor - 1, len(records) == most) if records else None
 
 
 def ended(claimed: Claimed, batch: Batch, outcome: Outcome) -> Ended:
@@ -215,7 +222,8 @@ def ended(claimed: Claimed, batch: Batch, outcome: Outcome) -> Ended:
     if sink.stalled_at is not None:
         seconds = round((now - sink.stalled_at).total_seconds())
         events.append(_event(AuditAction.SINK_RECOVER, AuditOutcome.OK, sink, {"stood_still_seconds": seconds}))
-    goes_on = Claimed(**(vars(claimed) | {"cursor": last.seq, "cursor_hash": last.hash}))
+    further = {"cursor": last.seq, "cursor_hash": last.hash, "halvings": max(0, claimed.halvings - 1)}
+    goes_on = Claimed(**(vars(claimed) | further))
     return Ended(goes_on if sink.paused_at is None else None, events)
 
 

@@ -126,6 +126,28 @@ def test_a_failed_attempt_is_repeated_after_a_growing_random_pause(sink: Sink) -
     assert (row.cursor, row.failures, row.last_detail) == (0, 9, REFUSED.detail)
 
 
+def test_a_receiver_that_is_too_slow_for_a_batch_gets_half_of_it_and_twice_as_much_after_each_success(
+    sink: Sink,
+) -> None:
+    chain_of(600)
+    sizes = []
+    for failures in range(11):
+        Sink.objects.update(next_attempt_at=None, failures=failures)
+        claim = claimed(sink)
+        batch = batch_of(claim)
+        sizes.append(len(batch.records))
+        ended(claim, batch, REFUSED)
+    assert sizes == [500, 250, 125, 62, 31, 15, 7, 3, 1, 1, 1]
+    Sink.objects.update(next_attempt_at=None, failures=4)
+    going: Claimed | None = claimed(sink)
+    sizes = []
+    while going is not None and isinstance(found := delivery.next_batch(going), Batch):
+        sizes.append(len(found.records))
+        going = ended(going, found).claimed
+    assert sizes == [31, 62, 125, 250, 132]
+    assert Sink.objects.get().failures == 0
+
+
 def test_a_receiver_chooses_a_longer_pause() -> None:
     assert delivery.delay(0, 120.0) == timedelta(seconds=120)
 
