@@ -145,11 +145,13 @@ def test_a_failed_verification_stands_on_every_page_of_administrators_until_it_i
 @pytest.mark.usefixtures("tamperable")
 def test_an_acknowledged_alarm_hides_no_later_one(admin: Any) -> None:
     log.fill(6)
+    result = "(SELECT result_id FROM mcp_sessions_call WHERE target = 'tool_{}')"
+    forge = f"UPDATE servers_payload SET text = 'forged' WHERE id = {result}"
     changes = [
         "UPDATE servers_auditevent SET subject = 'forged' WHERE seq = 4",
-        "UPDATE servers_payload SET text = 'forged' WHERE id = (SELECT result_id FROM sessions_call WHERE target = 'tool_3')",
-        "UPDATE servers_payload SET text = 'forged' WHERE id = (SELECT result_id FROM sessions_call WHERE target = 'tool_4')",
-        "UPDATE sessions_call SET user_name = 'eve' WHERE target = 'tool_5'",
+        forge.format(3),
+        forge.format(4),
+        "UPDATE mcp_sessions_call SET user_name = 'eve' WHERE target = 'tool_5'",
     ]
     alarmed: list[int | None] = []
     for change in changes:
