@@ -16,7 +16,8 @@ from servers.audit.record import SYSTEM
 from servers.audit.verify import verify
 from servers.enums import AlarmKind, AuditAction
 from servers.jobs import work
-from servers.models import AuditAlarm, AuditEvent, Checkpoint
+from servers.models import AuditAlarm, AuditEvent, Checkpoint, Payload
+from sessions.models import Call
 from tests.servers.audit.proof import log, mutations
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -145,17 +146,16 @@ def test_a_failed_verification_stands_on_every_page_of_administrators_until_it_i
 @pytest.mark.usefixtures("tamperable")
 def test_an_acknowledged_alarm_hides_no_later_one(admin: Any) -> None:
     log.fill(6)
-    result = "(SELECT result_id FROM mcp_sessions_call WHERE target = 'tool_{}')"
-    forge = f"UPDATE servers_payload SET text = 'forged' WHERE id = {result}"
+    of_call = {call.target: call for call in Call.objects.all()}
     changes = [
-        "UPDATE servers_auditevent SET subject = 'forged' WHERE seq = 4",
-        forge.format(3),
-        forge.format(4),
-        "UPDATE mcp_sessions_call SET user_name = 'eve' WHERE target = 'tool_5'",
+        AuditEvent.objects.filter(seq=4),
+        Payload.objects.filter(pk=of_call["tool_3"].result_id),
+        Payload.objects.filter(pk=of_call["tool_4"].result_id),
+        Call.objects.filter(pk=of_call["tool_5"].pk),
     ]
     alarmed: list[int | None] = []
-    for change in changes:
-        mutations.sql(change)
+    for rows, column in zip(changes, ("subject", "text", "text", "user_name"), strict=True):
+        rows.update(**{column: "forged"})
         outcome = work.verify_log(lambda *_: None)  # type: ignore[arg-type]  # its progress
         assert (outcome.ok, outcome.result["first_bad_seq"]) == (False, 4)
         [alarm] = alarms.standing()
