@@ -18,6 +18,7 @@ from servers.forwarding.board import needed_from
 from servers.jobs.lifecycle import JobOutcome, counted
 from servers.jobs.running import JobProgress
 from servers.kit.words import byte_words
+from servers.models import AuditEvent
 from sessions.enums import StoredKind
 from sessions.retention import batched_deletes, ledger
 from sessions.retention.kinds import stored_kinds
@@ -38,6 +39,22 @@ def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
     found = _planned(progress, now)
     if not found:
         return JobOutcome(True, "Measured. Nothing exceeds its limit.")
+    stopped: dict[str, list[str]] = {}
+    if any(removal.kind == StoredKind.EVENTS for removal in found):
+        try:
+            cuts.require_no_alarm()  # before the event says that they go
+        except (KeyMissing, CutRefused) as problem:
+            stopped[str(problem)] = [StoredKind.EVENTS.label.lower()]
+            found = [removal for removal in found if removal.kind != StoredKind.EVENTS]
+    removed = _remove_all(progress, found, stopped) if found else {}
+    words = [f"{StoredKind(kind).label.lower()}: {count:,}" for kind, count in removed.items()]
+    told = [f"Removed {', '.join(words)}."] if words else []
+    told += [f"Not removed: {', '.join(labels)}. {problem}" for problem, labels in stopped.items()]
+    return JobOutcome(not stopped, " ".join(told), {"removed": removed})
+
+
+def _remove_all(progress: JobProgress, found: list[Removal], stopped: dict[str, list[str]]) -> dict[str, int]:
+    """How many rows went of each kind. What keeps one kind from going keeps no other one: it is entered in `stopped`."""
     event = Event(AuditAction.RETENTION_RUN, AuditOutcome.OK, SYSTEM, subject="retention", details=_details(found))
     in_turn(_nothing, lambda _: [event])
     total, gone = sum(removal.rows for removal in found), 0
@@ -46,11 +63,11 @@ def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
         try:
             count = _remove(removal, partial(_report, progress, gone, total))
         except (KeyMissing, KeyReplaced, CutRefused) as problem:
-            return JobOutcome(False, f"Stopped at {removal.kind.label.lower()}. {problem}", {"removed": removed})
+            stopped.setdefault(str(problem), []).append(removal.kind.label.lower())
+            continue
         gone += count
         removed[removal.kind.value] = count
-    words = [f"{removal.kind.label.lower()}: {removed[removal.kind.value]:,}" for removal in found]
-    return JobOutcome(True, f"Removed {', '.join(words)}.", {"removed": removed})
+    return removed
 
 
 def dry_run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
@@ -68,7 +85,26 @@ def _nothing() -> None:
 
 def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:
     ledger.measure_all(now, lambda rows: progress(0))
-    return [removal for removal in plan(limits(), now) if batched_deletes.finds_any(removal)]
+    found = [_without_needed(removal) for removal in plan(limits(), now)]
+    return [removal for removal in found if batched_deletes.finds_any(removal)]
+
+
+def _without_needed(removal: Removal) -> Removal:
+    """Of events only those that `_cut` removes."""
+    last = _last_not_needed(removal) if removal.kind == StoredKind.EVENTS else removal.last
+    if last == removal.last:
+        return removal
+    events = AuditEvent.objects.order_by("seq")
+    first = events.values_list("seq", flat=True).first() or removal.first
+    rows = max(0, last - max(first, removal.first) + 1)
+    before = events.filter(seq=last).values_list("at", flat=True).first() or removal.before
+    size = round(removal.bytes * rows / max(1, removal.rows))
+    return Removal(removal.kind, removal.first, last, before, rows, size)
+
+
+def _last_not_needed(removal: Removal) -> int:
+    needed = needed_from()
+    return removal.last if needed is None else min(removal.last, needed - 1)
 
 
 def _details(found: list[Removal]) -> dict[str, Any]:
@@ -98,8 +134,6 @@ def _allow(rows: removals.Rows, removal: Removal) -> None:
 def _cut(removal: Removal, on_progress: Callable[[int], None]) -> int:
     """What a sink or a schedule of exports has not received yet stays: a sink that stands still raises an alarm, the page
     shows a schedule whose exports fail, and pausing either lets the events go."""
-    needed = needed_from()
-    end = removal.last if needed is None else min(removal.last, needed - 1)
-    cut = cuts.cut(end + 1, on_batch=lambda done, total: on_progress(done))
+    cut = cuts.cut(_last_not_needed(removal) + 1, on_batch=lambda done, total: on_progress(done))
     ledger.recount(stored_kinds()[StoredKind.EVENTS], removal.first, removal.last)
     return cut.removed

@@ -44,8 +44,7 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
     the cut there. Raises OperationalError if the database refuses, KeyMissing and KeyReplaced without the checkpoint
     key, and CutRefused while an alarm is open.
     """
-    if AuditAlarm.objects.filter(acknowledged_at=None).exists() or checkpoints.misfits():
-        raise CutRefused("The audit log has an open alarm, so no events are removed. Acknowledge the alarm first.")
+    require_no_alarm()
     first = AuditEvent.objects.aggregate(first=Min("seq"))["first"]
     known, (last_seq, _) = checkpoints.newest_cut(), checkpoints.head()
     if first is None:
@@ -69,6 +68,12 @@ def cut(before_seq: int, actor: Actor = SYSTEM, on_batch: Callable[[int, int], N
     older = Checkpoint.objects.filter(kind__in=[StatementKind.REGULAR, StatementKind.CUT], seq__lt=begun)
     _remove(older.order_by("pk"), total, lambda _done, total: on_batch(removed, total))
     return Cut(first, begun, digest, removed)
+
+
+def require_no_alarm() -> None:
+    """Raises CutRefused, and KeyMissing."""
+    if AuditAlarm.objects.filter(acknowledged_at=None).exists() or checkpoints.misfits():
+        raise CutRefused("The audit log has an open alarm, so no events are removed. Acknowledge the alarm first.")
 
 
 def _remove(rows: QuerySet[Any], total: int, on_batch: Callable[[int, int], None]) -> int:

@@ -14,10 +14,20 @@ from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit import writer as writing
+from servers.audit.proof import alarms
 from servers.audit.record import SYSTEM, Actor, Event, record_many
 from servers.audit.verify import verify
 from servers.definitions.versions import store_listing
-from servers.enums import AuditAction, AuditOutcome, DefinitionKind, IdentityKind, PayloadKind, SignsInAs, SinkKind
+from servers.enums import (
+    AlarmKind,
+    AuditAction,
+    AuditOutcome,
+    DefinitionKind,
+    IdentityKind,
+    PayloadKind,
+    SignsInAs,
+    SinkKind,
+)
 from servers.models import AuditEvent, BackgroundJob, Identity, Payload, Sink
 from servers.signals import payload_erased, rows_removed
 from sessions.calls import agent_calls, placing
@@ -504,6 +514,66 @@ def test_on_postgres_it_is_the_same() -> None:
     run()
     assert (Call.objects.count(), LogLine.objects.count(), Payload.objects.count()) == (1, 1, 2)
     assert payloads.read(Call.objects.get().arguments) is None
+
+
+def old_events(count: int) -> None:
+    with transaction.atomic():
+        record_many([Event(AuditAction.SIGN_IN, AuditOutcome.OK, SYSTEM) for _ in range(count)])
+
+
+def runs() -> list[dict[str, Any]]:
+    found = AuditEvent.objects.filter(action=AuditAction.RETENTION_RUN).order_by("seq")
+    return [json.loads(event.body)["details"] for event in found]
+
+
+def test_the_log_names_only_those_events_that_go(settings: Any, tmp_path: Path) -> None:
+    new_key(settings, tmp_path)
+    old_events(30)
+    sink = Sink.objects.create(name="SIEM", kind=SinkKind.HTTP, address="https://siem.example.com/", cursor=0)
+    keep(StoredKind.EVENTS, days=30)
+    later = timezone.now() + timedelta(days=40)
+    assert run(later) == "Measured. Nothing exceeds its limit."
+    assert (runs(), job.dry_run(silent, later).result) == ([], {"would_remove": {}})  # type: ignore[arg-type]
+    Sink.objects.filter(pk=sink.pk).update(cursor=12)
+    would = job.dry_run(silent, later).result["would_remove"]["events"]  # type: ignore[arg-type]
+    assert run(later) == "Removed audit events: 12."
+    (recorded,) = runs()
+    assert recorded["events"]["rows"] == would["rows"] == 12
+    assert run(later) == "Measured. Nothing exceeds its limit."
+    assert len(runs()) == 1
+
+
+def test_an_open_alarm_keeps_events_and_nothing_else(session: McpSession, settings: Any, tmp_path: Path) -> None:
+    new_key(settings, tmp_path)
+    old_events(3)
+    line_at(session, days_ago(10), 1)
+    line_at(session, days_ago(1), 2)
+    keep(StoredKind.EVENTS, days=30)
+    keep(StoredKind.LOGS, days=7)
+    alarms.sound(AlarmKind.BROKEN, 2, "Event 2 is missing.")
+    outcome = job.run(silent, timezone.now() + timedelta(days=31))  # type: ignore[arg-type]
+    assert (outcome.ok, outcome.result) == (False, {"removed": {"logs": 1}})
+    assert outcome.detail.startswith(
+        "Removed server logs: 1. Not removed: audit events. The audit log has an open alarm"
+    )
+    assert [list(details) for details in runs()] == [["logs"]]
+
+
+def test_without_a_checkpoint_key_whatever_needs_no_signature_goes(
+    session: McpSession, settings: Any, tmp_path: Path
+) -> None:
+    new_key(settings, tmp_path)
+    call_at(session, days_ago(40))
+    line_at(session, days_ago(10), 1)
+    line_at(session, days_ago(1), 2)
+    keep(StoredKind.CALLS, days=30)
+    keep(StoredKind.PAYLOADS, days=30)
+    keep(StoredKind.LOGS, days=7)
+    settings.CHECKPOINT_KEY_FILE.unlink()
+    outcome = job.run(silent)  # type: ignore[arg-type]
+    assert (outcome.ok, outcome.result) == (False, {"removed": {"logs": 1}})
+    assert "Not removed: calls, arguments and results. " in outcome.detail
+    assert Call.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
