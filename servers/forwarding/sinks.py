@@ -73,7 +73,7 @@ def create(user: access.User, actor: Actor, settings: SinkSettings, *, from_begi
     NameTaken, SecretNeeded."""
     permissions.require(user, actor, PERMISSION, subject=settings.name)
     signing = _new_signing() if settings.kind == SinkKind.HTTP else Secret("")
-    after = 0 if from_beginning else query.head_seq()
+    after = _before_oldest() if from_beginning else query.head_seq()
     sink = Sink(kind=settings.kind, created_name=actor.name, **_position(after))
     _set(sink, settings)
     _seal(sink, "signing", signing)
@@ -194,6 +194,12 @@ def _update(
 def _take_away(sink: Sink) -> None:
     """From the worker that forwards now, with the address and the secrets that it claimed."""
     Sink.objects.filter(pk=sink.pk).update(**_TAKEN_AWAY)
+
+
+def _before_oldest() -> int:
+    """What the retention removed before there was a sink is no loss of that sink."""
+    oldest = AuditEvent.objects.order_by("seq").values_list("seq", flat=True).first()
+    return 0 if oldest is None else oldest - 1
 
 
 def _position(seq: int) -> dict[str, Any]:

@@ -184,6 +184,24 @@ def test_events_that_the_retention_removed_before_they_were_forwarded_are_report
     assert newest(AuditAction.SINK_SKIP) == {"address": "https://siem.example.com:443", "first": 1, "last": 4}
 
 
+def test_a_new_sink_misses_nothing_that_was_removed_before(
+    admin: Any, actor: Any, settings: Any, tmp_path: Path
+) -> None:
+    new_key(settings, tmp_path)
+    chain_of(6)
+    cut(5)
+    given = SinkSettings("SIEM", SinkKind.HTTP, "https://siem.example.com/in")
+    sink, _ = sinks.create(admin, actor, given, from_beginning=True)
+    waiting = AuditEvent.objects.count()
+    assert (sink.cursor, board.row_of(sink).waiting) == (4, waiting)
+    claim = claimed(sink)
+    batch = batch_of(claim)
+    ended(claim, batch)
+    assert (numbers(batch)[0], len(batch.records)) == (5, waiting)
+    assert Sink.objects.get().skipped == 0
+    assert not AuditEvent.objects.filter(action=AuditAction.SINK_SKIP).exists()
+
+
 @pytest.mark.usefixtures("tamperable")
 def test_a_log_that_was_put_back_or_rebuilt_is_not_forwarded_as_if_nothing_had_happened(sink: Sink) -> None:
     chain_of(3)
