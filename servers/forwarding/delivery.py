@@ -8,7 +8,7 @@ number, so the receiver sees the repeat.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -44,7 +44,8 @@ DIVERGED: Final = (
 
 @dataclass(frozen=True)
 class Claimed:
-    """A sink that this worker has. `halvings`: how often its batch is halved. `secrets` are opened; never log it."""
+    """A sink that this worker has. `halvings`: how often its batch is halved. `asked`: when a test was requested
+    that waits. `secrets` are opened; never log it."""
 
     pk: int
     fence: int
@@ -59,6 +60,7 @@ class Claimed:
     halvings: int
     test: bool
     forward: bool
+    asked: datetime | None
     secrets: Secrets = field(repr=False)
 
 
@@ -146,6 +148,7 @@ def claim(pk: int) -> Claimed | None:
         halvings=min(sink.failures, MOST_HALVINGS),
         test=sink.test_requested_at is not None and sink.test_ended_at is None,
         forward=sink.paused_at is None and (sink.next_attempt_at is None or sink.next_attempt_at <= now),
+        asked=sink.test_requested_at,
         secrets=sinks.opened(sink),
     )
 
@@ -161,7 +164,7 @@ def not_opened(pk: int, detail: str) -> list[Event]:
 
 
 def renewed(claimed: Claimed) -> bool:
-    """For another attempt with the same batch. False if the sink is not ours any more."""
+    """For another attempt. False if the sink is not ours any more."""
     return bool(_ours(claimed).update(lease_until=timezone.now() + LEASE))
 
 
@@ -233,8 +236,10 @@ def diverged(claimed: Claimed, detail: str) -> Ended:
 
 
 def tested(claimed: Claimed, outcome: Outcome) -> None:
+    """Nothing if the sink was changed since, or another test requested: that one is sent to it as it is now."""
     words = {"test_ok": outcome.delivered, "test_detail": outcome.detail[:DETAIL_CHARS]}
-    Sink.objects.filter(pk=claimed.pk).update(test_ended_at=timezone.now(), **words)
+    waiting = _ours(claimed).filter(test_requested_at=claimed.asked, test_ended_at=None)
+    waiting.update(test_ended_at=timezone.now(), **words)
     announce()
 
 

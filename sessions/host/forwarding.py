@@ -47,6 +47,8 @@ class Forwarding:
         if claimed.test:
             outcome = await _outcome(claimed, None)
             await self._db.persist(partial(delivery.tested, claimed, outcome))
+            if claimed.forward and not await self._db.write(partial(delivery.renewed, claimed)):
+                return
         going: Claimed | None = claimed
         while going is not None and claimed.forward and not self._sinks.closed:
             found = await self._db.read(partial(delivery.next_batch, going))

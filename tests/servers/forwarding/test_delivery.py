@@ -231,6 +231,28 @@ def test_a_paused_sink_is_left_alone_but_can_be_tested(sink: Sink) -> None:
     assert (claim.test, claim.forward) == (True, False)
 
 
+def test_the_result_of_a_test_is_of_the_sink_and_the_request_for_which_it_was_sent(
+    sink: Sink, admin: Any, actor: Any
+) -> None:
+    def again() -> None:
+        Sink.objects.update(test_requested_at=timezone.now())
+
+    def move() -> None:
+        sinks.change(admin, actor, Sink.objects.get(), SinkSettings("SIEM", SinkKind.HTTP, "https://o.example.com/"))
+
+    for meanwhile in (again, move):
+        Sink.objects.update(test_requested_at=timezone.now(), test_ended_at=None, lease_until=None)
+        claim = claimed(sink)
+        meanwhile()
+        delivery.tested(claim, REFUSED)
+        row = Sink.objects.get()
+        assert (row.test_ended_at, row.test_detail) == (None, "")
+        Sink.objects.update(lease_until=None)
+        delivery.tested(claimed(sink), DELIVERED)
+        row = Sink.objects.get()
+        assert (row.test_ended_at is not None, row.test_ok) == (True, True)
+
+
 def test_a_held_copy_forwards_nothing(sink: Sink) -> None:
     chain_of(1)
     assert delivery.due() == [sink.pk]

@@ -104,3 +104,25 @@ def test_a_worker_whose_sink_was_taken_while_it_halved_a_batch_sends_no_more(
     monkeypatch.setattr("sessions.host.forwarding._sent", taking_one_at_a_time(sizes, taken))
     asyncio.run(forwarded(sink))
     assert (sizes, Sink.objects.get().cursor) == ([20], 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_sink_stays_with_the_worker_whose_test_takes_as_long_as_the_lease_lasts(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leased(batch: Batch | None) -> bool:
+        found = Sink.objects.filter(lease_until__gt=timezone.now()).exists()
+        if batch is None:
+            Sink.objects.update(lease_until=timezone.now())
+        connection.close()
+        return found
+
+    async def sent(claimed: Claimed, batch: Batch | None) -> Outcome:
+        assert await asyncio.to_thread(leased, batch), "another worker could take it"
+        return Outcome(True)
+
+    Sink.objects.update(test_requested_at=timezone.now())
+    monkeypatch.setattr("sessions.host.forwarding._sent", sent)
+    asyncio.run(forwarded(sink))
+    row = Sink.objects.get()
+    assert (row.test_ok, row.cursor) == (True, AuditEvent.objects.latest("seq").seq)
