@@ -6,6 +6,7 @@ there is anything to do. So several beats, and one that starts often, do no harm
 """
 
 import threading
+import time
 from typing import Any
 
 import structlog
@@ -15,8 +16,10 @@ from django.conf import settings
 
 #: after the start of a worker; its sessions and the first pages go first
 FIRST_SECONDS = 30.0
-#: after a failure
+#: after a failure, or after the clock was set
 AGAIN_SECONDS = 30.0
+#: more than NTP corrects in small steps
+SET_SECONDS = 5.0
 log = structlog.get_logger("mcpadmin.beat")
 
 
@@ -40,8 +43,8 @@ class BeatStep(bootsteps.StartStopStep):
 
 
 def run(app: Celery, stopping: threading.Event, delay: float, again: float = AGAIN_SECONDS) -> None:
-    """Send what is due until `stopping` is set, the first time after `delay` seconds. A failure is logged, and `again`
-    seconds later everything is due once more."""
+    """Send what is due until `stopping` is set, the first time after `delay` seconds. A failure is logged. `again` seconds
+    after one, or after the clock was set, everything is due once more."""
     while not stopping.wait(delay):
         try:
             _send_what_is_due(app, stopping)
@@ -54,8 +57,14 @@ def _send_what_is_due(app: Celery, stopping: threading.Event) -> None:
     scheduler = Scheduler(app)  # the one without a file. Celery's Service around it would sleep through `stopping`
     for entry in scheduler.schedule.values():
         entry.last_run_at -= entry.schedule.run_every
-    try:
-        while not stopping.wait(scheduler.tick()):
+    begun = _clock()
+    try:  # its times are of the clock: after that was set back, it would send nothing until they have come again
+        while not stopping.wait(scheduler.tick()) and abs(_clock() - begun) < SET_SECONDS:
             pass
     finally:
         scheduler.close()
+
+
+def _clock() -> float:
+    """The same number of seconds for as long as nobody sets the clock."""
+    return time.time() - time.monotonic()

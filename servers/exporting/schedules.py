@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import IntegrityError
+from django.db.models import Q
 from django.utils import timezone
 
 from servers import access, crypto, instance, permissions
@@ -21,6 +22,8 @@ from servers.validators import origin
 
 TABLE: Final = ExportSchedule._meta.db_table
 PERMISSION: Final = "administer"
+#: of two machines
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
 
 
 class NameTaken(Exception):
@@ -119,7 +122,7 @@ def run_due() -> list[Export]:
         return []
     made = []
     now = timezone.now()
-    for schedule in ExportSchedule.objects.filter(paused_at=None, next_at__lte=now).select_related("owner"):
+    for schedule in ExportSchedule.objects.filter(_is_due(now), paused_at=None).select_related("owner"):
         if requesting.is_open(schedule):  # it is due again when that one is over
             continue
         taken = ExportSchedule.objects.filter(pk=schedule.pk, next_at=schedule.next_at, paused_at=None)
@@ -130,6 +133,15 @@ def run_due() -> list[Export]:
         else:  # too many at once: it is due again
             ExportSchedule.objects.filter(pk=schedule.pk).update(next_at=schedule.next_at)
     return made
+
+
+def _is_due(now: datetime) -> Q:
+    """Also a schedule whose time is later than its interval allows: it was set before the clock was set back, or by a machine
+    whose clock is far ahead."""
+    due = Q(next_at__lte=now)
+    for interval in Interval:
+        due |= Q(interval=interval, next_at__gt=following(interval, now + CLOCKS_DIFFER))
+    return due
 
 
 def following(interval: Interval, now: datetime) -> datetime:

@@ -34,6 +34,8 @@ MOST_HALVINGS: Final = EVENTS.bit_length()
 LEASE: Final = timedelta(seconds=60)
 #: seconds before the attempts after a failure: doubled each time, times TIME_SCALE, and a random half of it less
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
+#: what a receiver may ask for (Retry-After)
+LONGEST_RETRY_AFTER: Final = 300.0
 DETAIL_CHARS: Final = 500
 #: the log was put back to an older state, or rebuilt: the receiver has events that this log does not
 DIVERGED: Final = (
@@ -105,18 +107,25 @@ def source() -> Source:
 # --- claiming -----------------------------------------------------------------------------------------------------------
 def due() -> list[int]:
     """Only reads. A held copy of an installation forwards nothing: the original does."""
-    free = Q(lease_until=None) | Q(lease_until__lt=timezone.now())
-    rows = Sink.objects.filter(free).filter(_test_waits() | _may_forward() & (_news() | _runs_backwards()))
+    now = timezone.now()
+    rows = Sink.objects.filter(_free(now)).filter(_test_waits() | _may_forward(now) & (_news() | _runs_backwards()))
     found = list(rows.values_list("pk", flat=True))
     return found if found and not instance.is_held() else []
+
+
+def _free(now: datetime) -> Q:
+    """A lease that ends far later than one of this moment was taken before the clock was set back. So it is with attempts."""
+    return Q(lease_until=None) | Q(lease_until__lt=now) | Q(lease_until__gt=now + 2 * LEASE)
 
 
 def _test_waits() -> Q:
     return Q(test_requested_at__isnull=False, test_ended_at=None)
 
 
-def _may_forward() -> Q:
-    return Q(paused_at=None) & (Q(next_attempt_at=None) | Q(next_attempt_at__lte=timezone.now()))
+def _may_forward(now: datetime) -> Q:
+    later = now + timedelta(seconds=2 * settings.TIME_SCALE * LONGEST_RETRY_AFTER)
+    due = Q(next_attempt_at=None) | Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=later)
+    return Q(paused_at=None) & due
 
 
 def _news() -> Q:
@@ -130,8 +139,7 @@ def _runs_backwards() -> Q:
 def claim(pk: int) -> Claimed | None:
     """None if another worker has it. Raises crypto.SealError."""
     now = timezone.now()
-    free = Q(lease_until=None) | Q(lease_until__lt=now)
-    if not Sink.objects.filter(free, pk=pk).update(fence=F("fence") + 1, lease_until=now + LEASE):
+    if not Sink.objects.filter(_free(now), pk=pk).update(fence=F("fence") + 1, lease_until=now + LEASE):
         return None
     sink = Sink.objects.get(pk=pk)
     return Claimed(
@@ -147,7 +155,7 @@ def claim(pk: int) -> Claimed | None:
         cursor_hash=sink.cursor_hash,
         halvings=min(sink.failures, MOST_HALVINGS),
         test=sink.test_requested_at is not None and sink.test_ended_at is None,
-        forward=sink.paused_at is None and (sink.next_attempt_at is None or sink.next_attempt_at <= now),
+        forward=Sink.objects.filter(_may_forward(now), pk=pk).exists(),
         asked=sink.test_requested_at,
         secrets=sinks.opened(sink),
     )
@@ -267,7 +275,7 @@ def delay(failures: int, retry_after: float | None = None) -> timedelta:
     """Before the attempt that follows this many failures in a row and one more."""
     longest = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(failures, 10))
     seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311  spreads attempts, guards nothing
-    return timedelta(seconds=settings.TIME_SCALE * max(seconds, retry_after or 0.0))
+    return timedelta(seconds=settings.TIME_SCALE * max(seconds, min(retry_after or 0.0, LONGEST_RETRY_AFTER)))
 
 
 def _gap(batch: Batch) -> dict[str, Any]:

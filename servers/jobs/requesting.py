@@ -68,9 +68,10 @@ def request(kind: JobKind, user: access.User, actor: Actor) -> BackgroundJob:
 
 
 def request_scheduled(kind: JobKind, every: timedelta | None = None) -> BackgroundJob | None:
-    """None while one of this kind is not over, or when the newest of the schedule is younger than `every`."""
-    scheduled = BackgroundJob.objects.filter(kind=kind, requested_name="")
-    if every is not None and scheduled.filter(created_at__gt=timezone.now() - every).exists():
+    """None while one of this kind is not over, or when the newest of the schedule is younger than `every`. One of the future
+    was created before the clock was set back."""
+    scheduled, now = BackgroundJob.objects.filter(kind=kind, requested_name=""), timezone.now()
+    if every is not None and scheduled.filter(created_at__gt=now - every, created_at__lte=now).exists():
         return None
     try:
         with transaction.atomic():

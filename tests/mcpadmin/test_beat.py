@@ -106,6 +106,32 @@ def test_a_failing_beat_is_logged_and_tries_again(
     assert "planted" in caplog.text
 
 
+def test_after_the_clock_was_set_everything_is_due_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping, clock, ticks = threading.Event(), [1_000.0], list[int]()
+
+    class Silent:
+        schedule: dict[str, object] = {}
+
+        def __init__(self, app: Celery) -> None:
+            """Nothing is due."""
+
+        def tick(self) -> float:
+            ticks.append(len(ticks))
+            if len(ticks) == 3:
+                clock[0] -= 3_600.0
+            if len(ticks) == 10:
+                stopping.set()
+            return 0.0
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(beat, "Scheduler", Silent)
+    monkeypatch.setattr(beat, "_clock", lambda: clock[0])
+    beat._send_what_is_due(Celery("test", set_as_current=False), stopping)
+    assert (len(ticks), stopping.is_set()) == (3, False), "the next one is built anew"
+
+
 def test_the_first_of_several_workers_runs_beat_and_the_others_do_not() -> None:
     assert ["--beat-thread" in part.argv for part in worker_parts(3, 5, {})] == [True, False, False]
 

@@ -245,6 +245,16 @@ def test_events_that_the_retention_removed_before_they_were_exported_are_reporte
     assert verified(path).returncode == 0
 
 
+@pytest.mark.parametrize("interval", Interval)
+def test_a_clock_that_was_set_back_delays_no_export(schedule: ExportSchedule, interval: Interval) -> None:
+    now = timezone.now()
+    ExportSchedule.objects.update(interval=interval, next_at=schedules.following(interval, now))
+    assert schedules.run_due() == [], "not yet"
+    ExportSchedule.objects.update(next_at=now + timedelta(days=30))
+    assert len(schedules.run_due()) == 1
+    assert ExportSchedule.objects.get().next_at < now + timedelta(days=8)
+
+
 def test_a_paused_schedule_and_a_held_copy_export_nothing(schedule: ExportSchedule, admin: Any, actor: Any) -> None:
     schedules.pause(admin, actor, schedule, paused=True)
     assert schedules.run_due() == []

@@ -152,6 +152,22 @@ def test_a_receiver_chooses_a_longer_pause() -> None:
     assert delivery.delay(0, 120.0) == timedelta(seconds=120)
 
 
+def test_a_clock_that_was_set_back_stops_no_sink(sink: Sink) -> None:
+    chain_of(1)
+    claimed(sink)
+    assert delivery.due() == []
+    Sink.objects.update(lease_until=timezone.now() + timedelta(days=1))
+    assert delivery.due() == [sink.pk]
+    claim = claimed(sink)
+    ended(claim, batch_of(claim), Outcome(False, "Come back later.", 9_000.0))
+    row = Sink.objects.get()
+    assert row.next_attempt_at is not None
+    assert 295 < (row.next_attempt_at - timezone.now()).total_seconds() <= 300
+    assert (delivery.due(), claimed(sink).forward) == ([], False)
+    Sink.objects.update(lease_until=None, next_attempt_at=timezone.now() + timedelta(days=1))
+    assert (delivery.due(), claimed(sink).forward) == ([sink.pk], True)
+
+
 def test_standing_still_is_recorded_once_and_so_is_its_end(sink: Sink, settings: Any) -> None:
     chain_of(2)
     for _ in range(2):

@@ -234,4 +234,8 @@ def test_the_schedule_verifies_once_a_day_and_never_beside_another_one() -> None
     running.run(str(job.uid))
     assert requesting.request_scheduled(VERIFICATION, requesting.DAY) is None
     BackgroundJob.objects.update(created_at=timezone.now() - timedelta(days=1))
+    again = requesting.request_scheduled(VERIFICATION, requesting.DAY)
+    assert again is not None
+    running.run(str(again.uid))
+    BackgroundJob.objects.update(created_at=timezone.now() + timedelta(days=300))  # then the clock was set back
     assert requesting.request_scheduled(VERIFICATION, requesting.DAY) is not None
