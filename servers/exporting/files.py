@@ -1,5 +1,6 @@
 """The files of exports: private to the account that runs mcpadmin, and removed when they expire."""
 
+import errno
 import hashlib
 import os
 import platform
@@ -30,10 +31,14 @@ def path_of(export: Export) -> Path:
 
 def name_of(export: Export) -> str:
     """What a downloaded or uploaded file is called."""
-    instance = "".join(char if char.isalnum() and char.isascii() else "-" for char in settings.INSTANCE_NAME)
     span = f"{selection.begins_at(export)}-{export.last_seq}"
     at = (export.finished_at or timezone.now()).strftime("%Y%m%dT%H%M%SZ")
-    return f"{instance}-audit-{span}-{at}.{export.format}"
+    return f"{_prefix()}{span}-{at}.{export.format}"
+
+
+def _prefix() -> str:
+    instance = "".join(char if char.isalnum() and char.isascii() else "-" for char in settings.INSTANCE_NAME)
+    return f"{instance}-audit-"
 
 
 def here(export: Export) -> bool:
@@ -80,6 +85,7 @@ def written(export: Export) -> Iterator[Output]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(final)
+        _sync_names(final.parent)
     except BaseException:  # whatever ends it, nothing unfinished stays
         with suppress(FileNotFoundError):
             partial.unlink()
@@ -89,6 +95,9 @@ def written(export: Export) -> Iterator[Output]:
 def put_into(directory: Path, name: str, source: Path) -> Path:
     """Copy a finished file into a directory of the operator's: complete or not at all. Raises OSError."""
     target, partial = directory / name, directory / f".{name}{_UNFINISHED}"
+    for left in directory.glob(f".{_prefix()}*{_UNFINISHED}"):  # by an attempt that was killed
+        if _is_old(left):
+            left.unlink(missing_ok=True)
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "wb") as copy, source.open("rb") as file:
@@ -96,11 +105,30 @@ def put_into(directory: Path, name: str, source: Path) -> Path:
             copy.flush()
             os.fsync(copy.fileno())
         partial.replace(target)
+        _sync_names(directory)  # before the schedule's cursor moves past these events
     except BaseException:  # the same
         with suppress(OSError):
             partial.unlink()
         raise
     return target
+
+
+def _sync_names(folder: Path) -> None:
+    """A renamed file may have its old name again after a power failure until its folder is on the disk too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:  # a network's file system may not know how
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _is_old(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime < (timezone.now() - timedelta(days=1)).timestamp()
+    return False
 
 
 def remove(export: Export) -> None:
@@ -121,12 +149,9 @@ def expire() -> int:
         removed += 1
     wanted = Export.objects.filter(Q(finished_at=None) | Q(expires_at__isnull=False))
     known = {str(uid) for uid in wanted.values_list("uid", flat=True)}
-    old = (timezone.now() - timedelta(days=1)).timestamp()
     for path in _folder().iterdir():
         with suppress(FileNotFoundError):
-            if path.name.partition(".")[0] not in known or (
-                path.name.endswith(_UNFINISHED) and path.stat().st_mtime < old
-            ):
+            if path.name.partition(".")[0] not in known or (path.name.endswith(_UNFINISHED) and _is_old(path)):
                 path.unlink()
                 removed += 1
     over = Export.objects.filter(expires_at=None).exclude(finished_at=None)

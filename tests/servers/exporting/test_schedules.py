@@ -1,6 +1,8 @@
 """Scheduled exports: each holds the events since the one before, and what fails is covered by the next."""
 
+import errno
 import json
+import os
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -151,6 +153,41 @@ def test_what_a_failed_export_missed_is_in_the_next(schedule: ExportSchedule, fo
     (path,) = folder.iterdir()
     assert numbers(path)[0] == 1
     assert AuditEvent.objects.filter(action=AuditAction.EXPORT_END, outcome=AuditOutcome.FAILED).count() == 2
+
+
+def test_a_delivered_file_has_its_name_on_the_disk_before_the_cursor_moves(
+    schedule: ExportSchedule, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, end, steps = os.fsync, work._ended, list[str]()
+
+    def sync(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+            steps.extend("synced" for path in folder.iterdir() if not path.name.startswith("."))
+            raise OSError(errno.EINVAL, "no such thing on this file system")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(work, "_ended", lambda *given, **more: (steps.append("ended"), end(*given, **more))[1])
+    (export,) = due_now()
+    assert (export.failed, steps) == (False, ["synced", "ended"]), export.detail
+
+
+def test_what_a_killed_attempt_left_in_the_directory_goes_with_a_later_export(
+    schedule: ExportSchedule, folder: Path, settings: Any
+) -> None:
+    settings.INSTANCE_NAME = "mcp.example"
+    days_ago = (timezone.now() - timedelta(days=2)).timestamp()
+    for name in (
+        ".mcp-example-audit-1-9-x.jsonl.part",
+        ".mcp-example-audit-9-10-x.jsonl.part",
+        ".other-audit-1-9.part",
+    ):
+        (folder / name).write_text("half")
+    for name in (".mcp-example-audit-1-9-x.jsonl.part", ".other-audit-1-9.part"):
+        os.utime(folder / name, (days_ago, days_ago))
+    due_now()
+    left = sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
+    assert left == [".mcp-example-audit-9-10-x.jsonl.part", ".other-audit-1-9.part"]
 
 
 def test_of_two_schedulers_one_runs_it_and_not_while_it_is_open(schedule: ExportSchedule) -> None:
