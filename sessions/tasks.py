@@ -2,10 +2,13 @@
 sessions.hints) makes the host read them."""
 
 import asyncio
+import threading
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
@@ -153,16 +156,28 @@ def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
     return work.rotate_keys(progress)
 
 
-def _upload(schedule: ExportSchedule, path: Path, name: str) -> str:
+def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
     """In a thread of its own, without a connection to the database afterwards."""
     store = Store(schedule.endpoint, schedule.region, schedule.bucket, schedule.access_key, schedules.opened(schedule))
     key = f"{schedule.prefix.strip('/')}/{name}".lstrip("/")
     kind = "text/csv" if schedule.format == ExportFormat.CSV else "application/x-ndjson"
     try:
-        asyncio.run(s3.put_file(store, key, path, policy=egress_policy(), content_type=kind))
+        asyncio.run(_until(given_up, s3.put_file(store, key, path, policy=egress_policy(), content_type=kind)))
+    except asyncio.CancelledError:
+        raise exporting.NotDelivered("The upload was given up.") from None
     except NotSent as problem:
         raise exporting.NotDelivered(problem.detail) from problem
     return f"{schedules.where(schedule)}/{name}"
+
+
+async def _until(given_up: threading.Event, sending: Coroutine[Any, Any, None]) -> None:
+    """Raises CancelledError when it was given up."""
+    task = asyncio.create_task(sending)
+    while not (await asyncio.wait([task], timeout=1.0))[0]:
+        if given_up.is_set():
+            task.cancel()
+            break
+    await task
 
 
 running.does(JobKind.EXPORT, partial(exporting.run, _upload))

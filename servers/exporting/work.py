@@ -1,6 +1,7 @@
 """The job that writes an export. It starts over when it was interrupted: the file appears only when it is complete."""
 
 import errno
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -27,8 +28,9 @@ from servers.jobs.lifecycle import JobOutcome, Lost, counted
 from servers.jobs.running import JobProgress, Stopping
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule
 
-#: (schedule, file, name) -> where it is now, in words. Raises NotDelivered. Given by `sessions`: only workers connect
-Upload = Callable[[ExportSchedule, Path, str], str]
+#: (schedule, file, name, given_up) -> where it is now, in words. Raises NotDelivered. Ends soon after `given_up` is set:
+#: another attempt uploads the events then. Given by `sessions`: only workers connect
+Upload = Callable[[ExportSchedule, Path, str, threading.Event], str]
 
 
 #: between two signs of life within a batch: its payloads may be large
@@ -168,13 +170,13 @@ def _reader(export: Export) -> access.User:
 def _deliver(export: Export, upload: Upload, progress: JobProgress) -> str:
     schedule = export.schedule
     assert schedule is not None  # noqa: S101  for the type checker
-    path, name = files.path_of(export), files.name_of(export)
+    path, name, given_up = files.path_of(export), files.name_of(export), threading.Event()
     if schedule.target == ExportTarget.DIRECTORY:
         if schedule.directory not in settings.EXPORT_DIRECTORIES:
             raise NotDelivered(f"{schedule.directory} is no longer in MCPADMIN_EXPORT_DIRECTORIES.")
         put: Callable[[], object] = partial(files.put_into, Path(schedule.directory), name, path)
     else:
-        put = partial(upload, schedule, path, name)
+        put = partial(upload, schedule, path, name, given_up)
     pool = ThreadPoolExecutor(1, thread_name_prefix="export-delivery")
     try:
         future = pool.submit(put)
@@ -182,6 +184,7 @@ def _deliver(export: Export, upload: Upload, progress: JobProgress) -> str:
             progress(export.events, export.events)
         return str(future.result())
     finally:
+        given_up.set()
         pool.shutdown(wait=False)
 
 

@@ -1,5 +1,6 @@
 """A broker that is away, a checkpoint key, a data directory of the test's own, and exports run to their end."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def _surroundings(settings: Any, tmp_path: Path) -> Iterator[None]:
     running._stopping.clear()
 
 
-def no_store(schedule: ExportSchedule, path: Path, name: str) -> str:
+def no_store(schedule: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
     raise work.NotDelivered("There is no store in this test.")
 
 

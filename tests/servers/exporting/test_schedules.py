@@ -325,7 +325,7 @@ def test_it_runs_with_the_permissions_of_its_owner(schedule: ExportSchedule, adm
 def test_a_store_gets_the_file_and_the_failure_names_it(schedule: ExportSchedule, admin: Any, actor: Any) -> None:
     seen: list[tuple[str, str, bytes]] = []
 
-    def upload(store: ExportSchedule, path: Path, name: str) -> str:
+    def upload(store: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
         seen.append((schedules.opened(store).reveal(), name, path.read_bytes()))
         return f"{schedules.where(store)}/{name}"
 
@@ -361,6 +361,32 @@ def test_an_export_that_fails_in_any_way_is_over_and_leaves_no_file(
     (export,) = due_now()
     assert (export.failed, export.detail, export.finished_at is not None) == (True, words, True)
     assert list(files.path_of(export).parent.iterdir()) == []
+
+
+def test_an_upload_is_given_up_with_its_job(
+    schedule: ExportSchedule, admin: Any, actor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    def upload(store: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
+        began.set()
+        assert given_up.wait(30)
+        ended.set()
+        raise work.NotDelivered("given up")
+
+    def lose(progress: running.JobProgress, done: int, total: int | None = None) -> None:
+        if began.is_set():
+            raise lifecycle.Lost
+
+    given = ScheduleSettings(
+        "Archive", ExportFormat.CSV, False, Interval.HOURLY, ExportTarget.S3, "", "https://s3.example.com", "eu",
+        "audit", "a/b", "AKIA", Secret("key of the store"),
+    )  # fmt: skip
+    schedules.change(admin, actor, schedule, given)
+    running.does(running.JobKind.EXPORT, lambda progress: work.run(upload, progress))
+    monkeypatch.setattr(running.JobProgress, "__call__", lose)
+    (export,) = due_now()
+    assert (ended.wait(30), export.finished_at) == (True, None)
 
 
 @pytest.mark.parametrize(

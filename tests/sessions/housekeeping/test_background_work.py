@@ -1,6 +1,8 @@
 """Background jobs that need `sessions`: housekeeping, and a key rotation that knows every machine with a worker."""
 
+import asyncio
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,3 +75,22 @@ def rotated() -> BackgroundJob:
     assert job is not None
     running.run(str(job.uid))
     return newest(JobKind.ROTATION)
+
+
+async def test_an_upload_that_nobody_waits_for_any_more_is_cancelled() -> None:
+    given_up, cleaned = threading.Event(), list[bool]()
+
+    async def sending() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(True)
+
+    async def quick() -> None:
+        """Is over before anybody looks."""
+
+    given_up.set()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks._until(given_up, sending())
+    await tasks._until(given_up, quick())
+    assert cleaned == [True]
