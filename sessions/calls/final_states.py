@@ -6,7 +6,7 @@ happens.
 
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -56,6 +56,10 @@ REFUSED_LATE = FinalState(
     AuditOutcome.FAILED,
     "The audit log could not be written in time (2 s, a fixed limit), so the call was refused. It did not reach the server.",
     also_held=True,
+)
+REFUSED_UNCONFIRMED = replace(
+    REFUSED_LATE,
+    detail="mcpadmin could not confirm that the audit log has the call, so the call was refused. It did not reach the server.",
 )
 CANCELLED_BEFORE = FinalState(
     CallState.REQUESTED,

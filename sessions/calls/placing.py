@@ -28,7 +28,7 @@ from sessions import hints
 from sessions.calls.arguments import Doubt, Given, Rejected
 from sessions.calls.final_states import (
     CANCELLED_BEFORE,
-    REFUSED_LATE,
+    REFUSED_UNCONFIRMED,
     end,
     end_now,
     finish_event,
@@ -159,7 +159,7 @@ def _refusing(intent: Intent) -> Iterator[None]:
             raise
         uid = intent.call.uid
         with suppress(WriterBusy):  # `refuse` came too late for a commit that was announced, or whose answer was lost
-            end([uid], REFUSED_LATE)
+            end([uid], REFUSED_UNCONFIRMED)
         raise MaybePlaced(str(problem), uid) from problem
     except IntegrityError as problem:
         raise Rejected("The server has been deleted.") from problem

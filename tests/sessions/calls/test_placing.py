@@ -176,6 +176,7 @@ def test_a_call_that_may_have_been_committed_is_withdrawn_where_no_worker_sent_i
     writer_module.writer().submit_and_wait(lambda: None)
     call = Call.objects.get()
     assert (call.uid, call.state) == (refusal.value.call, CallState.NOT_SENT)
+    assert call.detail.startswith("mcpadmin could not confirm")
     actions = set(AuditEvent.objects.filter(call_uid=call.uid).values_list("action", flat=True))
     assert actions == {AuditAction.CALL_REQUEST, AuditAction.CALL_FINISH}
 
