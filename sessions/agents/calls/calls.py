@@ -253,7 +253,7 @@ class Calls:
                     await self._hub.reader.work(idempotency.inherit)
                     self._inherited = True
                 if calls := list(self._maybe_placed):
-                    await self._hub.reader.work(partial(idempotency.refused_unsurely, calls))
+                    await self._hub.reader.work(partial(idempotency.unconfirmed, calls))
                     self._maybe_placed = [one for one in self._maybe_placed if one not in calls]
             except placing.AuditUnavailable as problem:
                 raise unavailable(problem) from problem

@@ -246,7 +246,7 @@ def inherit() -> None:
         writer().submit_and_wait(lambda: AgentCall.objects.filter(pk__in=found).update(unheard_at=now))
 
 
-def refused_unsurely(calls: list[UUID]) -> None:
+def unconfirmed(calls: list[UUID]) -> None:
     """Their agents were refused although these calls may have been placed. Waits for the writer, which has by then done
     what was submitted before: for a work thread. Raises AuditUnavailable."""
     now = timezone.now()
