@@ -88,6 +88,11 @@ def test_a_correction_counts_and_a_secret_that_is_typed_replaces_the_pasted_one(
     assert (server.name, server.url) == ("My notes", "https://notes.example/v2/mcp")
 
 
+def test_a_huge_number_of_rows_is_not_counted_up_to(ada: Client) -> None:
+    fields = understood(ada, PASTED) | {"values-TOTAL_FORMS": "9" * 18}
+    assert ada.post("/servers/add/", fields).status_code == 422
+
+
 def test_a_secret_is_kept_as_a_credential_where_that_is_ticked(ada: Client) -> None:
     server = registered(ada, understood(ada, PASTED) | {"values-0-vaulted": "on"})
     credential = Credential.objects.get()

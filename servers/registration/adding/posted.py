@@ -7,7 +7,7 @@ from django.http import QueryDict
 
 from servers.numbers import whole_number
 from servers.registration.adding.reading import Reading, read_source
-from servers.registration.forms.values import PREFIX, stored_key
+from servers.registration.forms.values import PREFIX, ROWS_READ, stored_key
 from servers.secret import Secret
 
 SOURCE, INDEX, FILLED_FROM, NEED = "source", "source_index", "filled_from", "need-"
@@ -41,7 +41,8 @@ def with_secrets(data: QueryDict, reading: Reading | None) -> QueryDict:
         if isinstance(value.value, Secret)
     }
     data = data.copy()
-    for row in range(whole_number(data.get(f"{PREFIX}-TOTAL_FORMS", "")) or 0):
+    posted = whole_number(data.get(f"{PREFIX}-TOTAL_FORMS", "")) or 0
+    for row in range(min(posted, ROWS_READ)):  # as many as the formset reads, whatever number was posted
         key = stored_key(data.get(f"{PREFIX}-{row}-kind", ""), data.get(f"{PREFIX}-{row}-name", ""))
         if key in secrets and f"{PREFIX}-{row}-secret" in data and not data.get(f"{PREFIX}-{row}-value"):
             data[f"{PREFIX}-{row}-value"] = secrets[key]

@@ -20,6 +20,8 @@ from servers.validators import (
 
 PREFIX = "values"
 BLANK_ROWS, MOST_ROWS = 1, 100
+#: of what was posted; further rows are ignored
+ROWS_READ = MOST_ROWS * 2
 _RULES = {
     ValueKind.HEADER: (validate_header_name, validate_header_value),
     ValueKind.ENVIRONMENT: (validate_variable_name, validate_variable_value),
@@ -201,7 +203,7 @@ _ValueFormSet = formset_factory(
     extra=BLANK_ROWS,
     can_delete=True,
     max_num=MOST_ROWS,
-    absolute_max=MOST_ROWS * 2,
+    absolute_max=ROWS_READ,
 )
 
 
