@@ -20,6 +20,18 @@ let unasked = [];
 
 const part = (id) => document.getElementById(id);
 
+/* What #understood was read from: while that stays the same, only the values that it asks for are typed. */
+const readFrom = (text) => JSON.stringify([text, form.elements.source_index?.value ?? '0']);
+let understood = readFrom(source.defaultValue);
+
+/* The fields of needed values stay as they are; what is said of the server follows, with the access that it gets. */
+function showNotes(parts) {
+  for (const id of ['understood-entry', 'understood-notes']) {
+    const now = parts.getElementById(id);
+    if (now && !part(id)?.isEqualNode(now)) part(id)?.replaceWith(now);
+  }
+}
+
 /* What the connection depends on. */
 function connection() {
   const names = /^(transport|url|command|arguments|values-.*|need-.*|credentials|source)$/;
@@ -72,8 +84,10 @@ function unread(reason) {
   complaint = toast({ tone: 'bad', title: 'Your input could not be read', text: `${reason} Your input is kept and is read again when you change it. You can also fill in the fields below by hand.` });
 }
 
-async function read({ keepUnderstood }) {
+async function read() {
   const turn = ++reading;
+  const text = source.value;
+  const same = readFrom(text) === understood && form.querySelector('[data-need]') !== null;
   const body = new FormData(form);
   try {
     const sent = send(form.dataset.read, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
@@ -88,7 +102,13 @@ async function read({ keepUnderstood }) {
     if (turn !== reading) return;
     const kept = corrections();
     const open = new Set([...form.querySelectorAll('[data-kept-open][open]')].map((details) => details.dataset.keptOpen));
-    if (!keepUnderstood) part('understood').replaceWith(parts.getElementById('understood'));
+    if (same) {
+      showNotes(parts);
+      if (!parts.querySelector('.understood')) return; // it cannot be read at this moment, so the fields stay
+    } else {
+      part('understood').replaceWith(parts.getElementById('understood'));
+      understood = readFrom(text);
+    }
     part('server-fields').replaceWith(parts.getElementById('server-fields'));
     for (const details of form.querySelectorAll('[data-kept-open]')) details.open ||= open.has(details.dataset.keptOpen);
     restore(kept);
@@ -101,22 +121,22 @@ async function read({ keepUnderstood }) {
   }
 }
 
-function readSoon(options, delay = READ_MS) {
+function readSoon(delay = READ_MS) {
   clearTimeout(readTimer);
   clearTimeout(testTimer);
-  readTimer = setTimeout(() => read(options), delay);
+  readTimer = setTimeout(read, delay);
 }
 
 form.addEventListener('input', (event) => {
   const field = event.target;
   if (field === source) {
     corrected.clear();
-    readSoon({ keepUnderstood: false }, event.inputType === 'insertFromPaste' ? 0 : READ_MS);
+    readSoon(event.inputType === 'insertFromPaste' ? 0 : READ_MS);
   } else if (field.id === 'source-index') {
     corrected.clear();
-    readSoon({ keepUnderstood: false }, 0);
+    readSoon(0);
   } else if (field.hasAttribute('data-need')) {
-    readSoon({ keepUnderstood: true });
+    readSoon();
   } else if (part('server-fields').contains(field)) {
     if (!/^(values|roots|transport|url|command|arguments)/.test(field.name)) corrected.add(field.name);
     if (/^(transport|url|values-)/.test(field.name)) testSoon();
@@ -124,5 +144,5 @@ form.addEventListener('input', (event) => {
 });
 
 /* What was pasted before this script had loaded. */
-if (source.value !== source.defaultValue) readSoon({ keepUnderstood: false }, 0);
+if (source.value !== source.defaultValue) readSoon(0);
 else if (form.querySelector('[data-testable]')) testSoon();

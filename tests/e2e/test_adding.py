@@ -139,6 +139,24 @@ def test_what_was_understood_is_corrected_before_it_is_registered(ada: Walk, fac
     expect(page.get_by_role("heading", name="Corrected by hand")).to_be_visible()
 
 
+def test_the_access_of_a_container_is_shown_once_its_token_is_typed(ada: Walk) -> None:
+    """Typing a needed value fills the fields again, with the access that the complete command gets."""
+    page = from_the_list(ada)
+    arguments = ["run", "-i", "--rm", "-e", "ACME_TOKEN", "acme/mcp-server"]
+    entry = {"command": "docker", "args": arguments, "env": {"ACME_TOKEN": "<YOUR_TOKEN>"}}
+    box(page, json.dumps({"mcpServers": {"Contained": entry}}))
+    understood = page.locator("#understood")
+    expect(understood).to_contain_text("Contained")
+    expect(understood).not_to_contain_text("control over the whole machine")
+    needed = page.locator("#need-0")
+    needed.press_sequentially("token-of-a-test")
+    expect(understood).to_contain_text("may read and change /var/run/docker.sock")
+    expect(understood).to_contain_text("control over the whole machine")
+    expect(page.locator("[name=writable_paths]")).to_have_value("/var/run/docker.sock")
+    expect(needed).to_be_focused()
+    expect(needed).to_have_value("token-of-a-test")
+
+
 def test_nonsense_is_said_beside_the_box_and_nothing_is_tested(ada: Walk) -> None:
     page = from_the_list(ada)
     box(page, '{"mcpServers": {')
