@@ -35,6 +35,7 @@ from servers.validators.references import is_reference, references, without_refe
 from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
 from servers.validators.secrets import holds_secret, looks_like_token, secret_arguments
 from servers.validators.values import (
+    SECRET_NAME,
     looks_secret,
     validate_header_name,
     validate_header_value,
@@ -50,6 +51,7 @@ __all__ = [
     "MAX_ROOTS",
     "MAX_VALUE_LENGTH",
     "RESERVED_SLUGS",
+    "SECRET_NAME",
     "TIMES",
     "Root",
     "asks_before_installing",

@@ -9,7 +9,8 @@ from servers.validators.characters import CONTROL, MAX_VALUE_LENGTH
 # RFC 9110 section 5.6.2
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAME = re.compile(
+#: of a header or variable; the form's script ticks “Secret” by it, so it is written as JavaScript reads it, too
+SECRET_NAME = re.compile(
     r"auth|token|secret|passw|pwd|cookie|credential|private|signature|bearer|(?:^|[^a-z])(?:key|pat|pin)(?:$|[^a-z])|api[-_]?key|apikey",
     re.IGNORECASE,
 )
@@ -83,4 +84,4 @@ def _validate_length(value: str) -> None:
 
 def looks_secret(name: str) -> bool:
     """Whether a header or variable of this name holds a credential as a rule."""
-    return bool(_SECRET_NAME.search(name))
+    return bool(SECRET_NAME.search(name))

@@ -1,6 +1,5 @@
 /* The form of a server: rows of headers, variables and roots, and only what the chosen transport has. */
 export const form = document.getElementById('server-form');
-const SECRET_NAME = /authorization|token|secret|passw|cookie|api[-_]?key|credential|private/i;
 
 function shownTransport() {
   const chosen = form.elements.transport.value;
@@ -102,12 +101,13 @@ function dress(row) {
   if (row.matches('[data-value-row]')) followName(row);
 }
 
-/* A name that promises a secret ticks the box, as long as no value was entered. */
+/* A name that promises a secret ticks the box, as long as no value was entered. Only a person unticks it. */
 function followName(row) {
+  const secretNames = new RegExp(row.closest('[data-rows]').dataset.secretNames, 'i');
   const name = row.querySelector('input[name$="-name"]');
   const secret = row.querySelector('input[name$="-secret"]');
   name.addEventListener('change', () => {
-    if (!row.querySelector('input[name$="-value"]').value) secret.checked = SECRET_NAME.test(name.value) || !name.value;
+    if (!row.querySelector('input[name$="-value"]').value) secret.checked ||= secretNames.test(name.value);
   });
 }
 

@@ -157,6 +157,23 @@ def test_the_access_of_a_container_is_shown_once_its_token_is_typed(ada: Walk) -
     expect(needed).to_have_value("token-of-a-test")
 
 
+def test_the_name_of_a_variable_ticks_secret_and_never_unticks_it(ada: Walk) -> None:
+    ada.open_add_form()
+    row = ada.page.locator("[data-value-row]:visible").first
+    name, secret = row.locator("input[name$=-name]"), row.get_by_label("Secret")
+    for text in ("OPENAI_KEY", "LANG"):
+        name.fill(text)
+        name.blur()
+        expect(secret).to_be_checked()
+    secret.uncheck()
+    name.fill("LANGUAGE")
+    name.blur()
+    expect(secret).not_to_be_checked()
+    name.fill("GITHUB_PAT")
+    name.blur()
+    expect(secret).to_be_checked()
+
+
 def test_nonsense_is_said_beside_the_box_and_nothing_is_tested(ada: Walk) -> None:
     page = from_the_list(ada)
     box(page, '{"mcpServers": {')

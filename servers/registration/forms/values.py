@@ -12,6 +12,7 @@ from servers.models import Server, ServerValue
 from servers.registration.forms.rows import RowForm, RowFormSet
 from servers.secret import Secret
 from servers.validators import (
+    SECRET_NAME,
     validate_header_name,
     validate_header_value,
     validate_variable_name,
@@ -161,6 +162,8 @@ class ValueForm(RowForm):
 
 class BaseValueFormSet(RowFormSet):
     blank_kind: ValueKind = ValueKind.HEADER
+    #: for the script of the page, which reads it in any case of letters
+    secret_names = SECRET_NAME.pattern
 
     def add_fields(self, form: Any, index: int | None) -> None:
         """A blank row is secret unless said otherwise: the harmless mistake."""
