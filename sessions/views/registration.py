@@ -59,6 +59,7 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
         except Conflict as found:
             conflict, saved = found, None
             form = ServerForm(_with_version(request, found.current), user=request.user, server=found.current)
+            form.note_secrets()
         if saved is not None:
             messages.success(request, _saved_words(server, saved))
             return redirect("servers:sign_in" if "_sign_in" in request.POST else "servers:settings", saved.slug)

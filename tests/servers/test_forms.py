@@ -205,6 +205,20 @@ def test_a_secret_that_was_just_typed_is_not_sent_back_with_an_error(admin: Any,
     assert "Enter new secrets again" in form.notes_for_user[-1]
 
 
+@pytest.mark.parametrize("shown_again", [{"_add_row": "1"}, {"_add_root": "1"}, {"propose": True}])
+def test_a_form_that_is_shown_again_before_it_is_saved_says_that_a_secret_is_gone(admin: Any, shown_again: Any) -> None:
+    def form(secret: str) -> ServerForm:
+        fields = {name: value for name, value in shown_again.items() if name != "propose"}
+        data = posted(row("API_TOKEN", secret, "environment"), command="uv --directory /srv/tool run tool", **fields)
+        return ServerForm(data, user=admin, propose="propose" in shown_again)
+
+    made = form(CANARY)
+    assert made.adding_row or made.proposing
+    assert CANARY not in "".join(one.as_p() for one in made.values)
+    assert "Enter new secrets again" in made.notes_for_user[-1]
+    assert not any("secrets" in note for note in form("").notes_for_user)
+
+
 def test_a_stored_secret_cannot_become_a_plain_value_unseen(admin: Any, stored: Server) -> None:
     form = filled(admin, stored, row("Authorization", "", secret=False), url=stored.url)
     assert "value" in form.values.forms[0].errors

@@ -207,6 +207,8 @@ class ServerForm(forms.Form):
         self.limits = LimitsForm(data, server.limits if server else read.limits if read else {})
         if self.adding_row:
             self._clear_errors()
+        if self.adding_row or self.proposing:
+            self.note_secrets()
         if allowing is not None and data is None:
             self._add_entry(*allowing)
 
@@ -292,9 +294,19 @@ class ServerForm(forms.Form):
             return False
         if super().is_valid() and self.values.is_valid():
             self._check_together()
-        if self.refused and any(row["secret"].value() and row["value"].value() for row in self.values):
-            self.notes_for_user.append("Secrets are never sent back to the page. Enter new secrets again.")
+        if self.refused:
+            self.note_secrets()
         return not self.refused
+
+    @cached_property
+    def has_new_secret(self) -> bool:
+        """Whether a secret was entered: the page does not get it back."""
+        return self.is_bound and any(row["secret"].value() and row["value"].value() for row in self.values)
+
+    def note_secrets(self) -> None:
+        """Where the form is shown again instead of being saved."""
+        if self.has_new_secret:
+            self.notes_for_user.append("Secrets are never sent back to the page. Enter new secrets again.")
 
     @property
     def refused(self) -> bool:
