@@ -48,7 +48,7 @@ class ImportedDocument:
 
 def read(text: str) -> ImportedDocument:
     """Raises ValidationError with words for people, which quote nothing of the text but names."""
-    text = text.removeprefix("\ufeff").strip()
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").strip()  # forms and Windows end lines with CRLF
     if not text:
         words = f"Paste a configuration, or choose a file of at most {limits.in_words('import_bytes')}."
         raise ValidationError(words, code="required")

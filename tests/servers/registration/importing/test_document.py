@@ -27,11 +27,13 @@ CANARY = "canary-secret-44e1"
         ("// mine\n{'mcpServers': {a: {command: 'x',},},}", ["a"]),
         ('[mcp_servers.a]\ncommand = "x"\n', ["a"]),
         ('mcp_servers."a b" = { command = "x" }', ["a b"]),
+        ('[mcp_servers.a]\r\ncommand = "x"\r\n\r\n[mcp_servers.b]\r\ncommand = "y"\r\n', ["a", "b"]),
+        ('# mine\r\n\r\nmcp_servers.a = { command = "x" }\r\n', ["a"]),
         ('Add to `config.toml`:\n\n[mcp_servers.a]\ncommand = "x"\n', ["a"]),
         ("// c\n" + '{"mcpServers": {"a": {"command": "%s"}}}' % ("x" * 70_000), ["a"]),
         ('{"mcpServers": [{"name": "a", "command": "x"}, {"name": "b", "url": "https://x/"}]}', ["a", "b"]),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_every_shape_names_its_servers(text: str, names: list[str]) -> None:
     assert [name for name, _ in read(text).servers] == names
