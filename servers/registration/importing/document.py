@@ -1,7 +1,7 @@
 """From the text of a configuration file to the servers in it, whichever client wrote it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ _FRAMES = (
     ("extensions", "Goose"),
     ("servers", "VS Code"),
 )
-_ANYWHERE = ("mcpServers", "mcp_servers", "context_servers")
+_ANYWHERE = {name: words for name, words in _FRAMES if name in ("mcpServers", "mcp_servers", "context_servers")}
 _OF_GOOSE = frozenset({"builtin", "platform", "frontend", "inline_python"})
 
 
@@ -99,24 +99,27 @@ def _document(root: Any) -> ImportedDocument:
     if described := registry.descriptions(root):
         servers, about, inputs = registry.servers_of(described)
         return ImportedDocument("server.json of the MCP registry", servers, inputs=inputs, about=about)
-    if found := list(_framed(root)):
+    taken: set[int] = set()
+    if found := list(_framed(root, taken)):
+        found += _inside(root, taken)
         return _joined([document for document in found if document.servers] or found[:1])
     _refuse_doubles(root)
     if _is_entry(root):
         return ImportedDocument("one server", [(_name_of(root), root)])
     if any(_is_entry(value) for value in root.values()):
         return ImportedDocument("servers by name", list(root.items()))
-    if inner := [document for document in _inside(root, 0) if document.servers]:
+    if inner := [document for document in _inside(root, taken) if document.servers]:
         return _joined(inner)
     message = "No servers found. Clients keep them under mcpServers, servers, mcp_servers, context_servers, mcp or extensions."
     raise ValidationError(message, code="shape")
 
 
 def _joined(found: list[ImportedDocument]) -> ImportedDocument:
+    dialect = ", and ".join(dict.fromkeys(one.dialect for one in found))
     first, *others = found
     for one in others:
         first = ImportedDocument(
-            f"{first.dialect}, and {one.dialect}",
+            dialect,
             first.servers + one.servers,
             first.doubles + one.doubles,
             {**first.inputs, **one.inputs},
@@ -126,8 +129,8 @@ def _joined(found: list[ImportedDocument]) -> ImportedDocument:
 
 
 # --- frames ------------------------------------------------------------------------------------------------------------
-def _framed(root: Mapping[str, Any]) -> Iterator[ImportedDocument]:
-    taken: set[int] = set()
+def _framed(root: Mapping[str, Any], taken: set[int]) -> Iterator[ImportedDocument]:
+    """`taken`: ids of what was read, which is added to."""
     for path, dialect in _FRAMES:
         for owner, key in _at(root, path):
             given = owner[key]
@@ -176,15 +179,17 @@ def _of(owner: Mapping[str, Any], key: str, dialect: str) -> ImportedDocument:
     return ImportedDocument(dialect, rows, _doubles(found), inputs_of(owner.get("inputs")), remarks=remarks)
 
 
-def _inside(value: Any, depth: int) -> Iterator[ImportedDocument]:
-    """Deeper in the settings of a client, as in the projects of Claude Code."""
+def _inside(value: Any, taken: Collection[int], depth: int = 0) -> Iterator[ImportedDocument]:
+    """Deeper in the settings of a client, as in the projects of Claude Code; not what is `taken`."""
     if depth > _MAX_DEPTH or not isinstance(value, dict):
         return
     for name, item in value.items():
+        if id(item) in taken:
+            continue
         if name in _ANYWHERE and isinstance(item, dict | list):
-            yield _of(value, name, name)
+            yield _of(value, name, _ANYWHERE[name])
         else:
-            yield from _inside(item, depth + 1)
+            yield from _inside(item, taken, depth + 1)
 
 
 def _is_entry(value: Any) -> bool:

@@ -39,6 +39,20 @@ def test_every_shape_names_its_servers(text: str, names: list[str]) -> None:
     assert [name for name, _ in read(text).servers] == names
 
 
+@pytest.mark.parametrize("top", [{"user": {"command": "u"}}, {}])
+def test_servers_of_projects_are_read_beside_those_of_the_user(top: dict[str, object]) -> None:
+    projects = {"/srv/a": {"mcpServers": {"a": {"command": "x"}}}, "/srv/b": {"mcpServers": {"b": {"command": "y"}}}}
+    document = read(json.dumps({"mcpServers": top, "projects": projects}))
+    assert [name for name, _ in document.servers] == [*top, "a", "b"]
+    assert document.dialect.count("mcpServers") == 1
+
+
+def test_a_list_of_servers_is_read_once_however_it_is_found() -> None:
+    inner = {"mcpServers": {"a": {"command": "x"}}}
+    for text in ({"mcp": inner}, {"mcp": {"servers": {"a": {"command": "x"}}}}, {"amp": inner}, inner | {"theme": {}}):
+        assert [name for name, _ in read(json.dumps(text)).servers] == ["a"], text
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
