@@ -131,6 +131,12 @@ def test_what_was_decided_is_done_and_told(client: Client, stored: Server) -> No
     assert stored.url == "https://mcp.example.com/v2"
 
 
+def test_the_preview_says_that_a_server_stays_archived(client: Client, admin: Any, stored: Server) -> None:
+    registering.archive(Actor.of_user(admin), admin, stored)
+    text = client.get(posted(client)).content.decode()
+    assert text.count("The stored server is archived. The import does not restore it.") == 1
+
+
 def test_a_second_click_does_nothing(client: Client) -> None:
     address = posted(client, {"mcpServers": {"a": {"url": "https://a.example/"}}})
     for _ in range(2):

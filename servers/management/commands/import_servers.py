@@ -85,6 +85,7 @@ def _decision(proposal: Proposal, on_conflict: Choice, typed: dict[str, str]) ->
 
 def _planned(proposal: Proposal) -> str:
     said = [*proposal.reasons, *proposal.entry.notes, *(difference.field for difference in proposal.differences)]
+    said.append(proposal.kept_state)
     if needs := [need.key for need in proposal.entry.needs]:
         said.append(f"Values to fill in: {', '.join(needs)}.")
     return _line(proposal.verdict, proposal.entry.name, said)

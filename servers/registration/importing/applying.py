@@ -17,7 +17,7 @@ from servers.models import Server
 from servers.registration import registering
 from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entries import Entry, parse, words
-from servers.registration.importing.planning import Plan, Proposal, existing_server, overwriting
+from servers.registration.importing.planning import Plan, Proposal, existing_server, kept_state, overwriting
 from servers.registration.needed_credentials import others, used_by
 
 
@@ -139,8 +139,9 @@ def _saved(entry: Entry, server: Server, given: Registration, result: str) -> Im
     kept = {one.words for one in others(used_by(server))}
     needed = [*_needed(given), *(one.words for one in entry.credentials if one.words not in kept)]
     said = ""
-    if needed and result == "changed":
-        said = "Enter the missing values in its settings before it can connect."
+    if result == "changed":
+        missing = "Enter the missing values in its settings before it can connect." if needed else ""
+        said = f"{missing} {kept_state(entry, server)}".strip()
     elif _waits(entry, given):
         said = "Imported disabled. Enter the missing values in its settings, then enable it."
     elif not entry.enabled and result == "created":

@@ -42,6 +42,10 @@ class Proposal:
     differences: list[FieldDifference] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
 
+    @property
+    def kept_state(self) -> str:
+        return kept_state(self.entry, self.stored) if self.stored and self.verdict != Plan.REFUSE else ""
+
 
 def plan(user: Any, document: ImportedDocument) -> list[Proposal]:
     stored = list(access.visible_servers(user))
@@ -119,6 +123,17 @@ def overwriting(server: Server, entry: Entry) -> Registration:
     lost = set(secrets_to_reenter(server, merged))
     values = [replace(value, needed=True) if value.name in lost else value for value in merged.values]
     return replace(merged, values=values)
+
+
+def kept_state(entry: Entry, server: Server) -> str:
+    """What no import changes of a stored server, in words, where the file says otherwise."""
+    if server.archived_at is not None:
+        return "The stored server is archived. The import does not restore it."
+    if server.enabled == entry.enabled:
+        return ""
+    if server.enabled:
+        return "The stored server is enabled. The import does not disable it."
+    return "The stored server is disabled. The import does not enable it."
 
 
 def _overwritten(kept: Registration, entry: Entry) -> set[str]:

@@ -130,6 +130,29 @@ def test_overwriting_changes_what_the_file_states_and_keeps_the_rest(admin: Any,
     assert [value.name for value in stored.values.all()] == ["X-Region"]
 
 
+@pytest.mark.parametrize(
+    ("verb", "disabled", "words"),
+    [
+        (None, False, ""),
+        (None, True, "The stored server is enabled. The import does not disable it."),
+        (registering.disable, False, "The stored server is disabled. The import does not enable it."),
+        (registering.disable, True, ""),
+        (registering.archive, True, "The stored server is archived. The import does not restore it."),
+    ],
+)
+def test_an_overwrite_that_leaves_a_server_disabled_or_archived_says_so(
+    verb: Any, disabled: bool, words: str, admin: Any, actor: Actor, stored: Server
+) -> None:
+    if verb is not None:
+        verb(actor, admin, stored)
+        stored.refresh_from_db()
+    file = {"orders": NEW["orders"] | ({"disabled": True} if disabled else {})}
+    (proposal,) = plan(admin, read(json.dumps({"mcpServers": file})))
+    assert proposal.kept_state == words
+    (outcome,) = imported(admin, file, {0: Decision(Choice.OVERWRITE, version=stored.version)})
+    assert (outcome.result, outcome.words) == ("changed", words)
+
+
 def test_a_server_that_changed_since_the_preview_is_not_overwritten(admin: Any, actor: Actor, stored: Server) -> None:
     registering.change(actor, admin, stored, over_http(name="orders", url="https://mcp.example.com/late"), 1)
     (outcome,) = imported(admin, NEW, {0: Decision(Choice.OVERWRITE, version=1)})
