@@ -88,6 +88,15 @@ def test_a_correction_counts_and_a_secret_that_is_typed_replaces_the_pasted_one(
     assert (server.name, server.url) == ("My notes", "https://notes.example/v2/mcp")
 
 
+def test_a_secret_of_the_box_does_not_become_an_empty_plain_value(ada: Client) -> None:
+    fields = understood(ada, PASTED)
+    del fields["values-0-secret"]
+    answer = ada.post("/servers/add/", fields)
+    assert answer.status_code == 422
+    assert "Enter the value again" in answer.content.decode()
+    assert registered(ada, fields | {"values-0-value": "Bearer plain"}).values.get().plain == "Bearer plain"
+
+
 def test_a_huge_number_of_rows_is_not_counted_up_to(ada: Client) -> None:
     fields = understood(ada, PASTED) | {"values-TOTAL_FORMS": "9" * 18}
     assert ada.post("/servers/add/", fields).status_code == 422

@@ -134,6 +134,8 @@ class ValueForm(RowForm):
             self.add_error("value", "Enter the value.")
         if not data.get("secret") and self.stored_row is not None:
             self.add_error("value", "Enter the value again: stored secrets cannot be converted to plain text.")
+        elif not data.get("secret") and stored_key(data["kind"], data["name"]) in self._read:
+            self.add_error("value", "Enter the value again: secrets from your input cannot be converted to plain text.")
 
     @property
     def keeps_secret(self) -> bool:
