@@ -1,7 +1,7 @@
 /* Add server: while one writes in the box, the server says what it understood and fills the fields; a URL is then tested beside
    it. A command starts a process, so it is tested only when the person asks. */
 import { whileBusy } from './busy.js';
-import { form, showForm } from './server-form.js';
+import { form, keepRows, showForm } from './server-form.js';
 import { explain, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
 
@@ -64,15 +64,18 @@ form.addEventListener('submit', (event) => {
 });
 
 /* Corrections of single fields outlast a new reading; what names the server's place does not. */
+const fieldsOf = (name) => [...form.querySelectorAll(`[name="${name}"]`)];
+
 function corrections() {
-  return [...corrected].map((name) => [name, form.elements[name]?.type === 'checkbox' ? form.elements[name].checked : form.elements[name]?.value]);
+  return [...corrected].flatMap(fieldsOf).map(({ name, type, value, checked }) => ({ name, type, value, checked }));
 }
 
 function restore(kept) {
-  for (const [name, value] of kept) {
-    const field = form.elements[name];
-    if (!field || value === undefined) continue;
-    if (field.type === 'checkbox') field.checked = value;
+  for (const { name, type, value, checked } of kept) {
+    const isBox = type === 'checkbox';
+    const field = fieldsOf(name).find((one) => !isBox || one.value === value); // stored credentials share a name
+    if (!field) continue;
+    if (isBox) field.checked = checked;
     else field.value = value;
   }
 }
@@ -109,11 +112,13 @@ async function read() {
       part('understood').replaceWith(parts.getElementById('understood'));
       understood = readFrom(text);
     }
-    part('server-fields').replaceWith(parts.getElementById('server-fields'));
+    const before = part('server-fields');
+    before.replaceWith(parts.getElementById('server-fields'));
     for (const details of form.querySelectorAll('[data-kept-open]')) details.open ||= open.has(details.dataset.keptOpen);
     restore(kept);
     if (form.querySelector('.understood')) form.querySelector('.usual').open = false;
     showForm();
+    if (same) keepRows(before);
     if (form.querySelector('[data-testable]')) testSoon();
   } catch (problem) {
     if (problem instanceof SignedOut) explain(problem);

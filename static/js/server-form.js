@@ -83,7 +83,43 @@ function addRow(rows) {
   template.before(row);
   dress(row);
   if (row.matches('[data-value-row]') && shownTransport()) followTransport(row, shownTransport());
-  row.querySelector('input[type=text]').focus();
+  return row;
+}
+
+const textsOf = (row) => [...row.querySelectorAll('input:not([type=checkbox])')];
+const isBlank = (row) => textsOf(row).every((field) => !field.value);
+
+/* A row to write in: one that is still blank, or a new one. */
+function blankRow(rows) {
+  return [...rows.querySelectorAll('[data-form-row]')].find((row) => !row.hidden && isBlank(row)) ?? addRow(rows);
+}
+
+/* What the server tells rows apart by. */
+function rowKey(row) {
+  const kind = row.querySelector('select')?.value;
+  const name = textsOf(row)[0].value.trim();
+  return JSON.stringify([kind, kind === 'header' ? name.toLowerCase() : name]);
+}
+
+/* The same text filled the fields once more: what a person did to the rows of `before` counts in the new ones, too. */
+export function keepRows(before) {
+  for (const old of before.querySelectorAll('[data-rows]')) {
+    const rows = form.querySelector(`[data-rows="${old.dataset.rows}"]`);
+    for (const row of old.querySelectorAll('[data-form-row]')) if (!isBlank(row)) keepRow(row, rows);
+  }
+}
+
+function keepRow(row, rows) {
+  const same = [...rows.querySelectorAll('[data-form-row]')].find((one) => rowKey(one) === rowKey(row));
+  if (!same && row.hidden) return;
+  const kept = same ?? blankRow(rows);
+  kept.hidden = row.hidden;
+  for (const field of row.querySelectorAll('input, select')) {
+    const now = kept.querySelector(`[name$="${field.name.match(/-\w+$/)[0]}"]`);
+    const isBox = field.type === 'checkbox';
+    if (isBox && (!same || field.checked !== field.defaultChecked)) now.checked = field.checked;
+    if (!isBox && (!same || field.value !== field.defaultValue)) now.value = field.value;
+  }
 }
 
 /* A row is removed by ticking its box, so that the server knows; the row only leaves the sight. */
@@ -115,9 +151,7 @@ function followName(row) {
 function addHeader(name) {
   const rows = form.querySelector('[data-rows="values"]');
   for (const details of form.querySelectorAll('details')) details.open ||= details.contains(rows);
-  const empty = [...rows.querySelectorAll('[data-value-row]')].find((row) => !row.hidden && !row.querySelector('input[name$="-name"]').value);
-  if (!empty) addRow(rows);
-  const row = empty ?? [...rows.querySelectorAll('[data-value-row]')].at(-1);
+  const row = blankRow(rows);
   const box = row.querySelector('input[name$="-name"]');
   const value = row.querySelector('input[name$="-value"]');
   box.value = name;
@@ -141,7 +175,7 @@ if (form) {
     const button = event.target.closest('[data-add-row]');
     if (!button) return;
     event.preventDefault();
-    addRow(button.closest('[data-rows]'));
+    textsOf(addRow(button.closest('[data-rows]')))[0].focus();
   });
   document.addEventListener('click', (event) => {
     const button = event.target.closest('[data-add-header]');

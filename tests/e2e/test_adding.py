@@ -157,6 +157,31 @@ def test_the_access_of_a_container_is_shown_once_its_token_is_typed(ada: Walk) -
     expect(needed).to_have_value("token-of-a-test")
 
 
+def test_rows_that_were_added_by_hand_outlast_a_needed_value(ada: Walk) -> None:
+    page = from_the_list(ada)
+    entry = {"command": "acme", "env": {"ACME_TOKEN": "<YOUR_TOKEN>", "LEVEL": "info", "REGION": "eu"}}
+    box(page, json.dumps({"mcpServers": {"Rows": entry}}))
+    rows = page.locator("[data-value-row]:visible")
+    expect(rows).to_have_count(4)
+    rows.nth(0).get_by_label("Keep as a credential").check()
+    rows.nth(1).get_by_role("button", name="Remove this row").click()
+    rows.nth(1).locator("input[name$=-value]").fill("us")
+    rows.nth(2).locator("input[name$=-name]").fill("EXTRA")
+    rows.nth(2).locator("input[name$=-value]").fill("more")
+    page.locator("[data-kept-open=more] > summary").click()
+    page.locator("[name='roots-0-uri']").fill("/srv/one")
+    filled_from = page.locator("[name=filled_from]")
+    before = filled_from.input_value()
+    page.locator("#need-0").fill("token-of-a-test")
+    expect(filled_from).not_to_have_value(before)
+    expect(rows.locator("input[name$=-name]")).to_have_count(3)
+    names = [rows.nth(at).locator("input[name$=-name]").input_value() for at in range(3)]
+    values = [rows.nth(at).locator("input[name$=-value]").input_value() for at in range(3)]
+    assert (names, values) == (["ACME_TOKEN", "REGION", "EXTRA"], ["", "us", "more"])
+    expect(rows.nth(0).get_by_label("Keep as a credential")).to_be_checked()
+    expect(page.locator("[name='roots-0-uri']")).to_have_value("/srv/one")
+
+
 def test_the_name_of_a_variable_ticks_secret_and_never_unticks_it(ada: Walk) -> None:
     ada.open_add_form()
     row = ada.page.locator("[data-value-row]:visible").first
