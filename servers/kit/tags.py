@@ -242,12 +242,15 @@ def nav_item(context: Context, url_name: str, label: str, icon_name: str, sectio
 
 @register.inclusion_tag("kit/_field.html")
 def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, Any]:
-    """Label (with the unit), control, help and errors of one form field, tied together for assistive technology."""
+    """Label (with the unit), control, help and errors of one form field, tied together for assistive technology. With what
+    the page showed, if the form asks for it (`show_hidden_initial`)."""
     widget = bound.field.widget
     css = _WIDGET_CLASSES.get(type(widget), "form-control")
     if bound.errors:
         css += " is-bad"
     control = bound.as_widget(attrs={"class": f"{widget.attrs.get('class', '')} {css}".strip()})
+    if bound.field.show_hidden_initial:
+        control = bound.as_hidden(only_initial=True) + control
     return {
         "bound": bound,
         "control": control,

@@ -51,22 +51,27 @@ class BoardFilter(forms.Form):
 
 
 class SettingsForm(forms.Form):
-    """Edits some of a subscription's Settings. `names` maps a setting to its form field where the names differ."""
+    """Edits some of a subscription's Settings. `names` maps a setting to its form field where the names differ.
+
+    The page sends along what it showed: only what differs from that was changed by its user. The rest of the form may be
+    older than what another person saved since."""
 
     names: Mapping[str, str] = {}
 
     def __init__(self, subscription: Subscription, data: Any = None) -> None:
         self.before = Settings.of(subscription)
         super().__init__(data, initial=self.fields_of(self.before))
+        for field in self.fields.values():
+            field.show_hidden_initial = True
 
     def fields_of(self, settings: Settings) -> dict[str, Any]:
         raise NotImplementedError
 
     def changes(self) -> dict[str, Any]:
-        raise NotImplementedError
+        return {name: self.cleaned_data[name] for name in self.changed_data}
 
     def settings(self) -> Settings:
-        """For a valid form: its values, and the other settings unchanged."""
+        """For a valid form: what its user changed, and the other settings as they are now."""
         return replace(self.before, **self.changes())
 
     def refuse(self, problem: ValidationError) -> None:
@@ -103,8 +108,8 @@ class ReadingForm(SettingsForm):
         return found | {"keep_mib": max(1, settings.keep_bytes // MIB)}
 
     def changes(self) -> dict[str, Any]:
-        found = dict(self.cleaned_data)
-        return found | {"keep_bytes": found.pop("keep_mib") * MIB}
+        found = super().changes()
+        return found | ({"keep_bytes": found.pop("keep_mib") * MIB} if "keep_mib" in found else {})
 
 
 class WebhookForm(SettingsForm):
@@ -118,6 +123,3 @@ class WebhookForm(SettingsForm):
 
     def fields_of(self, settings: Settings) -> dict[str, Any]:
         return {"webhook_url": settings.webhook_url}
-
-    def changes(self) -> dict[str, Any]:
-        return {"webhook_url": self.cleaned_data["webhook_url"]}

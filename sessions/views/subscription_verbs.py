@@ -134,6 +134,7 @@ def settings(request: WebRequest, uid: UUID) -> HttpResponse:
         if changed is not None and changed.secret is not None:
             secret = changed.secret.reveal()
             subscription.refresh_from_db()
+            webhook = WebhookForm(subscription)  # the form that was sent may show what another person replaced
     context = subscription_context(request, subscription, "settings") | {
         "reading": reading,
         "webhook": webhook,

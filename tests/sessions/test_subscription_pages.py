@@ -1,6 +1,7 @@
 """The subscription pages: what they show, what they refuse, and that server texts are escaped."""
 
 import base64
+import html
 import json
 import re
 from typing import Any
@@ -273,12 +274,60 @@ def test_a_download_of_binary_is_decoded(client: Client, subscription: Subscript
 READING = {"_section": "reading", "min_interval_seconds": 60, "keep_count": 7, "keep_days": 8, "keep_mib": 9}
 
 
+def filled(client: Client, subscription: Subscription, section: str) -> dict[str, str]:
+    """One of the forms, as a browser sends it when nothing is changed in it."""
+    text = page(client, f"{detail(subscription)}settings/")
+    (form,) = (one for one in re.findall(r"<form.*?</form>", text, re.DOTALL) if f'value="{section}"' in one)
+    sent = {}
+    for tag in re.findall(r"<input[^>]*>", form):
+        attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+        if attributes["type"] != "checkbox" or " checked" in tag:
+            sent[attributes["name"]] = html.unescape(attributes.get("value", "on" if " checked" in tag else ""))
+    return sent
+
+
 def test_what_is_read_and_kept_can_be_set(client: Client, subscription: Subscription) -> None:
-    answer = client.post(f"{detail(subscription)}settings/", READING)
+    sent = filled(client, subscription, "reading")
+    assert sent.pop("notify") == "on"
+    answer = client.post(f"{detail(subscription)}settings/", sent | READING)
     assert answer.status_code == 303
     subscription.refresh_from_db()
     found = (subscription.notify, subscription.min_interval_seconds, subscription.keep_count, subscription.keep_bytes)
     assert found == (False, 60, 7, 9 * 1024 * 1024)
+
+
+def test_what_another_person_saved_since_the_form_was_opened_stays(client: Client, subscription: Subscription) -> None:
+    sent = filled(client, subscription, "reading")
+    Subscription.objects.update(notify=False, keep_count=5_000, keep_bytes=80 * 1024 * 1024 + 1)
+    assert client.post(f"{detail(subscription)}settings/", sent | {"keep_days": "8"}).status_code == 303
+    subscription.refresh_from_db()
+    found = (subscription.notify, subscription.keep_count, subscription.keep_bytes, subscription.keep_days)
+    assert found == (False, 5_000, 80 * 1024 * 1024 + 1, 8)
+
+
+def test_what_is_shown_again_after_an_error_is_compared_with_what_was_shown_first(
+    client: Client, subscription: Subscription
+) -> None:
+    sent = filled(client, subscription, "reading")
+    Subscription.objects.update(keep_count=5_000)
+    refused = client.post(f"{detail(subscription)}settings/", sent | {"keep_days": "0"}).content.decode()
+    assert re.search(r'name="initial-keep_count" value="200"', refused)
+
+
+def test_a_new_secret_does_not_bring_back_the_url_that_another_person_replaced(
+    client: Client, subscription: Subscription
+) -> None:
+    first, second = "https://hooks.example.com/a?b=1&c=2", "https://hooks.example.com/second"
+    client.post(f"{detail(subscription)}settings/", {"_section": "webhook", "webhook_url": first})
+    sent = filled(client, subscription, "webhook")
+    assert sent["webhook_url"] == first
+    Subscription.objects.update(webhook_url=second)
+    renewed = client.post(f"{detail(subscription)}settings/", sent | {"renew": "1"}).content.decode()
+    assert "whsec_" in renewed
+    assert f'value="{second}"' in renewed
+    assert html.escape(first) not in renewed
+    subscription.refresh_from_db()
+    assert subscription.webhook_url == second
 
 
 def test_a_number_out_of_bounds_is_refused_at_its_field(client: Client, subscription: Subscription) -> None:
