@@ -74,10 +74,10 @@ def settled(lease: Lease, listening: Collection[int], refused: Mapping[int, str]
         _move(mine(lease).filter(pk=pk), SubscriptionState.REFUSED, reason, at)
 
 
-def lost(lease: Lease, reason: str, at: datetime) -> None:
-    """The session is open, but the server sends no notifications."""
+def lost(lease: Lease, reason: str, at: datetime, kept: Collection[int] = ()) -> None:
+    """The session is open, but the server sends no notifications, except those of `kept`."""
     before = [SubscriptionState.LISTENING, SubscriptionState.REQUESTED]
-    _move(mine(lease).filter(state__in=before), SubscriptionState.LOST, reason, at)
+    _move(mine(lease).filter(state__in=before).exclude(pk__in=kept), SubscriptionState.LOST, reason, at)
 
 
 def waiting(lease: Lease, reason: str, at: datetime) -> None:

@@ -227,8 +227,8 @@ class Watching:
         words = masked_words(error.detail, self._redactor)
         if self._lists and not self._watches:
             self._log.host(f"Not listening for list changes: {words}", "notice")
-        elif self._client.state is State.READY:
-            await self._lose(f"Request failed: {words}", timezone.now())
+        elif self._client.state is State.READY:  # what the server agreed to before stays in force
+            await self._lose(f"Request failed: {words}", timezone.now(), in_force=self._listening)
 
     # --- events, in order ---------------------------------------------------------------------------------------------
     async def _on_event(self, news: _News) -> None:
@@ -256,9 +256,10 @@ class Watching:
         seconds = settings.RESOURCE_POLL_SECONDS
         return f"{words} It is read every {seconds:g} s instead." if seconds else words
 
-    async def _lose(self, reason: str, at: datetime) -> None:
-        self._listening.clear()
-        await self._db.persist(partial(watches.lost, self._lease, reason, at))
+    async def _lose(self, reason: str, at: datetime, in_force: Collection[str] = ()) -> None:
+        self._listening &= set(in_force)
+        kept = [self._watches[uri].pk for uri in self._listening]
+        await self._db.persist(partial(watches.lost, self._lease, reason, at, kept))
         if settings.RESOURCE_POLL_SECONDS:
             self._poll_at = min(self._poll_at, self._now() + settings.RESOURCE_POLL_SECONDS)
 

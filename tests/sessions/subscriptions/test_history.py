@@ -176,6 +176,18 @@ def test_a_loss_opens_one_gap_which_a_read_after_the_next_agreement_closes(lease
     assert (closed.changed, closed.ended_at) == (True, fresh(row).state_since)
 
 
+def test_what_stays_in_force_when_another_request_fails_is_neither_lost_nor_a_gap(
+    lease: Lease, row: Subscription, ada: Any
+) -> None:
+    listening(lease, row)
+    further = subscribe(ada, row.server, "note://two")
+    with transaction.atomic():
+        watches.requested(lease, [further.pk], timezone.now())
+        watches.lost(lease, "Request failed.", timezone.now(), [row.pk])
+    assert [fresh(one).state for one in (row, further)] == [SubscriptionState.LISTENING, SubscriptionState.LOST]
+    assert not SubscriptionGap.objects.exists()
+
+
 def test_a_gap_without_a_change_says_so(lease: Lease, row: Subscription) -> None:
     listening(lease, row)
     store(lease, row, found("one"))

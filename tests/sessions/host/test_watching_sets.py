@@ -1,0 +1,121 @@
+"""What one open session watches: the set that the server is asked for, what stays in force, and what is read when. Rows
+and client are the test's."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from sessions.host.answer_redaction import Redactor
+from sessions.host.subscriptions.reads import ReadReason
+from sessions.host.subscriptions.watching import Watching
+from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
+from sessions.mcp.core.events import Honoured
+from sessions.mcp.core.state import State
+from sessions.subscriptions.watches import Watch
+
+A, B, C = "note://a", "note://b", "note://c"
+PKS = {A: 1, B: 2, C: 3}
+
+
+def rows(*uris: str, unread: tuple[str, ...] = ()) -> list[Watch]:
+    return [Watch(PKS[uri], uri, 1.0, unread=uri in unread) for uri in uris]
+
+
+class Rows:
+    """A database with the rows of the session, which remembers what was written of them."""
+
+    def __init__(self) -> None:
+        self.watched: list[Watch] = []
+        self.written: list[tuple[Any, ...]] = []
+
+    async def read(self, job: "partial[Any]") -> list[Watch]:
+        return self.watched
+
+    async def persist(self, job: "partial[Any]") -> None:
+        self.written.append((job.func.__name__, *job.args[1:]))
+
+    def last(self, name: str) -> tuple[Any, ...]:
+        return [parts for called, *parts in self.written if called == name][-1]
+
+
+class Server:
+    """Agrees to every set, unless it has a problem with the next one."""
+
+    state = State.READY
+
+    def __init__(self) -> None:
+        self.asked: list[set[str]] = []
+        self.problems: deque[McpError] = deque()
+
+    async def follow(self, resources: Any = (), lists: Any = ()) -> Honoured:
+        self.asked.append(set(resources))
+        if self.problems:
+            raise self.problems.popleft()
+        return Honoured(frozenset(resources))
+
+
+class Requested:
+    """What is to be read, and why."""
+
+    def __init__(self) -> None:
+        self.uris: list[str] = []
+
+    def keep(self, intervals: Any) -> None:
+        pass
+
+    def request(self, uri: str, reason: ReadReason) -> None:
+        self.uris.append(uri)
+
+    async def close(self) -> None:
+        pass
+
+
+class World:
+    def __init__(self) -> None:
+        self.database, self.server, self.reads = Rows(), Server(), Requested()
+        unused: Any = None
+        parts: Any = (self.database, unused, self.server, Redactor([]), unused)
+        self.watching = Watching(*parts, lambda: None)
+        self.watching._reads = self.reads  # type: ignore[assignment]
+        self._requests = 0
+
+    async def watches(self, *uris: str, unread: tuple[str, ...] = ()) -> None:
+        """The rows are now these, and the worker has looked at them."""
+        self.database.watched, self._requests = rows(*uris, unread=unread), self._requests + 1
+        if self._requests == 1:
+            self.watching.serve(1, ())
+        else:
+            self.watching.subscriptions_changed(self._requests)
+        async with asyncio.timeout(30):
+            while self.watching._asked < self._requests or self.watching._news:  # noqa: ASYNC110  the rows tell nobody
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.watching.close()
+
+
+def busy(status: int = 503) -> HttpError:
+    return HttpError(Fault.HTTP_STATUS, f"HTTP {status}", status=status, may_have_run=False)
+
+
+@pytest.mark.parametrize(
+    "problem", [busy(), busy(429), TransportError(Fault.TIMEOUT, "no answer", may_have_run=True)], ids=str
+)
+async def test_a_set_that_cannot_be_asked_for_leaves_the_one_before_in_force(world: World, problem: McpError) -> None:
+    await world.watches(A, B, unread=(A, B))
+    world.server.problems.append(problem)
+    await world.watches(A, B, C, unread=(C,))
+    _, _, kept = world.database.last("lost")
+    assert sorted(kept) == [PKS[A], PKS[B]]
+    world.reads.uris.clear()
+    await world.watches(A, B, C, unread=(C,))
+    assert world.server.asked[-1] == {A, B, C}
+    assert world.reads.uris == [C], "of the others nothing was missed"
