@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
@@ -33,7 +34,7 @@ from sessions.host.subscriptions.notification_counts import NotificationCounts
 from sessions.host.subscriptions.reads import ReadReason, Reads
 from sessions.mcp.client import Client
 from sessions.mcp.core.backoff import Backoff
-from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.errors import Fault, HttpError, McpError
 from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
 from sessions.mcp.core.state import State
 from sessions.subscriptions import versions, watches
@@ -197,8 +198,7 @@ class Watching:
             if request_number > self._unwatched:
                 await self._read_rows()
             if self._watches or self._lists or self._followed:
-                honoured = await self._client.follow(self._watches.keys(), self._lists)
-                self._agreed(honoured)
+                self._agreed(await self._follow())
         except DatabaseAway:
             self._ask_at = self._now() + 1.0
             return
@@ -206,6 +206,17 @@ class Watching:
             self._ask_at = self._now() + self._backoff.delay()
             await self._could_not_ask(error)
         self._asked = request_number
+
+    async def _follow(self) -> Honoured:
+        try:
+            return await self._client.follow(self._watches.keys(), self._lists)
+        except HttpError as error:
+            if error.status != HTTPStatus.CONFLICT or not self._followed:
+                raise
+        # The stream for the set before is in the way: the server allows one at a time.
+        await self._client.follow()
+        await self._lose("The server allows one stream at a time, and another set was requested.", timezone.now())
+        return await self._client.follow(self._watches.keys(), self._lists)
 
     async def _read_rows(self) -> None:
         rows = await self._db.read(partial(watches.watched, self._lease))

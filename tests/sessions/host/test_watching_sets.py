@@ -119,3 +119,20 @@ async def test_a_set_that_cannot_be_asked_for_leaves_the_one_before_in_force(wor
     await world.watches(A, B, C, unread=(C,))
     assert world.server.asked[-1] == {A, B, C}
     assert world.reads.uris == [C], "of the others nothing was missed"
+
+
+async def test_a_server_with_one_stream_is_asked_again_once_that_stream_is_closed(world: World) -> None:
+    await world.watches(A)
+    world.server.problems.append(busy(409))
+    world.reads.uris.clear()
+    await world.watches(A, B, unread=(B,))
+    assert world.server.asked == [{A}, {A, B}, set(), {A, B}]
+    assert world.database.last("lost")[2] == []
+    assert sorted(world.reads.uris) == [A, B], "what changed between the two streams is read"
+
+
+async def test_a_conflict_without_a_stream_of_ours_is_a_failure_like_others(world: World) -> None:
+    world.server.problems.append(busy(409))
+    await world.watches(A)
+    assert world.server.asked == [{A}]
+    assert world.database.last("lost")[2] == []
