@@ -89,6 +89,7 @@ class Watching:
         self._wake = asyncio.Event()
         self._backoff = Backoff(RETRY_FIRST, RETRY_CEILING)
         self._ask_at = self._poll_at = self._shed_at = float("inf")
+        self._shed_read: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._over: tuple[str, datetime] | None = None
@@ -127,6 +128,8 @@ class Watching:
         if task is None:
             return
         self.over(None)
+        if self._shed_read is not None:
+            self._shed_read.cancel()
         await cancel_all(task)
         await self._reads.close()
         await self._counts.close()
@@ -147,10 +150,14 @@ class Watching:
         self._wake.set()
 
     def shed(self) -> None:
-        """Notifications were dropped before they reached us."""
-        if self._now() >= self._shed_at:
-            self._shed_at = self._now() + SHED_EVERY_SECONDS
-            self._read_all(self._listening, VersionCause.AFTER_GAP)
+        """Notifications were dropped before they reached us. Those of a moment lead to one read, and those within the pause
+        after it to one at its end."""
+        if self._task is not None and self._shed_read is None:
+            self._shed_read = asyncio.get_running_loop().call_at(self._shed_at, self._read_shed)
+
+    def _read_shed(self) -> None:
+        self._shed_read, self._shed_at = None, self._now() + SHED_EVERY_SECONDS
+        self._read_all(self._listening, VersionCause.AFTER_GAP)
 
     def _watch_for(self, uri: str) -> Watch | None:
         """The resource itself, or its nearest parent: a server may report a part of the resource that it was asked to

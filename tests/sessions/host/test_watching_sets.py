@@ -11,7 +11,7 @@ import pytest
 
 from sessions.host.answer_redaction import Redactor
 from sessions.host.subscriptions.reads import ReadReason
-from sessions.host.subscriptions.watching import Watching
+from sessions.host.subscriptions.watching import SHED_EVERY_SECONDS, Watching
 from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
 from sessions.mcp.core.events import Honoured
 from sessions.mcp.core.state import State
@@ -136,3 +136,19 @@ async def test_a_conflict_without_a_stream_of_ours_is_a_failure_like_others(worl
     await world.watches(A)
     assert world.server.asked == [{A}]
     assert world.database.last("lost")[2] == []
+
+
+async def test_what_is_dropped_in_the_pause_after_an_earlier_drop_is_read_at_its_end(world: World) -> None:
+    await world.watches(A)
+    world.reads.uris.clear()
+    for _ in range(3):
+        world.watching.shed()
+    await asyncio.sleep(0.01)
+    assert world.reads.uris == [A]
+    for _ in range(3):
+        world.watching.shed()
+    await asyncio.sleep(0.01)
+    assert world.reads.uris == [A]
+    due = world.watching._shed_read
+    assert due is not None
+    assert 0 < due.when() - asyncio.get_running_loop().time() <= SHED_EVERY_SECONDS
