@@ -84,6 +84,8 @@ class Watching:
         self._listening: set[str] = set()
         self._lists: Collection[ListKind] = ()
         self._followed = False
+        #: the resources of the last set that the server answered, while the client listens for it
+        self._agreed_set: set[str] | None = None
         self._request_number, self._asked, self._unwatched = 0, -1, unwatched
         self._news: deque[_News] = deque(maxlen=NEWS_KEPT)
         self._wake = asyncio.Event()
@@ -180,7 +182,7 @@ class Watching:
             except Exception:  # a bug of ours must not end the watch unnoticed: request everything again
                 log.exception("host.watching_failed", session=str(self._lease.session_uid))
                 await asyncio.sleep(RETRY_FIRST)
-                self._asked = -1
+                self._asked, self._agreed_set = -1, None
 
     async def _watch(self) -> None:
         while True:
@@ -199,12 +201,14 @@ class Watching:
                 await self._wake.wait()
 
     async def _ask(self) -> None:
-        """Send the server the whole set of the rows."""
+        """Send the server the whole set of the rows, unless all of it is in force: a new stream for the same set would only
+        bring each notification twice for a while."""
         request_number, self._ask_at = self._request_number, float("inf")
         try:
             if request_number > self._unwatched:
                 await self._read_rows()
-            if self._watches or self._lists or self._followed:
+            in_force = self._agreed_set == self._watches.keys() == self._listening
+            if not in_force and (self._watches or self._lists or self._followed):
                 self._agreed(await self._follow())
         except DatabaseAway:
             self._ask_at = self._now() + 1.0
@@ -222,6 +226,7 @@ class Watching:
                 raise
         # The stream for the set before is in the way: the server allows one at a time.
         await self._client.follow()
+        self._agreed_set = None
         await self._lose("The server allows one stream at a time, and another set was requested.", timezone.now())
         return await self._client.follow(self._watches.keys(), self._lists)
 
@@ -236,7 +241,7 @@ class Watching:
 
     def _agreed(self, honoured: Honoured) -> None:
         """Most agreements have already arrived as an event; a refusal of everything has not."""
-        self._followed = True
+        self._followed, self._agreed_set = True, set(self._watches)
         self._backoff.reset()
         if not any(isinstance(news.event, Following) and news.event.honoured == honoured for news in self._news):
             self._news.append(_News(Following(honoured), timezone.now()))
@@ -255,6 +260,7 @@ class Watching:
             return
         await self._lose(masked_words(news.event.reason, self._redactor), news.at)
         if not news.event.retried:
+            self._agreed_set = None
             self._ask_at = min(self._ask_at, self._now() + self._backoff.delay())
 
     async def _settle(self, honoured: Honoured, at: datetime) -> None:

@@ -13,7 +13,7 @@ from sessions.host.answer_redaction import Redactor
 from sessions.host.subscriptions.reads import ReadReason
 from sessions.host.subscriptions.watching import SHED_EVERY_SECONDS, Watching
 from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
-from sessions.mcp.core.events import Honoured
+from sessions.mcp.core.events import FollowingLost, Honoured, ListKind
 from sessions.mcp.core.state import State
 from sessions.subscriptions.watches import Watch
 
@@ -81,13 +81,14 @@ class World:
         parts: Any = (self.database, unused, self.server, Redactor([]), unused)
         self.watching = Watching(*parts, lambda: None)
         self.watching._reads = self.reads  # type: ignore[assignment]
+        self.lists: tuple[ListKind, ...] = ()
         self._requests = 0
 
     async def watches(self, *uris: str, unread: tuple[str, ...] = ()) -> None:
         """The rows are now these, and the worker has looked at them."""
         self.database.watched, self._requests = rows(*uris, unread=unread), self._requests + 1
         if self._requests == 1:
-            self.watching.serve(1, ())
+            self.watching.serve(1, self.lists)
         else:
             self.watching.subscriptions_changed(self._requests)
         async with asyncio.timeout(30):
@@ -152,3 +153,34 @@ async def test_what_is_dropped_in_the_pause_after_an_earlier_drop_is_read_at_its
     due = world.watching._shed_read
     assert due is not None
     assert 0 < due.when() - asyncio.get_running_loop().time() <= SHED_EVERY_SECONDS
+
+
+async def test_a_set_that_is_in_force_is_not_asked_for_again(world: World) -> None:
+    await world.watches(A, B, unread=(A, B))
+    await world.watches(A, B)
+    assert world.server.asked == [{A, B}], "other settings, or another follower"
+    await world.watches(A)
+    assert world.server.asked == [{A, B}, {A}]
+    await world.watches(A, unread=(A,))
+    assert world.server.asked[2:] == [{A}], "it ended and was resumed"
+    await world.watches()
+    await world.watches()
+    assert world.server.asked[3:] == [set()]
+
+
+async def test_a_stream_that_ended_for_good_is_asked_for_again(world: World) -> None:
+    await world.watches(A)
+    world.watching.received(FollowingLost("The server ended the subscription.", retried=False))
+    await world.watches(A, unread=(A,))
+    assert world.server.asked == [{A}, {A}]
+
+
+async def test_the_lists_alone_are_asked_for_again_when_their_stream_ended_for_good(world: World) -> None:
+    world.lists = (ListKind.TOOLS,)
+    await world.watches()
+    await world.watches()
+    assert world.server.asked == [set()]
+    world.watching.received(FollowingLost("The server ended the subscription.", retried=False))
+    await asyncio.sleep(0.01)
+    await world.watches()
+    assert world.server.asked == [set(), set()]
