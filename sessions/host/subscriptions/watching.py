@@ -142,8 +142,7 @@ class Watching:
 
     # --- notifications: from the client's reader ----------------------------------------------------------------------
     def updated(self, event: ResourceUpdated) -> None:
-        watch = self._watch_for(event.uri)
-        if watch is not None:
+        for watch in self._watches_for(event.uri):
             self._counts.note(watch.pk)
             self._reads.request(watch.uri, ReadReason(VersionCause.UPDATED, events=1))
 
@@ -161,14 +160,15 @@ class Watching:
         self._shed_read, self._shed_at = None, self._now() + SHED_EVERY_SECONDS
         self._read_all(self._listening, VersionCause.AFTER_GAP)
 
-    def _watch_for(self, uri: str) -> Watch | None:
-        """The resource itself, or its nearest parent: a server may report a part of the resource that it was asked to
-        watch."""
+    def _watches_for(self, uri: str) -> Collection[Watch]:
+        """The resource itself and its parents: a server may report a part of the resource that it was asked to watch, and
+        does so once for all of them."""
+        found: dict[int, Watch] = {}
         for _ in range(PARTS if len(uri) <= URI_CHARS else 0):
-            if found := self._watches.get(uri) or self._watches.get(uri + "/"):
-                return found
+            if watch := self._watches.get(uri) or self._watches.get(uri + "/"):
+                found[watch.pk] = watch
             uri = uri.rpartition("/")[0]
-        return None
+        return found.values()
 
     # --- the task -----------------------------------------------------------------------------------------------------
     async def _run(self) -> None:

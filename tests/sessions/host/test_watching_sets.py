@@ -13,12 +13,12 @@ from sessions.host.answer_redaction import Redactor
 from sessions.host.subscriptions.reads import ReadReason
 from sessions.host.subscriptions.watching import SHED_EVERY_SECONDS, Watching
 from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
-from sessions.mcp.core.events import FollowingLost, Honoured, ListKind
+from sessions.mcp.core.events import FollowingLost, Honoured, ListKind, ResourceUpdated
 from sessions.mcp.core.state import State
 from sessions.subscriptions.watches import Watch
 
 A, B, C = "note://a", "note://b", "note://c"
-PKS = {A: 1, B: 2, C: 3}
+PKS = {A: 1, B: 2, C: 3, "note://d/": 4, "note://d/e": 5, "note://f": 6}
 
 
 def rows(*uris: str, unread: tuple[str, ...] = ()) -> list[Watch]:
@@ -184,3 +184,19 @@ async def test_the_lists_alone_are_asked_for_again_when_their_stream_ended_for_g
     await asyncio.sleep(0.01)
     await world.watches()
     assert world.server.asked == [set(), set()]
+
+
+async def test_a_change_of_a_part_is_read_for_every_parent_that_is_watched(world: World) -> None:
+    await world.watches("note://d/", "note://d/e", "note://f")
+    world.reads.uris.clear()
+    world.watching.updated(ResourceUpdated("note://d/e/g/h"))
+    assert world.reads.uris == ["note://d/e", "note://d/"]
+    assert {pk: number for pk, (number, _) in world.watching._counts._counts.items()} == {
+        PKS["note://d/e"]: 1,
+        PKS["note://d/"]: 1,
+    }
+    world.reads.uris.clear()
+    world.watching.updated(ResourceUpdated("note://d/"))
+    world.watching.updated(ResourceUpdated("note://f"))
+    world.watching.updated(ResourceUpdated("note://" + "d/" * 5_000))
+    assert world.reads.uris == ["note://d/", "note://f"]
