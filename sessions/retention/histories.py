@@ -12,7 +12,7 @@ from servers.enums import PayloadKind
 from servers.models import Payload
 from sessions.enums import DeliveryState
 from sessions.models import ResourceVersion, Subscription, SubscriptionGap, SubscriptionHour, WebhookDelivery
-from sessions.subscriptions.trimming import BATCH, trim
+from sessions.subscriptions.trimming import BATCH, delete_contents, trim
 
 HOURS_KEPT: Final = timedelta(days=7)
 DELIVERIES_KEPT: Final = 200
@@ -53,4 +53,4 @@ def _delete_unowned() -> None:
     owned = ResourceVersion.objects.filter(contents_id=OuterRef("pk"))
     settled = timezone.now() - _SETTLED
     unowned = Payload.objects.filter(~Exists(owned), kind=PayloadKind.RESOURCE, created_at__lt=settled)
-    Payload.objects.filter(pk__in=list(unowned.values_list("pk", flat=True)[:BATCH])).delete()
+    delete_contents(list(unowned.values_list("pk", flat=True)[:BATCH]))

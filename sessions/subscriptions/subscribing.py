@@ -20,7 +20,7 @@ from servers import connect_limit, limits, permissions
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
 from servers.enums import AuditAction, AuditOutcome
-from servers.models import Payload, Server
+from servers.models import Server
 from servers.secret import Secret
 from servers.storable import storable
 from servers.validators.characters import CONTROL
@@ -29,6 +29,7 @@ from sessions.connections import commands, lifecycle
 from sessions.enums import Desired, SubscriptionState
 from sessions.models import AgentFollow, McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
 from sessions.subscriptions.settings import Settings, host_of, new_secret, sealed
+from sessions.subscriptions.trimming import delete_contents
 
 __all__ = ["AuditUnavailable", "Changed", "Settings", "change", "delete", "send_test", "subscribe", "unsubscribe"]
 
@@ -208,7 +209,7 @@ def _delete(pk: int) -> tuple[Subscription | None, bool]:
     contents = list(ResourceVersion.objects.filter(subscription=row).values_list("contents_id", flat=True))
     _notify(row)
     row.delete()
-    Payload.objects.filter(pk__in=contents).delete()
+    delete_contents(contents)
     row.pk = pk  # for the audit event
     return row, True
 

@@ -1,6 +1,7 @@
 """Trimming the history of one subscription: versions by count, age and bytes, but never the newest. Contents are deleted
 with their versions."""
 
+from collections.abc import Collection
 from datetime import timedelta
 from itertools import accumulate
 from typing import Final
@@ -33,4 +34,10 @@ def _delete(versions: list[tuple[int, int]]) -> None:
     for start in range(0, len(versions), BATCH):
         batch = versions[start : start + BATCH]
         ResourceVersion.objects.filter(pk__in=[pk for pk, _ in batch]).delete()
-        Payload.objects.filter(pk__in=[contents_id for _, contents_id in batch]).delete()
+        delete_contents([contents_id for _, contents_id in batch])
+
+
+def delete_contents(ids: Collection[int]) -> None:
+    """In the caller's transaction. The collector reads the rows that it deletes: not what they contain, which may be
+    gigabytes."""
+    Payload.objects.filter(pk__in=ids).only("pk").delete()

@@ -1,10 +1,13 @@
 """A history is trimmed by count, age and bytes, but always keeps the newest version."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from servers.enums import PayloadKind
@@ -12,7 +15,7 @@ from servers.models import Payload, Server
 from sessions.enums import DeliveryState
 from sessions.models import ResourceVersion, Subscription, SubscriptionGap, SubscriptionHour, WebhookDelivery
 from sessions.retention import histories
-from sessions.subscriptions import trimming
+from sessions.subscriptions import subscribing, trimming
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.subscriptions.world import subscribe, texts
 from tests.sessions.subscriptions.writing import found, hold_of, store
@@ -88,3 +91,28 @@ def test_contents_of_a_deleted_server_go_with_the_housekeeping(row: Subscription
     Payload.objects.update(created_at=timezone.now() - timedelta(hours=2))
     histories.trim_all()
     assert not Payload.objects.filter(kind=PayloadKind.RESOURCE).exists()
+
+
+def deletes(row: Subscription) -> None:
+    subscribing._delete(row.pk)
+
+
+def trims(row: Subscription) -> None:
+    Subscription.objects.update(keep_count=1)
+    trimming.trim(Subscription.objects.get())
+
+
+def tidies(row: Subscription) -> None:
+    Server.objects.all().delete()
+    Payload.objects.update(created_at=timezone.now() - timedelta(hours=2))
+    histories.trim_all()
+
+
+@pytest.mark.parametrize("way", [deletes, trims, tidies])
+def test_contents_are_not_read_to_be_deleted(way: Callable[[Subscription], None], row: Subscription) -> None:
+    before = Payload.objects.filter(kind=PayloadKind.RESOURCE).count()
+    with CaptureQueriesContext(connection) as queries, transaction.atomic():
+        way(row)
+    assert Payload.objects.filter(kind=PayloadKind.RESOURCE).count() < before
+    blob = f'"{Payload._meta.db_table}"."blob"'
+    assert [query["sql"] for query in queries if query["sql"].startswith("SELECT") and blob in query["sql"]] == []
