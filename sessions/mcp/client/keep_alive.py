@@ -2,13 +2,16 @@
 
 The check is a `ping` or, in the modern era, which has none, a `server/discover`: every server knows it and it changes
 nothing there. Without it, only the next call would notice a dead connection.
+
+A server that works on one request at a time answers no ping meanwhile. While it owes answers, its silence is therefore
+judged by the deadlines of these requests.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from ..core.errors import Fault, McpError, RpcError, TransportError
-from ..core.jsonrpc import METHOD_NOT_FOUND
+from ..core.jsonrpc import METHOD_NOT_FOUND, RequestId
 from ..core.memory import outdates
 from ..core.results import Timeouts
 from .pump import Pump
@@ -28,6 +31,11 @@ class KeepAlive:
         self._ping = ping
         self._modern = modern
         self._suspected = asyncio.Event()
+        #: loop time of the last check that was not answered because the server was busy
+        self._busy_at = 0.0
+        #: the requests that the server owed us when its present silence was noticed, and when that silence began
+        self._owed: frozenset[RequestId] = frozenset()
+        self._silent_since = 0.0
 
     def suspect(self, error: McpError) -> None:
         """A request failed; check at once if that may mean that the peer is gone."""
@@ -35,22 +43,34 @@ class KeepAlive:
             self._suspected.set()
 
     async def run(self) -> McpError:
-        misses = 0
+        misses, busy = 0, False
         while True:
-            suspected = await self._wait(retry=misses > 0)
+            suspected = await self._wait(retry=misses > 0 and not busy)
             error = await self._look()
             if error is None:
                 misses = 0
                 continue
             misses += 1
-            if error.permanent or suspected or misses >= self._timeouts.keepalive_misses:
+            busy = error.fault is Fault.TIMEOUT and self._is_busy()
+            if error.permanent or suspected or (misses >= self._timeouts.keepalive_misses and not busy):
                 return self._verdict(error, misses)
+
+    def _is_busy(self) -> bool:
+        """Whether the server may still work on what it owed us when it fell silent. Requests made since are no excuse:
+        under a steady load, a server that hangs would never be given up."""
+        owed = self._pump.owed()
+        if self._pump.received_at != self._silent_since:
+            self._owed, self._silent_since = owed, self._pump.received_at
+        busy = not self._owed.isdisjoint(owed)
+        if busy:
+            self._busy_at = asyncio.get_running_loop().time()
+        return busy
 
     async def _wait(self, *, retry: bool) -> bool:
         """Wait until the next check is due; True when a failure triggered it early."""
         loop = asyncio.get_running_loop()
         while not self._suspected.is_set():
-            left = self._pump.received_at + self._timeouts.keepalive_idle - loop.time()
+            left = max(self._pump.received_at, self._busy_at) + self._timeouts.keepalive_idle - loop.time()
             if retry or left <= 0:
                 return False
             try:

@@ -64,6 +64,11 @@ class PendingRequest(Wait):
     def is_answered(self) -> bool:
         return self.future.done() and not self.future.cancelled()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the peer owes an answer: not while we answer a question of its own, nor without a deadline."""
+        return self.outgoing.left and not self.outgoing.answered and not self._held and self.when() is not None
+
     def resolve(self, answered: Answered) -> None:
         self.outgoing.answered = True
         if not self.future.done():

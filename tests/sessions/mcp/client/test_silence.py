@@ -1,11 +1,11 @@
-"""The client pings the server of an idle modern session, and gives up a connection that no longer answers."""
+"""The client pings the server of a silent session, and gives up a connection that no longer answers."""
 
 import asyncio
 
 import pytest
 
-from sessions.mcp.core.errors import Fault
-from sessions.mcp.core.events import StateChanged
+from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.events import ListKind, StateChanged
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.state import State
 from tests.peers.proxied import proxied
@@ -19,12 +19,18 @@ from .waiting import until
 pytestmark = pytest.mark.integration
 
 
-async def test_an_idle_modern_session_whose_connection_leads_nowhere_is_given_up() -> None:
-    quick = Timeouts(keepalive_idle=0.2, keepalive_answer=0.3, keepalive_misses=2)
-    async with feeding(Feeds()) as url:
+@pytest.mark.parametrize("listens", [False, True])
+async def test_an_idle_modern_session_whose_connection_leads_nowhere_is_given_up(listens: bool) -> None:
+    """A listen stream, which lasts without limit, is nothing that the server owes us."""
+    quick, feeds = Timeouts(keepalive_idle=0.2, keepalive_answer=0.3, keepalive_misses=2), Feeds()
+    async with feeding(feeds) as url:
         port, path = url.removeprefix("http://127.0.0.1:").split("/", 1)
         with proxied("127.0.0.1", int(port)) as proxy:
             async with connected(http(f"{proxy.url}/{path}"), timeouts=quick) as made:
+                if listens:
+                    following = asyncio.create_task(made.client.follow(lists=[ListKind.TOOLS]))
+                    await feeds.next()
+                    await following
                 proxy.black_hole()
                 async with asyncio.timeout(20):
                     reason = await made.client.closed
@@ -93,3 +99,54 @@ async def test_a_server_that_does_not_know_ping_is_alive(status: int) -> None:
     async with scripted_http(pinged(refuse)) as peer, connected(http(peer.url), timeouts=quick) as made:
         await until(lambda: peer.count("ping") > 2)
         assert made.client.state is State.READY
+
+
+def serial(released: asyncio.Event) -> Script:
+    """A server that works on one request at a time: during a call it answers nothing else, not even a ping."""
+
+    async def on_call(asked: Asked, line: Line) -> None:
+        await released.wait()
+        await line.result(asked, OK)
+
+    async def on_ping(asked: Asked, line: Line) -> None:
+        await released.wait()
+        await line.result(asked, {})
+
+    inner = legacy(on_call, session="s")
+
+    async def script(asked: Asked, line: Line) -> None:
+        await (on_ping if asked.method == "ping" else inner)(asked, line)
+
+    return script
+
+
+QUICK = Timeouts(keepalive_idle=0.05, keepalive_answer=0.05, keepalive_misses=2)
+
+
+async def test_a_server_that_does_one_thing_at_a_time_may_take_the_whole_time_of_a_call() -> None:
+    released = asyncio.Event()
+    async with scripted_http(serial(released)) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        call = asyncio.create_task(made.client.call_tool("t", {}, timeout=60))
+        await until(lambda: peer.count("ping") > 4)
+        assert made.client.state is State.READY
+        released.set()
+        assert (await call).raw == OK
+        assert await made.client.ping() > 0
+        assert peer.count("tools/call") == 1
+
+
+async def test_a_server_that_hangs_is_given_up_with_the_deadline_of_its_call_whatever_was_sent_since() -> None:
+    async with scripted_http(serial(asyncio.Event())) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        first = asyncio.create_task(made.client.call_tool("t", {}, timeout=3))
+        await until(lambda: peer.count("ping") > 1)  # so one was missed
+        later = asyncio.create_task(made.client.call_tool("t", {}, timeout=60))
+        errors = []
+        for call in (first, later):
+            with pytest.raises(McpError) as caught:
+                async with asyncio.timeout(30):
+                    await call
+            errors.append((caught.value.fault, caught.value.may_have_run))
+        assert errors == [(Fault.TIMEOUT, True), (Fault.CONNECTION_LOST, True)]
+        reason = made.client.closed.result()
+        assert reason is not None
+        assert "pings of 0.05 s each" in reason.detail
