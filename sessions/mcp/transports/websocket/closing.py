@@ -9,10 +9,6 @@ from websockets.frames import CloseCode
 from ...core.errors import Fault, McpError, ProtocolError, TransportError
 from ...core.limits import Limits
 
-#: seconds: between our pings, and until an unanswered ping counts as lost
-PING: Final = 20.0
-PONG: Final = 20.0
-
 #: Meanings of a server's close code, in words (RFC 6455 section 7.4.1 and the IANA registry).
 _CODES: Final[Mapping[int, str]] = {
     CloseCode.NORMAL_CLOSURE: "it is finished",
@@ -46,7 +42,4 @@ def _closed_by_us(code: int, limits: Limits) -> McpError:
         return ProtocolError(Fault.MESSAGE_LIMIT, detail)
     if code in (CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA):
         return ProtocolError(Fault.INVALID_MESSAGE, "The server broke the WebSocket protocol.")
-    if code == CloseCode.INTERNAL_ERROR:
-        detail = f"The server did not answer a WebSocket ping within {PONG:g} s."
-        return TransportError(Fault.CONNECTION_LOST, detail, may_have_run=True)
     return TransportError(Fault.CONNECTION_LOST, "The WebSocket connection was closed.", may_have_run=True)

@@ -24,9 +24,10 @@ from ..endpoint import Endpoint
 from ..recording import Exchange
 from ..streamable_http import answers
 from ..streamable_http.wire import parsed_url
-from .closing import PING, PONG
 
 SUBPROTOCOL: Final = Subprotocol("mcp")
+#: seconds between our pings, which keep gateways from cutting a silent connection
+PING: Final = 20.0
 #: seconds to wait for the closing handshake
 CLOSING: Final = 2.0
 #: bytes of our pongs that a pinging peer may leave unread
@@ -98,7 +99,7 @@ class Handshake:
                 max_size=end.limits.message_bytes,
                 open_timeout=end.connect_timeout,
                 ping_interval=PING,
-                ping_timeout=PONG,
+                ping_timeout=None,  # the client's keep-alive judges the peer: a busy one answers no ping either
                 close_timeout=CLOSING,
                 logger=_silent,
                 create_connection=GuardedConnection,

@@ -369,6 +369,19 @@ async def test_a_peer_that_pings_without_end_and_reads_no_pong_is_given_up(monke
     assert error.fault is Fault.CONNECTION_LOST
 
 
+async def test_a_peer_that_is_busy_with_a_call_need_not_answer_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "PING", 0.02)
+
+    async def busy(connection: ServerConnection, message: dict[str, Any]) -> None:
+        connection.transport.pause_reading()
+        await asyncio.sleep(0.3)
+        connection.transport.resume_reading()
+        await connection.send(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": OK}))
+
+    async with session(at_call(busy)) as (made, _):
+        assert (await made.client.call_tool("t", {})).raw == OK
+
+
 async def test_a_peer_that_never_says_goodbye_is_left() -> None:
     async with scripted_websocket() as peer:
         async with connected(ws(peer.url)):
