@@ -11,13 +11,14 @@ from typing import Any
 
 from ..core import methods
 from ..core.correlation import Pending
-from ..core.errors import Fault, McpError, ProtocolError, TransportError
+from ..core.errors import Fault, McpError, NotReady, ProtocolError, TransportError
 from ..core.events import DiagnosticLine, Event, LogMessage, NotDelivered, ProtocolViolation
 from ..core.input_requests import ServerRequest, Withdrawn
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
 from ..core.rounds import ASKING_BACK
 from ..core.session import Answered, Outgoing, Session
+from ..core.state import State
 from ..core.versions import Era
 from ..transports.base import Transport
 from .deadlines import Deadlines
@@ -28,6 +29,9 @@ from .side_queue import SideQueue
 __all__ = ["OnProgress", "Pump", "RequestSpec"]
 
 _OUT_OF_TIME = (Fault.TIMEOUT, Fault.TOTAL_DEADLINE)
+#: while a session is being opened, only these may be sent
+_OPENING_STATES = (State.CONNECTING, State.INITIALIZING)
+_OPENING_METHODS = (methods.INITIALIZE, methods.DISCOVER)
 
 #: our requests during which a server may ask something
 _MAY_ASK = ASKING_BACK | {methods.TASKS_RESULT}
@@ -120,6 +124,9 @@ class Pump(EventSink):
             if spec.before is not None:
                 await spec.before()
             if not waiting.future.done():
+                if self._session.state in _OPENING_STATES and spec.method not in _OPENING_METHODS:
+                    # The server forgot the session meanwhile: this request would leave without one.
+                    raise NotReady("The session is being opened again.", Fault.SESSION_GONE)
                 deadline = waiting.begin(self._loop.time())
                 try:
                     with waiting:
@@ -164,7 +171,7 @@ class Pump(EventSink):
         duplex_or_legacy = not self.transport.exchange or self._session.era is Era.LEGACY
         open_still = outgoing.left and not outgoing.answered and stopped and duplex_or_legacy
         self._session.give_up(pending, late_answer=open_still)
-        if open_still and pending.method not in (methods.INITIALIZE, methods.DISCOVER) and self.over is None:
+        if open_still and pending.method not in _OPENING_METHODS and self.over is None:
             reason = "cancelled" if isinstance(exc, asyncio.CancelledError) else "timed out"
             self.send_aside(self._session.cancellation(pending, reason))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..core.errors import Fault, HttpError, LocalError, McpError, RpcError
+from ..core.errors import Fault, HttpError, LocalError, McpError, NotReady, RpcError
 from ..core.input_requests import Refused
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
@@ -111,14 +111,19 @@ class RoundTrips:
                 spec.total = _left(ends, attempts)
             try:
                 return await self._requester.exchange(spec)
-            except (HttpError, RpcError) as exc:
+            except (HttpError, RpcError, NotReady) as exc:
                 reason = await self._remedied(exc, spec, attempts, generation, ends)
                 if not reason:
                     raise
                 attempts.reason = reason
 
     async def _remedied(
-        self, error: HttpError | RpcError, spec: RequestSpec, attempts: _Attempts, generation: int, ends: float
+        self,
+        error: HttpError | RpcError | NotReady,
+        spec: RequestSpec,
+        attempts: _Attempts,
+        generation: int,
+        ends: float,
     ) -> str:
         """The repair after which the request may be sent again; empty: it may not."""
         revision = self._session.revision

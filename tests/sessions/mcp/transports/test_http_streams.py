@@ -72,6 +72,41 @@ async def test_a_forgotten_session_is_renewed_once_for_many_calls_and_each_is_ex
     assert attempts.count((2, "session_gone")) == len(attempts) - 10 > 0
 
 
+@pytest.mark.parametrize("step", ["initialize", "notifications/initialized"])
+async def test_no_call_is_sent_while_a_forgotten_session_is_being_renewed(step: str) -> None:
+    """One call is about to be sent when another learns that the session is gone."""
+    executed: list[str] = []
+    attempts: list[tuple[int, str]] = []
+    renewing, announced, may_answer = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    inner = forgetful(executed)
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == step and peer.count("initialize") > 1:
+            renewing.set()
+            await may_answer.wait()
+        await inner(asked, line)
+
+    async def note(attempt: int, reason: str) -> None:
+        attempts.append((attempt, reason))
+        announced.set()
+        await renewing.wait()
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        slow = asyncio.create_task(made.client.call_tool("t", {"n": "slow"}, before_send=note))
+        await announced.wait()
+        quick = asyncio.create_task(made.client.call_tool("t", {"n": "quick"}))
+        await renewing.wait()
+        await asyncio.sleep(0.1)
+        assert peer.count("tools/call") == 1
+        may_answer.set()
+        await asyncio.gather(slow, quick)
+        calls = [one.headers.get("mcp-session-id") for one in peer.asked if one.method == "tools/call"]
+        assert calls == ["s1", "s2", "s2"]
+        assert peer.count("initialize") == 2
+    assert sorted(executed) == ["quick", "slow"]
+    assert attempts == [(1, "first"), (2, "session_gone")]
+
+
 @pytest.mark.parametrize("renewable", [True, False])
 async def test_cancelling_the_call_that_renews_a_session_leaves_it_renewed_or_ended(renewable: bool) -> None:
     executed: list[str] = []
