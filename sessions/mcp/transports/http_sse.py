@@ -21,8 +21,6 @@ from .endpoint import Endpoint
 from .streamable_http import answers
 from .streamable_http.wire import Wire, discard, exchange_of, parsed_url
 
-#: seconds to read the rest of a POST's answer, which has no meaning: only a fully read connection can be reused
-_REST: Final = 0.5
 #: seconds that a POST may continue after its answer arrived: some servers end the POST last
 _GRACE: Final = 0.2
 #: shorter parts of an endpoint's URL are words, not ids
@@ -91,7 +89,7 @@ class HttpSseTransport(Transport):
                 raise _redirected(response, outgoing.method)
             if not 200 <= response.status_code < 300:
                 raise await self._wire.refused(response)  # fails only its own request
-            await self._read_rest(response)
+            await self._wire.rest(response)  # the answer to a POST has no meaning
         finally:
             await discard(response)
 
@@ -181,13 +179,6 @@ class HttpSseTransport(Transport):
         elif not self._over and self._receiver is not None:
             self._over = True
             self._receiver.lost(error)
-
-    async def _read_rest(self, response: httpx.Response) -> None:
-        try:
-            async with asyncio.timeout(_REST):
-                await self._wire.body(response)
-        except (McpError, TimeoutError):
-            pass  # the server accepted the message; the connection is simply not reused
 
 
 def endpoint(stream: httpx.URL, reference: str) -> httpx.URL:

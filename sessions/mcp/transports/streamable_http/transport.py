@@ -112,7 +112,7 @@ class StreamableHttpTransport(Transport):
             if not 200 <= response.status_code < 300:
                 await self._refused(outgoing, response, with_session=with_session)
             elif outgoing.id is None:
-                await self._wire.body(response)  # the answer to a notification or to our response has no meaning
+                await self._wire.rest(response)  # the answer to a notification or to our response has no meaning
             else:
                 if outgoing.method == "initialize":
                     self._wire.remember_session(response)

@@ -40,6 +40,8 @@ _LONGEST_RETRY_MS: Final = 3_600_000
 _LONGEST_PAUSE: Final = 30.0
 #: seconds to read the body of a refusal, which only provides words
 _WORDS_SECONDS: Final = 2.0
+#: seconds to read a body that has no meaning
+_REST: Final = 0.5
 #: answers until the habits of a server show: those to its opening and its lists
 _BEGINNING: Final = 8
 #: key in a response's extensions: whether its request carried a credential
@@ -244,6 +246,15 @@ class Wire:
                 raise ProtocolError(Fault.MESSAGE_LIMIT, f"The response exceeds the limit of {limit} bytes.")
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def rest(self, response: httpx.Response) -> None:
+        """Read a body that has no meaning, within bounds: the server accepted the message. Only a connection that is read
+        to its end can be reused, and some servers never end the answer to a notification."""
+        try:
+            async with asyncio.timeout(_REST):
+                await self.body(response)
+        except (McpError, TimeoutError):
+            pass  # the connection is simply not reused
 
     async def _chunks(self, response: httpx.Response, *, endless: bool = False) -> AsyncGenerator[bytes, None]:
         encoding = response.headers.get("content-encoding", "").strip().lower()

@@ -206,6 +206,23 @@ async def test_an_error_in_answer_to_initialized_is_told_and_the_session_is_used
     )
 
 
+@pytest.mark.parametrize("head", [b"202 Accepted", b"200 OK\r\nContent-Type: text/event-stream"])
+async def test_an_answer_to_initialized_that_never_ends_does_not_prevent_the_opening(head: bytes) -> None:
+    """A server written by hand that names no length and keeps the connection."""
+    inner = legacy(lambda asked, line: line.result(asked, OK), session="s")
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "notifications/initialized":
+            await line.raw(b"HTTP/1.1 %b\r\n\r\n" % head)
+            await line.hang()
+        else:
+            await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert peer.count("notifications/initialized") == 1
+
+
 @pytest.mark.parametrize(("status", "fault"), [(401, Fault.UNAUTHORIZED), (429, Fault.RATE_LIMITED)])
 async def test_a_refusal_of_initialized_that_concerns_rights_or_load_ends_the_opening(
     status: int, fault: Fault
