@@ -13,8 +13,10 @@ from ...core.errors import McpError, ProtocolError
 from . import answers
 from .wire import Cursor, Wire, discard
 
-#: consecutive failures until the listener stops
-_REOPENINGS: Final = 3
+#: consecutive failures until the listener stops, if the server never opened the stream
+_ATTEMPTS: Final = 3
+#: statuses with which a server that had a stream says that it has none any more
+_NONE_ANY_MORE: Final = frozenset({405, 501})
 #: a stream that lasted this many seconds did not fail: gateways cut silent streams
 _STEADY: Final = 10.0
 _NO_STREAM: Final = "The server offers no stream for notifications."
@@ -39,6 +41,8 @@ class Listener:
         self._feed = feed
         self._task: asyncio.Task[None] | None = None
         self._answered = asyncio.Event()
+        #: whether the server opened the stream in this session: then what refuses it later is passing
+        self._opened = False
 
     async def start(self) -> None:
         self.stop()
@@ -57,7 +61,8 @@ class Listener:
 
     async def _run(self) -> None:
         loop, cursor, failures = asyncio.get_running_loop(), Cursor(), 0
-        while failures < _REOPENINGS:
+        self._opened = False
+        while self._opened or failures < _ATTEMPTS:
             cursor.moved, began = False, loop.time()
             try:
                 if not await self._listen(cursor):
@@ -72,7 +77,7 @@ class Listener:
             lasted = cursor.moved or loop.time() - began >= _STEADY
             failures = 0 if lasted else failures + 1
             if failures or not cursor.last_id:  # with an id, the server replays what was missed
-                self._feed(_BROKEN, failures < _REOPENINGS)
+                self._feed(_BROKEN, self._opened or failures < _ATTEMPTS)
             await asyncio.sleep(cursor.pause(failures))
 
     async def _listen(self, cursor: Cursor) -> bool:
@@ -81,12 +86,20 @@ class Listener:
         self._answered.set()
         try:
             if response.status_code != 200 or answers.media_type(response) != "text/event-stream":
-                return response.status_code >= 500 and response.status_code != 501
+                return self._refused(response.status_code, cursor)
+            self._opened = True
             self._feed("", True)
             await self._wire.pump(response, cursor, lambda data: self._deliver(data, response), _never)
             return True
         finally:
             await discard(response)
+
+    def _refused(self, status: int, cursor: Cursor) -> bool:
+        """Whether the stream may open later. A server that had one may have forgotten where we were, or still count the
+        broken stream as open."""
+        if 400 <= status < 500:
+            cursor.last_id = ""
+        return status >= (400 if self._opened else 500) and status not in _NONE_ANY_MORE
 
 
 def _never() -> bool:

@@ -68,7 +68,7 @@ class Cursor:
 
     def pause(self, failed: int) -> float:
         """Seconds to wait before the next attempt, after so many that failed: never less than the server asked for."""
-        return max(self.retry, min(self.retry * 2.0**failed, _LONGEST_PAUSE))
+        return max(self.retry, min(self.retry * 2.0 ** min(failed, 16), _LONGEST_PAUSE))
 
 
 class Wire:

@@ -11,7 +11,7 @@ import pytest
 from sessions.mcp.core.errors import Fault, InvalidRequest, McpError
 from sessions.mcp.core.events import Following, FollowingLost, ListKind, LogMessage, ResourceUpdated
 from sessions.mcp.core.results import Timeouts
-from sessions.mcp.transports.streamable_http import listener
+from sessions.mcp.transports.streamable_http import listener, wire
 from sessions.mcp.transports.streamable_http.wire import Cursor
 from tests.sessions.mcp.transports.making import connected, http
 from tests.sessions.mcp.transports.scripted_http import INITIALIZED, Asked, Line, Peer, scripted_http
@@ -37,6 +37,8 @@ class Sessions:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     #: the GET streams opened so far; None if the server has no GET stream
     streams: asyncio.Queue[Line] | None = field(default_factory=asyncio.Queue)
+    #: the statuses that refuse the next requests for a GET stream
+    refusals: list[int] = field(default_factory=list)
     _at_once: int = 0
 
     def __post_init__(self) -> None:
@@ -54,7 +56,9 @@ class Sessions:
         self.level = ""
 
     async def script(self, asked: Asked, line: Line) -> None:
-        if asked.verb == "GET" and self.streams is not None:
+        if asked.verb == "GET" and self.refusals:
+            await line.reply(self.refusals.pop(0), kind="")
+        elif asked.verb == "GET" and self.streams is not None:
             await line.stream()
             self.streams.put_nowait(line)
             await line.hang()
@@ -261,6 +265,39 @@ async def test_a_get_stream_that_can_be_resumed_loses_nothing_when_it_breaks() -
         await second.event({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": A}})
         await until(lambda: made.of(ResourceUpdated))
         assert not made.of(FollowingLost)
+
+
+async def test_a_get_stream_that_broke_is_opened_again_although_it_is_refused_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "_LONGEST_PAUSE", 0.0)
+    server = Sessions()
+    async with scripted_http(server.script) as peer, connected(http(peer.url)) as made:
+        await made.client.follow([A])
+        first = await server.stream()
+        await first.event({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}, id="e1", retry=1)
+        await until(lambda: made.of(LogMessage))
+        server.refusals = [503, 400, 409, 429, 502, 503, 503]
+        first.reset()
+        again = await server.stream()
+        await again.event({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": A}})
+        await until(lambda: made.of(ResourceUpdated))
+        resumed = [one.headers.get("last-event-id") for one in peer.asked if one.verb == "GET"]
+        assert resumed == [None, "e1", "e1", *[None] * 6]
+        assert [event.retried for event in made.of(FollowingLost)] == [True]
+
+
+async def test_a_server_that_has_no_get_stream_any_more_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cursor, "__init__", partialmethod(Cursor.__init__, retry=0.0))
+    server = Sessions()
+    async with scripted_http(server.script) as peer, connected(http(peer.url)) as made:
+        await made.client.follow([A])
+        server.refusals = [405]
+        (await server.stream()).reset()
+        await until(lambda: len(made.of(FollowingLost)) == 2)
+        await asyncio.sleep(0.1)
+        assert [event.retried for event in made.of(FollowingLost)] == [True, False]
+        assert peer.count("GET") == 2
 
 
 async def test_a_server_without_a_get_stream_is_followed_and_the_doubt_is_told() -> None:

@@ -347,7 +347,7 @@ async def test_calls_over_event_streams_share_a_connection() -> None:
 
 @pytest.mark.parametrize(
     ("retry_ms", "failed", "seconds"),
-    [(500, 0, 0.5), (500, 2, 2.0), (20_000, 3, 30.0), (45_000, 0, 45.0), (90_000, 4, 90.0)],
+    [(500, 0, 0.5), (500, 2, 2.0), (20_000, 3, 30.0), (45_000, 0, 45.0), (90_000, 4, 90.0), (500, 5_000, 30.0)],
 )
 def test_a_stream_is_never_resumed_sooner_than_its_server_asked_for(retry_ms: int, failed: int, seconds: float) -> None:
     cursor = Cursor()
