@@ -28,6 +28,10 @@ _GATEWAY_STATUS: Final = frozenset({502, 503, 504})
 _LINGER: Final = 0.5
 _DELETE: Final = 2.0
 _LINGERING: Final = 64
+_BAD_SESSION: Final = (
+    "The server's header Mcp-Session-Id cannot be sent back: it is longer than 16 KiB, or contains other characters "
+    "than visible ASCII. The session is used without it."
+)
 
 
 class StreamableHttpTransport(Transport):
@@ -114,8 +118,8 @@ class StreamableHttpTransport(Transport):
             elif outgoing.id is None:
                 await self._wire.rest(response)  # the answer to a notification or to our response has no meaning
             else:
-                if outgoing.method == "initialize":
-                    self._wire.remember_session(response)
+                if outgoing.method == "initialize" and not self._wire.remember_session(response):
+                    self._broken(ProtocolError(Fault.INVALID_MESSAGE, _BAD_SESSION))
                 keep = await self._answered(outgoing, response)
         finally:
             if keep:

@@ -48,7 +48,8 @@ _BEGINNING: Final = 8
 _CREDENTIAL: Final = "credential"
 #: key in a response's extensions: its Exchange
 _EXCHANGE: Final = "exchange"
-_SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,1024}\Z")
+#: we send it back; some servers put a signed token with all of the session's state there
+_SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,16384}\Z")
 
 
 @dataclass(slots=True)
@@ -100,11 +101,13 @@ class Wire:
         headers = {"MCP-Protocol-Version": self.revision.name}
         return headers | {"Mcp-Session-Id": self.session_id} if self.session_id else headers
 
-    def remember_session(self, response: httpx.Response) -> None:
+    def remember_session(self, response: httpx.Response) -> bool:
+        """False if the server named a session whose id cannot be sent back."""
         value = response.headers.get("mcp-session-id", "")
         self.session_id = value if _SESSION_ID.match(value) else ""
         if self.session_id:
             self.recorder.hide(self.session_id)
+        return bool(self.session_id) or not value
 
     async def post(self, outgoing: Outgoing, headers: Mapping[str, str]) -> httpx.Response:
         whole = {**self._headers(), **ACCEPT_ANY, **headers}

@@ -181,6 +181,24 @@ async def test_the_session_id_of_a_refused_probe_is_never_used() -> None:
     assert peer.methods()[-1] == "DELETE"
 
 
+async def test_a_session_id_may_be_as_long_as_a_signed_token_and_is_sent_back_whole() -> None:
+    long = "s" * 16_384
+    script = legacy(lambda asked, line: line.result(asked, OK), session=long)
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        await made.client.call_tool("t", {})
+        assert [one.headers.get("mcp-session-id") == long for one in peer.asked if one.method == "tools/call"] == [True]
+
+
+@pytest.mark.parametrize("session", ["s" * 16_385, "two words", "s\xe9ance"])
+async def test_a_session_id_that_cannot_be_sent_back_is_told(session: str) -> None:
+    script = legacy(lambda asked, line: line.result(asked, OK), session=session)
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        await made.client.call_tool("t", {})
+        (violation,) = made.of(ProtocolViolation)
+    assert violation.detail.startswith("The server's header Mcp-Session-Id cannot be sent back")
+    assert all("mcp-session-id" not in one.headers for one in peer.asked)
+
+
 def answering_initialized(status: int, body: bytes = b"") -> Script:
     """A correct legacy server, except that it answers `notifications/initialized` with this."""
     inner = legacy(lambda asked, line: line.result(asked, OK), session="s")
