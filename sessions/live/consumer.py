@@ -35,6 +35,14 @@ FAILED = 4500
 class LiveConsumer(AsyncWebsocketConsumer):
     # The hub listens for the whole process. A Redis subscription per socket would cost ten times as much.
     channel_layer_alias = "none"
+    socket: Socket | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Daphne cancels an application that is still busy 2 s after its browser left. It then gets no `disconnect`."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._leave()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
         """Like the base class, but without a thread hop per message: nothing here holds a database connection.
@@ -52,7 +60,6 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self._shut(FAILED)
 
     async def connect(self) -> None:
-        self.socket: Socket | None = None
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._bucket = Bucket(limits.MESSAGES_PER_SECOND, limits.MESSAGES_BURST, time.monotonic())
@@ -64,6 +71,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def disconnect(self, code: int) -> None:
         self._closing = True
         self._hello_timer.cancel()
+        await self._leave()
+
+    async def _leave(self) -> None:
         if self.socket is not None:
             hub().remove(self.socket)
             await self.socket.end()
@@ -111,13 +121,16 @@ class LiveConsumer(AsyncWebsocketConsumer):
         actor = Actor.of_user(viewer.user, str(self.scope.get("client_ip", "")), uuid.uuid4().hex)
         backlog = self.scope.get("backlog", lambda: 0)
         socket = Socket(viewer, actor, self.send, self._shut, backlog)
-        if not await hub().add(socket):
-            await socket.end()
-            return self._shut(4030)
-        if self._closing:
-            hub().remove(socket)
-            return await socket.end()
-        self.socket = socket
+        try:
+            if not await hub().add(socket):
+                return self._shut(4030)
+            if self._closing:
+                return
+            self.socket = socket
+        finally:
+            if self.socket is None:  # also when this application is cancelled: nobody else knows this socket yet
+                hub().remove(socket)
+                await socket.end()
         self._hello_timer.cancel()
         socket.send({"op": "welcome"})
         if (health := hub().pulse.health) is not None:
