@@ -23,6 +23,9 @@ WINDOW_SECONDS = 0.1
 FEED_BEHIND = 20_000
 #: a change from shortly before the page was rendered may have been committed after it; clocks of machines differ, too
 OVERLAP_MS = 10_000
+#: how many calls a subscription remembers as sent. Far more than one read finds, and a page stays open for days
+CALLS_SEEN = 500
+_CALL = "call."
 Dirty = tuple[str, str]  # kind of a hint, subject within the topic
 EVERYTHING: Dirty = ("*", "")
 #: like EVERYTHING, but a cheaper check may show that nothing changed
@@ -49,6 +52,8 @@ class TopicSubscription:
     cursor: int | None
     live: bool = False
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: the keys in `seen` of which there are ever more, the one sent last at the end
+    _calls: dict[str, None] = field(default_factory=dict)
     task: "asyncio.Task[None] | None" = None
 
     def offer(self, frame: Frame) -> None:
@@ -62,10 +67,19 @@ class TopicSubscription:
         version, digest = self.seen.get(frame.key, (-1, 0))
         if text is None or frame.version < version or digest == hash(text):
             return
-        self.seen[frame.key] = (frame.version, hash(text))
+        self._remember(frame, text)
         if frame.record_reading is not None and viewer.reads_payloads and viewer.user_id != frame.owner_id:
             frame.record_reading(Actor.of_user(viewer.user))
         self.member.put(text)
+
+    def _remember(self, frame: Frame, text: str) -> None:
+        self.seen[frame.key] = (frame.version, hash(text))
+        if frame.key.startswith(_CALL):
+            self._calls.pop(frame.key, None)
+            self._calls[frame.key] = None
+            if len(self._calls) > CALLS_SEEN:
+                oldest = next(iter(self._calls))
+                del self._calls[oldest], self.seen[oldest]
 
 
 class Stream(ABC):

@@ -16,7 +16,7 @@ from servers.enums import PayloadKind
 from sessions.enums import CallState
 from sessions.live import call_frames
 from sessions.live.frames import Frame
-from sessions.live.streams import OVERLAP_MS, Member, SnapshotStream, TopicSubscription
+from sessions.live.streams import CALLS_SEEN, OVERLAP_MS, Member, SnapshotStream, TopicSubscription
 from sessions.live.topics import Topic, parse
 from sessions.live.viewers import Viewer
 from tests.servers.conftest import person
@@ -117,6 +117,22 @@ async def test_a_page_that_says_no_cursor_is_told_all() -> None:
     frames = row(ONE, 5, 1), row(OTHER, 6, 2)
     sent, _ = await joined("subscriptions", None, *frames, by_time=True)
     assert len(sent) == 2
+
+
+async def test_a_page_that_stays_open_costs_no_memory_for_each_call_of_its_server() -> None:
+    topic = cast(Topic, parse(f"server.{ONE}"))
+    page = Page()
+    subscription = TopicSubscription(cast(Member, page), topic, None, live=True)
+    subscription.offer(row("session", 3))
+    running = f"call.{OTHER}"
+    for number in range(3 * CALLS_SEEN):
+        subscription.offer(row(f"call.{number}", 2))
+        subscription.offer(row(running, 10 + number))
+    assert len(subscription.seen) == CALLS_SEEN + 1
+    told = len(page.told)
+    for again in (row("session", 3), row(running, 9 + 3 * CALLS_SEEN), row(f"call.{3 * CALLS_SEEN - 100}", 2)):
+        subscription.offer(again)
+    assert len(page.told) == told, "what came twice is not sent twice"
 
 
 class Inbox:
