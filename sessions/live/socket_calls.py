@@ -23,6 +23,8 @@ _NO_CALL = "This call does not exist."
 _BUSY = (
     f"Too many calls are being sent from this page. {limits.stated('socket_calls_in_flight')} Wait for them to finish."
 )
+#: the viewer of a suspended socket still has the permissions from before the change
+_SUSPENDED = "Your permissions are being checked. Try again in a moment."
 log = structlog.get_logger(__name__)
 
 
@@ -33,6 +35,8 @@ class _Malformed(Exception):
 async def call(hub: Hub, socket: Socket, body: Mapping[str, Any]) -> None:
     """Place a call. With "follow" the socket also joins the call's topic."""
     ref = body.get("ref")
+    if socket.suspended:
+        return socket.send(_rejected(ref, _SUSPENDED))
     if socket.busy:
         return socket.send(_rejected(ref, _BUSY))
     socket.calls_in_flight += 1
@@ -77,6 +81,8 @@ async def _placed(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> di
 
 async def cancel(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> None:
     ref = body.get("ref")
+    if socket.suspended:
+        return socket.send(_rejected(ref, _SUSPENDED))
     try:
         uid = _uid(body.get("call"))
         seen = visibility.seen_by(socket.viewer.user)

@@ -1,4 +1,4 @@
-"""Calls of a socket whose page left, or whose database is away."""
+"""Calls of a socket whose page left, whose permissions changed, or whose database is away."""
 
 import json
 from collections.abc import Callable
@@ -48,6 +48,27 @@ async def test_an_open_socket_follows_the_call_that_it_placed(hub: Any, socket: 
 async def test_a_socket_that_closed_while_its_call_was_placed_follows_nothing(hub: Any, socket: Socket) -> None:
     assert not hub.follow(socket, uuid4(), 1)
     assert (hub.streams, socket.subscriptions) == ({}, {})
+
+
+async def test_a_page_whose_permissions_are_being_checked_places_and_cancels_nothing(
+    hub: Any, socket: Socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then its viewer has the permissions from before the change."""
+
+    async def run(*_: Any) -> Any:
+        raise AssertionError("nothing may be read or written for it")
+
+    told: list[str] = []
+    monkeypatch.setattr(socket, "put", told.append)
+    monkeypatch.setattr(socket_calls, "_placed", run)
+    socket.suspended = True
+    server = str(uuid4())
+    await socket_calls.call(hub, socket, {"op": "call", "ref": 1, "server": server, "target": "echo", "args": {}})
+    await socket_calls.cancel(
+        cast(Reader, SimpleNamespace(run=run)), socket, {"op": "cancel", "ref": 2, "call": server}
+    )
+    assert [(answer["op"], answer["ref"]) for answer in map(json.loads, told)] == [("rejected", 1), ("rejected", 2)]
+    assert "permissions are being checked" in told[0]
 
 
 async def test_a_page_is_told_at_once_that_its_call_cannot_be_cancelled_without_the_database(
