@@ -128,7 +128,10 @@ class Hub:
             return
         if subscription.task is not None:
             subscription.task.cancel()
-        stream = self.streams.get(name)
+        self._leave_stream(subscription)
+
+    def _leave_stream(self, subscription: TopicSubscription) -> None:
+        stream = self.streams.get(subscription.topic.name)
         if stream is not None:
             stream.subscriptions.discard(subscription)
             if not stream.subscriptions:
@@ -151,6 +154,7 @@ class Hub:
             log.exception("live.catch_up_failed", topic=topic.name)
 
     def _deny(self, subscription: TopicSubscription) -> None:
+        self._leave_stream(subscription)  # which it joined before its permissions were checked again
         socket = subscription.member
         if isinstance(socket, Socket):
             socket.subscriptions.pop(subscription.topic.name, None)

@@ -1,4 +1,4 @@
-"""Calls of a socket whose page left, whose permissions changed, or whose database is away."""
+"""Calls and topics of a socket whose page left, whose permissions changed, or whose database is away."""
 
 import json
 from collections.abc import Callable
@@ -48,6 +48,21 @@ async def test_an_open_socket_follows_the_call_that_it_placed(hub: Any, socket: 
 async def test_a_socket_that_closed_while_its_call_was_placed_follows_nothing(hub: Any, socket: Socket) -> None:
     assert not hub.follow(socket, uuid4(), 1)
     assert (hub.streams, socket.subscriptions) == ({}, {})
+
+
+async def test_a_topic_that_is_denied_when_it_is_checked_again_leaves_its_stream(hub: Any, socket: Socket) -> None:
+    """Otherwise the stream would be read for nobody as long as this process runs."""
+
+    async def sees_nothing(job: Callable[[], Any]) -> bool:
+        return False
+
+    hub.sockets.add(socket)
+    assert hub.follow(socket, uuid4(), 1)
+    (subscription,), (stream,) = socket.subscriptions.values(), hub.streams.values()
+    hub.reader = SimpleNamespace(run=sees_nothing)
+    await hub._catch_up(subscription)
+    assert (socket.subscriptions, stream.subscriptions) == ({}, set())
+    assert stream.idle_since is not None
 
 
 async def test_a_page_whose_permissions_are_being_checked_places_and_cancels_nothing(
