@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from servers.schemas.values import Json, depth
@@ -57,9 +58,16 @@ def number(text: str, *, integral: bool) -> int | float:
     if not _NUMBER.match(text):
         raise ValueError("Enter a whole number." if integral else "Enter a number.")
     value = _finite(text)
-    if not integral:
-        return value
-    if not value.is_integer():
+    return _whole(text) if integral else value
+
+
+def _whole(text: str) -> int:
+    """Of a decimal or exponent: a float would round what is beyond 2^53."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation as exc:  # finite, with an exponent that no decimal holds: a fraction, or a strange zero
+        raise ValueError("Enter a whole number.") from exc
+    if value != value.to_integral_value():
         raise ValueError("Enter a whole number.")
     return int(value)
 

@@ -72,7 +72,24 @@ def test_a_sent_field_that_is_empty_names_the_way_out() -> None:
     assert parsed.errors == {"/limit": ["Enter a value, or untick “send”."]}
 
 
-@pytest.mark.parametrize(("text", "message"), [("12a", "Enter a whole number."), ("1.5", "Enter a whole number.")])
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("9007199254740993.0", 2**53 + 1), ("1e30", 10**30), ("-12.5E1", -125), ("0e9", 0), ("00012", 12)],
+)
+def test_a_whole_number_written_as_a_decimal_is_sent_without_rounding(text: str, number: int) -> None:
+    assert typed({"arg:/customer": ["a"], "arg:/limit": [text]}).value["limit"] == number
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("12a", "Enter a whole number."),
+        ("1.5", "Enter a whole number."),
+        ("9007199254740993.5", "Enter a whole number."),
+        ("1e-400", "Enter a whole number."),
+        (f"1e-{'9' * 30}", "Enter a whole number."),
+    ],
+)
 def test_text_that_is_no_number_stays_in_the_field_beside_its_error(text: str, message: str) -> None:
     parsed = typed({"arg:/customer": ["a"], "arg:/limit": [text]})
     assert parsed.errors == {"/limit": [message]}
