@@ -19,14 +19,14 @@ class TooSlow(Exception):
 
 
 class Answer:
-    """`accept`: the request's header. `backlog`: how many bytes the web server still holds for it. `priming`: the id of
-    the first event, for clients that can resume."""
+    """`accept`: the request's header. `backlog`: how many bytes the web server still holds for it."""
 
     def __init__(self, send: Send, accept: str, backlog: Callable[[], int], request_id: str) -> None:
         kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")} if accept else {"*/*"}
         self.may_stream = not kinds.isdisjoint({"text/event-stream", "text/*", "*/*"})
         self.may_be_json = not kinds.isdisjoint({"application/json", "application/*", "*/*"})
-        self.priming = ""
+        #: of its stream, for clients that can resume: the ids of the events begin with it
+        self.name = ""
         #: the id of the one request that this answers: a refusal that was raised without it gets it
         self.answers: RequestId | None = None
         self.status = 0
@@ -48,7 +48,7 @@ class Answer:
             return
         self.streaming = True
         await self._start(200, streams.HEADERS)
-        await self._write(streams.priming(self.priming) if self.priming else streams.COMMENT)
+        await self._write(streams.priming(self.name + streams.OPENED) if self.name else streams.COMMENT)
 
     async def event(self, message: bytes, identity: str = "") -> None:
         """Opens the stream if it is not open. Raises TooSlow."""
@@ -67,11 +67,10 @@ class Answer:
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
 
     # --- whole answers -------------------------------------------------------------------------------------------
-    async def finish(self, message: bytes, identity: str = "") -> None:
+    async def finish(self, message: bytes) -> None:
         """The final message: on the stream if one is open, otherwise as JSON where the agent takes it."""
         if self.streaming or not self.may_be_json:
-            await self.event(message, identity)
-            await self.end()
+            await self._last(message)
         else:
             await self.json(message)
 
@@ -90,10 +89,14 @@ class Answer:
         if refusal.id is None:
             refusal.of(self.answers)
         if self.streaming:
-            await self.event(refusal.body)
-            await self.end()
+            await self._last(refusal.body)
         elif not self.begun:
             await self.json(refusal.body, refusal.status, refusal.headers)
+
+    async def _last(self, message: bytes) -> None:
+        """With an id: a client that resumes a stream after an error, as some do, must not be told it again."""
+        await self.event(message, self.name + streams.RESPONDED if self.name else "")
+        await self.end()
 
     async def _start(self, status: int, headers: Mapping[str, str]) -> None:
         self.status = status

@@ -45,8 +45,7 @@ class Requests:
     async def finish(self, answer: Answer, message: bytes | None) -> None:
         """The end of the answer to one request. `message` as `respond` gives it."""
         if message is not None:
-            identity = f"{answer.priming.partition(':')[0]}:1" if answer.priming and answer.streaming else ""
-            return await answer.finish(message, identity)
+            return await answer.finish(message)
         if answer.streaming or not answer.may_stream:
             return await (answer.end() if answer.streaming else answer.empty(202))
         await answer.open()

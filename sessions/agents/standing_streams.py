@@ -83,17 +83,22 @@ class StandingStreams:
     async def _resume(
         self, entry: Entry, session: AgentSession, connection: Connection, answer: Answer, last: str
     ) -> None:
-        """The rest of a lost stream: its response, which the call's row has. Progress is not repeated."""
+        """The rest of a lost stream: its response, which the call's row has. Progress is not repeated. Where nothing
+        follows, the status says so: a client that gets an empty stream comes back again and again."""
         found = await self._shared.reader.run(partial(idempotency.call_of_event, session.pk, last))
         if found is None:
             raise invalid_request("This event does not belong to this session.")
         call, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
+        heard = last.endswith(streams.RESPONDED)
+        if heard or await self._shared.reader.run(partial(idempotency.stays_unanswered, call)):
+            return await answer.empty(204)
+        answer.name = last.partition(":")[0]
         answer.answers = exchange.id
         exchange = await self._shared.reader.run(partial(bundles.at_server, exchange, call.server_id, call.target))
         uid = call.uid
         await answer.open()
         message = await self._shared.calls.view(exchange, uid, answer, connection, late=True, needed_approval=True)
-        await (answer.finish(message, f"{last.partition(':')[0]}:1") if message is not None else answer.end())
+        await (answer.finish(message) if message is not None else answer.end())
 
     async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
         require_scope(exchange, AgentScope.LIST)

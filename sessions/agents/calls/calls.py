@@ -144,7 +144,7 @@ class Calls:
             answer.headers[CALL_HEADER] = str(uid)
         resumes = exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25" and idempotency.is_short(exchange.id)
         if answer is not None and resumes:
-            answer.priming = f"{name or uid}:0"
+            answer.name = name or str(uid)
         return await self.view(
             exchange, uid, answer, connection, asked=asked, late=late, needed_approval=needed_approval
         )

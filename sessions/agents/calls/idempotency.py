@@ -292,5 +292,11 @@ def _resumed(call: Call, request_id: str) -> tuple[Call, Request] | None:
     return None if request_id.startswith(_DIGEST) else (call, Request(json.loads(request_id), call.method, {}))
 
 
+def stays_unanswered(call: Call) -> bool:
+    """The agent cancelled it and has no response of it."""
+    state = CallState(call.state)
+    return (state is CallState.CANCELLED or not state.final) and cancelled_by_agent(call.uid)
+
+
 def cancelled_by_agent(call: UUID) -> bool:
     return AgentCall.objects.filter(call__uid=call, cancelled_at__isnull=False).exists()

@@ -13,6 +13,8 @@ HEADERS: Final = {
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
 }
+#: how the ids of a stream's events end: of the priming event, and of the response
+OPENED, RESPONDED = ":0", ":1"
 PROGRESS_PER_SECOND, PROGRESS_BURST = 10.0, 20
 
 
