@@ -213,11 +213,13 @@ class Refused:
 def refused_now(servers: QuerySet[Server]) -> list[Refused]:
     """Of what is stored in clear, as far as SHOWN servers go."""
     found: list[Refused] = []
+    granted: dict[int | None, Collection[str]] = {}
     rows = _with_references(servers.filter(archived_at=None))
-    for server in rows.select_related("references_by").prefetch_related("values"):
-        names = written_in(server)
-        granted = granted_to_server(server) if names else ALL
-        if missing := sorted({name for name in names if name not in granted}):
+    for server in rows.select_related("references_by").prefetch_related("values", "reference_grants"):
+        names = set(written_in(server)) - {one.name for one in server.reference_grants.all()}
+        if names and server.references_by_id not in granted:  # one person answers for many servers
+            granted[server.references_by_id] = granted_to(server.references_by)
+        if missing := sorted(name for name in names if name not in granted[server.references_by_id]):
             found.append(Refused(server, missing, server.references_by))
         if len(found) == SHOWN:
             break

@@ -312,6 +312,23 @@ def test_one_grant_and_three_need_the_same_number_of_queries(
         assert [row.holder for row in reference_grants.rows()] == ["eve"] * 3
 
 
+def test_one_server_that_waits_and_twenty_need_the_same_number_of_queries(
+    eve: Any, granted: Any, django_assert_num_queries: Any
+) -> None:
+    grants = [granted(name, eve) for name in ("MCP_TOKEN", "MCP_OTHER")]
+    for number in range(20):
+        values = [header("Authorization", "${MCP_TOKEN} ${MCP_OTHER}", secret=False)]
+        server = registering.register(*who(eve), over_http(name=f"s{number}", values=values))
+        if number % 2:
+            ReferenceGrant.objects.create(name="MCP_OTHER", server=server)
+    ReferenceGrant.objects.filter(pk__in=[grant.pk for grant in grants]).delete()
+    for servers in (Server.objects.filter(name="s1"), Server.objects.all()):
+        with django_assert_num_queries(4):  # servers with their people, values, grants of servers, of the one person
+            refused = reference_grants.refused_now(servers)
+        assert {tuple(one.names) for one in refused if int(one.server.name[1:]) % 2} == {("MCP_TOKEN",)}
+    assert [one.names for one in refused if one.server.name == "s0"] == [["MCP_OTHER", "MCP_TOKEN"]]
+
+
 def test_the_command_grants_lists_and_revokes(admin: Any, eve: Any) -> None:
     def run(*options: str) -> str:
         out = StringIO()
