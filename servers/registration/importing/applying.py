@@ -68,15 +68,22 @@ def apply(
     actor: Actor, user: Any, document: ImportedDocument, proposals: list[Proposal], decisions: Mapping[int, Decision]
 ) -> list[ImportOutcome]:
     """`proposals` of this moment; a server that was changed since the preview is refused by its version."""
+    known = {server.pk: server for server in access.visible_servers(user)}
     return [
-        _outcome(actor, user, document, proposal, decisions.get(proposal.index, Decision(Choice.SKIP)))
+        _outcome(actor, user, document, proposal, decisions.get(proposal.index, Decision(Choice.SKIP)), known)
         for proposal in proposals
     ]
 
 
 def _outcome(
-    actor: Actor, user: Any, document: ImportedDocument, proposal: Proposal, decision: Decision
+    actor: Actor,
+    user: Any,
+    document: ImportedDocument,
+    proposal: Proposal,
+    decision: Decision,
+    known: dict[int, Server],
 ) -> ImportOutcome:
+    """`known`: all servers by key, with those that this import stored so far."""
     name = proposal.entry.name
     if proposal.verdict == Plan.REFUSE:
         return ImportOutcome(name, "refused", " ".join(proposal.reasons))
@@ -91,10 +98,10 @@ def _outcome(
     if given is None or entry.problems:
         return ImportOutcome(name, "refused", " ".join(entry.problems))
     if decision.choice == Choice.OVERWRITE and (stored := proposal.stored) is not None:
-        return _tried(name, lambda: _overwritten(actor, user, entry, stored, decision.version))
+        return _tried(name, lambda: _overwritten(actor, user, entry, stored, decision.version, known))
     if decision.choice == Choice.RENAME:
         given = replace(given, name=decision.name.strip(), slug="")
-    return _tried(name, lambda: _created(actor, user, entry, given))
+    return _tried(name, lambda: _created(actor, user, entry, given, known))
 
 
 def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:
@@ -112,17 +119,21 @@ def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:
         )
 
 
-def _created(actor: Actor, user: Any, entry: Entry, given: Registration) -> ImportOutcome:
-    if not given.slug and (other := existing_server(given, list(access.visible_servers(user)))) is not None:
+def _created(actor: Actor, user: Any, entry: Entry, given: Registration, known: dict[int, Server]) -> ImportOutcome:
+    if not given.slug and (other := existing_server(given, known.values())) is not None:
         return ImportOutcome(entry.name, "refused", f"{other.name} already uses this name. Choose another one.")
     enabled = entry.enabled and not _waits(entry, given)
     server = registering.register(actor, user, given, enabled=enabled, package=entry.package)
+    known[server.pk] = server
     return _saved(entry, server, given, "created")
 
 
-def _overwritten(actor: Actor, user: Any, entry: Entry, stored: Server, version: int) -> ImportOutcome:
+def _overwritten(
+    actor: Actor, user: Any, entry: Entry, stored: Server, version: int, known: dict[int, Server]
+) -> ImportOutcome:
     given = overwriting(stored, entry)
     server = registering.change(actor, user, stored, given, version, entry.package)
+    known[server.pk] = server
     return _saved(entry, server, given, "changed")
 
 

@@ -1,10 +1,11 @@
 """What an import would do: for each server of the file created, changed field by field, unchanged, or refused and why."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from django.db.models import prefetch_related_objects
 from django.utils.text import slugify
 
 from servers import access
@@ -48,45 +49,49 @@ class Proposal:
 
 
 def plan(user: Any, document: ImportedDocument) -> list[Proposal]:
+    entries = [parse(document, name, raw) for name, raw in document.servers]
     stored = list(access.visible_servers(user))
+    found = [existing_server(entry.registration, stored) if entry.registration else None for entry in entries]
+    prefetch_related_objects([server for server in found if server is not None], "values")
+    granted = reference_grants.granted_to(user)
     proposals: list[Proposal] = []
     taken: set[str] = set()
-    for index, (name, raw) in enumerate(document.servers):
-        entry = parse(document, name, raw)
-        proposals.append(_proposal(user, index, entry, stored, taken))
-        taken.add(name.strip().casefold())
+    for index, (entry, server) in enumerate(zip(entries, found, strict=True)):
+        proposals.append(_proposal(user, granted, index, entry, server, taken))
+        taken.add(document.servers[index][0].strip().casefold())
     return proposals
 
 
-def _proposal(user: Any, index: int, entry: Entry, stored: list[Server], taken: set[str]) -> Proposal:
+def _proposal(
+    user: Any, granted: Collection[str], index: int, entry: Entry, server: Server | None, taken: set[str]
+) -> Proposal:
     if entry.registration is None or entry.problems:
         return Proposal(index, entry, Plan.REFUSE, reasons=entry.problems)
     if entry.name.strip().casefold() in taken:
         return Proposal(index, entry, Plan.REFUSE, reasons=("Another server in this file has the same name.",))
-    server = existing_server(entry.registration, stored)
-    if missing := _lacking(user, entry.registration.transport, server) or _ungranted(user, entry, server):
+    given = entry.registration if server is None else overwriting(server, entry)
+    if missing := _lacking(user, entry.registration.transport, server) or _ungranted(granted, given, server):
         return Proposal(index, entry, Plan.REFUSE, entry.registration, server, reasons=(missing,))
     if server is None:
-        return Proposal(index, entry, Plan.CREATE, entry.registration)
-    return _conflict(index, entry, server)
+        return Proposal(index, entry, Plan.CREATE, given)
+    return _conflict(index, entry, server, given)
 
 
-def _conflict(index: int, entry: Entry, server: Server) -> Proposal:
-    registration = overwriting(server, entry)
-    if reasons := () if entry.unmet({}) else tuple(faults(registration)):
-        return Proposal(index, entry, Plan.REFUSE, registration, server, reasons=reasons)
-    found = [_masked(difference) for difference in differences(server, registration)]
-    return Proposal(index, entry, Plan.CHANGE if found else Plan.SAME, registration, server, found)
+def _conflict(index: int, entry: Entry, server: Server, given: Registration) -> Proposal:
+    if reasons := () if entry.unmet({}) else tuple(faults(given)):
+        return Proposal(index, entry, Plan.REFUSE, given, server, reasons=reasons)
+    found = [_masked(difference) for difference in differences(server, given)]
+    return Proposal(index, entry, Plan.CHANGE if found else Plan.SAME, given, server, found)
 
 
-def existing_server(registration: Registration, stored: list[Server]) -> Server | None:
+def existing_server(registration: Registration, stored: Collection[Server]) -> Server | None:
     """The server that this one would replace: of its short name, of the same name in any case, or of the short name it
     would get."""
-    name = registration.name.casefold()
+    name, slug = registration.name.casefold(), slugify(registration.name)
     rules: list[Callable[[Server], bool]] = [
         lambda server: server.slug == registration.slug,
         lambda server: server.name.casefold() == name,
-        lambda server: server.slug == slugify(registration.name),
+        lambda server: server.slug == slug,
     ]
     return next((server for rule in rules for server in stored if rule(server)), None)
 
@@ -101,12 +106,11 @@ def _lacking(user: Any, transport: str, server: Server | None) -> str:
     return ""
 
 
-def _ungranted(user: Any, entry: Entry, server: Server | None) -> str:
+def _ungranted(granted: Collection[str], given: Registration, server: Server | None) -> str:
     """In words, where it contains references that this person may not use."""
-    given = entry.registration if server is None else overwriting(server, entry)
-    if given is None or (server is not None and same_connection(server, given)):
+    if server is not None and same_connection(server, given):
         return ""
-    missing = reference_grants.lacking(user, references_in(given))
+    missing = sorted({name for name in references_in(given) if name not in granted})
     return reference_grants.refused(missing) if missing else ""
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from servers.audit.record import Actor
 from servers.crypto import SealError
@@ -169,6 +171,30 @@ def test_renaming_creates_a_second_server(admin: Any, stored: Server) -> None:
 def test_a_name_that_cannot_be_had_is_refused(name: str, admin: Any, stored: Server) -> None:
     (outcome,) = imported(admin, NEW, {0: Decision(Choice.RENAME, name)})
     assert (outcome.result, Server.objects.count()) == ("refused", 1)
+
+
+def test_a_name_that_this_import_gave_away_cannot_be_had_again(admin: Any) -> None:
+    files = {"a": {"url": "https://a.example/mcp"}, "b": {"url": "https://b.example/mcp"}}
+    decided = {0: Decision(Choice.CREATE), 1: Decision(Choice.RENAME, "A")}
+    assert [outcome.result for outcome in imported(admin, files, decided)] == ["created", "refused"]
+    assert Server.objects.count() == 1
+
+
+def test_a_preview_of_one_known_server_and_of_twenty_needs_the_same_number_of_queries(admin: Any, actor: Actor) -> None:
+    values = [header(), header("X-Region", "us", secret=False)]
+    for number in range(20):
+        registering.register(actor, admin, over_http(name=f"s{number}", values=values))
+    headers = {"Authorization": "${input:token}", "X-Region": "eu", "X-Team": "${TEAM}"}
+    files = {f"s{number}": {"url": "https://mcp.example.com/mcp", "headers": headers} for number in range(20)}
+    counts = []
+    for servers in ({"s0": files["s0"]}, files):
+        document = read(json.dumps({"mcpServers": servers}))
+        plan(admin, document)  # permissions are read once for each person
+        with CaptureQueriesContext(connection) as captured:
+            proposals = plan(admin, document)
+        assert {proposal.verdict for proposal in proposals} == {Plan.CHANGE}
+        counts.append(len(captured))
+    assert counts[0] == counts[1]
 
 
 def test_a_stored_secret_never_follows_an_imported_address(admin: Any, stored: Server) -> None:
