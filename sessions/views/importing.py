@@ -1,10 +1,11 @@
 """Import and export of servers: paste or upload, preview what happens to each server, decide; and the export."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
@@ -16,11 +17,11 @@ from servers.models import ServerDraft
 from servers.numbers import whole_number
 from servers.registration import exporting
 from servers.registration.importing import stored_preview
-from servers.registration.importing.applying import apply
+from servers.registration.importing.applying import Decision, apply, is_incomplete
 from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.forms import ExportForm, ImportForm, decisions
-from servers.registration.importing.planning import plan
-from servers.registration.importing.preview import offer, summary
+from servers.registration.importing.planning import Proposal, plan
+from servers.registration.importing.preview import loses_secret, offer, summary
 
 
 @sensitive_post_parameters()
@@ -54,11 +55,26 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
         words = f"{' '.join(problem.messages)} The preview is kept for an hour: open {request.path} again."
         messages.error(request, words)
         return redirect("servers:import")
-    if request.method == "POST":
-        return _applied(request, draft, document)
-    outcomes = stored_preview.outcomes_of(draft)
     proposals = plan(request.user, document) if document else []
-    offers = [offer(proposal, outcomes) for proposal in proposals]
+    if request.method == "POST":
+        return _applied(request, draft, document, proposals)
+    return _page(request, draft, document, proposals)
+
+
+def _page(
+    request: HttpRequest,
+    draft: ServerDraft,
+    document: ImportedDocument | None,
+    proposals: list[Proposal],
+    decided: Mapping[int, Decision] | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    """`decided`: what was posted and is shown again, with the `problem` that it was not done for."""
+    outcomes = stored_preview.outcomes_of(draft)
+    offers = [offer(proposal, outcomes, decided[proposal.index] if decided else None) for proposal in proposals]
+    if decided and loses_secret(offers, decided):
+        problem += " Secrets are never sent back to the page. Enter new secrets again."
     context = {
         "nav": "servers",
         "draft": draft,
@@ -67,24 +83,31 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
         "offers": [one for one in offers if not one.done],
         "summary": summary(proposals),
         "decidable": any(len(one.choices) > 1 for one in offers),
+        "problem": problem,
     }
-    return render(request, "import/preview.html", context)
+    return render(request, "import/preview.html", context, status=status)
 
 
-def _applied(request: HttpRequest, draft: ServerDraft, document: ImportedDocument | None) -> HttpResponseRedirect:
+def _applied(
+    request: HttpRequest, draft: ServerDraft, document: ImportedDocument | None, proposals: list[Proposal]
+) -> HttpResponse:
+    """What must be corrected or waited for is found before the claim, and the page keeps what was entered."""
     version = whole_number(request.POST.get("version", ""))
-    back = redirect("servers:import_preview", draft.uid)
+    decided = decisions(request.POST, proposals)
     try:
         connect_limit.require(request.user, *connect_limit.IMPORTED)
-    except connect_limit.TooOften as problem:
-        messages.error(request, problem.message)
-        return back
+    except connect_limit.TooOften as found:
+        answer = _page(request, draft, document, proposals, decided, found.message, status=429)
+        answer.headers["Retry-After"] = str(found.seconds)
+        return answer
+    if any(is_incomplete(proposal, decided[proposal.index]) for proposal in proposals):
+        words = "The import has not started. Enter the values that are marked below, or skip their servers."
+        return _page(request, draft, document, proposals, decided, words, status=422)
+    back = redirect("servers:import_preview", draft.uid)
     if document is None or version is None or not stored_preview.claim(draft, version):
         messages.info(request, "This import has already been applied. Here is the result.")
         return back
-    proposals = plan(request.user, document)
-    outcomes = apply(Actor.of(request), request.user, document, proposals, decisions(request.POST, proposals))
-    stored_preview.settle(draft, outcomes)
+    stored_preview.settle(draft, apply(Actor.of(request), request.user, document, proposals, decided))
     return back
 
 

@@ -17,6 +17,7 @@ from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
 from tests.servers.cast import CANARY, header, over_http
 from tests.servers.conftest import person
+from tests.sessions.test_adding_pages import Fields
 
 pytestmark = pytest.mark.django_db
 
@@ -200,6 +201,25 @@ def test_a_value_that_is_needed_is_asked_for_in_the_settings(client: Client) -> 
     assert "Value needed" in client.get("/servers/notes/settings/").content.decode()
 
 
+def test_a_missing_value_stops_the_import_before_it_begins_and_keeps_what_was_entered(client: Client) -> None:
+    asks = {"command": "npx", "args": ["${input:region}", "${input:zone}"], "env": {"API_TOKEN": "${input:token}"}}
+    address = posted(client, {"mcpServers": {"asks": asks, "notes": {"url": "https://notes.example/mcp"}}})
+    entered = {"version": "1", "choice-0": "rename", "name-0": "Asked", "value-0-0": "eu", "value-0-2": CANARY}
+    answer = client.post(address, entered | {"choice-1": "skip"})
+    page = answer.content.decode()
+    assert (answer.status_code, Server.objects.count()) == (422, 0)
+    assert (
+        "The import has not started. Enter the values that are marked below, or skip their servers. Secrets are" in page
+    )
+    assert page.count("Enter the value.") == 1
+    assert CANARY not in page
+    fields = Fields(page).found
+    assert [fields[f"value-0-{number}"] for number in range(3)] == ["eu", "", ""]
+    assert (fields["choice-0"], fields["name-0"], fields["choice-1"]) == ("rename", "Asked", "skip")
+    assert client.post(address, fields | {"value-0-1": "b", "value-0-2": CANARY}).status_code == 302
+    assert Server.objects.get().arguments == ["eu", "b"]
+
+
 @pytest.mark.usefixtures("tamperable")
 def test_the_next_import_waits_when_many_addresses_were_just_tried(client: Client, settings: Any) -> None:
     settings.TRIES_PER_MINUTE = 3
@@ -208,8 +228,12 @@ def test_the_next_import_waits_when_many_addresses_were_just_tried(client: Clien
     client.post(posted(client, {"mcpServers": servers}), decided)
     assert Server.objects.count() == 5, "an import is not cut in the middle"
     more = posted(client, {"mcpServers": {"more": {"url": "https://mcp.example.com/more"}}})
-    page = client.post(more, {"version": "1", "choice-0": "create"}, follow=True).content.decode()
+    answer = client.post(more, {"version": "1", "choice-0": "rename", "name-0": "One more"})
+    assert (answer.status_code, answer.headers["Retry-After"].isdigit()) == (429, True)
+    page = answer.content.decode()
     assert "Too many addresses were tried in the last minute" in page
+    fields = Fields(page).found
+    assert (fields["choice-0"], fields["name-0"], fields["version"]) == ("rename", "One more", "1")
     assert Server.objects.count() == 5
     AuditEvent.objects.update(at=timezone.now() - timedelta(minutes=2))
     client.post(more, {"version": "1", "choice-0": "create"})

@@ -64,6 +64,11 @@ def choices(proposal: Proposal) -> list[Choice]:
     }[proposal.verdict]
 
 
+def is_incomplete(proposal: Proposal, decision: Decision) -> bool:
+    """Whether a value is missing without which the chosen server cannot be stored."""
+    return decision.choice != Choice.SKIP and bool(proposal.entry.unmet(decision.typed))
+
+
 def apply(
     actor: Actor, user: Any, document: ImportedDocument, proposals: list[Proposal], decisions: Mapping[int, Decision]
 ) -> list[ImportOutcome]:

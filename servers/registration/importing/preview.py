@@ -1,11 +1,13 @@
 """What the preview of an import shows: each server with its values in words, and the choices that it leaves."""
 
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from servers.configuration import Registration, ValueInput
 from servers.enums import TransportKind
-from servers.registration.importing.applying import Choice, ImportOutcome, choices
+from servers.registration.importing.applying import Choice, Decision, ImportOutcome, choices
+from servers.registration.importing.entry_reader import Need
 from servers.registration.importing.planning import Plan, Proposal, masked_arguments
 from servers.validators import masked_url, references
 
@@ -33,7 +35,18 @@ class ValueLine:
 
 
 @dataclass(frozen=True)
+class NeedField:
+    """A value to fill in. `text`: what stands in its field, never a secret."""
+
+    need: Need
+    text: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Offer:
+    """`chosen` and `name`: what is selected and entered so far."""
+
     proposal: Proposal
     word: str
     css: str
@@ -43,33 +56,53 @@ class Offer:
     lines: list[ValueLine] = field(default_factory=list)
     choices: list[tuple[str, str]] = field(default_factory=list)
     done: bool = False
+    chosen: str = ""
+    name: str = ""
+    needs: list[NeedField] = field(default_factory=list)
 
-    @property
-    def suggested(self) -> str:
-        return f"{self.proposal.entry.name[:112]} (2)"
 
-
-def offer(proposal: Proposal, outcomes: list[ImportOutcome]) -> Offer:
-    """`done`: an earlier try stored it, so it is not asked about again."""
+def offer(proposal: Proposal, outcomes: list[ImportOutcome], decision: Decision | None = None) -> Offer:
+    """`done`: an earlier try stored it, so it is not asked about again. `decision`: what was posted and is shown again."""
     word, css, icon = _WORDS[proposal.verdict]
     stored = {outcome.name for outcome in outcomes if outcome.result in ("created", "changed")}
     found = proposal.registration or proposal.entry.registration
     options = [(choice.value, _CHOICES[choice]) for choice in choices(proposal)]
-    done = proposal.entry.name in stored
-    if found is None:
-        return Offer(proposal, word, css, icon, choices=options, done=done)
-    return Offer(
+    shown = Offer(
         proposal,
         word,
         css,
         icon,
-        TransportKind(found.transport).short,
-        ""
-        if proposal.entry.problems
-        else _with_labels(proposal, _endpoint(found)),  # what cannot be read cannot be masked
-        [*(_line(proposal, value) for value in found.used_values()), *_credential_lines(proposal)],
-        options,
-        done,
+        choices=options,
+        done=proposal.entry.name in stored,
+        chosen=decision.choice if decision else options[0][0],
+        name=(decision.name if decision else "") or f"{proposal.entry.name[:112]} (2)",
+        needs=[_need_field(need, decision) for need in proposal.entry.needs],
+    )
+    if found is None:
+        return shown
+    readable = not proposal.entry.problems  # what cannot be read cannot be masked
+    return replace(
+        shown,
+        transport=TransportKind(found.transport).short,
+        endpoint=_with_labels(proposal, _endpoint(found)) if readable else "",
+        lines=[*(_line(proposal, value) for value in found.used_values()), *_credential_lines(proposal)],
+    )
+
+
+def _need_field(need: Need, decision: Decision | None) -> NeedField:
+    if decision is None:
+        return NeedField(need, "" if need.secret else need.default)
+    lacking = need.required and decision.choice != Choice.SKIP and need.key not in decision.typed
+    text = "" if need.secret else decision.typed.get(need.key, "")
+    return NeedField(need, text, "Enter the value." if lacking else "")
+
+
+def loses_secret(offers: list[Offer], decided: Mapping[int, Decision]) -> bool:
+    """Whether a secret was entered that the page does not get back."""
+    return any(
+        need.secret and need.key in decided[one.proposal.index].typed
+        for one in offers
+        for need in one.proposal.entry.needs
     )
 
 
