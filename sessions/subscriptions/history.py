@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from django.conf import settings
 from django.db.models import Max, Q, QuerySet, Sum
 
 from servers.audit import payloads
@@ -192,17 +193,24 @@ def standing(subscription: Subscription, session: McpSession | None) -> str:
         case SubscriptionState.ENDED:
             return "Unsubscribed. The history is kept."
         case _:
-            return _waiting(subscription, session)
+            return obstacle(subscription, session) or "Subscribes as soon as the session is ready."
 
 
-def _waiting(subscription: Subscription, session: McpSession | None) -> str:
+def obstacle(subscription: Subscription, session: McpSession | None) -> str:
+    """What keeps the session closed until a person changes it; empty if nothing does."""
     if subscription.server.archived_at is not None:
         return "The server is archived. Restore and enable it to continue."
     if not subscription.server.enabled:
         return "The server is disabled. Enable it to continue."
     if session is not None and session.paused:
         return "The session is paused. Resume it to continue."
-    return "Subscribes as soon as the session is ready."
+    return ""
+
+
+def read_automatically(subscription: Subscription) -> bool:
+    """Whether the worker reads the resource as soon as it can: without notifications it does so only at intervals."""
+    silent = subscription.state in (SubscriptionState.REFUSED, SubscriptionState.LOST)
+    return subscription.active and (not silent or bool(settings.RESOURCE_POLL_SECONDS))
 
 
 def followers(subscription: Subscription) -> int:

@@ -45,7 +45,8 @@ def subscribe(request: WebRequest, slug: str) -> HttpResponse:
         return _not_subscribed(request, server, uri, problem)
     if request.htmx:
         return _button(request, server, found.uri, found)
-    messages.success(request, "Subscribed. All changes to the resource are stored from now on.")
+    obstacle = past.obstacle(found, past.session_of(found))
+    messages.success(request, f"Subscribed. {obstacle}".strip())
     return _see_other(found)
 
 

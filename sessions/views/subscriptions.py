@@ -78,6 +78,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
         "item": item,
         "gone": gone,
         "shown": _shown(request, item) if item is not None and context["may_read"] else None,
+        "read_automatically": past.read_automatically(subscription),
         "as_content": request.GET.get("view") == "content",
     }
     return render(request, "subscriptions/detail.html", context)

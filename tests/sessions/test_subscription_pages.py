@@ -227,6 +227,52 @@ def test_before_the_first_read_the_page_says_what_it_waits_for(client: Client, s
     assert "The server is disabled. Enable it to continue." in page(client, detail(row))
 
 
+@pytest.mark.parametrize(
+    ("state", "polls", "comes"),
+    [
+        (SubscriptionState.REFUSED, 60.0, True),
+        (SubscriptionState.REFUSED, 0.0, False),
+        (SubscriptionState.LOST, 0.0, False),
+        (SubscriptionState.REQUESTED, 0.0, True),
+        (SubscriptionState.WAITING, 0.0, True),
+    ],
+)
+def test_a_first_version_is_not_promised_where_nothing_reads_the_resource(
+    state: SubscriptionState, polls: float, comes: bool, client: Client, session: McpSession, settings: Any
+) -> None:
+    settings.RESOURCE_POLL_SECONDS = polls
+    text = words(page(client, detail(make_subscription(session, state=state))))
+    assert ("The first version appears here automatically." in text) is comes
+
+
+@pytest.mark.parametrize(
+    ("state", "active", "retried"),
+    [
+        (SubscriptionState.LISTENING, True, True),
+        (SubscriptionState.REFUSED, True, True),
+        (SubscriptionState.WAITING, True, False),
+        (SubscriptionState.ENDED, False, False),
+    ],
+)
+def test_a_failed_read_is_said_to_be_retried_only_while_it_is(
+    state: SubscriptionState, active: bool, retried: bool, client: Client, session: McpSession
+) -> None:
+    row = make_subscription(session, state=state, active=active, read_fault="timeout", read_detail="No answer.")
+    text = words(page(client, detail(row)))
+    assert "The last read failed No answer." in text
+    assert ("mcpadmin will retry automatically." in text) is retried
+
+
+def test_who_subscribes_again_is_told_what_stands_in_the_way(client: Client, session: McpSession) -> None:
+    def told() -> str:
+        return words(client.post("/servers/orders/subscribe/", {"uri": "demo://a"}, follow=True).content.decode())
+
+    assert "Subscribed. The server is disabled" not in told()
+    session.server.enabled = False
+    session.server.save()
+    assert "Subscribed. The server is disabled. Enable it to continue." in told()
+
+
 def test_hostile_words_stay_words(client: Client, session: McpSession) -> None:
     row = make_subscription(session, HOSTILE, title=HOSTILE, state=SubscriptionState.LOST, reason=HOSTILE)
     add_version(row, HOSTILE, minutes_ago=5, mime_type=HOSTILE)
