@@ -282,7 +282,7 @@ class Changes:
             return False
         known = await self._hub.reader.run(partial(policy_check.policies_by_server, self._entry))
         newest = await self._events_of(self._followed)
-        return len(follows.counts(known, self._followed, newest)) < len(newest)
+        return len(follows.allowed(known, self._followed, newest)) < len(newest)
 
     async def _events_of(self, subscriptions: Collection[UUID]) -> dict[UUID, follows.Events]:
         rows = await asyncio.gather(*(self._reads.events.get(one) for one in subscriptions))
@@ -323,12 +323,10 @@ class Changes:
         known = policy_check.remembered_by_server(self._entry)
         if known is None:
             known = await self._hub.reader.run(partial(policy_check.policies_by_server, self._entry))
-        found = follows.counts(known, self._followed, newest)
-        for subscription in due:
+        for subscription, found in follows.allowed(known, self._followed, newest).items():
             before = self._followed[subscription]
-            events = found.get(subscription, before.events)
-            if events > before.events:
-                self._followed[subscription] = replace(before, events=events)
+            if found.changed_since(before):
+                self._followed[subscription] = replace(before, events=found.count, newest=found.newest)
                 self._told[subscription] = now
                 params = self._mark({"uri": before.uri})
                 await answer.event(jsonrpc.notification(methods.RESOURCE_UPDATED, params))

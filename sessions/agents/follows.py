@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 from django.core.exceptions import ValidationError
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from servers import access
@@ -18,7 +18,7 @@ from servers.audit.writer import AuditUnavailable
 from sessions.agents.endpoints import Entry
 from sessions.agents.policy.policy_check import may_follow, require_followable
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params
-from sessions.models import AgentFollow, AgentSession, Subscription
+from sessions.models import AgentFollow, AgentSession, ResourceVersion, Subscription
 from sessions.subscriptions import subscribing
 
 #: how often a modern stream says that it still follows, and after which silence it counts as gone
@@ -31,20 +31,28 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Followed:
-    """`events`: the number of notifications so far."""
+    """`events`: the number of notifications so far. `newest`: the number of the newest version."""
 
     subscription: UUID
     uri: str
     events: int
+    newest: int
 
 
 @dataclass(frozen=True)
 class Events:
-    """Of a subscription: the number of notifications so far; `uri` as the server knows it."""
+    """Of a subscription: the number of notifications so far; `uri` as the server knows it. `unnotified`: the newest version
+    was found without a notification, after a gap or by polling."""
 
     count: int
     server_id: int
     uri: str
+    newest: int
+    unnotified: bool
+
+    def changed_since(self, known: Followed) -> bool:
+        """The first version is no change. One that was notified is counted in `count`, perhaps not at the same moment."""
+        return self.count > known.events or (self.unnotified and self.newest > max(known.newest, 1))
 
 
 def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, shown: str = "") -> Followed:
@@ -63,7 +71,7 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
         raise invalid_params(" ".join(problem.messages), {"uri": shown}) from problem
     except access.Denied as problem:
         raise Refusal(403, FORBIDDEN, str(problem)) from problem
-    return Followed(row.uid, shown, row.event_count)
+    return Followed(row.uid, shown, row.event_count, row.newest)
 
 
 def unfollow(entry: Entry, uri: str) -> None:
@@ -102,22 +110,25 @@ def of_session(session: AgentSession) -> list[Followed]:
 
 def _followed(rows: QuerySet[AgentFollow]) -> list[Followed]:
     rows = rows.select_related("subscription")
-    return [Followed(row.subscription.uid, row.uri, row.subscription.event_count) for row in rows]
+    return [
+        Followed(row.subscription.uid, row.uri, row.subscription.event_count, row.subscription.newest) for row in rows
+    ]
 
 
 def events_of(subscriptions: Collection[UUID]) -> dict[UUID, Events]:
     """One query."""
-    rows = Subscription.objects.filter(uid__in=subscriptions).values_list("uid", "event_count", "server_id", "uri")
-    return {uid: Events(count, server_id, uri) for uid, count, server_id, uri in rows}
+    newest = ResourceVersion.objects.filter(subscription=OuterRef("pk"), number=OuterRef("newest"))
+    rows = Subscription.objects.filter(uid__in=subscriptions).annotate(unnotified=Exists(newest.filter(events=0)))
+    fields = ("event_count", "server_id", "uri", "newest", "unnotified")
+    return {uid: Events(*values) for uid, *values in rows.values_list("uid", *fields)}
 
 
-def counts(
+def allowed(
     known: Mapping[int, Policies], followed: Mapping[UUID, Followed], events: Mapping[UUID, Events]
-) -> dict[UUID, int]:
-    """The number of notifications of each that the agent may still follow. `known`: the policies of each server that it
-    reaches."""
+) -> dict[UUID, Events]:
+    """Those that the agent may still follow. `known`: the policies of each server that it reaches."""
     return {
-        uid: found.count
+        uid: found
         for uid, found in events.items()
         if found.server_id in known and may_follow(known[found.server_id], found.uri, followed[uid].uri)
     }

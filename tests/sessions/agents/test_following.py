@@ -27,7 +27,7 @@ from sessions.models import AgentFollow, AgentSession, Subscription
 from tests.servers.conftest import person
 from tests.sessions.agents.placed import principal_of
 from tests.sessions.host.make import make_session
-from tests.sessions.subscriptions.rows import make_subscription
+from tests.sessions.subscriptions.rows import add_version, make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ONE, TWO = "note://one", "note://two"
@@ -66,7 +66,7 @@ class World:
         return endpoints.endpoint_of(self.principal, "team")
 
     def followed(self) -> list[follows.Followed]:
-        return [follows.Followed(row.uid, shown(row), row.event_count) for row in (self.one, self.two)]
+        return [follows.Followed(row.uid, shown(row), row.event_count, row.newest) for row in (self.one, self.two)]
 
     async def hides(self, *uris: str) -> None:
         self.member.resources = ["*", *(f"!{uri}" for uri in uris)]
@@ -89,6 +89,17 @@ class World:
     async def update(self, row: Subscription) -> None:
         row.event_count += 1
         await self.hub.reader.work(row.save)
+        self.hints(f"subscription.{row.uid}")
+
+    async def reads(self, row: Subscription, *, events: int = 0) -> None:
+        """A new version, of which the server sent so many notifications. They were counted before."""
+
+        def write() -> None:
+            add_version(row, f"version {row.newest + 1}", events=events)
+            row.event_count -= 1
+            row.save()
+
+        await self.hub.reader.work(write)
         self.hints(f"subscription.{row.uid}")
 
     def hints(self, topic: str) -> None:
@@ -130,6 +141,12 @@ class Stream:
 
     async def event(self, message: bytes) -> None:
         self.told.put_nowait(json.loads(message)["params"]["uri"])
+
+    async def looks(self) -> None:
+        """The stream begins to look at what it was told of; what it looks at later comes after that."""
+        async with asyncio.timeout(30):
+            while self.changes._follows_dirty:  # noqa: ASYNC110  it tells nobody
+                await asyncio.sleep(0.01)
 
     async def keep_alive(self) -> None:
         pass
@@ -190,6 +207,27 @@ async def test_a_listener_hears_by_the_end_of_its_stream_that_it_follows_less(wo
         assert await stream.next(stream.told.get()) == shown(world.one)
         await getattr(world, how)(ONE)
         await stream.ended()
+    finally:
+        await stream.closes()
+
+
+async def test_a_change_that_was_found_without_a_notification_is_told_once(world: World) -> None:
+    stream = Stream(world, world.legacy)
+    await stream.opens()
+    try:
+        await world.reads(world.one)
+        await stream.looks()
+        await world.update(world.two)
+        assert await stream.next(stream.told.get()) == shown(world.two), "the first version is no change"
+        await world.reads(world.one)
+        assert await stream.next(stream.told.get()) == shown(world.one)
+        await world.update(world.one)
+        assert await stream.next(stream.told.get()) == shown(world.one)
+        await world.reads(world.one, events=1)
+        await stream.looks()
+        await world.update(world.two)
+        assert await stream.next(stream.told.get()) == shown(world.two), "it was told by its notification"
+        assert stream.told.empty()
     finally:
         await stream.closes()
 

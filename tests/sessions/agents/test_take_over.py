@@ -30,7 +30,7 @@ def test_what_a_stream_begins_to_follow_is_read_once_because_it_may_have_changed
     hub = cast(Any, SimpleNamespace(watch=lambda topic, watcher: lambda: None))
     connection = cast(Any, SimpleNamespace(on_close=lambda call: None))
     stream = Changes(hub, *[cast(Any, None)] * 3, connection, granted=frozenset())
-    followed = Followed(uuid4(), "note://one", events=3)
+    followed = Followed(uuid4(), "note://one", events=3, newest=1)
     stream.add(followed)
     assert stream._follows_dirty == {followed.subscription}
     stream._follows_dirty.clear()
