@@ -118,6 +118,12 @@ async function run() {
   form.querySelector('[data-call-refused]').hidden = true;
   button.disabled = true;
   say(form, 'Sending…');
+  const before = shown();
+  const moved = () => shown() !== before;
+  const refused = (words) => {
+    refuse(form, words);
+    if (moved()) refresh(true); // what was read from this URI before
+  };
   try {
     const uri = await target();
     if (uri === null) return;
@@ -127,11 +133,12 @@ async function run() {
       const slot = document.getElementById('read-slot');
       slot.replaceChildren();
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', slot);
-      document.getElementById('not-read')?.remove();
-    } else refuse(form, answer.message);
+      /* The content comes with the result: until then, what another URI had does not stand under this one. */
+      for (const old of content.querySelectorAll(moved() ? ':scope > :not(#read-slot)' : '#not-read')) old.remove();
+    } else refused(answer.message);
   } catch (problem) {
     /* Never sent again by itself: the call may have been accepted before the connection broke. */
-    refuse(form, unconfirmed(problem, 'the content'));
+    refused(unconfirmed(problem, 'the content'));
   } finally {
     say(form, '');
     button.disabled = false;

@@ -154,6 +154,28 @@ def test_a_resource_that_is_not_there_shows_the_servers_error(page: Page, demo: 
     expect(page.get_by_text("Not read yet")).to_have_count(0)
 
 
+def test_after_a_refused_read_the_content_of_another_uri_does_not_stand_under_the_new_one(
+    page: Page, new_page: NewPage, stack: Stack
+) -> None:
+    stack.manage("register_server", "--user", ADMIN[0], "--name", "Refusing demo", "--", *DEMO_COMMAND)
+    page.goto("/servers/refusing-demo/tools/")
+    expect(page.locator(".title .tag").first).to_contain_text("Ready", timeout=READY_MS)
+    expect(page.locator("#tool-list")).to_be_visible()
+    open_live(page, "/servers/refusing-demo/resources/?template=demo://notes/%7Bname%7D&arg.name=standup")
+    page.get_by_role("button", name="Read now").click()
+    content = page.locator("#resource-content")
+    expect(content).to_contain_text("Nothing else.")
+    other = new_page()
+    other.goto("/servers/refusing-demo/disable/")
+    other.get_by_role("button", name="Disable").click()
+    expect(page.locator(".title .tag").first).to_contain_text("Disabled", timeout=READY_MS)
+    argument(page, "name").fill("lisbon")
+    page.get_by_role("button", name="Read now").click()
+    expect(page.locator("[data-call-refused]")).to_contain_text("disabled")
+    expect(content).to_contain_text("Not read yet")
+    expect(content).not_to_contain_text("Nothing else.")
+
+
 def test_a_prompt_is_completed_got_and_shown_message_by_message(page: Page, demo: str, stack: Stack) -> None:
     open_live(page, f"{demo}/prompts/?prompt=summarise")
     page.get_by_role("button", name="Get prompt").click()
