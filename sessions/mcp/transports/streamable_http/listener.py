@@ -11,14 +11,12 @@ import httpx
 
 from ...core.errors import McpError, ProtocolError
 from . import answers
-from .wire import Cursor, Wire, discard
+from .wire import STEADY, Cursor, Wire, discard
 
 #: consecutive failures until the listener stops, if the server never opened the stream
 _ATTEMPTS: Final = 3
 #: statuses with which a server that had a stream says that it has none any more
 _NONE_ANY_MORE: Final = frozenset({405, 501})
-#: a stream that lasted this many seconds did not fail: gateways cut silent streams
-_STEADY: Final = 10.0
 _NO_STREAM: Final = "The server offers no stream for notifications."
 _BROKEN: Final = "The server's notification stream broke."
 #: seconds that calls wait for the stream's head: opening it during a call can swallow the call's answer
@@ -74,7 +72,7 @@ class Listener:
                 pass  # counted as a failure below; calls will reveal a real fault of the server
             finally:
                 self._answered.set()
-            lasted = cursor.moved or loop.time() - began >= _STEADY
+            lasted = cursor.moved or loop.time() - began >= STEADY
             failures = 0 if lasted else failures + 1
             if failures or not cursor.last_id:  # with an id, the server replays what was missed
                 self._feed(_BROKEN, self._opened or failures < _ATTEMPTS)

@@ -18,9 +18,9 @@ from ..dialing import addresses, try_connection
 from ..endpoint import Endpoint
 from . import answers
 from .listener import Listener
-from .wire import Cursor, Wire, discard, exchange_of, parsed_url
+from .wire import STEADY, Cursor, Wire, discard, exchange_of, parsed_url
 
-#: attempts to resume one reply without a new event in between
+#: attempts to resume one reply without a new event, or a stream that lasted, in between
 _RESUMPTIONS: Final = 5
 #: of a server, or a gateway before it, that is about to serve again
 _GATEWAY_STATUS: Final = frozenset({502, 503, 504})
@@ -195,7 +195,7 @@ class StreamableHttpTransport(Transport):
 
     async def _follow(self, outgoing: Outgoing, response: httpx.Response) -> None:
         """Read one reply over as many connections as the server splits it into (legacy). Never repeat the POST."""
-        cursor, tries, failed = Cursor(), 0, 0
+        loop, cursor, tries, failed = asyncio.get_running_loop(), Cursor(), 0, 0
         await self._pump(response, outgoing, cursor)
         while not outgoing.answered:
             tries = 1 if cursor.moved else tries + 1
@@ -205,14 +205,18 @@ class StreamableHttpTransport(Transport):
                     detail = f"{detail} {outgoing.unreadable.detail}"
                 raise TransportError(Fault.CONNECTION_LOST, detail, may_have_run=True)
             await asyncio.sleep(cursor.pause(failed))
+            began = loop.time()
             try:
                 await self._resume(outgoing, cursor)
-                failed = 0
             except McpError as exc:  # the request itself left long ago
                 starting = isinstance(exc, HttpError) and exc.status in _GATEWAY_STATUS
                 if tries >= _RESUMPTIONS or not (starting or isinstance(exc, TransportError)):
                     raise exc.again(may_have_run=True) from exc
                 failed += 1
+            else:
+                failed = 0
+                if loop.time() - began >= STEADY:
+                    tries = 0
 
     async def _resume(self, outgoing: Outgoing, cursor: Cursor) -> None:
         cursor.moved = False

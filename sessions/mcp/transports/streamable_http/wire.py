@@ -38,6 +38,8 @@ _SHORTEST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 3_600_000
 #: seconds: after attempts that failed, the pause doubles up to this
 _LONGEST_PAUSE: Final = 30.0
+#: a stream that lasted this many seconds did not fail: gateways cut silent streams
+STEADY: Final = 10.0
 #: seconds to read the body of a refusal, which only provides words
 _WORDS_SECONDS: Final = 2.0
 #: seconds to read a body that has no meaning

@@ -312,7 +312,7 @@ async def test_a_server_without_a_get_stream_is_followed_and_the_doubt_is_told()
 async def test_a_silent_get_stream_that_a_gateway_cuts_is_opened_again_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "_STEADY", 0.0)
+    monkeypatch.setattr(listener, "STEADY", 0.0)
     monkeypatch.setattr(Cursor, "__init__", partialmethod(Cursor.__init__, retry=0.0))
     server = Sessions()
     async with scripted_http(server.script) as peer, connected(http(peer.url)):

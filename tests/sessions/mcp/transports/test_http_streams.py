@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sessions.mcp.core.errors import Fault, HttpError, RpcError
+from sessions.mcp.transports.streamable_http import transport, wire
 from sessions.mcp.transports.streamable_http.wire import Cursor
 
 from .http_answers import ERAS, OK, fail_call
@@ -273,6 +274,35 @@ async def test_a_stream_that_breaks_again_and_again_without_news_is_given_up() -
     error, peer = await fail_call(legacy(broken, on_get=on_get))
     assert (error.fault, error.may_have_run) == (Fault.CONNECTION_LOST, True)
     assert peer.count("tools/call") == 1
+
+
+async def test_a_silent_reply_that_a_gateway_cuts_is_resumed_until_the_answer_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "STEADY", 0.0)
+    monkeypatch.setattr(wire, "_SHORTEST_RETRY_MS", 1)
+    call: list[Asked] = []
+    resumed: list[Asked] = []
+
+    async def first_part(asked: Asked, line: Line) -> None:
+        call.append(asked)
+        await line.stream()
+        await line.event(id="e1", retry=1)
+        await line.end()
+
+    async def on_get(asked: Asked, line: Line) -> None:
+        if "last-event-id" not in asked.headers:
+            await line.reply(405, kind="")
+            return
+        resumed.append(asked)
+        await line.stream()
+        if len(resumed) == 20:
+            await line.event({"jsonrpc": "2.0", "id": call[0].id, "result": OK}, id="e2")
+        await line.end()
+
+    async with scripted_http(legacy(first_part, on_get=on_get)) as peer, connected(http(peer.url)) as made:
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert peer.count("tools/call") == 1
 
 
 async def test_an_answer_on_the_get_stream_ends_the_call_whose_own_stream_is_silent() -> None:
