@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core import methods, opening
 from ..core.capabilities import Implementation
-from ..core.errors import Fault, HttpError, McpError, TransportError
+from ..core.errors import Fault, HttpError, McpError, NotReady, TransportError
 from ..core.events import ProtocolViolation
 from ..core.memory import Remembered, contradicts
 from ..core.negotiation import ProbeOutcome
@@ -112,6 +112,7 @@ class Opener:
         try:
             while True:
                 outcome = await self._act(script.send(outcome))
+                self._demand_opening()
         except StopIteration as stop:
             opened: opening.Opened = stop.value
         finally:
@@ -123,8 +124,15 @@ class Opener:
             self._pump.move(Trigger.ERA_KNOWN)
         if opened.revision.era is Era.LEGACY:
             await self._pump.transport.ready()
+            self._demand_opening()
         self._pump.move(Trigger.OPENED)
         return opened
+
+    def _demand_opening(self) -> None:
+        """Raise why the session is over, if it ended while we waited for the server. Nothing was sent for a caller yet."""
+        if self._session.state not in (State.CONNECTING, State.INITIALIZING):
+            over = self._pump.over or NotReady("The session was closed.", Fault.CLOSED)
+            raise over.again(may_have_run=False)
 
     async def _act(self, action: opening.Action) -> opening.Came:
         if isinstance(action, opening.Probe):

@@ -80,7 +80,10 @@ class Requester:
     async def repair(self, error: McpError, generation: int) -> str:
         """Whether (and why) the request may be sent again: only after a definite rejection."""
         if error.fault is Fault.SESSION_GONE:
-            await self._renew_session(generation)
+            try:
+                await self._renew_session(generation)
+            except McpError as exc:  # whatever became of the renewal, the server refused the request itself
+                raise exc.again(may_have_run=error.may_have_run) from exc
             return "session_gone"
         if isinstance(error, RpcError) and error.code == jsonrpc.HEADER_MISMATCH and self.mirrors:
             return "header_mismatch"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, HttpError, RpcError
+from sessions.mcp.core.errors import Fault, HttpError, McpError, RpcError
+from sessions.mcp.core.state import State
 from sessions.mcp.transports.streamable_http import transport, wire
 from sessions.mcp.transports.streamable_http.wire import Cursor
 
@@ -137,6 +138,33 @@ async def test_cancelling_the_call_that_renews_a_session_leaves_it_renewed_or_en
             async with asyncio.timeout(20):
                 assert isinstance(await made.client.closed, RpcError)
         assert peer.count("initialize") == 2
+
+
+@pytest.mark.parametrize("step", ["initialize", "notifications/initialized", ""])
+async def test_closing_while_a_session_is_being_renewed_ends_the_call_that_renews_it(step: str) -> None:
+    """`step`: what the server is slow to answer; empty: the GET of the stream for notifications."""
+    executed: list[str] = []
+    renewing = asyncio.Event()
+    inner = forgetful(executed)
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == step and asked.verb != "DELETE" and peer.count("initialize") > 1:
+            renewing.set()
+            await line.hang()
+        else:
+            await inner(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        call = asyncio.create_task(made.client.call_tool("t", {"n": "1"}))
+        await renewing.wait()
+        asked = len(peer.asked)
+        await made.client.close()
+        with pytest.raises(McpError) as caught:
+            await call
+        assert not caught.value.may_have_run
+        assert [one.verb for one in peer.asked[asked:]] == ([] if step == "initialize" else ["DELETE"])
+        assert made.client.state is State.DISCONNECTED
+    assert executed == []
 
 
 @pytest.mark.parametrize("refuse", [not_found, bad_request, bad_request_as_text])
