@@ -288,6 +288,8 @@ def _read(term: Term) -> Term:
         return replace(term, values=tuple(_number(term, value, kind) for value in term.values))
     if any(value.comparison for value in term.values):
         raise _problem(term, f"{term.field}: does not support comparisons. Write {FIELDS[term.field].example}")
+    if term.field == "own" and term.negated:
+        raise _problem(term, "own: does not support “-”. Write own:show or own:only")
     if kind is Kind.CHOICE and term.field in CHOICES:
         words = RENAMED.get(term.field, {})
         term = replace(term, values=tuple(replace(one, text=words.get(one.text, one.text)) for one in term.values))

@@ -168,19 +168,20 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     rows = stream.visible(user)
     if rows is None:
         return None
-    hidden = stream.hidden(query)
-    rows = rows.alias(**plain(*stream.columns)).filter(hidden)
+    shown = stream.shown(query)
+    rows = rows.alias(**plain(*stream.columns)).filter(shown)
     match = stream.free_text(user, query) if query.of(FREE_TEXT) else None
-    terms = [term for term in query.terms if term.field or match is None]
+    terms = [term for term in query.terms if term.field != "own" and (term.field or match is None)]
     walked = by_arms and not (match is not None and match.texts)
     driver, arms = _driver(user, stream, terms) if walked else (None, [Arm(Q())])
     rest = [term for term in terms if term is not driver]
-    never = not arms
+    never = not arms or shown == NOTHING
     for term in rest:
         found = stream.condition(user, term)
         never |= found == NOTHING and not term.negated
         rows = rows.filter(_none_of(found) if term.negated else found)
-    checked = bool(rest) or any(arm.rest for arm in arms) or not access.sees_personal(user)
+    compared = bool(rest) or streams.only_own(query) or any(arm.rest for arm in arms)
+    checked = compared or not access.sees_personal(user)
     selection = Selection(stream, rows, arms, None, checked=checked)
     if never:
         return replace(selection, low=0, high=0)
@@ -191,7 +192,7 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
         return replace(selection, low=0, high=0)
     match = replace(match, without=[value for value in match.without if fulltext.searchable(value)])
     if match.texts:  # what is hidden has words too, and may be all that one read takes from their index
-        return replace(selection, match=match.probed(stream.name), checked=checked or bool(hidden))
+        return replace(selection, match=match.probed(stream.name), checked=checked or bool(shown))
     excluded = (replace(match, texts=[value], without=(), tags=()).probed(stream.name) for value in match.without)
     return replace(selection, excluded=tuple(excluded), checked=True)
 

@@ -136,7 +136,7 @@ def dimensions_of(query: Query) -> Dimensions | None:
         if understood is None:
             return None
         found |= understood
-    if {"outcome", "status"} <= seen or ("user" in seen and seen & {"server", "tool"}):
+    if {"outcome", "status"} <= seen or {"kind", "own"} <= seen or ("user" in seen and seen & {"server", "tool"}):
         return None
     return Dimensions(**found)
 

@@ -162,9 +162,9 @@ class Stream(ABC):
         found = [] if visible is None or not keys else visible.filter(among(keys))
         return [self.row(user, item) for item in found]
 
-    def hidden(self, query: Query) -> Q:
-        """What is not shown unless the query asks for it."""
-        return Q()
+    def shown(self, query: Query) -> Q:
+        """The rows that the query asks for with `own:`, which is no condition on a column."""
+        return NOTHING if only_own(query) else Q()
 
     def free_text(self, user: access.User, query: Query) -> Match | None:
         """None: the stream's words are compared row by row, as `condition` says."""
@@ -201,6 +201,11 @@ def any_of(parts: list[Q]) -> Q:
 
 def names(term: Term, *columns: str) -> Q:
     return any_of([matching(column, value) for value in term.values for column in columns])
+
+
+def only_own(query: Query) -> bool:
+    own = {value.text for term in query.of("own") for value in term.values}
+    return "only" in own and "show" not in own
 
 
 def texts(term: Term) -> list[str]:
@@ -292,11 +297,11 @@ class Calls(Stream):
         rows = Call.objects.alias(**plain("user_id")).filter(seen)
         return rows.select_related("server").only(*shown, *counted)
 
-    def hidden(self, query: Query) -> Q:
-        own = {value.text for term in query.of("own") for value in term.values}
-        if "show" in own or any("completion" in texts(term) for term in query.of("kind")):
-            return Q()
-        return Q(plain_method=COMPLETE) if "only" in own else ~Q(plain_method=COMPLETE)
+    def shown(self, query: Query) -> Q:
+        if only_own(query):
+            return Q(plain_method=COMPLETE)
+        too = query.of("own") or any("completion" in texts(term) for term in query.of("kind"))
+        return Q() if too else ~Q(plain_method=COMPLETE)
 
     def condition(self, user: access.User, term: Term) -> Q:
         match term.field:
@@ -331,8 +336,6 @@ class Calls(Stream):
                 return Q(plain_uid__in=uids(term))
             case "session":
                 return Q(session__uid__in=uids(term))
-            case "own":
-                return Q()
         return NOTHING
 
     def arms(self, user: access.User, term: Term) -> list[Arm] | None:

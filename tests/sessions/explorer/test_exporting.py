@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 
 from servers.enums import AuditAction
 from servers.exporting.selection import QueryNotUnderstood, events_of
+from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call
 from tests.servers.conftest import person
 from tests.sessions.explorer.rows import catch_up, ended_call, event
@@ -37,6 +38,10 @@ def test_a_query_exports_all_steps_of_its_calls_and_its_other_events(admin: Any)
     assert found(admin, "kind:sign-in") == {"grace"}
     assert found(admin, "in:events") == {"grace"}
     assert found(admin, "-tool:pay") == {"grace"}
+    name = ended_call(session, "ref/prompt:p", method=COMPLETE)
+    assert found(admin, "last:1h") == {slow.uid, quick.uid, "grace"}
+    assert found(admin, "last:1h own:show") == {slow.uid, quick.uid, name.uid, "grace"}
+    assert found(admin, "own:only") == {name.uid}
 
 
 def test_free_text_exports_what_the_index_finds(admin: Any) -> None:

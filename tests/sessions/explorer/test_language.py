@@ -94,6 +94,7 @@ def test_a_range_that_begins_in_an_hour_that_is_there_twice_is_no_empty_one() ->
         ("size:>1tb", "size:>1tb", "as in size:>1mb"),
         ("user:>ann", "user:>ann", "does not support comparisons"),
         ("outcome:bad", "outcome:bad", "one of ok, error"),
+        ("user:ann -own:show", "-own:show", "Write own:show or own:only"),
         ("in:calls,letters", "in:calls,letters", "one of calls, events, logs"),
         ("in:calls -in:calls,logs", "-in:calls,logs", "Nothing is left to search"),
         ("since:soon", "since:soon", "such as 2026-11-23T15:00"),

@@ -178,6 +178,26 @@ def each_condition_chooses_its_rows() -> None:
 
 
 @check
+def own_requests_are_shown_beside_the_rows_of_all_streams_or_alone() -> None:
+    session, admin = make_session(), root()
+    ended_call(session, "pay")
+    ended_call(session, "ref/prompt:p", method=COMPLETE)
+    event(AuditAction.SIGN_IN, "grace")
+    LogLine.objects.create(server=session.server, seq=1, at=timezone.now(), source="stderr", logger="log", text="x")
+    others = {"pay", "grace", "log", "root"}
+    for text, expected in {
+        "": others,
+        "own:show": others | {"ref/prompt:p"},
+        "own:show,only": others | {"ref/prompt:p"},
+        "own:show in:events,logs": others - {"pay"},
+        "own:only": {"ref/prompt:p"},
+        "own:only in:events,logs": set(),
+        "own:only kind:tool,completion": {"ref/prompt:p"},
+    }.items():
+        assert set(targets(pages(admin, text, 10))) == expected, text
+
+
+@check
 def a_condition_means_the_same_by_its_index_and_row_by_row() -> None:
     """With another condition before it in the order of preference, each is compared row by row."""
     admin = a_mixture()
