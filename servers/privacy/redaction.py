@@ -215,17 +215,27 @@ def _in_documents(value: Any, rules: Sequence[Rule], schema: Any, part: Redacted
 
 def _inner_texts(value: Any) -> Iterable[Place]:
     """Where a result may hold JSON as text, or as base64."""
+    for place, block in _blocks(value):
+        for holding, part in ((place, block), ((*place, "resource"), block.get("resource"))):
+            if isinstance(part, dict):
+                yield from ((*holding, member) for member in _TEXTS if isinstance(part.get(member), str))
+
+
+def _blocks(value: Any) -> Iterable[tuple[Place, dict[str, Any]]]:
+    """The contents of a tool's result, of a read resource, and of a prompt's messages, which have one or a list."""
     if not isinstance(value, dict):
         return
-    for name in ("content", "contents"):
-        items = value.get(name)
-        for number, item in enumerate(items if isinstance(items, list) else []):
-            if isinstance(item, dict):
-                yield from ((name, number, member) for member in _TEXTS if isinstance(item.get(member), str))
-                resource = item.get("resource")
-                if isinstance(resource, dict):
-                    inner = (member for member in _TEXTS if isinstance(resource.get(member), str))
-                    yield from ((name, number, "resource", member) for member in inner)
+    contents: list[tuple[Place, Any]] = [((name,), value.get(name)) for name in ("content", "contents")]
+    messages = value.get("messages")
+    for number, message in enumerate(messages if isinstance(messages, list) else []):
+        if isinstance(message, dict):
+            contents.append((("messages", number, "content"), message.get("content")))
+    for place, found in contents:
+        if isinstance(found, dict):
+            yield place, found
+        for number, block in enumerate(found if isinstance(found, list) else []):
+            if isinstance(block, dict):
+                yield (*place, number), block
 
 
 def _inner(text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:

@@ -114,6 +114,24 @@ def test_a_path_reaches_the_json_of_an_embedded_and_of_a_read_resource() -> None
         assert "hunter2" not in redacted(json.dumps(result), RESULT, rules("$.key"))[0]
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text", "text": '{"key": "hunter2"}'},
+        {"type": "resource", "resource": {"uri": "a:b", "text": '{"key": "hunter2"}'}},
+        {"type": "resource", "resource": {"uri": "a:b", "blob": b64encode(b'{"key": "hunter2"}').decode()}},
+    ],
+    ids=["text", "resource", "base64"],
+)
+def test_a_path_reaches_the_json_in_the_messages_of_a_prompt(block: dict[str, Any]) -> None:
+    plain = {"role": "user", "content": {"type": "text", "text": "hello"}}
+    for content in (block, [plain["content"], block]):
+        result = {"messages": [plain, {"role": "assistant", "content": content}, "no message"]}
+        text, count = redacted(json.dumps(result), RESULT, rules("$.key"))
+        assert (count, json.loads(text)["messages"][0]) == (1, plain)
+        assert json.dumps(block) not in json.dumps(json.loads(text))
+
+
 def test_a_rule_applies_to_its_part_its_server_and_its_tool_only() -> None:
     value = {"password": "x"}
     for policy in (
