@@ -1,6 +1,7 @@
 """Changes of the privacy settings and redaction rules, each with its audit event. They apply to what is stored from then
 on: what is stored already can be erased."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,21 @@ def settings_now() -> PrivacySettings:
     return PrivacySettings.objects.filter(pk=_KEY).first() or PrivacySettings(pk=_KEY)
 
 
-def change_settings(actor: Actor, user: Any, **switches: bool) -> bool:
-    """False when nothing changed. Raises access.Denied, and ValidationError when the key ring cannot encrypt."""
+class Conflict(Exception):
+    """Another administrator was faster: what the page showed is no longer so."""
+
+    def __init__(self) -> None:
+        super().__init__("These settings changed after you opened this page. Check them and save again.")
+
+
+def mark(row: PrivacySettings) -> str:
+    """Changes whenever a switch does: a form that shows all of them sends it back."""
+    return ",".join(f"{name}:{_word(getattr(row, name))}" for name in _SWITCHES)
+
+
+def change_settings(actor: Actor, user: Any, switches: Mapping[str, bool], seen: str | None = None) -> bool:
+    """False when nothing changed. `seen` is the `mark` of the page that was filled in. Raises access.Denied, Conflict, and
+    ValidationError when the key ring cannot encrypt."""
     permissions.require(user, actor, PERMISSION, subject="privacy settings")
     if switches.get("seal_payloads"):
         try:
@@ -48,6 +62,8 @@ def change_settings(actor: Actor, user: Any, **switches: bool) -> bool:
         }
         if not changes:
             return False
+        if seen is not None and seen != mark(row):
+            raise Conflict
         for name, on in switches.items():
             setattr(row, name, on)
         row.save()

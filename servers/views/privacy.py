@@ -23,14 +23,18 @@ def index(request: HttpRequest) -> HttpResponse:
     """POST changes the settings."""
     access.require(request.user, changing.PERMISSION)
     form = PrivacySettingsForm(request.POST) if request.method == "POST" else None
-    if form is not None and form.is_valid() and _saved(request, form):
-        return redirect("privacy:index")
+    try:
+        if form is not None and form.is_valid() and _saved(request, form):
+            return redirect("privacy:index")
+    except changing.Conflict as conflict:
+        return _page(request, problem=str(conflict))
     return _page(request, form=form)
 
 
 def _saved(request: HttpRequest, form: PrivacySettingsForm) -> bool:
     try:
-        changed = changing.change_settings(Actor.of(request), request.user, **form.cleaned_data)
+        seen = request.POST.get("seen", "")
+        changed = changing.change_settings(Actor.of(request), request.user, form.cleaned_data, seen)
     except ValidationError as problem:
         form.add_error(None, problem)
         return False
@@ -53,11 +57,14 @@ def _page(
     form: PrivacySettingsForm | None = None,
     trial: TryForm | None = None,
     tried: tuple[str, int] | None = None,
+    problem: str = "",
 ) -> HttpResponse:
     row = changing.settings_now()
     context = {
         "nav": "privacy",
         "form": form or PrivacySettingsForm.of(row),
+        "seen": changing.mark(row) if form is None else request.POST.get("seen", ""),
+        "problem": problem,
         "sealing": row.seal_payloads,
         "sealed": Payload.objects.filter(sealed__isnull=False).exists(),
         "rules": RedactionRule.objects.select_related("server"),
@@ -65,7 +72,7 @@ def _page(
         "tried": tried,
     }
     failed = (form is not None and form.errors) or (trial is not None and trial.errors)
-    return render(request, "privacy/index.html", context, status=422 if failed else 200)
+    return render(request, "privacy/index.html", context, status=422 if failed else 409 if problem else 200)
 
 
 # --- rules -------------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def change(actor: Actor, user: Any, key: str, data: Mapping[str, Any]) -> bool:
         registration.switch(actor, user, is_open=on)
         return before != on
     if area == "privacy" and name in PrivacySettingsForm.base_fields:
-        return privacy.change_settings(actor, user, **{name: on})
+        return privacy.change_settings(actor, user, {name: on})
     if area == "storage" and name in retention.limits():
         return _keep(actor, user, StoredKind(name), data)
     raise Http404("This setting does not exist.")

@@ -1,5 +1,6 @@
 """What is kept: days and bytes of each kind. Without a limit everything is kept."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,19 +27,34 @@ def limits() -> dict[StoredKind, Limit]:
     return {kind: rows.get(kind, Limit()) for kind in stored_kinds()}
 
 
-def change(actor: Actor, user: Any, wanted: Mapping[StoredKind, Limit]) -> bool:
-    """False when nothing changed. Raises access.Denied (recorded)."""
+class Conflict(Exception):
+    """Another administrator was faster: what the page showed is no longer so."""
+
+    def __init__(self) -> None:
+        super().__init__("The limits changed after you opened this page. Check them and save again.")
+
+
+def mark() -> str:
+    """Changes whenever a limit does: a form that shows all of them sends it back."""
+    shown = sorted((kind.value, limit.days, limit.bytes) for kind, limit in limits().items())
+    return hashlib.sha256(repr(shown).encode()).hexdigest()[:16]
+
+
+def change(actor: Actor, user: Any, wanted: Mapping[StoredKind, Limit], seen: str | None = None) -> bool:
+    """False when nothing changed. `seen` is the `mark` of the page that was filled in. Raises access.Denied (recorded) and
+    Conflict."""
     permissions.require(user, actor, PERMISSION, subject="retention")
     with audited(actor) as trail:
         before = limits()
-        changes = {
-            kind.label: {"before": in_words(before[kind]), "after": in_words(limit)}
-            for kind, limit in wanted.items()
-            if before[kind] != limit
-        }
-        if not changes:
+        changed = {kind: limit for kind, limit in wanted.items() if before[kind] != limit}
+        if not changed:
             return False
-        for kind, limit in wanted.items():
+        if seen is not None and seen != mark():
+            raise Conflict
+        changes = {
+            kind.label: {"before": in_words(before[kind]), "after": in_words(limit)} for kind, limit in changed.items()
+        }
+        for kind, limit in changed.items():
             RetentionLimit.objects.update_or_create(kind=kind, defaults=vars(limit))
         trail.note(AuditAction.RETENTION_CHANGE, None, "retention", {"changes": changes})
     return True

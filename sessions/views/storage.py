@@ -21,14 +21,21 @@ def index(request: WebRequest) -> HttpResponse:
     """POST changes the limits."""
     access.require(request.user, limits.PERMISSION)
     form = LimitsForm(request.POST if request.method == "POST" else None)
+    problem, status = "", 200
     if request.method == "POST" and form.is_valid():
-        if limits.change(Actor.of(request), request.user, form.wanted()):
-            messages.success(
-                request, "Saved. The next run applies it, within an hour. Start a dry run to see what will go."
-            )
+        try:
+            changed = limits.change(Actor.of(request), request.user, form.wanted(), request.POST.get("seen", ""))
+        except limits.Conflict as conflict:
+            problem, status = str(conflict), 409
+            form = LimitsForm()
         else:
-            messages.info(request, "Nothing changed.")
-        return redirect("storage:index")
+            if changed:
+                messages.success(
+                    request, "Saved. The next run applies it, within an hour. Start a dry run to see what will go."
+                )
+            else:
+                messages.info(request, "Nothing changed.")
+            return redirect("storage:index")
     fields = {kind: (days, mib) for kind, days, mib in form.pairs()}
     now = storage.storage()
     context = {
@@ -38,9 +45,11 @@ def index(request: WebRequest) -> HttpResponse:
         "rows": [(row, *fields[row.kind]) for row in now.rows],
         "failing_schedules": exporting.failing(),
         "form": form,
+        "seen": request.POST.get("seen", "") if form.is_bound else limits.mark(),
+        "problem": problem,
         "jobs": storage.jobs(),
     }
-    return render(request, "storage/index.html", context, status=422 if form.errors else 200)
+    return render(request, "storage/index.html", context, status=422 if form.errors else status)
 
 
 @require_POST

@@ -33,7 +33,8 @@ def changes() -> list[dict[str, Any]]:
 
 
 def test_switching_the_encryption_on_is_stored_recorded_and_said(ada: Client) -> None:
-    ada.post("/privacy/", {"seal_payloads": "on", "mask_by_schema": "on"})
+    seen = changing.mark(changing.settings_now())
+    ada.post("/privacy/", {"seal_payloads": "on", "mask_by_schema": "on", "seen": seen})
     assert payload_privacy.stored() == payload_privacy.PayloadPrivacy(seal=True, by_schema=True, detect=False)
     assert changes() == [
         {
@@ -50,6 +51,17 @@ def test_saving_what_holds_already_records_nothing(ada: Client) -> None:
     response = ada.post("/privacy/", {"mask_by_schema": "on", "mask_detected": "on"}, follow=True)
     assert "Nothing changed" in words(response)
     assert changes() == []
+
+
+def test_a_page_that_shows_old_settings_restores_none_of_them(ada: Client) -> None:
+    (seen,) = re.findall(r'name="seen" value="([^"]+)"', ada.get("/privacy/").content.decode())
+    PrivacySettings.objects.create(pk=1, seal_payloads=True)
+    answer = ada.post("/privacy/", {"mask_by_schema": "on", "seen": seen})
+    assert "These settings changed after you opened this page" in words(answer, 409)
+    assert re.search(r'name="seal_payloads"[^>]*checked', answer.content.decode())
+    now = changing.settings_now()
+    assert (now.seal_payloads, now.mask_detected, changes()) == (True, True, [])
+    assert f'name="seen" value="{changing.mark(now)}"' in answer.content.decode()
 
 
 def test_without_a_key_ring_the_encryption_cannot_be_switched_on(ada: Client, settings: Any, tmp_path: Any) -> None:

@@ -39,6 +39,11 @@ def ada(client: Client, admin: Any) -> Client:  # noqa: F811  the fixture
     return client
 
 
+def save(ada: Client, **given: str) -> Any:
+    """From a page that was opened just now."""
+    return ada.post("/storage/", given | {"seen": limits.mark()}, follow=True)
+
+
 def words(response: Any, status: int = 200) -> str:
     assert response.status_code == status
     text = re.sub(r"<(script|style|svg|template)\b.*?</\1>", " ", response.content.decode(), flags=re.S)
@@ -51,7 +56,7 @@ def entry(kind: StoredKind, days: float, size: int, first: int) -> StorageHour:
 
 
 def test_limits_are_saved_in_days_and_megabytes_with_an_event(ada: Client) -> None:
-    response = ada.post("/storage/", {"calls_days": "30", "payloads_mb": "2"}, follow=True)
+    response = save(ada, calls_days="30", payloads_mb="2")
     assert "The next run applies it" in words(response)
     now = limits.limits()
     assert now[StoredKind.CALLS] == Limit(days=30)
@@ -59,9 +64,24 @@ def test_limits_are_saved_in_days_and_megabytes_with_an_event(ada: Client) -> No
     assert now[StoredKind.EVENTS] == Limit()
     changes = json.loads(AuditEvent.objects.get(action=AuditAction.RETENTION_CHANGE).body)["details"]["changes"]
     assert changes["Calls"] == {"before": "everything", "after": "30 days"}
-    assert "Nothing changed" in words(ada.post("/storage/", {"calls_days": "30", "payloads_mb": "2"}, follow=True))
-    ada.post("/storage/", {})
+    assert "Nothing changed" in words(save(ada, calls_days="30", payloads_mb="2"))
+    save(ada)
     assert limits.limits()[StoredKind.CALLS] == Limit()
+
+
+def test_a_page_that_shows_old_limits_restores_none_of_them(ada: Client) -> None:
+    save(ada, calls_days="30")
+    (seen,) = re.findall(r'name="seen" value="([^"]+)"', ada.get("/storage/").content.decode())
+    save(ada, calls_days="365")
+    stale = {"calls_days": "30", "logs_days": "7", "seen": seen}
+    answer = ada.post("/storage/", stale)
+    assert "The limits changed after you opened this page" in words(answer, 409)
+    assert 'value="365"' in answer.content.decode()
+    assert limits.limits()[StoredKind.CALLS] == Limit(days=365)
+    assert limits.limits()[StoredKind.LOGS] == Limit()
+    assert f'name="seen" value="{limits.mark()}"' in answer.content.decode()
+    invalid = ada.post("/storage/", stale | {"logs_days": "0"})
+    assert f'name="seen" value="{seen}"' in invalid.content.decode(), "what was entered is as old as before"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +95,7 @@ def test_what_cannot_be_a_limit_is_refused_and_nothing_changes(ada: Client, data
 def test_a_dry_run_shows_what_would_go_and_a_run_removes_it(ada: Client) -> None:
     for days in (40, 2):
         call_at(make_session(f"tools-{days}"), days_ago(days))
-    ada.post("/storage/", {"calls_days": "30"})
+    save(ada, calls_days="30")
     assert "Retention dry run: queued" in words(ada.post("/storage/try/", follow=True))
     running.run(str(BackgroundJob.objects.latest("pk").uid))
     assert "Calls: 1 row," in words(ada.get("/storage/"))
