@@ -52,10 +52,12 @@ def signed_out(sender: Any, user: Any, request: HttpRequest | None = None, **_: 
 def sign_in_failed(
     sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, reason: str = "", **_: Any
 ) -> None:
-    """An unknown name is not kept: people type their password into the wrong field."""
+    """An unknown name is not kept: people type their password into the wrong field. Names are compared as at the sign-in,
+    without regard to case."""
     name = str(credentials.get(User.USERNAME_FIELD) or credentials.get("username") or credentials.get("email") or "")
-    known = User._default_manager.filter(**{User.USERNAME_FIELD: name}).exists()
-    subject = name if known else "(unknown user)"
+    found = User._default_manager.filter(**{f"{User.USERNAME_FIELD}__iexact": name})
+    known = list(found.values_list(User.USERNAME_FIELD, flat=True))
+    subject = name if name in known else known[0] if known else "(unknown user)"
     details = {"reason": reason} if reason else {}
     _append(AuditAction.SIGN_IN_FAILED, _visitor(request), subject, AuditOutcome.FAILED, **details)
 

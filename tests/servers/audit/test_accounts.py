@@ -50,9 +50,10 @@ def test_signing_in_and_out_names_user_and_address(rf: RequestFactory) -> None:
     assert newest()[0].action == AuditAction.SIGN_OUT
 
 
-def test_a_failed_sign_in_names_an_account_that_exists(rf: RequestFactory) -> None:
+@pytest.mark.parametrize("typed", ["vera", "Vera"])
+def test_a_failed_sign_in_names_an_account_that_exists(rf: RequestFactory, typed: str) -> None:
     person("vera")
-    assert authenticate(with_session(rf), username="vera", password="wrong") is None
+    assert authenticate(with_session(rf), username=typed, password="wrong") is None
     event, _ = newest()
     assert (event.action, event.outcome) == (AuditAction.SIGN_IN_FAILED, AuditOutcome.FAILED)
     assert (event.subject, event.actor_name, event.ip) == ("vera", "", "192.0.2.7")
