@@ -23,7 +23,7 @@ from servers.accounts.authority import (
 from servers.accounts.catalog import MANAGE
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
-from servers.credentials import identities
+from servers.credentials import identities, reference_grants
 from servers.enums import AuditAction
 from servers.models import Identity, Server
 from servers.signals import work_handed_over
@@ -190,9 +190,12 @@ def save_group(
 
 
 def delete_group(actor: Actor, by: Any, group: Group) -> None:
-    with managed(actor, by, f"group {group.name}"):
+    """Sessions that may depend on a reference of the group reconnect, and what does is refused."""
+    with managed(actor, by, f"group {group.name}") as trail:
         authority, _ = lock(by)
-        _locked_group(authority, group).delete()
+        row = _locked_group(authority, group)
+        reference_grants.end_of_group(trail, row)
+        row.delete()
         _require_still_manages(authority, AuditAction.PERMISSIONS_CHANGE)
 
 
@@ -200,7 +203,7 @@ def _locked_group(authority: Authority, group: Group) -> Group:
     row = Group.objects.select_for_update().filter(pk=group.pk).first()
     if row is None:
         raise Conflict(f"The group {group.name} has been deleted.")
-    authority.require_give(catalog.permissions_of_groups([row]))
+    authority.require_give(permissions_of_groups([row]))
     return row
 
 

@@ -19,7 +19,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from servers import access, permissions
-from servers.audit.acts import audited
+from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor
 from servers.credentials import references
 from servers.enums import AuditAction, CredentialKind, TransportKind, ValueKind
@@ -112,11 +112,23 @@ def revoke(actor: Actor, user: Any, grant: ReferenceGrant) -> None:
     """Sessions that may depend on it reconnect, and what does is refused."""
     permissions.require(user, actor, PERMISSION, subject=grant.name[:200])
     with audited(actor) as trail:
-        dependent = _dependent(grant)
+        _end(trail, [grant])
+
+
+def end_of_group(trail: Trail, group: Group) -> None:
+    """As `revoke`, of all grants of a group that is about to be deleted."""
+    _end(trail, ReferenceGrant.objects.select_related("group").filter(group=group))
+
+
+def _end(trail: Trail, grants: Iterable[ReferenceGrant]) -> None:
+    dependent: dict[int, Server] = {}
+    for grant in grants:
+        servers = _dependent(grant)
         if ReferenceGrant.objects.filter(pk=grant.pk).delete()[0]:
             trail.note(AuditAction.REFERENCE_REVOKE, None, grant.name[:300], {"from": holder_words(grant)})
-            for server in dependent:
-                _reconnect(server)
+            dependent |= {server.pk: server for server in servers}
+    for server in dependent.values():
+        _reconnect(server)
 
 
 def _dependent(grant: ReferenceGrant) -> list[Server]:

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.accounts import belongings, browser_sessions, catalog, links, mail, people, reads, service_accounts
-from servers.accounts.authority import Authority, Refused, in_words, permissions_of
+from servers.accounts.authority import Authority, Refused, in_words, permissions_of, permissions_of_groups
 from servers.accounts.catalog import MANAGE
 from servers.accounts.forms import (
     GroupForm,
@@ -415,7 +415,7 @@ def _group_form(request: HttpRequest, found: Group | None, initial: dict[str, An
         "problem": problem,
         "members": list(found.user_set.order_by("username")[:20]) if found else [],
         "member_count": found.user_set.count() if found else 0,
-        "reached": found is None or authority.may_give(catalog.permissions_of_groups([found])),
+        "reached": found is None or authority.may_give(permissions_of_groups([found])),
     }
     return render(request, "users/group.html", context, status=422 if form.errors else status)
 
@@ -434,7 +434,8 @@ def delete_group(request: HttpRequest, group_id: int) -> HttpResponse:
         "nav": "users",
         "group": found,
         "members": found.user_set.count(),
-        "permissions": catalog.names(catalog.permissions_of_groups([found])),
+        "permissions": in_words(permissions_of_groups([found])),
+        "references": found.reference_grants.exists(),
     }
     return render(request, "users/delete_group.html", context)
 

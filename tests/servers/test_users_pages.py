@@ -17,7 +17,7 @@ from servers.accounts.forms import GroupForm
 from servers.accounts.links import Invitation
 from servers.audit.record import SYSTEM
 from servers.enums import AuditAction
-from servers.models import AccountLink, AuditEvent
+from servers.models import AccountLink, AuditEvent, ReferenceGrant
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
@@ -271,6 +271,19 @@ def test_groups_are_added_changed_and_deleted(root: Client) -> None:
     assert (group.name, catalog.permissions_of_groups([group])) == ("Day shift", {"view_server"})
     assert root.post(f"/users/groups/{group.pk}/delete/").status_code == 302
     assert not Group.objects.filter(name="Day shift").exists()
+
+
+def test_the_references_of_a_group_are_named_before_it_is_deleted(root: Client) -> None:
+    group = Group.objects.create(name="Night shift")
+    address = f"/users/groups/{group.pk}/"
+    assert "references" not in text_of(root.get(f"{address}delete/"))
+    ReferenceGrant.objects.create(name="PROD_TOKEN", group=group)
+    page = text_of(root.get(f"{address}delete/"))
+    assert "Use ${PROD_TOKEN}" in page
+    assert "Servers that use its references reconnect." in page
+    mona = Client()
+    mona.force_login(person("mona", "manage_users"))
+    assert "This group has permissions that you don't have" in mona.get(address).content.decode()
 
 
 def test_a_group_whose_name_another_administrator_took_in_this_moment_is_explained(

@@ -201,3 +201,14 @@ def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str
     by.user_permissions.add(catalog.permission_rows(["grant_reference"])[0])
     by = get_user_model().objects.get(pk=by.pk)
     assert outcome(by, acts[-1]) is None, "who may grant it to anyone may give it this way too"
+
+
+def test_who_may_not_use_a_reference_of_a_group_changes_and_deletes_no_such_group() -> None:
+    by, deploy = person("mona", "manage_users"), Group.objects.create(name="deploy")
+    actor = Actor.of_user(by)
+    grant = ReferenceGrant.objects.create(name="PROD_TOKEN", group=deploy)
+    assert outcome(by, lambda: people.save_group(actor, by, deploy, name="other", given=())) is BeyondAuthority
+    assert outcome(by, lambda: people.delete_group(actor, by, deploy)) is BeyondAuthority
+    ReferenceGrant.objects.create(name="PROD_TOKEN", user=by)
+    assert outcome(by, lambda: people.delete_group(actor, by, deploy)) is None
+    assert not ReferenceGrant.objects.filter(pk=grant.pk).exists()

@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from servers import access
+from servers.accounts import people
 from servers.audit.record import Actor
 from servers.configuration import Registration
 from servers.credentials import reference_grants, vault
@@ -27,6 +28,7 @@ from servers.registration.importing.planning import plan
 from servers.registration.reference_permissions import references_in
 from servers.registration.resolved_values import NotLaunchable, draft_launch_values, launch_values
 from servers.secret import Secret
+from servers.signals import server_changed
 from tests.servers.cast import header, over_http, over_stdio, variable
 from tests.servers.conftest import person
 
@@ -279,6 +281,32 @@ def test_only_who_may_grant_grants_and_it_is_recorded(eve: Any, admin: Any, acto
         reference_grants.revoke(*who(eve), first)
     reference_grants.revoke(actor, admin, first)
     assert AuditEvent.objects.get(action=AuditAction.REFERENCE_REVOKE).subject == "MCP_TOKEN"
+
+
+def test_the_grants_of_a_group_end_with_it_as_if_they_were_removed(
+    eve: Any, admin: Any, actor: Actor, granted: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    deploy, heard = Group.objects.create(name="deploy"), []
+    eve.groups.add(deploy)
+    names = ["MCP_OTHER", "MCP_TOKEN"]
+    for name in names:
+        granted(name, deploy)
+    headers = [header(f"X-{name}", f"${{{name}}}", secret=False) for name in names]
+    server = registering.register(*who(eve), over_http(values=headers))
+
+    def hear(server_uid: Any, reconnect: bool = False, **_: Any) -> None:
+        heard.append((server_uid, reconnect))
+
+    server_changed.connect(hear)
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            people.delete_group(actor, admin, deploy)
+    finally:
+        server_changed.disconnect(hear)
+    assert heard == [(server.uid, True)]
+    events = AuditEvent.objects.filter(action=AuditAction.REFERENCE_REVOKE).order_by("subject")
+    assert [event.subject for event in events] == names
+    assert json.loads(events[0].body)["details"] == {"from": "group deploy"}
 
 
 @pytest.mark.parametrize("name", ["", "*", "MCP_*", "A B", "${A}${B}", "file:", "x" * 2000, "file:/a\nb"])
