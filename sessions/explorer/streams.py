@@ -241,7 +241,7 @@ def servers(term: Term) -> QuerySet[Server]:
     return Server.objects.filter(names(term, "name", "slug") | Q(uid__in=uids(term))).order_by()
 
 
-#: deleted servers that are found by their name
+#: deleted servers and accounts that are found by their name
 _DELETED = 1_000
 
 
@@ -250,6 +250,13 @@ def deleted_servers(term: Term) -> list[UUID]:
     deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
     found = deletions.values_list("server_name", "server_uid")[:_DELETED]
     return [uid for name, uid in found if uid and any(value.matches(name) for value in term.values)]
+
+
+def deleted_accounts(term: Term) -> list[str]:
+    """In the spelling that they had: the event of their end keeps it."""
+    deletions = AuditEvent.objects.filter(action=AuditAction.USER_DELETE).order_by("-seq")
+    found = deletions.values_list("subject", flat=True)[:_DELETED]
+    return [name for name in found if any(value.matches(name) for value in term.values)]
 
 
 def accounts(term: Term) -> QuerySet[Any]:
@@ -499,11 +506,11 @@ class Events(Stream):
         return list({*servers(term).values_list("uid", flat=True), *deleted_servers(term), *uids(term)})
 
     def _actors(self, term: Term) -> list[str] | None:
-        """The names, spelled as the accounts are; None if there are too many."""
+        """The names, spelled as the accounts are or were; None if there are too many."""
         if not all(value.exact for value in term.values):
             return None
         found = _few(accounts(term), "username")
-        return None if found is None else list({*found, *texts(term)})
+        return None if found is None else list({*found, *deleted_accounts(term), *texts(term)})
 
     def row(self, user: access.User, found: AuditEvent) -> Row:
         outcome = _AUDITED.get(found.outcome, "")

@@ -211,6 +211,18 @@ def a_condition_means_the_same_by_its_index_and_row_by_row() -> None:
 
 
 @check
+def events_of_a_deleted_person_are_found_however_the_name_is_typed() -> None:
+    admin, ann = root(), person("Ann")
+    event(AuditAction.SIGN_IN, "came", Actor.of_user(ann))
+    assert found(admin, "in:events user:ann") != []
+    ann.delete()
+    for text in ("user:Ann", "user:ann", "user:ANN,bob", "user:an*"):
+        assert targets(pages(admin, f"in:events {text}", 50)) == ["came"], text
+        assert "came" not in targets(pages(admin, f"in:events -{text}", 50)), text
+    assert targets(pages(admin, "in:events user:an", 50)) == []
+
+
+@check
 def a_row_shows_what_its_reader_may_know() -> None:
     session, admin = make_session(), root()
     ann, bob = person("ann", "view_server"), person("bob", "view_server")
