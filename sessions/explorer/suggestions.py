@@ -7,7 +7,8 @@ from django.db.models import Q, QuerySet
 
 from servers import access
 from servers.models import Definition, Identity
-from sessions.explorer.language import COMPLETIONS, SUGGESTIONS
+from sessions.explorer import search, streams
+from sessions.explorer.language import COMPLETIONS, SUGGESTIONS, Query
 
 _MOST = COMPLETIONS
 
@@ -26,8 +27,18 @@ def _tools(user: access.User, begun: str) -> list[tuple[str, str]]:
 def _users(user: access.User, begun: str) -> list[tuple[str, str]]:
     if not access.may(user, "view"):
         return []
-    people = get_user_model()._default_manager.filter(username__istartswith=begun)
-    return [(name, "") for name in _distinct(people, "username")]
+    if access.may(user, "manage_users") or access.may(user, "view_auditevent"):
+        people = get_user_model()._default_manager.filter(username__istartswith=begun)
+        return [(name, "") for name in _distinct(people, "username")]
+    names = sorted({user.get_username(), *_callers(user)})
+    return [(name, "") for name in names if name.casefold().startswith(begun.casefold())][:_MOST]
+
+
+def _callers(user: access.User) -> set[str]:
+    """Of the newest calls that this person sees."""
+    calls = search.select(user, Query(), streams.STREAMS["calls"])
+    rows = [] if calls is None else calls.read(search.FACET_ROWS, "user_name")[0]
+    return {name for _, name in rows if name}
 
 
 def _identities(user: access.User, begun: str) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sessions.explorer import language
 from sessions.explorer.language import FIELDS, Query, QueryError, Term, Value, parse
 from tests.servers.conftest import person
+from tests.sessions.explorer.rows import ended_call
 from tests.sessions.host.make import make_session
 
 NOW = datetime(2026, 11, 24, 14, 30, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -213,6 +214,15 @@ def test_names_are_offered_to_who_may_see_them() -> None:
     ann, guest = person("ann", "view_server"), person("guest")
     assert offered(ann, "server:GIT") == ["server:github", "server:gitlab"]
     assert offered(ann, 'server:"gith') == ["server:github"]
-    assert offered(ann, "user:an") == ["user:ann"]
+    assert offered(ann, "user:an") == offered(ann, "user:AN") == ["user:ann"]
     assert offered(ann, "identity:sh") == ["identity:shared"]
     assert offered(guest, "server:git") == offered(guest, "user:an") == offered(guest, "identity:") == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("permission", ["view_auditevent", "manage_users"])
+def test_an_account_without_a_call_is_offered_only_to_who_sees_accounts(permission: str) -> None:
+    ann, amy, abe = person("ann", "view_server"), person("amy"), person("abe", "view_server", permission)
+    ended_call(make_session(), user=amy)
+    assert offered(ann, "user:a") == ["user:amy", "user:ann"]
+    assert offered(abe, "user:a") == ["user:abe", "user:amy", "user:ann"]
