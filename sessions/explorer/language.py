@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 TEXT_CHARS = 2_000
 TERMS = 40
+#: of a condition: SQLite refuses an expression with a thousand alternatives
+VALUES = 100
 FREE_TEXT = ""
 #: of a range
 EARLIEST, LATEST = datetime(1000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
@@ -283,6 +285,8 @@ def _read(term: Term) -> Term:
         if term.values[0].any_start:
             raise _problem(term, "Free text finds words and their beginnings: write acme or acme*, not *acme.")
         return term
+    if len(term.values) > VALUES:
+        raise _problem(term, f"A condition can have at most {VALUES} values (a fixed limit).")
     kind = FIELDS[term.field].kind
     if kind in (Kind.DURATION, Kind.SIZE):
         return replace(term, values=tuple(_number(term, value, kind) for value in term.values))

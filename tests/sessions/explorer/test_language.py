@@ -142,6 +142,9 @@ def test_a_query_has_bounds() -> None:
         read("x" * 2_001)
     with pytest.raises(QueryError, match="40 conditions"):
         read("x " * 41)
+    with pytest.raises(QueryError, match="100 values") as error:
+        read(f"user:ann server:{','.join('x' * 101)}")
+    assert error.value.start == len("user:ann ")
 
 
 def test_a_name_that_begins_with_an_asterisk_is_found_by_its_facet_and_no_other() -> None:

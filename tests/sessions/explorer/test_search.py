@@ -211,6 +211,15 @@ def a_condition_means_the_same_by_its_index_and_row_by_row() -> None:
 
 
 @check
+def as_many_values_as_a_condition_can_have_are_searched() -> None:
+    admin = a_mixture()
+    for field in ("server", "tool", "user"):
+        many = ",".join([*(f"{number:02}*" for number in range(language.VALUES - 1)), "git*"])
+        text = " ".join([f"{field}:{many}"] * 3)
+        assert len(pages(admin, text, 50)) == len(pages(admin, f"-{text}", 50)) == 1, field
+
+
+@check
 def events_of_a_deleted_person_are_found_however_the_name_is_typed() -> None:
     admin, ann = root(), person("Ann")
     event(AuditAction.SIGN_IN, "came", Actor.of_user(ann))
