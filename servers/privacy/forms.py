@@ -1,6 +1,7 @@
 """The forms of the privacy page."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from django import forms
@@ -14,6 +15,8 @@ from servers.privacy.redaction import PATH_CHARS, PathInvalid, Subject, compiled
 
 #: the page holds the sample and its masked copy
 SAMPLE_CHARS = 50_000
+#: members of results of tools, resources and prompts
+_OF_A_RESULT = frozenset({"content", "contents", "messages", "structuredContent"})
 SAMPLE = '{\n  "user": "ann",\n  "password": "hunter2",\n  "keys": [{"name": "ci", "token": "abc"}]\n}'
 
 
@@ -125,7 +128,8 @@ class TryForm(forms.Form):
     def __init__(self, data: Any = None, **kwargs: Any) -> None:
         super().__init__(data, prefix="try", initial={"sample": SAMPLE, "path": "$..token"}, **kwargs)
         self.fields["path"].required = False
-        self.fields["path"].help_text = "Leave empty to try only the current rules and switches."
+        words = "Leave empty to try only the current rules and switches. Rules for one server or tool are not tried."
+        self.fields["path"].help_text = words
 
     def clean_path(self) -> str:
         path = self.cleaned_data["path"]
@@ -144,9 +148,14 @@ class TryForm(forms.Form):
         found = self.cleaned_data
         part = RedactedPart(found["part"])
         if found["path"]:
-            policy = PayloadPrivacy(
-                policy.seal, policy.by_schema, policy.detect, (Rule(found["path"], part, None, ""),)
-            )
-        subject = Subject(RedactedPart.ARGUMENTS if part == RedactedPart.ALL else part)
-        text, count = redacted(found["sample"], subject, policy)
+            policy = replace(policy, rules=(*policy.rules, Rule(found["path"], part, None, "")))
+        text, count = redacted(found["sample"], Subject(self._tried_as(part)), policy)
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False), count
+
+    def _tried_as(self, part: RedactedPart) -> RedactedPart:
+        """Of all parts, the one that the sample looks like: only in a result are paths asked of the JSON in texts."""
+        if part != RedactedPart.ALL:
+            return part
+        sample = json.loads(self.cleaned_data["sample"])
+        result = isinstance(sample, dict) and not _OF_A_RESULT.isdisjoint(sample)
+        return RedactedPart.RESULT if result else RedactedPart.ARGUMENTS

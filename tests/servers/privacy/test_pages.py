@@ -151,6 +151,28 @@ def test_the_try_out_shows_the_masked_sample_and_stores_nothing(ada: Client) -> 
     assert "Not JSON" in words(ada.post("/privacy/try/", sample | {"try-sample": "{"}), 422)
 
 
+@pytest.mark.parametrize(
+    "sample",
+    [
+        {"content": [{"type": "text", "text": '{"token": "hunter2"}'}]},
+        {"contents": [{"uri": "a:b", "text": '{"token": "hunter2"}'}]},
+        {"messages": [{"role": "user", "content": {"type": "text", "text": '{"token": "hunter2"}'}}]},
+        {"structuredContent": {"token": "hunter2"}},
+    ],
+    ids=lambda sample: next(iter(sample)),
+)
+def test_the_try_out_for_all_parts_takes_a_result_as_one(ada: Client, sample: dict[str, Any]) -> None:
+    data = {"try-path": "$.token", "try-part": RedactedPart.ALL, "try-sample": json.dumps(sample)}
+    assert "1 value masked" in words(ada.post("/privacy/try/", data))
+
+
+def test_the_try_out_of_a_path_applies_the_other_rules_too(ada: Client) -> None:
+    RedactionRule.objects.create(path="$.a", created_by_name="ada")
+    data = {"try-path": "$.b", "try-part": "all", "try-sample": '{"a": 1, "b": 2, "c": 3}'}
+    assert "2 values masked" in words(ada.post("/privacy/try/", data))
+    assert "Nothing is masked in this sample." in words(ada.post("/privacy/try/", data | {"try-sample": '{"c": 3}'}))
+
+
 def test_the_try_out_without_a_path_applies_what_is_in_force(ada: Client) -> None:
     RedactionRule.objects.create(path="$.a", created_by_name="ada")
     page = words(ada.post("/privacy/try/", {"try-path": "", "try-part": "all", "try-sample": '{"a": 1, "b": 2}'}))
