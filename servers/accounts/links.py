@@ -6,7 +6,7 @@ expired, and only while the person who issued it could still give what it gives.
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -183,16 +183,22 @@ def works(link: AccountLink) -> bool:
     return link.state == LinkState.OPEN and still_covered(link)
 
 
-def still_covered(link: AccountLink) -> bool:
+def authority_of(issuer: Any) -> Authority | None:
+    """None: they may give nothing any more."""
+    return Authority.of(issuer) if issuer is not None and access.may(issuer, MANAGE) else None
+
+
+def still_covered(link: AccountLink, ask: Callable[[Any], Authority | None] = authority_of) -> bool:
     """Whether the issuer, as of now, may give what the link gives. It does not outlive their permissions."""
     if link.purpose == LinkPurpose.PASSWORD and (link.user is None or not link.user.is_active):
         return False
     if link.by_command:
         return True
-    issuer = link.issued_by
-    if issuer is None or not access.may(issuer, MANAGE):
+    authority = ask(link.issued_by)
+    if authority is None:
         return False
-    authority = Authority.of(issuer)
+    if authority.superuser:
+        return True  # without reading what the link gives
     if link.purpose == LinkPurpose.PASSWORD:
         return authority.reaches(link.user)
     return authority.may_give(_permissions(link), link.superuser)

@@ -1,6 +1,7 @@
 """What the pages of users read."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -96,7 +97,9 @@ def invitations(
 
 
 def invitation_rows(rows: list[AccountLink]) -> list[InvitationRow]:
-    return [InvitationRow(row, links.still_covered(row)) for row in rows]
+    """Only open ones are asked for their issuer, and each issuer once."""
+    ask = cache(links.authority_of)
+    return [InvitationRow(row, row.state == LinkState.OPEN and links.still_covered(row, ask)) for row in rows]
 
 
 def _unused() -> QuerySet[AccountLink]:

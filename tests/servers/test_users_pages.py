@@ -11,6 +11,7 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from servers.accounts import browser_sessions, catalog, links, people, reads
 from servers.accounts.forms import GroupForm
@@ -100,6 +101,23 @@ def test_one_person_and_twenty_need_the_same_number_of_queries(root: Client) -> 
     for number in range(20):
         person(f"p{number}").groups.add(group)
     assert queries() == before
+
+
+def test_one_invitation_and_ten_need_the_same_number_of_queries(root: Client) -> None:
+    me, mona = get_user_model().objects.get(username="root"), person("mona", "manage_users", "call_tool")
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert root.get("/users/").status_code == 200
+        return len(captured)
+
+    links.invite(SYSTEM, me, Invitation("first", permissions=["call_tool"]))
+    before = queries()
+    for number in range(8):
+        links.invite(SYSTEM, me, Invitation(f"n{number}", permissions=["call_tool"]))
+    assert queries() == before
+    AccountLink.objects.update(issued_by=mona, expires_at=timezone.now())
+    assert queries() < before, "what has expired is covered by nobody"
 
 
 # --- invitations -----------------------------------------------------------------------------------------------------
