@@ -140,6 +140,7 @@ LIMITS: dict[str, ProductLimit] = {
         _set("personal_sessions", _PEOPLE, "personal identities", "per server"),
         _fixed("own_credentials", _PEOPLE, 20, "credentials of one user", "per server"),
         _fixed("subscriptions", _PEOPLE, 500, "subscriptions", "per server and identity"),
+        _fixed("session_calls", _SERVERS, 16, "calls in flight", "per session"),
         _set("inbox_open", _SERVERS, "requests waiting in the inbox", "per server"),
         _set("inbox_per_minute", _SERVERS, "inbox requests a minute", "per server"),
         _set("inbox_seconds", _SERVERS, "s", "to answer a request in the inbox"),

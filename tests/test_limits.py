@@ -38,6 +38,7 @@ from sessions.agents.connection import too_many_values
 from sessions.agents.policy import admission
 from sessions.agents.policy.counting import Exceeded
 from sessions.approvals import ending
+from sessions.calls import final_states
 from sessions.connections import refusals
 from sessions.connections.diagnosis import LIMITS_OF, explain
 from sessions.inbox import questions
@@ -130,6 +131,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "import_servers": lambda: imported(json.dumps({"mcpServers": {f"s{n}": {"command": "x"} for n in range(201)}})),
     "import_seconds": lambda: with_tiny("import_seconds", lambda: read("a: [" + "1," * 30_000 + "]")),
     "import_memory_mib": lambda: with_tiny("import_memory_mib", lambda: read("a: [" + "1," * 30_000 + "]")),
+    "session_calls": lambda: final_states.BUSY.detail,
     "sockets_per_user": lambda: live_limits.refusal(4030),
     "socket_messages_per_second": lambda: live_limits.refusal(4029),
     "socket_message_bytes": lambda: live_limits.refusal(4009),

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
+from servers import limits
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome, Way
@@ -44,11 +45,24 @@ class FinalState:
         return UNSENT if self.also_held else (self.before,)
 
 
-_NOBODY_SENT_IT = FinalState(
+NOBODY_SENT_IT = FinalState(
     CallState.REQUESTED,
     CallState.EXPIRED,
     AuditOutcome.FAILED,
     "No worker could send the call before its deadline. It did not reach the server.",
+)
+NOT_READY = FinalState(
+    CallState.REQUESTED,
+    CallState.EXPIRED,
+    AuditOutcome.FAILED,
+    "The session did not become ready before the call's deadline. It did not reach the server.",
+)
+BUSY = FinalState(
+    CallState.REQUESTED,
+    CallState.EXPIRED,
+    AuditOutcome.FAILED,
+    "The session was ready but did not get to this call before its deadline. "
+    f"{limits.stated('session_calls')} It did not reach the server.",
 )
 REFUSED_LATE = FinalState(
     CallState.REQUESTED,
@@ -185,5 +199,5 @@ def expire_due() -> int:
     uids = list(due.values_list("uid", flat=True)[:BATCH])
     if not uids or commands.live_workers():
         return 0
-    end(uids, _NOBODY_SENT_IT)
+    end(uids, NOBODY_SENT_IT)
     return len(uids)

@@ -3,7 +3,7 @@ sent."""
 
 from dataclasses import dataclass
 
-from sessions.calls import missing_features
+from sessions.calls import final_states, missing_features
 from sessions.calls.operations import words_of
 from sessions.calls.rpc_codes import name_of
 from sessions.connections.diagnosis import Explanation, explain
@@ -143,18 +143,17 @@ def _cancelled(call: Call) -> OutcomeWords:
 
 
 _NEVER_SENT = {
-    CallState.EXPIRED: (
-        "clock-x",
-        "Expired: not sent",
-        "Check that a worker is running and that the session can connect.",
-    ),
+    CallState.EXPIRED: ("clock-x", "Expired: not sent", "It is safe to run again."),
     CallState.NOT_SENT: ("ban", "Not sent", "It did not reach the server; it is safe to run again."),
     CallState.REFUSED: ("lock", "Refused", "It did not reach the server."),
 }
+_NO_SESSION = {final_states.NOBODY_SENT_IT.detail, final_states.NOT_READY.detail}
 
 
 def _never_sent(call: Call, state: CallState) -> OutcomeWords:
     icon, title, remedy = _NEVER_SENT[state]
+    if call.detail in _NO_SESSION:
+        remedy = "Check that a worker is running and that the session can connect."
     tone = "viol" if state is CallState.REFUSED else "warn"
     if call.fault:
         explanation = explain(call.fault, call.detail, call.server)

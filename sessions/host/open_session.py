@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from servers import limits
 from sessions.calls import claims
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Failure, Lease
@@ -56,7 +57,7 @@ from sessions.mcp.core.versions import Era
 from sessions.mcp.transports.base import Transport
 from sessions.mcp.transports.registry import StdioSpec, open_transport
 
-CONCURRENCY = 16
+CONCURRENCY = limits.number("session_calls")
 #: calls of one session that may wait for a slot; more stay in their rows until the next tick
 LINE_LIMIT = 256
 CLOSE_SECONDS = 15.0

@@ -5,21 +5,14 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from servers.audit.record import Event
-from servers.enums import AuditOutcome
 from sessions.approvals import ending as approvals
 from sessions.calls import claims, session_pausing
-from sessions.calls.final_states import FinalState, end_now, finish_event
-from sessions.enums import CallState
+from sessions.calls.final_states import BUSY, NOT_READY, FinalState, end_now, finish_event
+from sessions.enums import CallState, SessionState
 from sessions.inbox import questions
 from sessions.models import Call
 
 CALL_BATCH = 200
-EXPIRED = FinalState(
-    CallState.REQUESTED,
-    CallState.EXPIRED,
-    AuditOutcome.FAILED,
-    "The session did not become ready before the call's deadline. It did not reach the server.",
-)
 
 
 def expire() -> list[Event]:
@@ -27,7 +20,9 @@ def expire() -> list[Event]:
     approvals."""
     waiting = Call.objects.filter(state=CallState.REQUESTED)
     late, paused = waiting.filter(deadline__lte=timezone.now()), waiting.filter(session__paused=True)
-    ended = _ended(late, EXPIRED) + _ended(paused, session_pausing.PAUSED_BEFORE)
+    ready = {"session__state": SessionState.READY}
+    ended = _ended(late.filter(**ready), BUSY) + _ended(late.exclude(**ready), NOT_READY)
+    ended += _ended(paused, session_pausing.PAUSED_BEFORE)
     return ended + questions.expire_overdue() + approvals.expire_overdue()
 
 

@@ -6,7 +6,8 @@ import pytest
 from django.utils import timezone
 
 from servers.enums import AuditOutcome
-from sessions.calls import claims
+from sessions.calls import claims, final_states
+from sessions.calls.outcome_words import outcome_of
 from sessions.connections import assignment
 from sessions.connections.lifecycle import release
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
@@ -118,6 +119,16 @@ def test_a_requested_call_past_its_deadline_lapses_with_an_event() -> None:
     assert [event.call_uid for event in events] == [call.uid]
     assert Call.objects.get(pk=call.pk).state == CallState.EXPIRED
     assert Call.objects.get(pk=waiting.pk).state == CallState.REQUESTED
+
+
+def test_a_call_that_expires_says_whether_its_session_was_ready() -> None:
+    busy, closed = make_session("busy"), make_session("closed")
+    McpSession.objects.filter(pk=busy.pk).update(state=SessionState.READY)
+    calls = [make_call(session, lapses_in=-1) for session in (busy, closed)]
+    due_calls.expire()
+    found = [outcome_of(Call.objects.get(pk=call.pk)) for call in calls]
+    assert [words and words.text for words in found] == [final_states.BUSY.detail, final_states.NOT_READY.detail]
+    assert ["worker" in str(words and words.remedy) for words in found] == [False, True]
 
 
 def test_a_session_that_its_owner_does_not_know_of_is_freed() -> None:
