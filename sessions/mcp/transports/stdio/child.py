@@ -103,6 +103,15 @@ class Child(asyncio.SubprocessProtocol):
         """Whether the child has not read what was written already."""
         return self._resumed is not None
 
+    @property
+    def reads(self) -> bool:
+        """False once nothing can reach the child any more: it closed its input, or has exited."""
+        return self._stdin is not None and not self._stdin.is_closing() and not self._exited.is_set()
+
+    async def aftermath(self) -> None:
+        """Wait until the end of a child that no longer reads was reported, if it is about to end."""
+        await asyncio.sleep(2 * _AFTERMATH)
+
     async def writable(self) -> None:
         """Wait until the child reads again. The caller's deadline bounds the wait."""
         while self._resumed is not None:

@@ -57,6 +57,8 @@ class StdioTransport(Transport):
         self._several_lines = False
         self._spoken = False
         self._over = False
+        #: what was reported to the receiver as the end
+        self._loss: McpError | None = None
 
     @property
     def stderr_tail(self) -> str:
@@ -127,6 +129,11 @@ class StdioTransport(Transport):
             await self._child.writable()
             if self._over:
                 raise NotReady("The server's process ended before the message was written.")
+        if not self._child.reads:
+            await self._child.aftermath()
+            detail = "The server closed its input, so the message could not be sent."
+            error = self._loss or TransportError(Fault.CONNECTION_LOST, detail, may_have_run=False)
+            raise error.again(may_have_run=False)
         outgoing.left = True
         self._recorder.sent(outgoing)
         self._child.write(outgoing.data + b"\n")
@@ -250,5 +257,5 @@ class StdioTransport(Transport):
 
     def _lose(self, error: McpError) -> None:
         if not self._over and self._receiver is not None:
-            self._over = True
+            self._over, self._loss = True, error
             self._receiver.lost(error)

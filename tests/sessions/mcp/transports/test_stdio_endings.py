@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, McpError, NotReady
+from sessions.mcp.core.errors import Fault, McpError, NotReady, TransportError
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.state import State
 from sessions.mcp.transports.fairness import Share
@@ -65,6 +65,23 @@ async def test_closing_ends_the_child_and_fails_what_waits() -> None:
         assert made.client.closed.result() is None
         await made.client.close()
     assert children() == before
+
+
+@pytest.mark.parametrize(("ways", "fault"), [((), Fault.PROCESS_EXITED), (("stays",), Fault.CONNECTION_LOST)])
+async def test_a_call_to_a_child_whose_input_is_closed_was_certainly_not_executed(
+    ways: tuple[str, ...], fault: Fault
+) -> None:
+    async with connected(script("server", *ways)) as made:
+        child = made.client._pump.transport._child  # type: ignore[attr-defined]  # it has one
+        child._stdin.close()  # which looks as if the child had closed its end
+        results = await asyncio.gather(
+            made.client._pump.notify("notifications/roots/list_changed"),
+            made.client.call_tool("echo", {"text": "x"}, timeout=10),
+            return_exceptions=True,
+        )
+        for result in results:
+            assert isinstance(result, TransportError)
+            assert (result.fault, result.may_have_run) == (fault, False)
 
 
 async def test_a_child_that_does_not_read_blocks_nobody_else_and_is_bounded_by_deadlines() -> None:

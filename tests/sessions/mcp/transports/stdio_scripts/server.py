@@ -144,3 +144,5 @@ for line in sys.stdin.buffer:
     if "logs-messages" in sys.argv:
         log(line)
     handle(json.loads(line))
+if "stays" in sys.argv:
+    time.sleep(600)
