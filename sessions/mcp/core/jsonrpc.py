@@ -66,6 +66,12 @@ def is_id(value: Any) -> bool:
     return type(value) is str and len(value) <= _ID_CHARACTERS
 
 
+def whole(value: Any) -> Any:
+    """A number like 1.0 as an integer: servers whose numbers are all floats write our ids like that. Any other value
+    unchanged."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
 def classify(value: Any) -> Message:
     """A parsed value as a message; ProtocolError if it is none. Unknown members are ignored."""
     if not isinstance(value, dict):
@@ -93,7 +99,7 @@ def _call(value: dict[str, Any]) -> Request | Notification:
 
 
 def _response(value: dict[str, Any]) -> Response:
-    identity = value.get("id")
+    identity = whole(value.get("id"))
     if identity is not None and not is_id(identity):
         raise invalid("the id of a response is neither a string nor an integer, or too long")
     error = value.get("error")

@@ -20,12 +20,14 @@ from .state import State, Trigger, advance
 from .versions import Era, Revision
 
 _ID_FIRST: Final = re.compile(
-    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*[,}]'
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")(?:\.0+)?\s*[,}]'
 )
-_ID_LAST: Final = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_ID_LAST: Final = re.compile(
+    rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")(?:\.0+)?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
+)
 _STRING_ID: Final = "The server wrote the id of our request, which is a number, as a string."
 _METHOD_FIRST: Final = re.compile(
-    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(?:-?\d{1,18}|"[^"\\]{1,64}"|null)\s*,\s*)?"method"\s*:'
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(?:-?\d{1,18}(?:\.0+)?|"[^"\\]{1,64}"|null)\s*,\s*)?"method"\s*:'
 )
 
 
@@ -311,7 +313,7 @@ class Session:
         progress, text = _finite(params.get("progress")), params.get("message")
         if progress is None:
             return []
-        pending = self._correlation.progressed(params.get("progressToken"), progress)
+        pending = self._correlation.progressed(jsonrpc.whole(params.get("progressToken")), progress)
         if pending is None:
             return []
         message = text if isinstance(text, str) else None

@@ -114,7 +114,7 @@ class Core(RuleBasedStateMachine):
     def _check_id(self, identity: Any, inputs: list[Any]) -> None:
         for item in inputs:
             if isinstance(item, Answered):
-                assert type(identity) in (int, str)
+                assert type(identity) in (int, str, float)
                 assert identity in (item.pending.id, str(item.pending.id))
 
     @rule(token=ids, progress=values, total=values, message=values)
@@ -128,7 +128,7 @@ class Core(RuleBasedStateMachine):
         message = {"jsonrpc": "2.0", "method": method, "params": params}
         self._receive(written(message if identity is None else {**message, "id": identity}))
 
-    @rule(pending=requests, again=st.booleans(), written_as=st.sampled_from([int, str]))
+    @rule(pending=requests, again=st.booleans(), written_as=st.sampled_from([int, str, float]))
     def the_right_answer_arrives(self, pending: Pending, again: bool, written_as: Any) -> None:
         message = {"jsonrpc": "2.0", "id": written_as(pending.id), "result": {}}
         before = id(pending) in self.open
@@ -140,7 +140,7 @@ class Core(RuleBasedStateMachine):
 
     @rule(
         pending=requests,
-        kind=st.sampled_from(["0{}".format, float, lambda number: [number], lambda number: number == 1]),
+        kind=st.sampled_from(["0{}".format, "{}.0".format, lambda number: [number], lambda number: number == 1]),
     )
     def nearly_the_right_id_arrives(self, pending: Pending, kind: Any) -> None:
         before = set(self.open)

@@ -1,5 +1,6 @@
 """The state machine of one session: what each message means to its owner."""
 
+import contextlib
 import json
 from collections import UserDict
 from typing import Any
@@ -66,6 +67,28 @@ def test_our_id_as_a_string_is_ours_and_told() -> None:
     assert (answered.pending, answered.result) == (pending, {"a": 1})
     assert isinstance(event, events.ProtocolViolation)
     assert machine.in_flight == 0
+
+
+def test_our_id_as_a_float_is_the_same_number() -> None:
+    """A server whose numbers are all floats writes 1.0."""
+    machine = session()
+    pending, _ = machine.request("tools/call", {"name": "x"}, wants_progress=True)
+    (progress,) = machine.receive(
+        wire(method="notifications/progress", params={"progressToken": float(pending.id), "progress": 1.0})
+    )
+    assert isinstance(progress, events.Progress)
+    (answered,) = machine.receive(wire(id=float(pending.id), result={"a": 1}))
+    assert isinstance(answered, Answered)
+    assert (answered.pending, answered.result) == (pending, {"a": 1})
+
+
+@pytest.mark.parametrize("identity", [1.5, 1e300, -1.0, 2.0])
+def test_any_other_float_is_not_our_id(identity: float) -> None:
+    machine = session()
+    machine.request("tools/call", {"name": "x"})
+    with contextlib.suppress(ProtocolError):
+        machine.receive(wire(id=identity, result={}))
+    assert machine.in_flight == 1
 
 
 def test_a_late_answer_with_our_id_as_a_string_is_late_as_well() -> None:
@@ -290,6 +313,8 @@ def test_a_request_that_could_not_be_made_for_any_reason_is_not_in_flight() -> N
         b'{"id":%d,"jsonrpc":"2.0","result":{"deep":[[[',
         b'{"jsonrpc":"2.0","result":{"a":NaN},"id":%d}',
         b'{"result":{"id":99},"id":%d,"jsonrpc":"2.0"}',
+        b'{"jsonrpc":"2.0","id":%d.0,"result":{"a":1,"a":2}}',
+        b'{"jsonrpc":"2.0","result":{"a":NaN},"id":%d.0}',
     ],
 )
 def test_an_unreadable_answer_is_attributed_by_the_id_at_its_edge(broken: bytes) -> None:
