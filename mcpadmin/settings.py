@@ -210,11 +210,21 @@ _sqlite = {
         "PRAGMA secure_delete=ON;",
     },
 }
+# A server that loses its power or its network closes no connection: without these, a thread that waits for its answer
+# would wait for up to a quarter of an hour. The query of DATABASE_URL may set others.
+_postgres_options = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
 DATABASES: dict[str, Any] = {"default": env.database("DATABASE_URL", default=_sqlite)}
 if DATABASES["default"]["ENGINE"].endswith("postgresql"):
     # A socket directory comes percent-encoded; the writer keeps one connection of the pool for good.
     DATABASES["default"]["HOST"] = unquote(DATABASES["default"].get("HOST") or "")
-    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 2, "max_size": 16}
+    _pool = {"min_size": 2, "max_size": 16, "timeout": 10}
+    DATABASES["default"]["OPTIONS"] = _postgres_options | DATABASES["default"].get("OPTIONS", {}) | {"pool": _pool}
     # One round trip for each connection that is taken from the pool. Without it, each that was open while the server
     # restarted would fail the page that gets it.
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True

@@ -1,5 +1,6 @@
 """How the value of an environment variable is read, and what is said of one that cannot be."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,19 @@ def test_no_part_of_a_password_is_quoted_from_an_address_that_cannot_be_read(nam
 def test_a_password_with_encoded_characters_is_read() -> None:
     found = environment(DATABASE_URL="postgres://user:a%2Fb%23c@host:5432/db").database("DATABASE_URL", default={})
     assert (found["PASSWORD"], found["HOST"], found["PORT"]) == ("a/b#c", "host", 5432)
+
+
+def test_a_connection_to_postgresql_does_not_wait_for_a_dead_server_and_its_address_may_say_otherwise(
+    tmp_path: Path,
+) -> None:
+    url = "postgres://user@host/db?tcp_user_timeout=30000&sslmode=require"
+    env = clean_environment(MCPADMIN_DATA_DIR=str(tmp_path), DATABASE_URL=url)
+    said = "import json; from mcpadmin import settings; print(json.dumps(settings.DATABASES['default']['OPTIONS']))"
+    done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert (found["tcp_user_timeout"], found["sslmode"], found["connect_timeout"]) == (30000, "require", 5)
+    assert found["keepalives_idle"] + found["keepalives_interval"] * found["keepalives_count"] <= 25
+    assert found["pool"]["timeout"] <= 10
 
 
 def test_a_database_or_mail_server_of_another_kind_is_refused() -> None:
