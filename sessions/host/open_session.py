@@ -60,6 +60,8 @@ from sessions.mcp.transports.registry import StdioSpec, open_transport
 CONCURRENCY = limits.number("session_calls")
 #: calls of one session that may wait for a slot; more stay in their rows until the next tick
 LINE_LIMIT = 256
+#: then a call gives up its place in the line. It may have ended meanwhile; if not, its row is found again
+LINE_SECONDS = 20.0
 CLOSE_SECONDS = 15.0
 #: the lowest level requested from modern servers, unless a person chose one
 LOG_LEVEL = "info"
@@ -261,7 +263,7 @@ class OpenSession:
     # --- calls -----------------------------------------------------------------------------------------------------
     @asynccontextmanager
     async def slot(self, run: Run) -> AsyncIterator[bool]:
-        """A slot for a call in flight. Yields False when the queue is full."""
+        """A slot for a call in flight. Yields False when the line is full, and when it does not get there in time."""
         if len(self.runs) >= CONCURRENCY + LINE_LIMIT:
             self._turned_away = True
             yield False
@@ -269,10 +271,23 @@ class OpenSession:
         self.runs.add(run)
         self._quiet.clear()
         try:
-            async with self._slots:
+            if not await self._take_slot():
+                self._turned_away = True
+                yield False
+                return
+            try:
                 yield True
+            finally:
+                self._slots.release()
         finally:
             self._leave(run)
+
+    async def _take_slot(self) -> bool:
+        try:
+            async with asyncio.timeout(LINE_SECONDS):
+                return await self._slots.acquire()
+        except TimeoutError:
+            return False
 
     def _leave(self, run: Run) -> None:
         self.runs.discard(run)

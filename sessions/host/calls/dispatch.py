@@ -22,7 +22,7 @@ from sessions.host.calls.progress import CallProgress
 from sessions.host.calls.senders import OperationRequest, Raw
 from sessions.host.calls.spool import Spool, SpooledOutcome
 from sessions.host.db import Database, DatabaseAway, RowsOrphaned, RowsRefused
-from sessions.host.open_session import OpenSession
+from sessions.host.open_session import CONCURRENCY, OpenSession
 from sessions.mcp.core.errors import Fault, McpError, NotReady
 from sessions.mcp.core.methods import TOOLS_CALL
 
@@ -37,6 +37,7 @@ class Calls:
     def __init__(self, db: Database, find: FindSession, counters: "Counter[str]", spool: Spool) -> None:
         self._db, self._find, self._counters, self._spool = db, find, counters, spool
         self._running: dict[UUID, CallRun] = {}
+        self._of_session: Counter[int] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         #: calls whose claim the database did not confirm, so nothing was sent; oldest first. One that is forgotten here,
         #: above CALLS_LIMIT, counts as sent
@@ -44,17 +45,24 @@ class Calls:
         self.closed = False
 
     def accept(self, uid: UUID, session_id: int) -> None:
-        """Start handling a call that waits for this session. When the queue is full the call is dropped: the tick finds
-        its row again."""
+        """Start handling a call that waits for this session. Without room for it the call is dropped: the tick finds its
+        row again."""
         if self.closed or uid in self._running:
             return
-        if len(self._running) >= CALLS_LIMIT:
+        if not self._has_room(session_id):
             self._counters["calls_full"] += 1
             return
         run = self._running[uid] = CallRun(uid, session_id, self._db, self._find, self._spool)
+        self._of_session[session_id] += 1
         task = asyncio.create_task(self._carry(run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _has_room(self, session_id: int) -> bool:
+        """Beyond the limit each session may still fill its slots: the lines of a few slow servers hold up no others."""
+        if len(self._running) < CALLS_LIMIT:
+            return True
+        return self._of_session[session_id] < CONCURRENCY and self._find(session_id) is not None
 
     def cancel(self, uid: UUID) -> None:
         if run := self._running.get(uid):
@@ -82,6 +90,9 @@ class Calls:
             log.exception("host.call_failed", call=str(run.uid))
         finally:
             del self._running[run.uid]
+            self._of_session[run.session_id] -= 1
+            if not self._of_session[run.session_id]:
+                del self._of_session[run.session_id]
             self._note_claim(run)
 
     def _note_claim(self, run: "CallRun") -> None:
@@ -101,7 +112,7 @@ class Claim(Enum):
 
 class CallRun:
     def __init__(self, uid: UUID, session_id: int, db: Database, find: FindSession, spool: Spool) -> None:
-        self.uid, self._session_id = uid, session_id
+        self.uid, self.session_id = uid, session_id
         self._db, self._find, self._spool = db, find, spool
         self._sending: asyncio.Task[Raw] | None = None
         self._cancelled = False
@@ -115,7 +126,7 @@ class CallRun:
             self._sending.cancel()
 
     async def carry(self) -> None:
-        live = self._find(self._session_id)
+        live = self._find(self.session_id)
         if live is None:
             return
         async with live.slot(self) as admitted:

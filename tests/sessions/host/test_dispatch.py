@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 from django.db import DataError
@@ -24,11 +26,13 @@ from sessions.calls import claims
 from sessions.calls.card import card_of
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
+from sessions.host import open_session
 from sessions.host.answer_redaction import Redactor
-from sessions.host.calls import spool
+from sessions.host.calls import dispatch, spool
 from sessions.host.calls.dispatch import Calls
 from sessions.host.calls.spool import Spool
 from sessions.host.db import Database, DatabaseAway
+from sessions.host.open_session import OpenSession
 from sessions.models import Call, McpSession
 from tests.sessions.host.make import make_call, make_hold, make_session
 
@@ -220,6 +224,57 @@ def test_a_large_result_that_cannot_be_encrypted_is_not_stored_and_the_call_says
     found = Call.objects.get(pk=call.pk)
     assert (found.state, found.result) == (CallState.SUCCEEDED, None)
     assert "because it cannot be encrypted. The key ring cannot be read." in found.detail
+
+
+class Slow(Session):
+    """Its server has answered none of its calls yet."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(lease)
+        self.answers = asyncio.Event()
+
+    @asynccontextmanager
+    async def slot(self, run: object) -> AsyncIterator[bool]:
+        await self.answers.wait()
+        yield False
+
+
+async def test_calls_that_wait_for_a_slow_server_hold_up_no_other(
+    live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "CALLS_LIMIT", 8)
+    monkeypatch.setattr(dispatch, "CONCURRENCY", 2)
+    slow, other, counters, db = Slow(live.lease), Slow(live.lease), Counter[str](), Database()
+    calls = Calls(db, {1: slow, 2: other}.get, counters, Spool(tmp_path, uuid4()))  # type: ignore[arg-type]
+    try:
+        for session_id, given in ((1, 10), (2, 3), (3, 1)):
+            for _ in range(given):
+                calls.accept(uuid4(), session_id)
+        assert (len(calls.uids), counters["calls_full"]) == (8 + 2, 2 + 1 + 1)
+    finally:
+        slow.answers.set()
+        other.answers.set()
+        await calls.settle(20)
+        db.stop()
+    assert (calls.uids, calls._of_session) == (set(), Counter())
+
+
+async def test_a_call_that_gets_no_slot_in_time_gives_up_its_place_and_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_session, "LINE_SECONDS", 0.05)
+    found: list[str] = []
+    live: Any = object.__new__(OpenSession)
+    live.runs, live._slots, live._quiet, live._turned_away = set(), asyncio.Semaphore(1), asyncio.Event(), False
+    live.inbox, live._on_room = SimpleNamespace(call_over=lambda uid: None), lambda: found.append("room")
+    live._db, live._record_use_at = SimpleNamespace(post=lambda job: None), float("inf")
+    running, late = Mock(uid=uuid4()), Mock(uid=uuid4())
+    async with live.slot(running) as first:
+        async with live.slot(late) as second:
+            assert (first, second) == (True, False)
+        assert (live.runs, found) == ({running}, ["room"])
+    async with live.slot(late) as again:
+        assert again
 
 
 class ConfirmsNothing(Database):
