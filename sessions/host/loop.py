@@ -4,6 +4,8 @@ Only this thread spawns children: the kernel sends their parent-death signal whe
 """
 
 import asyncio
+import os
+import signal
 import threading
 import uuid
 from contextlib import suppress
@@ -66,8 +68,10 @@ class HostThread:
                 prepare_loop(self._loop)
                 self._loop.set_exception_handler(unheard)
                 runner.run(self._serve())
-        except Exception:  # the last resort: without it the worker would run on without a host unnoticed
+        except Exception:  # a worker without a host would look ready and hold no session: `up` starts another one
             log.exception("host.ended_by_fault")
+            if not self._stop.is_set():
+                os.kill(os.getpid(), signal.SIGTERM)
         finally:
             self._started.set()
 
