@@ -65,7 +65,8 @@ def _blank(
     """A grant without a token: where to get one and for what. Nothing granted by another issuer is carried over."""
     server = found.server
     before = known if known is not None and known.issuer == server.issuer else None
-    asked = (*before.scopes_requested, *before.scopes_granted) if before else ()
+    # A sign-in that never succeeded says nothing: its scopes may be the reason.
+    asked = (*before.scopes_requested, *before.scopes_granted) if before and before.scopes_granted else ()
     bound = settings.dpop and (server.dpop or demand.scheme == "dpop")
     return Grant(
         issuer=server.issuer,

@@ -105,6 +105,13 @@ def test_a_server_that_names_no_scopes_is_asked_for_none() -> None:
     assert "scope" not in query(begun(found)[0])
 
 
+def test_what_a_sign_in_asked_for_that_never_succeeded_is_not_asked_for_again() -> None:
+    first, _ = begun(world(), demand=Demand(scopes=("refused",)))
+    assert query(first)["scope"] == "refused"
+    again, _ = begun(world(), demand=Demand(scopes=("write",)), known=first.grant)
+    assert query(again)["scope"] == "write"
+
+
 def test_what_was_granted_before_is_kept_by_a_step_up_at_the_same_server_only() -> None:
     known = Grant(ISSUER, scopes_requested=("read",), scopes_granted=("read", "extra"))
     assert query(begun(world(), demand=Demand(scopes=("write",)), known=known)[0])["scope"] == "read extra write"
