@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ..core.errors import AuthorizationError, Fault, HttpError
+from ..core.errors import AuthorizationError, Fault, TransportError
 from .exchange import Exchange, HttpResponse, get
 from .scopes import scopes_of
 from .urls import base, covers, demand_secure, http_twin, split
@@ -54,7 +54,8 @@ def _read(document: dict[str, object], server_url: str) -> ResourceMetadata:
 
 
 def check_transient(response: HttpResponse, what: str) -> None:
-    """HttpError for a temporary failure, which says nothing about what the server offers."""
+    """TransportError for a temporary failure, which says nothing about what the server offers. No HttpError: that would
+    be read as an answer of the MCP server."""
     if response.status >= 500 or response.status == 429:
         detail = f"The {what} cannot be read at the moment (HTTP {response.status})."
-        raise HttpError(Fault.HTTP_STATUS, detail, status=response.status, may_have_run=False)
+        raise TransportError(Fault.HTTP_STATUS, detail, may_have_run=False)

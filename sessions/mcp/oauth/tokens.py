@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote_plus
 
-from ..core.errors import AuthorizationError, Fault, HttpError
+from ..core.errors import AuthorizationError, Fault, TransportError
 from .exchange import Exchange, HttpRequest, HttpResponse, form
 from .grant import Grant, Registration, is_sendable
 from .resource_metadata import check_transient
@@ -90,14 +90,14 @@ def authentication(registration: Registration, audience: str, signer: Signer) ->
 
 
 def read(response: HttpResponse, sent: Iterable[str] = ()) -> TokenAnswer:
-    """The parsed answer. TokenRefused for an error of the endpoint, HttpError for a temporary one."""
+    """The parsed answer. TokenRefused for an error of the endpoint, TransportError for a temporary one."""
     check_transient(response, "token endpoint")
     said = response.json()
     if not response.ok or said is None or "error" in said:
         code = error_code((said or {}).get("error"))
         if code in _FOR_THE_MOMENT:
             detail = f"The authorization server cannot issue a token at the moment. {server_said(response, sent)}"
-            raise HttpError(Fault.HTTP_STATUS, detail, status=response.status, may_have_run=False)
+            raise TransportError(Fault.HTTP_STATUS, detail, may_have_run=False)
         raise TokenRefused(f"The authorization server did not issue a token. {server_said(response, sent)}", code)
     token, kind = said.get("access_token"), _SCHEMES.get(str(said.get("token_type", "")).lower(), "")
     if not isinstance(token, str) or not _TOKEN.match(token):

@@ -29,6 +29,8 @@ class Guarded:
         self.given = 0
         self.origin = ""
         self.refused: list[str] = []
+        #: the error of the token endpoint, and its HTTP status
+        self.no_token: tuple[str, int] | None = None
 
     async def __call__(self, asked: Asked, line: Line) -> None:
         path = asked.path.partition("?")[0]
@@ -39,6 +41,9 @@ class Guarded:
             await line.json({"issuer": self.origin, "code_challenge_methods_supported": ["S256"], **ends})
         elif path == "/registration":
             await line.json({"client_id": "me"}, 201)
+        elif path == "/token" and self.no_token is not None:
+            error, status = self.no_token
+            await line.json({"error": error}, status)
         elif path == "/token":
             self.given += 1
             self.good = {f"t{self.given}"}
@@ -118,6 +123,22 @@ async def test_without_a_person_the_client_says_that_one_is_needed_and_nothing_r
     assert needed.value.fault is Fault.UNAUTHORIZED
     assert needed.value.permanent
     assert not needed.value.may_have_run
+
+
+@pytest.mark.parametrize("no_token", [("slow_down", 400), ("invalid_request", 503)])
+async def test_what_an_authorization_server_refuses_for_the_moment_says_nothing_about_the_server(
+    no_token: tuple[str, int],
+) -> None:
+    async with serving(legacy(answer)) as (peer, guarded):
+        guarded.no_token = no_token
+        client = unconnected(spec(peer, Store()))
+        with pytest.raises(McpError) as failed:
+            await client.connect()
+        await client.close()
+        assert [one.method for one in peer.asked if one.path == "/mcp"] == ["server/discover"]
+    assert not failed.value.permanent
+    assert not failed.value.may_have_run
+    assert "at the moment" in failed.value.detail
 
 
 async def test_the_stream_beside_the_requests_gets_a_new_token_by_itself() -> None:

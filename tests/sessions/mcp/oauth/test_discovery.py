@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.core.errors import AuthorizationError, HttpError
+from sessions.mcp.core.errors import AuthorizationError, TransportError
 from sessions.mcp.oauth import resource_metadata, server_metadata
 from sessions.mcp.oauth.urls import canonical, covers, is_secure
 from tests.sessions.mcp.oauth.walking import documents, walk
@@ -62,7 +62,7 @@ def test_no_metadata_at_all_is_no_error() -> None:
 
 
 def test_a_server_that_fails_for_the_moment_is_not_taken_for_one_without_metadata() -> None:
-    with pytest.raises(HttpError, match="503") as failed:
+    with pytest.raises(TransportError, match="503") as failed:
         resource({AT_PATH: 503})
     assert not failed.value.permanent
     assert not failed.value.may_have_run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessions.mcp.core.errors import AuthorizationError, HttpError
+from sessions.mcp.core.errors import AuthorizationError, TransportError
 from sessions.mcp.oauth import flows
 from sessions.mcp.oauth.exchange import HttpRequest, HttpResponse
 from sessions.mcp.oauth.grant import Grant, Registration
@@ -121,7 +121,7 @@ def test_a_refresh_token_that_no_request_could_carry_is_refused(given: str) -> N
 
 @pytest.mark.parametrize("code", ["temporarily_unavailable", "server_error", "slow_down"])
 def test_a_refusal_for_the_moment_is_none_of_the_token(code: str) -> None:
-    with pytest.raises(HttpError, match=f"at the moment. It says: {code}") as failed:
+    with pytest.raises(TransportError, match=f"at the moment. It says: {code}") as failed:
         renewed(saying({"error": code}, 400))
     assert not failed.value.permanent
 
@@ -137,7 +137,7 @@ def test_a_refusal_carries_its_code_and_none_of_our_secrets() -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
 def test_a_server_that_fails_for_the_moment_refuses_nothing(status: int) -> None:
-    with pytest.raises(HttpError) as failed:
+    with pytest.raises(TransportError) as failed:
         renewed(saying({"error": "invalid_grant"}, status))
     assert not failed.value.permanent
 
