@@ -13,7 +13,8 @@ from uuid import UUID
 
 import structlog
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from servers.audit import payload_privacy, payloads
@@ -167,10 +168,12 @@ def read_pending_call(uid: UUID) -> PendingCall | None:
 
 
 def waiting(session_ids: list[int], limit: int = 500) -> list[tuple[UUID, int]]:
-    """Calls of these sessions that wait to be sent, each with its session, oldest first. Only reads."""
+    """Calls of these sessions that wait to be sent, each with its session. First the oldest of each session, then the
+    second oldest: many calls of one session hide none of the others. Only reads."""
     payload_privacy.current()
     due = Call.objects.filter(session_id__in=session_ids, state=CallState.REQUESTED, deadline__gt=timezone.now())
-    return list(due.order_by("pk").values_list("uid", "session_id")[:limit])
+    turn = Window(RowNumber(), partition_by="session_id", order_by="pk")
+    return list(due.order_by(turn, "pk").values_list("uid", "session_id")[:limit])
 
 
 def cancelled_by_people(worker_uid: UUID) -> list[UUID]:

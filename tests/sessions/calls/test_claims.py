@@ -91,6 +91,16 @@ def test_a_call_past_its_deadline_is_neither_read_nor_claimed(lease: Lease) -> N
     assert claims.waiting([late.session_id]) == []
 
 
+def test_many_waiting_calls_of_one_session_hide_none_of_another(lease: Lease) -> None:
+    busy, other = McpSession.objects.get(), make_session("other")
+    first, second, third = (make_call(busy).uid for _ in range(3))
+    hidden = make_call(other).uid
+    ids = [busy.pk, other.pk]
+    assert [uid for uid, _ in claims.waiting(ids, 2)] == [first, hidden]
+    assert [uid for uid, _ in claims.waiting(ids)] == [first, hidden, second, third]
+    assert claims.waiting([]) == []
+
+
 def test_a_cancelled_call_is_not_sent(pending: PendingCall, lease: Lease) -> None:
     Call.objects.update(state=CallState.CANCELLED)
     assert claims.claim(pending, lease) == []
