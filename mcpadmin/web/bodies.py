@@ -41,11 +41,20 @@ def is_of_agents(path: str) -> bool:
     return path.startswith(PREFIX)
 
 
+def is_of_api(path: str) -> bool:
+    return path.startswith(API_PREFIX)
+
+
+def has_bearer_token(path: str, authorization: str) -> bool:
+    """Whether a request where tokens count brings one, whatever it is."""
+    return (is_of_agents(path) or is_of_api(path)) and authorization.partition(" ")[0].lower() == "bearer"
+
+
 def limit_of(path: str) -> str:
     """The name of the limit for a signed-in user."""
     if is_of_agents(path):
         return AGENT
-    if path.startswith(API_PREFIX):
+    if is_of_api(path):
         return ARGUMENTS
     try:
         return _LARGER.get(resolve(path).view_name, FORM)
@@ -56,14 +65,15 @@ def limit_of(path: str) -> str:
 def proof_of(path: str, cookie: str, authorization: str) -> Callable[[], bool] | None:
     """What finds out, in a thread, whether the sender of a large body may send it: by the token of an agent, or by the
     sign-in of a browser. None when there is neither."""
-    if path.startswith((PREFIX, API_PREFIX)):
-        scheme, _, token = authorization.partition(" ")
-        return partial(_has_token, token.strip()) if scheme.lower() == "bearer" else None
+    if has_bearer_token(path, authorization):
+        return partial(_is_genuine, authorization.partition(" ")[2].strip())
+    if is_of_agents(path) or is_of_api(path):
+        return None
     key = session_key(cookie)
     return partial(signed_in, key) if key else None
 
 
-def _has_token(token: str) -> bool:
+def _is_genuine(token: str) -> bool:
     from servers.agents import tokens  # noqa: PLC0415  # this module is loaded before Django is ready
 
     try:

@@ -1,5 +1,6 @@
 """Answers that the server itself gives: to requests that never reach Django."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,15 +11,23 @@ from django.template.loader import render_to_string
 
 from mcpadmin.headers import security_headers
 from servers import limits
+from servers.agents.addresses import PREFIX
+from servers.agents.oauth import metadata
 from sessions.mcp.core import jsonrpc
+from sessions.mcp.server.refusals import UNAUTHORIZED
 
-#: a page for a person; text for a script, which would put a page in the place of what the person sees; for an agent
-Form = Literal["page", "text", "json-rpc"]
+#: a page for a person; text for a script, which would put a page in the place of what the person sees; for an agent; for
+#: a program at the HTTP API
+Form = Literal["page", "text", "json-rpc", "problem"]
 _KINDS: Final[dict[Form, str]] = {
     "page": "text/html; charset=utf-8",
     "text": "text/plain; charset=utf-8",
     "json-rpc": "application/json",
+    "problem": "application/problem+json",
 }
+_CODES: Final = {HTTPStatus.UNAUTHORIZED: UNAUTHORIZED}
+#: as sessions/api/problems.py names them
+_PROBLEMS: Final = {HTTPStatus.UNAUTHORIZED: "unauthorized", HTTPStatus.SERVICE_UNAVAILABLE: "unavailable"}
 
 
 @dataclass(frozen=True)
@@ -37,12 +46,21 @@ class Refusal:
     @property
     def error(self) -> bytes:
         """As JSON-RPC. The id is unknown: nothing of the body was read."""
-        code = jsonrpc.INTERNAL_ERROR if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR else jsonrpc.INVALID_REQUEST
-        return jsonrpc.error(None, code, f"{self.title}. {self.text}")
+        ours = jsonrpc.INTERNAL_ERROR if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR else jsonrpc.INVALID_REQUEST
+        return jsonrpc.error(None, _CODES.get(self.status, ours), f"{self.title}. {self.text}")
+
+    @property
+    def problem(self) -> bytes:
+        """As problem details (RFC 9457)."""
+        kind = f"urn:mcpadmin:problem:{_PROBLEMS.get(self.status, 'invalid')}"
+        found = {"type": kind, "title": self.status.phrase, "status": int(self.status), "detail": self.text}
+        return json.dumps(found).encode()
 
     def _body(self, form: Form) -> bytes:
         if form == "json-rpc":
             return self.error
+        if form == "problem":
+            return self.problem
         return f"{self.title}. {self.text}\n".encode() if form == "text" else self.page
 
     def answer(self, form: Form = "page") -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -96,6 +114,15 @@ def malformed() -> Refusal:
 
 def sign_in_first() -> Refusal:
     return Refusal(HTTPStatus.UNAUTHORIZED, "Signed out", "Sign in, then send this again.")
+
+
+def token_refused(path: str) -> Refusal:
+    """As the endpoint for agents and the HTTP API answer it: OAuth clients refresh their token after this status."""
+    slug = path.removeprefix(PREFIX).strip("/") if path.startswith(PREFIX) else None
+    scopes = " ".join(metadata.DEFAULT_SCOPES)
+    challenge = 'Bearer error="invalid_token"' if slug is None else metadata.challenge(slug, "invalid_token", scopes)
+    words = "This token is unknown, expired or revoked."
+    return Refusal(HTTPStatus.UNAUTHORIZED, "Unauthorized", words, {"WWW-Authenticate": challenge})
 
 
 def not_checked() -> Refusal:

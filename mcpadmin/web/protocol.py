@@ -265,20 +265,27 @@ class Channel(HTTPChannel):
         self._refuse(pages.malformed())
 
     def _refuse_body(self, request: Request, *, known: bool) -> None:
-        """`known`: the sender is signed in. A script whose sign-in has expired is asked to sign in and send again."""
+        """`known`: the sender is signed in. A script whose sign-in has expired is asked to sign in and send again, a program
+        whose token does not count to get another."""
         form = self._form(request)
         fits = self.length is not None and self.length <= limits.number(self._needed)
         if not known and form == "text" and fits:
             return self._refuse(pages.sign_in_first(), form)
+        path, may_fit = self._asked_path, fits or self.length is None
+        if not known and may_fit and bodies.has_bearer_token(path, request.header("authorization")):
+            return self._refuse(pages.token_refused(path), form)
         if known:
             return self._refuse(pages.too_large(request.limit), form)
-        retry = "Send a valid token." if form == "json-rpc" else "If this was a form, sign in and send it again."
-        self._refuse(pages.too_large(bodies.ANONYMOUS, retry if fits or self.length is None else ""), form)
+        of_program = form in ("json-rpc", "problem")
+        retry = "Send a valid token." if of_program else "If this was a form, sign in and send it again."
+        self._refuse(pages.too_large(bodies.ANONYMOUS, retry if may_fit else ""), form)
 
     def _form(self, request: Request) -> Form:
         """Who reads a refusal."""
         if bodies.is_of_agents(self._asked_path):
             return "json-rpc"
+        if bodies.is_of_api(self._asked_path):
+            return "problem"
         return "text" if request.is_from_script else "page"
 
     def _refuse(self, refusal: Refusal, form: Form = "page", *, linger: bool = True) -> None:

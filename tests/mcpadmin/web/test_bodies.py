@@ -1,13 +1,15 @@
 """A request body is bounded before it is read, to what its route needs, and never touches a disk."""
 
+import json
 import os
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
-from mcpadmin.web import bodies
+from mcpadmin.web import bodies, pages
 from servers import limits
 from tests.mcpadmin.web.raw import Raw, head
 from tests.sessions.live.site import CSRF, Browser, Site
@@ -128,17 +130,58 @@ def test_a_forged_session_has_the_limit_of_a_stranger(site: Site) -> None:
     assert f"{ANONYMOUS} If this was a form, sign in and send it again." in answer.text
 
 
-@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer mca_x"}], ids=["nothing", "unknown token"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-def test_an_agent_reads_a_refusal_as_an_error_of_its_protocol(
-    site: Site, headers: dict[str, str], chunked: bool
-) -> None:
+def test_an_agent_reads_a_refusal_as_an_error_of_its_protocol(site: Site, chunked: bool) -> None:
     content = (b"a" * 65_536 for _ in range(4)) if chunked else b"a" * 200_000
-    answer = httpx.post(f"{site.origin}/mcp/demo", headers=headers, content=content)
+    answer = httpx.post(f"{site.origin}/mcp/demo", content=content)
     assert (answer.status_code, answer.headers["content-type"]) == (413, "application/json")
     words = f"Request too large. The request was discarded. {ANONYMOUS} Send a valid token."
     error = {"code": -32600, "message": words}
     assert answer.json() == {"jsonrpc": "2.0", "id": None, "error": error}
+
+
+UNKNOWN = "This token is unknown, expired or revoked."
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_a_large_body_with_a_token_that_does_not_count_is_refused_as_a_small_one(site: Site, chunked: bool) -> None:
+    """OAuth clients refresh their token after a 401 and after nothing else."""
+
+    def asked(path: str) -> httpx.Response:
+        content = (b"a" * 65_536 for _ in range(4)) if chunked else b"a" * 200_000
+        return httpx.post(f"{site.origin}{path}", headers={"Authorization": "Bearer mca_x"}, content=content)
+
+    agent, api = asked("/mcp/demo"), asked("/api/v1/calls")
+    assert (agent.status_code, agent.headers["content-type"]) == (401, "application/json")
+    assert agent.json()["error"] == {"code": 4010, "message": f"Unauthorized. {UNKNOWN}"}
+    assert 'error="invalid_token"' in agent.headers["www-authenticate"]
+    assert agent.headers["www-authenticate"].endswith('/.well-known/oauth-protected-resource/mcp/demo"')
+    assert (api.status_code, api.headers["content-type"]) == (401, "application/problem+json")
+    assert (api.json()["type"], api.json()["detail"]) == ("urn:mcpadmin:problem:unauthorized", UNKNOWN)
+    assert api.headers["www-authenticate"] == 'Bearer error="invalid_token"'
+
+
+@pytest.mark.parametrize("path", ["/mcp/demo", "/api/v1/calls"])
+def test_what_no_token_may_send_is_too_large_whatever_the_token(site: Site, path: str) -> None:
+    answer = httpx.post(f"{site.origin}{path}", headers={"Authorization": "Bearer mca_x"}, content=b"a" * 5 * MIB)
+    assert (answer.status_code, "WWW-Authenticate" in answer.headers) == (413, False)
+
+
+def test_a_refusal_of_the_api_is_problem_details() -> None:
+    headers, body = pages.too_large(bodies.ANONYMOUS, "Send a valid token.").answer("problem")
+    detail = f"The request was discarded. {ANONYMOUS} Send a valid token."
+    kind, title = "urn:mcpadmin:problem:invalid", HTTPStatus(413).phrase
+    assert json.loads(body) == {"type": kind, "title": title, "status": 413, "detail": detail}
+    assert (b"Content-Type", b"application/problem+json") in headers
+
+
+def test_the_challenge_for_an_endpoint_names_it_whatever_its_path_holds() -> None:
+    [challenge] = [
+        text
+        for name, text in pages.token_refused('/mcp/a"\r\nX: b/').answer("json-rpc")[0]
+        if name == b"WWW-Authenticate"
+    ]
+    assert challenge.endswith(b'/.well-known/oauth-protected-resource/mcp/a%22%0D%0AX%3A%20b"')
 
 
 def test_a_page_whose_sign_in_expired_is_asked_to_sign_in_and_send_again(site: Site) -> None:
