@@ -53,9 +53,10 @@ def answerable(exchange: Exchange) -> dict[str, Any]:
     modes = elicitation_modes(declared) if revision.elicitation else frozenset()
     if not revision.elicitation_url:  # programs declare all that they know before a revision is agreed on
         modes -= {"url"}
-    if modes and access.may(principal.user, "answer_question"):
+    may_answer = access.may(principal.user, "answer_question")
+    if modes and may_answer:
         found["elicitation"] = {mode: {} for mode in sorted(modes)}
-    if declares(declared, "sampling") and principal.has(AgentScope.SAMPLING.value):
+    if declares(declared, "sampling") and may_answer and principal.has(AgentScope.SAMPLING.value):
         known = ("context", "tools") if revision.sampling_tools else ()
         features = (name for name in known if declares(declared, "sampling", name))
         found["sampling"] = {name: {} for name in features}

@@ -42,3 +42,13 @@ def test_an_agent_answers_what_its_revision_has_whatever_it_declares(
     entry = Entry(principal, cast(Any, None))
     exchange = Exchange(entry, Era.LEGACY, revision, 1, "tools/call", {}, {}, "", "", capabilities=declared)
     assert answerable(exchange) == expected
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_agent_of_a_person_who_may_not_answer_is_asked_nothing() -> None:
+    """Its answer would be refused, and the call would wait for another one."""
+    principal = principal_of(person("ann", "view_server", "call_tool"), "call", "sampling")
+    declared = {"elicitation": {"form": {}}, "sampling": {}}
+    entry = Entry(principal, cast(Any, None))
+    exchange = Exchange(entry, Era.LEGACY, "2025-11-25", 1, "tools/call", {}, {}, "", "", capabilities=declared)
+    assert answerable(exchange) == {}
