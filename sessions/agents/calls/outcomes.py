@@ -16,7 +16,7 @@ from sessions.mcp.core import json_text, jsonrpc, methods
 from sessions.mcp.core.jsonrpc import MISSING_CAPABILITY
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, rewriting
-from sessions.mcp.server.refusals import NOT_SENT, RESOURCE_NOT_FOUND, Refusal
+from sessions.mcp.server.refusals import FORBIDDEN, NOT_SENT, RESOURCE_NOT_FOUND, Refusal
 from sessions.models import Call
 
 CALL_KEY: Final = "mcpadmin/call"
@@ -167,8 +167,10 @@ def _words(name: str, call: Call, state: CallState) -> str:
 
 
 def _failure(call: Call, state: CallState) -> Refusal:
-    """Reading changes nothing at the server, so these may be repeated."""
-    not_sent = state in (CallState.EXPIRED, CallState.NOT_SENT, CallState.REFUSED)
-    code = NOT_SENT if not_sent else jsonrpc.INTERNAL_ERROR
+    """Reading changes nothing at the server, so these may be repeated, unless a person refused it."""
     words = f"{call.server_name}: {call.detail.strip() or CallState(state).label}"
-    return Refusal(200, code, words, {"call": str(call.uid), "reason": call.fault or state.value, "retrySafe": True})
+    data = {"call": str(call.uid), "reason": call.fault or state.value}
+    if state is CallState.REFUSED:
+        return Refusal(200, FORBIDDEN, words, data)
+    code = NOT_SENT if state in (CallState.EXPIRED, CallState.NOT_SENT) else jsonrpc.INTERNAL_ERROR
+    return Refusal(200, code, words, {**data, "retrySafe": True})

@@ -45,6 +45,20 @@ def test_a_legacy_agent_that_joined_a_call_which_requires_input_is_told_so() -> 
         told(text, Era.LEGACY, "resources/read")
 
 
+@pytest.mark.parametrize(
+    ("state", "code", "safe"),
+    [(CallState.REFUSED, 4030, None), (CallState.EXPIRED, 5030, True), (CallState.FAILED, -32603, True)],
+)
+def test_a_reading_may_be_repeated_unless_a_person_refused_it(state: CallState, code: int, safe: bool | None) -> None:
+    exchange = Exchange(cast("Entry", None), Era.MODERN, MODERN, 1, "resources/read", {"uri": "a:b"}, {}, "", "")
+    call = Call(state=state, server_name="Web", target="a:b", detail="Refused by ada.")
+    with pytest.raises(Refusal, match="Web: Refused by ada") as refused:
+        outcomes.message(exchange, Ended(call, None))
+    found = refused.value
+    assert (found.status, found.code, found.data.get("retrySafe")) == (200, code, safe)
+    assert (found.data["reason"], found.data["call"]) == (state.value, str(call.uid))
+
+
 @pytest.mark.parametrize("via", [None, VIA])
 @pytest.mark.parametrize("era", list(Era))
 @pytest.mark.parametrize(
