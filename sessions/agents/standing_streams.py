@@ -101,14 +101,18 @@ class StandingStreams:
         await (answer.finish(message) if message is not None else answer.end())
 
     async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
-        require_scope(exchange, AgentScope.LIST)
-        if not answer.may_stream:
-            raise invalid_request("Accept must include text/event-stream.", 406)
         listened = modern.listen_of(exchange.params)
         principal, entry = exchange.entry.principal, exchange.entry
+        may_list, may_read = principal.has(AgentScope.LIST.value), principal.has(AgentScope.READ.value)
+        if not (listened.resources and may_read):
+            require_scope(exchange, AgentScope.LIST)
+        if not answer.may_stream:
+            raise invalid_request("Accept must include text/event-stream.", 406)
         offered = answers.offered(entry.place.capabilities, Era.MODERN)
-        may_follow = principal.has(AgentScope.READ.value) and "subscribe" in offered.get("resources", {})
-        granted = modern.Listen(listened.lists & set(offered), listened.resources if may_follow else ())
+        may_follow = may_read and "subscribe" in offered.get("resources", {})
+        granted = modern.Listen(
+            listened.lists & set(offered) if may_list else frozenset(), listened.resources if may_follow else ()
+        )
         async with self._shared.admission.stream(principal):
             mark = partial(modern.of_listen, exchange.id)
             stream = Changes(

@@ -1,6 +1,7 @@
 """A stream that stays open takes no place among the requests in flight, and ends with the access token that opened it."""
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -45,8 +46,10 @@ def access_token(user: Any, seconds: float) -> str:
     return text
 
 
-async def listens(door: Door, token: str) -> Asked:
-    listening = door.modern(token, "files", "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+async def listens(door: Door, token: str, slug: str = "files", **notifications: Any) -> Asked:
+    """Until it is acknowledged."""
+    asked = {"notifications": notifications or {"toolsListChanged": True}}
+    listening = door.modern(token, slug, "subscriptions/listen", asked)
     async with asyncio.timeout(30):
         while b"acknowledged" not in listening.sent:  # noqa: ASYNC110 - it comes when the application has it
             await asyncio.sleep(0.01)
@@ -70,3 +73,32 @@ async def test_who_listens_may_ask_as_much_as_before(ada: Any, door: Door) -> No
     assert listening.open
     listening.leaves()
     await listening.ends()
+
+
+def acknowledged(listening: Asked) -> Any:
+    """What it follows."""
+    [line] = [line for line in listening.sent.decode().splitlines() if "acknowledged" in line]
+    return json.loads(line.removeprefix("data: "))["params"]["notifications"]
+
+
+async def test_a_token_for_reading_follows_resources_and_no_lists(ada: Any, door: Door) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada, "read")
+    listening = await listens(door, token, toolsListChanged=True, resourceSubscriptions=["note://one"])
+    assert acknowledged(listening) == {"resourceSubscriptions": ["note://one"]}
+    listening.leaves()
+    await listening.ends()
+
+
+@pytest.mark.parametrize(
+    ("scope", "notifications"),
+    [("read", {"toolsListChanged": True}), ("call", {"resourceSubscriptions": ["note://one"]})],
+)
+async def test_who_may_follow_nothing_of_what_it_asks_is_told_the_scope(
+    ada: Any, door: Door, scope: str, notifications: dict[str, Any]
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada, scope)
+    refused = door.modern(token, "files", "subscriptions/listen", {"notifications": notifications})
+    assert (await refused.response())["error"]["data"] == {"requiredScope": "mcp:list"}
+    assert refused.status == 403
