@@ -24,7 +24,8 @@ _TRIES: Final = 3
 
 @dataclass(frozen=True)
 class Renamed:
-    """A name of before. `now`: the name of its tool today; empty if the bundle no longer has its server."""
+    """A name of before, or one that looks like it. `now`: the name of its tool today; empty if the bundle no longer has its
+    server."""
 
     exposed: str
     now: str
@@ -42,10 +43,10 @@ def known(bundle_id: int, kind: DefinitionKind) -> dict[Target, str]:
 def find(bundle_id: int, kind: DefinitionKind, exposed: str) -> Target | Renamed | None:
     if "\0" in exposed:
         return None
-    row = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, exposed=exposed[:64]).first()
-    if row is None or row.exposed != exposed:
+    row = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, skeleton=names.skeleton(exposed[:64])).first()
+    if row is None or len(row.exposed) != len(exposed):
         return None
-    if row.retired_at is None:
+    if row.retired_at is None and row.exposed == exposed:
         return str(row.server_uid), row.original
     now = ExposedName.objects.filter(
         bundle_id=bundle_id, kind=kind, server_uid=row.server_uid, digest=row.digest, retired_at=None
@@ -89,15 +90,16 @@ def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) 
     rows = list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind))
     planned = _plan(rows, wanted)
     current = {row.exposed for row in rows if row.retired_at is None}
-    retired = {row.exposed: row.pk for row in rows if row.retired_at is not None}
+    retired = {row.skeleton: row for row in rows if row.retired_at is not None}
     new = {
         target: name
         for target, name in planned.items()
         if name not in current and aliases.get(target[0]) == wanted[target]
     }
-    ExposedName.objects.filter(pk__in=[retired[name] for name in new.values() if name in retired]).update(
-        retired_at=None
-    )
+    again = [(row, name) for name in new.values() if (row := retired.get(names.skeleton(name))) is not None]
+    for row, name in again:  # after a change between aliases that look alike, it is spelled in another way
+        row.exposed, row.retired_at = name, None
+    ExposedName.objects.bulk_update([row for row, _ in again], ["exposed", "retired_at"], batch_size=500)
     ExposedName.objects.bulk_create(
         [
             ExposedName(
@@ -110,7 +112,7 @@ def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) 
                 digest=hashlib.sha256(target[1].encode("utf-8", "surrogatepass")).hexdigest(),
             )
             for target, name in new.items()
-            if name not in retired
+            if names.skeleton(name) not in retired
         ],
         batch_size=500,
     )

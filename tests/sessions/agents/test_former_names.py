@@ -87,3 +87,15 @@ def test_a_former_name_leads_to_the_new_one_that_no_agent_has_listed_yet(ann: An
     wanted = changing.Wanted("Team", [Membership(web, "net")], "team")
     changing.change(Actor.of_user(ann), ann, bundle, wanted, bundle.version)
     assert told(principal_of(ann), "web__drop") == "web__drop was renamed to net__drop."
+
+
+def test_an_alias_that_looks_like_the_one_before_renames_as_any_other(ann: Any, web: Server) -> None:
+    for before, after in (("al", "ai"), ("ai", "al")):
+        of(ann, (web, before))
+        of(ann, (web, after))
+        principal = principal_of(ann)
+        assert told(principal, f"{before}__drop") == f"{before}__drop was renamed to {after}__drop."
+        entry = Entry(principal, endpoints.endpoint_of(principal, "team"))
+        params = {"name": f"{after}__drop", "arguments": {}}
+        exchange = Exchange(entry, Era.MODERN, "2026-07-28", 1, "tools/call", params, {}, "", "")
+        assert bundles.routed(exchange).params["name"] == "drop"
