@@ -149,11 +149,15 @@ class AgentsApplication:
 
     async def _post(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         posted.check_media_types(connection.headers)
+        admission = self.shared.admission
+        await admission.admit(principal)
+        body = await connection.body()
+        found = await self._parsed(body)
+        answer.answers = posted.request_id(found)
+        asks = posted.asks(found)  # all else ends what is in flight: it must not wait until less is
         async with AsyncExitStack() as counted:
-            await counted.enter_async_context(self.shared.admission.request(principal))
-            body = await connection.body()
-            found = await self._parsed(body)
-            answer.answers = posted.request_id(found)
+            if asks:
+                await counted.enter_async_context(admission.flight(principal))
             watching = asyncio.create_task(connection.watch())
             try:
                 era = posted.era_of(found, connection.headers)
@@ -161,11 +165,12 @@ class AgentsApplication:
                 entry = await self.shared.entry(principal, connection, session=era is Era.LEGACY and not opens)
                 if era is Era.MODERN:
                     return await self._modern(entry, connection, answer, found, counted)
-                async with self.shared.admission.at(policy_owner_of(entry.place)):
-                    if opens:
-                        await self._sessions.open(entry, connection, answer, legacy.opening_of(found))
-                    else:
-                        await self._sessions.receive(entry, connection, answer, found)
+                if asks:
+                    await counted.enter_async_context(admission.at(policy_owner_of(entry.place)))
+                if opens:
+                    await self._sessions.open(entry, connection, answer, legacy.opening_of(found))
+                else:
+                    await self._sessions.receive(entry, connection, answer, found)
             finally:
                 watching.cancel()
 

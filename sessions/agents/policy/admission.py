@@ -142,7 +142,7 @@ class Admission:
             yield
 
     async def admit(self, principal: Principal) -> None:
-        """The rates alone, for a request whose end is not known here. Raises Refusal (429)."""
+        """The rates alone, before it is known whether the request may wait. Raises Refusal (429)."""
         rates, _ = quotas.of_principal(principal)
         async with self._counted(rates, ()):
             return

@@ -86,6 +86,11 @@ def request_id(posted: Posted) -> RequestId | None:
     return id_of(value) if not posted.batch and isinstance(value, dict) and "method" in value else None
 
 
+def asks(posted: Posted) -> bool:
+    """Whether a request is among the messages. The others are notifications and responses."""
+    return any(isinstance(one, dict) and "method" in one and "id" in one for one in posted.values)
+
+
 def message_of(value: Any) -> Message:
     try:
         return jsonrpc.classify(value)

@@ -1,4 +1,5 @@
-"""A stream that stays open takes no place among the requests in flight, and ends with the access token that opened it."""
+"""A stream that stays open, and what ends a request, take no place among the requests in flight. A stream ends with the
+access token that opened it."""
 
 import asyncio
 import json
@@ -12,9 +13,10 @@ from servers.agents import tokens
 from servers.agents.addresses import address_of
 from servers.agents.tokens import principal_of
 from servers.enums import OAuthClientKind
-from servers.models import AgentPolicy, AgentToken, OAuthClient, OAuthToken
+from servers.models import AgentPolicy, AgentToken, OAuthClient, OAuthToken, Server
 from sessions.agents import changes
-from tests.sessions.agents.door import Asked, Door, make_listed, token_of
+from sessions.agents.policy import policy_check
+from tests.sessions.agents.door import LEGACY, Asked, Door, make_listed, token_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -102,3 +104,27 @@ async def test_who_may_follow_nothing_of_what_it_asks_is_told_the_scope(
     refused = door.modern(token, "files", "subscriptions/listen", {"notifications": notifications})
     assert (await refused.response())["error"]["data"] == {"requiredScope": "mcp:list"}
     assert refused.status == 403
+
+
+@pytest.mark.parametrize("place", ["token", "endpoint"])
+async def test_a_full_token_or_endpoint_takes_cancellations_and_answers(ada: Any, door: Door, place: str) -> None:
+    """They make room."""
+    token = await door.thread(token_with_one_in_flight, ada)
+    if place == "endpoint":
+        policies = AgentPolicy.objects
+        await door.thread(policies.update, token=None, server=await door.thread(Server.objects.get))
+        policy_check.memory.forget()
+    key = await door.session(token, "files")
+    call = {"name": "echo", "arguments": {}}
+    first = door.legacy(token, "files", key, "tools/call", call, id=1)
+    uid = await door.viewed()
+    another = door.legacy(token, "files", key, "tools/call", call, id=2)
+    assert (await another.response())["id"] == 2
+    assert another.status == 429
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    for message in ({"jsonrpc": "2.0", "id": "question:x", "result": {}}, cancelled):
+        told = door.post(token, "files", message, mcp_session_id=key, mcp_protocol_version=LEGACY)
+        await told.ends()
+        assert told.status == 202
+    door.hint(f"call.{uid}")
+    await first.ends()
