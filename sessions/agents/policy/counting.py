@@ -247,7 +247,7 @@ class Counting:
         if not isinstance(current, int) or current < asked.count:
             await self._redis.delete(key)  # someone else wrote it
             return 1, before
-        left = int(rate.most - current - before * _share(rate))
+        left = rate.most - current - _counted_of(before, _share(rate))
         known = self._known.get(rate.key)
         if known is not None and known.number == asked.number:
             known.next_advance = max(0, left // ADVANCE_PART - 1)
@@ -417,20 +417,27 @@ def _share(rate: Rate) -> float:
     return 1.0 - (time.time() % rate.seconds) / rate.seconds
 
 
+def _counted_of(before: int, share: float) -> int:
+    """How many requests of the window before count. Whole ones: of a small limit, a fraction would refuse every request of
+    the window."""
+    return int(before * share)
+
+
 def _over(rates: Sequence[Rate], windows: Sequence[tuple[int, int]]) -> Exceeded | None:
     for rate, (current, before) in zip(rates, windows, strict=True):
         share = _share(rate)
-        if current + before * share > rate.most:
+        if current + _counted_of(before, share) > rate.most:
             return Exceeded(rate.name, rate.words, _wait(rate, current, before, share), alone=False)
     return None
 
 
 def _wait(rate: Rate, current: int, before: int, share: float) -> float:
-    """Seconds until one more request fits, if no other comes."""
-    room = rate.most - current
-    if before > 0 and room > 0:
-        return max(0.1, (share - room / before) * rate.seconds)
-    return max(0.1, share * rate.seconds)
+    """Seconds until one more request fits, if no other comes. `current` includes the refused one."""
+    room, others = rate.most - current, current - 1
+    if room >= 0:
+        return max(0.1, (share - (room + 1) / before) * rate.seconds)
+    too_many = max(0.0, 1 - rate.most / max(1, others))  # in the next window, they are those of the window before
+    return max(0.1, (share + too_many) * rate.seconds)
 
 
 def _fresh(text: bytes) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,43 @@ async def test_numbers_in_flight_of_a_process_that_asks_nothing_reach_the_others
         async with asyncio.timeout(10):
             while not await seen():  # noqa: ASYNC110 - what another process wrote can only be asked for
                 await asyncio.sleep(0.01)
+
+
+class Clock:
+    """One process that counts a rate, at a time that the test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+        self.rate, self.now = Rate("token:1", most, 60.0, "calls_per_minute", "Limit."), 600.0
+        self.counts = Counter[int]()
+        monkeypatch.setattr(counting, "_share", lambda rate: 1.0 - (self.now % 60.0) / 60.0)
+
+    def asks(self) -> Exceeded | None:
+        number = int(self.now // 60)
+        exceeded = counting._over([self.rate], [(self.counts[number] + 1, self.counts[number - 1])])
+        self.counts[number] += exceeded is None
+        return exceeded
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10])
+def test_a_small_limit_admits_as_many_in_each_window(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    clock = Clock(monkeypatch, most)
+    for _ in range(6 * 60):
+        clock.asks()
+        clock.now += 1
+    assert list(clock.counts.values()) == [most] * 6
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10, 40])
+@pytest.mark.parametrize("every", [0.1, 7.0, 29.0])
+def test_who_comes_back_when_it_is_told_is_admitted_and_not_before(
+    monkeypatch: pytest.MonkeyPatch, most: int, every: float
+) -> None:
+    clock = Clock(monkeypatch, most)
+    for _ in range(300):
+        if (exceeded := clock.asks()) is not None:
+            clock.now += exceeded.retry_seconds - 0.2
+            early = exceeded.retry_seconds > 0.4
+            assert not early or clock.asks() is not None
+            clock.now += 0.201
+            assert clock.asks() is None
+        clock.now += every
