@@ -97,7 +97,8 @@ def status_of(result: dict[str, Any], *, call: str) -> tuple[ExitStatus, str]:
     meta = result.get("_meta")
     meta = meta if isinstance(meta, dict) else {}
     named, outcome = meta.get(_CALL_KEY), meta.get(_OUTCOME_KEY)
-    if isinstance(named, str) and isinstance(outcome, str):
+    named = named if isinstance(named, str) else ""  # mcpadmin names none where the request became no call
+    if isinstance(outcome, str) and (named or not call):
         if outcome == "outcome_unknown" or meta.get(_MAY_HAVE_RUN_KEY) is True:
             return ExitStatus.OUTCOME_UNKNOWN, call or named
         if call in ("", named):  # a server does not know the id: it cannot say that its tool did not run
@@ -110,4 +111,7 @@ _BY_OUTCOME: Final = {
     "not_sent": ExitStatus.UNAVAILABLE,
     "expired": ExitStatus.UNAVAILABLE,
     "refused": ExitStatus.REFUSED,
+    # of an earlier call that was cancelled, and may still run
+    "requested": ExitStatus.OUTCOME_UNKNOWN,
+    "sent": ExitStatus.OUTCOME_UNKNOWN,
 }

@@ -225,6 +225,30 @@ def test_a_call_that_waits_for_approval_may_be_made_again_and_names_itself() -> 
 
 
 @pytest.mark.parametrize(
+    ("meta", "status"),
+    [
+        ({"mcpadmin/call": "c0", "mcpadmin/outcome": "sent", "mcpadmin/mayHaveRun": False}, ExitStatus.OUTCOME_UNKNOWN),
+        (
+            {"mcpadmin/call": "c0", "mcpadmin/outcome": "requested", "mcpadmin/mayHaveRun": False},
+            ExitStatus.OUTCOME_UNKNOWN,
+        ),
+        ({"mcpadmin/outcome": "not_sent", "mcpadmin/mayHaveRun": False}, ExitStatus.UNAVAILABLE),
+        ({}, ExitStatus.REFUSED),
+    ],
+    ids=["an earlier call runs", "an earlier call was cancelled", "too many wait for approval", "a rule"],
+)
+def test_a_request_that_became_no_call_says_whether_it_may_be_made_again(
+    meta: dict[str, Any], status: ExitStatus
+) -> None:
+    result = {"content": [], "isError": True, "_meta": meta}
+    assert status_of(result, call="") == (status, meta.get("mcpadmin/call", ""))
+
+
+def test_a_key_that_was_used_for_other_arguments_is_refused() -> None:
+    assert ending_of(RpcError(4091, "This id or key was already used."), calling=True).status is ExitStatus.REFUSED
+
+
+@pytest.mark.parametrize(
     ("outcome", "status"), [("not_sent", ExitStatus.TOOL_ERROR), ("outcome_unknown", ExitStatus.OUTCOME_UNKNOWN)]
 )
 def test_a_server_cannot_say_in_mcpadmins_name_that_a_call_may_be_repeated(outcome: str, status: ExitStatus) -> None:

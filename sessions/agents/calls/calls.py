@@ -54,7 +54,6 @@ from sessions.mcp.server.refusals import (
     QUOTA,
     Refusal,
     invalid_params,
-    invalid_request,
 )
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import AgentCall, Call
@@ -124,7 +123,7 @@ class Calls:
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except idempotency.SameRequest as earlier:
             if not earlier.equal:
-                raise invalid_request("This id or key was already used for another request.", 200) from None
+                raise Refusal(200, DUPLICATE, "This id or key was already used for another request.") from None
             uid, late, needed_approval = earlier.call, True, earlier.asked
             name = await self._hub.reader.work(partial(idempotency.attach, exchange, uid))
             if not needed_approval:
@@ -137,7 +136,7 @@ class Calls:
             if asked.method != methods.TOOLS_CALL:
                 raise _too_many_held(200) from None
             words = f"{exchange.named(asked.target)} was not called. {approval_messages.too_many()}"
-            return outcomes.tool_error(exchange, words)
+            return outcomes.tool_error(exchange, words, more=outcomes.NO_CALL)
         except Rejected as problem:
             return _rejected(exchange, asked, problem)
         if answer is not None:

@@ -23,6 +23,8 @@ CALL_KEY: Final = "mcpadmin/call"
 OUTCOME_KEY: Final = "mcpadmin/outcome"
 #: with a call that failed or was cancelled: whether it may have had an effect
 MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"
+#: of a request that is refused for the moment: it became no call, and may be repeated
+NO_CALL: Final = {OUTCOME_KEY: CallState.NOT_SENT.value, MAY_HAVE_RUN_KEY: False}
 #: a longer result is made into the response in a thread
 LONG_CHARS: Final = 64 * 1024
 #: of a result whose structured content is not parsed: it takes 50 ms, in which no other thread runs
@@ -113,10 +115,10 @@ def _input_required(exchange: Exchange, call: Call, inputs: Mapping[str, Any] | 
 
 def tool_error(exchange: Exchange, text: str, call: Call | None = None, more: Mapping[str, Any] | None = None) -> bytes:
     """What the model reads; `call` is named in `_meta`, beside `more`."""
-    meta: dict[str, Any] | None = None
+    meta: dict[str, Any] = {}
     if call is not None:
-        known = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state, MAY_HAVE_RUN_KEY: call.effect_unknown}
-        meta = {**known, **(more or {})}
+        meta = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state, MAY_HAVE_RUN_KEY: call.effect_unknown}
+    meta |= more or {}
     return jsonrpc.result(exchange.id, answers.tool_error(text, exchange.era, meta))
 
 

@@ -273,7 +273,7 @@ def test_a_request_id_is_used_for_one_request_only(product: Product, agent: Agen
     before = len(product.calls())
     assert response_of(agent.post(first))["result"]["content"][0]["text"] == "one"
     other = agent.body("tools/call", {"name": "echo", "arguments": {"text": "two"}}, "same")
-    assert response_of(agent.post(other))["error"]["code"] == -32600
+    assert response_of(agent.post(other))["error"]["code"] == 4091
     assert len(product.calls()) == before
 
 
@@ -360,7 +360,7 @@ def test_a_key_of_the_program_is_used_for_one_call(product: Product, modern: Age
     again = response_of(modern.post(body | {"id": "other"}, **headers, Idempotency_Key="k-1"))
     assert first["result"] == again["result"]
     other, headers = modern.modern("tools/call", {"name": "echo", "arguments": {"text": "another"}})
-    assert response_of(modern.post(other, **headers, Idempotency_Key="k-1"))["error"]["code"] == -32600
+    assert response_of(modern.post(other, **headers, Idempotency_Key="k-1"))["error"]["code"] == 4091
     assert len(product.calls()) == before + 1
 
 

@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
+from mcpadmin.command_line.exit_status import ExitStatus, status_of
 from servers.agents.tokens import principal_of
 from servers.audit import writer as writer_module
 from servers.audit.writer import AuditUnavailable
 from servers.enums import PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, AuditEvent
+from sessions.agents.calls import idempotency
 from sessions.agents.endpoints import entry_of
 from sessions.agents.exchange import Exchange
 from sessions.agents.policy import policy_check
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.api import calls
 from sessions.api.asking import Caller
+from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing
 from sessions.enums import CallState
 from sessions.mcp.core.versions import Era
@@ -60,6 +63,21 @@ async def test_a_call_whose_end_a_resumed_stream_told_does_not_answer_the_next_e
     assert await door.viewed() != call
     another.leaves()
     await another.ends()
+
+
+async def test_a_call_that_cannot_wait_for_approval_says_that_it_may_be_made_again(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **more: Any) -> None:
+        raise TooManyHeld
+
+    monkeypatch.setattr(idempotency, "request_approval", refuse)
+    await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ASK))
+    asked = door.modern(await door.thread(token_of, ada), "files", "tools/call", ECHO)
+    result = (await asked.response())["result"]
+    assert result["_meta"] == {"mcpadmin/outcome": "not_sent", "mcpadmin/mayHaveRun": False}
+    assert status_of(result, call=asked.headers.get("mcpadmin-call", "")) == (ExitStatus.UNAVAILABLE, "")
+    assert not await door.thread(Call.objects.exists)
 
 
 async def test_an_agent_that_takes_no_stream_is_sent_none_to_lead_it_to_the_approval(ada: Any, door: Door) -> None:
@@ -176,7 +194,7 @@ async def test_a_key_that_joined_an_earlier_call_never_starts_another_one(ada: A
         mcp_session_id=session,
         idempotency_key="second",
     )
-    assert (await other.response())["error"]["code"] == -32600
+    assert (await other.response())["error"]["code"] == 4091
     assert await door.thread(Call.objects.count) == 1
 
 
