@@ -1,13 +1,16 @@
 """Legacy sessions of agents as rows, so that any web process serves any request."""
 
 import secrets
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
 from servers.storable import storable
+from sessions import hints
 from sessions.agents.endpoints import Entry
 from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.server.legacy import Opening
@@ -33,10 +36,10 @@ def open_session(entry: Entry, opening: Opening) -> AgentSession:
     token, now = entry.principal.token, timezone.now()
     with transaction.atomic():
         mine = AgentSession.objects.filter(token_id=token.pk, ended_at=None).order_by("-last_seen_at")
-        surplus = list(mine.values_list("pk", flat=True)[MOST_SESSIONS - 1 :])
+        surplus = list(mine.values_list("uid", flat=True)[MOST_SESSIONS - 1 :])
         if surplus:
-            AgentSession.objects.filter(pk__in=surplus).update(ended_at=now)
-        return AgentSession.objects.create(
+            AgentSession.objects.filter(uid__in=surplus).update(ended_at=now)
+        session = AgentSession.objects.create(
             key=secrets.token_urlsafe(32),
             token_id=token.pk,
             **entry.place.owner,
@@ -46,6 +49,8 @@ def open_session(entry: Entry, opening: Opening) -> AgentSession:
             created_at=now,
             last_seen_at=now,
         )
+    _end_streams(surplus)
+    return session
 
 
 def _asked_of(declared: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +67,15 @@ def set_log_level(session: AgentSession, level: str) -> None:
     AgentSession.objects.filter(pk=session.pk).update(log_level=level)
 
 
-def end_session(session: AgentSession) -> bool:
-    return bool(AgentSession.objects.filter(pk=session.pk, ended_at=None).update(ended_at=timezone.now()))
+def end_session(session: AgentSession) -> None:
+    AgentSession.objects.filter(pk=session.pk, ended_at=None).update(ended_at=timezone.now())
+    _end_streams([session.uid])
+
+
+def _end_streams(ended: Iterable[UUID]) -> None:
+    """Those of sessions that have ended, in whichever web process: they look at their session again."""
+    for uid in ended:
+        hints.publish(f"agent.{uid}", None, "ended")
 
 
 def seen(session: AgentSession) -> None:
@@ -76,5 +88,8 @@ def seen(session: AgentSession) -> None:
 def end_idle() -> int:
     """End sessions without a recent request, and delete those that ended long ago. Returns how many were deleted."""
     now = timezone.now()
-    AgentSession.objects.filter(ended_at=None, last_seen_at__lt=now - IDLE).update(ended_at=now)
+    idle = AgentSession.objects.filter(ended_at=None, last_seen_at__lt=now - IDLE)
+    ended = list(idle.values_list("uid", flat=True))
+    idle.update(ended_at=now)
+    _end_streams(ended)
     return AgentSession.objects.filter(ended_at__lt=now - IDLE).delete()[1].get("mcp_sessions.AgentSession", 0)

@@ -197,7 +197,6 @@ class LegacySessions:
         if entry.session is None:
             raise endpoints.NoSession
         await self._shared.reader.work(partial(agent_sessions.end_session, entry.session))
-        changes.follows_changed(entry.session.uid)
         await answer.empty(204)
 
 
