@@ -84,7 +84,7 @@ class AgentsApplication:
         self.shared = Shared(hub)
         self.requests = Requests(self.shared)
         self._sessions = LegacySessions(self.shared, self.requests)
-        self._streams = StandingStreams(self.shared, self.requests)
+        self._streams = StandingStreams(self.shared)
         self._methods = {"POST": self._post, "GET": self._streams.get, "DELETE": self._sessions.delete}
         self._running: set[asyncio.Task[Any]] = set()
 

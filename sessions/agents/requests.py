@@ -1,6 +1,7 @@
 """One request and its response, in either era: lists, calls, and the first use of a server that was never connected."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -89,13 +90,14 @@ class Requests:
         return exchange
 
     async def routed(self, exchange: Exchange) -> Exchange:
-        """The request at the server that it concerns. Names are known once the lists of a bundle were read. Raises
-        Refusal."""
+        """The request at the server that it concerns. Names are known once the lists of a bundle were read: a member that
+        is still starting delays only the requests that may be for it. Raises Refusal."""
         place, method = exchange.entry.place, _LISTED_BY.get(exchange.method, methods.RESOURCES_LIST)
         if not isinstance(place, BundleEndpoint):
             return exchange
         if not all(lists.is_known(one, method) for one in place.members):
-            exchange = replace(exchange, entry=await self.known(exchange.entry, method))
+            members = await self._shared.reader.work(partial(bundles.concerned, exchange))
+            exchange = replace(exchange, entry=await self.known(exchange.entry, method, {one.uid for one in members}))
         return await self._shared.reader.work(partial(bundles.routed, exchange))
 
     async def _find_tool(self, exchange: Exchange) -> bytes:
@@ -149,11 +151,12 @@ class Requests:
         return jsonrpc.result(exchange.id, {})
 
     # --- a server that was never connected -------------------------------------------------------------------------
-    async def known(self, entry: Entry, method: str = "") -> Entry:
+    async def known(self, entry: Entry, method: str = "", only: Collection[str] | None = None) -> Entry:
         """The entry once its servers' capabilities are known, and the list of `method` was read. The first use of a
-        server opens its session. Of a bundle, what is not known after the time is left out. Raises Refusal (503), and
-        (403) for a person who needs a credential of their own first."""
-        if _is_known(entry, method):
+        server opens its session. Of a bundle, what is not known after the time is left out; `only`: the uids of the
+        members that are waited for, if not all. Raises Refusal (503), and (403) for a person who needs a credential of
+        their own first."""
+        if _is_known(entry, method, only):
             return entry
         name = entry.place.name
         if isinstance(entry.place, Endpoint) and not entry.place.server.enabled:
@@ -166,7 +169,7 @@ class Requests:
                     await self._shared.reader.work(partial(_connect, entry))
                 except ValidationError as needs_own:
                     raise Refusal(403, FORBIDDEN, " ".join(needs_own.messages)) from needs_own
-                while not _is_known(entry := await self._shared.reader.run(partial(_again, entry)), method):
+                while not _is_known(entry := await self._shared.reader.run(partial(_again, entry)), method, only):
                     place = entry.place
                     if isinstance(place, Endpoint) and method and (problem := lists.problem(place, method)):
                         raise Refusal(200, jsonrpc.INTERNAL_ERROR, f"{name} did not send this list: {problem}")
@@ -185,11 +188,12 @@ class Requests:
         return entry
 
 
-def _is_known(entry: Entry, method: str) -> bool:
+def _is_known(entry: Entry, method: str, only: Collection[str] | None) -> bool:
     place = entry.place
     if isinstance(place, BundleEndpoint):
-        return all(one.endpoint.connected or one.down for one in place.members) and (
-            not method or all(lists.is_known(one, method) for one in place.members)
+        members = [one for one in place.members if only is None or one.uid in only]
+        return all(one.endpoint.connected or one.down for one in members) and (
+            not method or all(lists.is_known(one, method) for one in members)
         )
     return place.connected and (not method or lists.was_read(place, method))
 

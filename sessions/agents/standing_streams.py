@@ -17,7 +17,6 @@ from sessions.agents.changes import Changes
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange, legacy_exchange
-from sessions.agents.requests import Requests
 from sessions.agents.shared import Shared
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
@@ -30,8 +29,8 @@ RETRY_MS: Final = 1_000
 
 
 class StandingStreams:
-    def __init__(self, shared: Shared, requests: Requests) -> None:
-        self._shared, self._requests = shared, requests
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
 
     async def get(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):
@@ -130,7 +129,8 @@ class StandingStreams:
                 for uri in granted.resources:
                     with suppress(Refusal):
                         asked = replace(exchange, method=methods.RESOURCES_SUBSCRIBE, params={"uri": uri})
-                        at = await self._requests.routed(asked)
+                        # Without a wait for a server: one that is starting would hold up the acknowledgement.
+                        at = await self._shared.reader.work(partial(bundles.routed, asked))
                         given = at.params["uri"]
                         follow = partial(follows.follow, at.actor, at.entry, given, stream.stream, shown=uri)
                         followed.append(await self._shared.reader.work(follow))

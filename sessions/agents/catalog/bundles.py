@@ -18,7 +18,7 @@ from servers.bundles import exposed, offers, overrides, uris
 from servers.bundles.exposed import Renamed
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
-from servers.enums import DefinitionKind
+from servers.enums import BundleListing, DefinitionKind
 from servers.models import Definition, Server
 from sessions.agents.call_request import text_of, unknown_tool
 from sessions.agents.catalog import search
@@ -29,6 +29,7 @@ from sessions.mcp.core.versions import Era
 from sessions.mcp.server.refusals import RESOURCE_NOT_FOUND, Refusal, invalid_params
 
 _NAMED: Final = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
+_BY_NAME: Final = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET})
 _OF_URI: Final = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
 
 
@@ -128,14 +129,37 @@ def routed(exchange: Exchange) -> Exchange:
         return at(exchange, member, uri, uri=original)
     if exchange.method == methods.COMPLETE:
         return _completion(exchange, place)
-    name = text_of(exchange, "name")
-    if exchange.method == methods.TOOLS_CALL and place.bundle.listing == "search" and name == search.CALL_TOOL:
+    if exchange.method == methods.TOOLS_CALL and _calls_by_search(exchange, place):
         exchange = search.inner(exchange)
-        name = text_of(exchange, "name")
+    name = text_of(exchange, "name")
     kind = DefinitionKind.TOOL if exchange.method == methods.TOOLS_CALL else DefinitionKind.PROMPT
     member, original = _target(exchange.entry, place, kind, name)
     hidden = _hidden(member, original) if kind == DefinitionKind.TOOL else frozenset()
     return at(exchange, member, name, hidden, name=original)
+
+
+def concerned(exchange: Exchange) -> tuple[Member, ...]:
+    """The members whose lists must be known before a request to a bundle is routed: the one that it names, or all. Raises
+    Refusal."""
+    place = exchange.entry.place
+    assert isinstance(place, BundleEndpoint)  # noqa: S101  # nothing else has members
+    if exchange.method == methods.TOOLS_CALL and _calls_by_search(exchange, place):
+        exchange = search.inner(exchange)
+    ref = exchange.params.get("ref") if exchange.method == methods.COMPLETE else exchange.params
+    asked = ref if isinstance(ref, dict) else {}
+    uri, name = asked.get("uri"), asked.get("name")
+    found: list[Member | None] = []
+    if isinstance(uri, str) and exchange.method not in _BY_NAME:
+        found = [one for one, _ in _owners(place, uri)]
+    elif isinstance(name, str):
+        kind = DefinitionKind.TOOL if exchange.method == methods.TOOLS_CALL else DefinitionKind.PROMPT
+        named = exposed.find(place.bundle.pk, kind, name)
+        found = [place.member((named.target if isinstance(named, Renamed) else named)[0])] if named is not None else []
+    return tuple(one for one in found if one is not None) or tuple(place.members)
+
+
+def _calls_by_search(exchange: Exchange, place: BundleEndpoint) -> bool:
+    return place.bundle.listing == BundleListing.SEARCH and exchange.params.get("name") == search.CALL_TOOL
 
 
 def _hidden(member: Member, tool: str) -> frozenset[str]:

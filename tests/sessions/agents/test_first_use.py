@@ -1,6 +1,9 @@
 """The first use of a server whose lists were never read: by a person without a credential there, through a bundle, and
 while the audit log cannot be written."""
 
+import asyncio
+import json
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,6 +17,7 @@ from sessions.agents import requests
 from sessions.models import McpSession
 from tests.sessions.agents.door import Door, make_listed, token_of
 from tests.sessions.host.make import make_session
+from tests.sessions.mcp.client.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ECHO = {"name": "files__echo", "arguments": {}}
@@ -71,6 +75,43 @@ async def test_a_call_through_a_bundle_stays_one_of_the_bundle_where_its_list_wa
     result = (await asked.response())["result"]
     assert result["isError"]
     assert "Rule “Deny files__*” of the bundle Team." in result["content"][0]["text"]
+
+
+def a_bundle_with_a_member_that_starts() -> None:
+    files, slow = make_listed("files"), make_session("slow")
+    bundle = bundle_of(files, slow)
+    bundle.members.update(resources=["*"])
+    targets = {(str(one.server.uid), "echo"): one.server.slug for one in (files, slow)}
+    exposed.assign(bundle.pk, DefinitionKind.TOOL, targets)
+
+
+async def test_a_member_that_starts_delays_no_call_of_another_one(ada: Any, door: Door) -> None:
+    await door.thread(a_bundle_with_a_member_that_starts)
+    token = await door.thread(token_of, ada)
+    asked = door.modern(token, "team", "tools/call", ECHO)
+    call = await door.viewed()
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert (await asked.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    for name in ("slow__echo", "files__unknown"):
+        waiting = door.modern(token, "team", "tools/call", ECHO | {"name": name})
+        await until(lambda: any(topic.startswith("server.") for topic in door.hub._watchers))
+        assert waiting.open
+        waiting._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting._task
+
+
+async def test_what_an_agent_follows_is_acknowledged_before_a_member_has_started(ada: Any, door: Door) -> None:
+    await door.thread(a_bundle_with_a_member_that_starts)
+    uris = ["note://files.mcp/one", "note://slow.mcp/two", "note://slow.mcp/three"]
+    asked = {"notifications": {"resourceSubscriptions": uris}}
+    listening = door.modern(await door.thread(token_of, ada), "team", "subscriptions/listen", asked)
+    await until(lambda: b"acknowledged" in listening.sent)
+    [line] = [line for line in listening.sent.decode().splitlines() if "acknowledged" in line]
+    assert json.loads(line.removeprefix("data: "))["params"]["notifications"] == {"resourceSubscriptions": uris}
+    listening.leaves()
+    await listening.ends()
 
 
 async def test_a_request_that_needs_an_audit_event_is_refused_as_one_to_repeat_while_there_is_no_audit_log(
