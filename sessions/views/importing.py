@@ -97,7 +97,7 @@ def _applied(
     try:
         connect_limit.require(request.user, *connect_limit.IMPORTED)
     except connect_limit.TooOften as found:
-        answer = _page(request, draft, document, proposals, decided, found.message, status=429)
+        answer = _page(request, draft, document, proposals, decided, str(found.message), status=429)
         answer.headers["Retry-After"] = str(found.seconds)
         return answer
     if any(is_incomplete(proposal, decided[proposal.index]) for proposal in proposals):
