@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from servers.definitions.versions import digest_of
 from servers.schemas import checker, parse
 from sessions.enums import ArgumentDoubt
 
@@ -85,7 +86,15 @@ def _parsed(schema: Any, given: Given) -> parse.Parsed:
         return parse.parse_json(given.text or "")
     if list(given.form.get("_mode", [])) == ["json"]:
         return parse.parse_json("".join(given.form.get("_json", [])) or "{}")
+    if is_outdated(given.form, schema):
+        raise Rejected("The tool changed while you filled in the form. Reload the page and check the fields.")
     return parse.parse_form(schema, given.form)
+
+
+def is_outdated(form: Mapping[str, list[str]], schema: Any) -> bool:
+    """Whether the form was made from another schema: options and branches are posted as their places in it."""
+    made_from = form.get("_schema", [])
+    return bool(made_from) and made_from[-1] != digest_of(schema)
 
 
 def _summary(errors: Mapping[str, list[str]]) -> str:

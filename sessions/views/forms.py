@@ -10,6 +10,7 @@ from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
+from servers.definitions.versions import digest_of
 from servers.enums import Environment
 from servers.kit.filters import Ignored, ignored
 from servers.models import Definition
@@ -19,6 +20,7 @@ from servers.schemas.operations import apply
 from servers.schemas.parse import Parsed, parse_form, parse_json
 from servers.schemas.secrets import holds_secret
 from servers.schemas.values import ABSENT, loose
+from sessions.calls.arguments import is_outdated
 from sessions.calls.prefilling import Prefill
 from sessions.mcp.core.tasks import offer_of, support_of
 from sessions.mcp.core.versions import REVISIONS
@@ -156,6 +158,16 @@ class ToolForm:
         if self._data.get("_mode") == "json":
             return parse_json(self._data.get("_json", "") or "{}")
         return parse_form(self.schema, dict(self._data.lists()))
+
+    @property
+    def schema_digest(self) -> str:
+        return digest_of(self.schema)
+
+    @property
+    def outdated(self) -> bool:
+        """What was posted was filled in before the tool changed, so an option or branch may now be another one."""
+        in_fields = self._posted and self._data.get("_mode") != "json"
+        return in_fields and is_outdated(dict(self._data.lists()), self.schema)
 
     @cached_property
     def verdict(self) -> checker.Validity | None:
