@@ -11,6 +11,7 @@ import { explain, send } from './sign-in.js';
 
 const shown = () => document.getElementById('tool-form');
 let running = false;
+let editing = null; // a structural edit or switch of mode that the server has not answered
 
 /* What the form says, as the socket wants it: the fields of the generated form, or the text of JSON mode. */
 function givenBy(form) {
@@ -23,21 +24,54 @@ function givenBy(form) {
   return _mode?.[0] === 'json' ? { ...given, json: _json?.[0] ?? '' } : { ...given, form: rest };
 }
 
-async function render(body, swap) {
+async function rendered(body) {
   const form = shown();
   const response = await whileBusy(form, send(form.dataset.formUrl, { method: 'POST', body, headers: { 'HX-Request': 'true' } }), 'Loading the form…');
   if (!response.ok) throw new Error(`The form could not be loaded (mcpadmin answered ${response.status}). Your input is kept. Try again.`);
-  await htmx.swap({ target: form, swap, text: await response.text() });
+  return response.text();
+}
+
+async function render(body) {
+  const text = await rendered(body);
+  await htmx.swap({ target: shown(), swap: 'outerHTML', text });
   return shown();
 }
 
-/* Re-renders the form on the server: structural edits, the switch of mode, and the errors of a refused call. */
-async function rerender(form, extra) {
-  const body = new FormData(form);
-  for (const [name, value] of Object.entries(extra)) body.set(name, value);
-  const fresh = await render(body, 'outerMorph');
+const entered = (data) => JSON.stringify([...data].filter(([name]) => name !== 'csrfmiddlewaretoken'));
+
+/* Re-renders the form on the server: structural edits, the switch of mode, and the errors of a refused call. Nothing is
+   run by it, so it is asked for again where something was typed before the answer came. */
+async function rerender(extra) {
+  let said;
+  let text;
+  do {
+    const body = new FormData(shown());
+    said = entered(body);
+    for (const [name, value] of Object.entries(extra)) body.set(name, value);
+    text = await rendered(body); // eslint-disable-line no-await-in-loop
+  } while (entered(new FormData(shown())) !== said);
+  await htmx.swap({ target: shown(), swap: 'outerMorph', text });
+  if (!extra._validate) showAsRendered();
   drafts.save();
-  return fresh;
+  return shown();
+}
+
+/* An edit moves values to other fields, and a morphed field keeps what was typed into it unless its markup changes. */
+function showAsRendered() {
+  for (const field of shown().querySelectorAll('[data-sf] :is(input, textarea, option)')) {
+    if (field.matches('option')) field.selected = field.defaultSelected;
+    else if (field.matches('[type=checkbox]')) field.checked = field.defaultChecked;
+    else field.value = field.defaultValue;
+  }
+}
+
+/* One at a time, because another one would name its item by a place that this one changes. Resolves with whether it is done. */
+function edit({ name, value }) {
+  editing ??= rerender({ [name]: value })
+    .then(() => true, (problem) => refuse(shown(), reasonOf(problem)))
+    .finally(() => {
+      editing = null;
+    });
 }
 
 /* A draft is the form as it was sent, so its added items and chosen branches come back too. */
@@ -45,7 +79,7 @@ function restored(entries) {
   const body = new FormData();
   for (const [name, value] of entries) body.append(name, value);
   body.append('_restored', '1');
-  return render(body, 'outerHTML');
+  return render(body);
 }
 
 const drafts = keepDrafts(shown, {
@@ -53,7 +87,7 @@ const drafts = keepDrafts(shown, {
   clear: () => {
     const body = new FormData();
     body.append('_clear', '1');
-    render(body, 'outerHTML').then((form) => form.querySelector('h2').focus(), explain);
+    render(body).then((form) => form.querySelector('h2').focus(), explain);
   },
 });
 
@@ -71,9 +105,9 @@ async function run(form, anyway = false) {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', undefined, answer.number);
       followWords(shown, answer);
     } else {
-      const fresh = await rerender(form, { _validate: '1' }).catch(() => form); // the refusal says enough
-      const summary = fresh.querySelector('[data-sf-errors]');
-      if (summary) summary.focus();
+      const fresh = await rerender({ _validate: '1' }).catch(shown); // the refusal says enough
+      const told = fresh.querySelector('[data-tool-changed], [data-sf-errors]');
+      if (told) told.focus();
       else refuse(fresh, answer.message);
       say(fresh, '');
     }
@@ -93,6 +127,7 @@ document.addEventListener('submit', (event) => {
   const button = event.submitter;
   event.preventDefault();
   if (button && (button.name === '_op' || button.name === '_switch')) {
-    rerender(form, { [button.name]: button.value }).catch((problem) => refuse(form, reasonOf(problem)));
-  } else run(form, button?.name === '_anyway');
+    edit(button);
+  } else if (editing) editing.then((done) => done && run(shown(), button?.name === '_anyway')); // what is sent is what is shown then
+  else run(form, button?.name === '_anyway');
 });

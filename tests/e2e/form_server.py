@@ -25,11 +25,21 @@ ORDER = {
     "required": ["title", "tags", "when", "password", "login"],
 }
 SHOUT = {"type": "object", "properties": {"text": TEXT}, "required": ["text"]}
+PARCEL = {
+    "type": "object",
+    "properties": {"name": TEXT, "note": TEXT, "fragile": {"type": "boolean"}},
+    "required": ["name"],
+}
+PARCELS = {
+    "type": "object",
+    "properties": {"parcels": {"type": "array", "items": PARCEL}, "speed": {"enum": ["slow", "fast"]}},
+    "required": ["parcels", "speed"],
+}
 MANY = int(sys.argv[1]) if sys.argv[1:] else 60
 TOOLS = [
     {"name": "shout", "description": "Say it louder.", "inputSchema": SHOUT},
     {"name": "order", "description": "Takes an order.", "inputSchema": ORDER},
-    *({"name": f"tool-{number:02}", "inputSchema": SHOUT} for number in range(MANY)),
+    *({"name": f"tool-{number:02}", "inputSchema": SHOUT if number else PARCELS} for number in range(MANY)),
 ]
 ENTRIES = int(sys.argv[2]) if sys.argv[2:] else 0
 TEMPLATES = int(sys.argv[3]) if sys.argv[3:] else 0

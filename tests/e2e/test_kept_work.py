@@ -396,6 +396,74 @@ def test_drafts_leave_with_the_person_who_signs_out(ada: Walk, forms: str) -> No
     assert "mine alone" not in ada.page.evaluate("JSON.stringify(sessionStorage)")
 
 
+# --- edits of a form ---------------------------------------------------------------------------------------------------
+EDITS = "**/tools/form/**"
+
+
+def field(page: Page, path: str) -> Locator:
+    return page.locator(f"[name='arg:/{path}']")
+
+
+def remove_button(page: Page, number: int) -> Locator:
+    return page.locator(f"[name=_op][value='del:/parcels/{number}']")
+
+
+@pytest.fixture
+def parcels(ada: Walk, forms: str) -> tuple[str, str]:
+    """The names of two items of a list, in the form; the first has all that the second leaves out."""
+    page, names = ada.page, (new_words(), new_words())
+    ada.open_tool(forms, "tool-00")
+    for number, name in enumerate(names):
+        page.get_by_role("button", name="Add item").click()
+        field(page, f"parcels/{number}/name").fill(name)
+    page.locator(".sf-more summary").first.click()
+    field(page, "parcels/0/note").fill("handle with care")
+    field(page, "parcels/0/fragile").check()
+    field(page, "speed").select_option("slow")
+    return names
+
+
+def test_a_removed_item_leaves_nothing_of_it_in_the_next_one(stack: Stack, ada: Walk, parcels: tuple[str, str]) -> None:
+    page, (first, second) = ada.page, parcels
+    remove_button(page, 0).click()
+    expect(remove_button(page, 1)).to_have_count(0)
+    expect(field(page, "parcels/0/name")).to_have_value(second)
+    expect(field(page, "speed")).to_have_value("0")
+    ada.run_tool()
+    ada.until(lambda: calls_with(stack, second) == 1)
+    assert calls_with(stack, f'{{"parcels": [{{"name": "{second}"}}], "speed": "slow"}}') == 1
+    assert calls_with(stack, first) == 0
+
+
+def test_what_is_typed_while_an_edit_of_the_form_is_on_its_way_is_kept_and_sent(
+    stack: Stack, ada: Walk, parcels: tuple[str, str]
+) -> None:
+    page, (first, second), third = ada.page, parcels, new_words()
+    release = block(page, EDITS)
+    remove_button(page, 0).click()
+    field(page, "parcels/1/name").fill(third)
+    remove_button(page, 1).click()  # it may be of another item by then: not done
+    ada.run_tool()
+    release()
+    expect(field(page, "parcels/0/name")).to_have_value(third)
+    ada.until(lambda: calls_with(stack, third) == 1)
+    assert (calls_with(stack, first), calls_with(stack, second)) == (0, 0)
+
+
+def test_a_tool_that_changed_meanwhile_is_not_run_with_options_of_the_old_one(
+    stack: Stack, ada: Walk, parcels: tuple[str, str]
+) -> None:
+    notice = ada.page.locator("[data-tool-changed]")
+    for before, after in (('"slow","fast"', '"fast","slow"'), ('"fast","slow"', '"slow","fast"')):
+        stack.write("UPDATE servers_definition SET body = replace(body, ?, ?) WHERE key = 'tool-00'", before, after)
+        ada.run_tool()
+        expect(notice).to_be_focused()
+        expect(notice).to_have_text("The tool changed while you filled in the form. Check the fields.")
+    assert calls_with(stack, parcels[0]) == 0
+    ada.run_tool()
+    ada.until(lambda: calls_with(stack, parcels[0]) == 1)
+
+
 # --- keys and lists ----------------------------------------------------------------------------------------------------
 @pytest.mark.long
 def test_control_enter_presses_the_button_that_saves(stack: Stack, ada: Walk, forms: str) -> None:
