@@ -172,7 +172,7 @@ export function startEnter(form) {
     const button = form.querySelector('[data-run]');
     if (!plain || event.defaultPrevented || !button || !event.target.matches('textarea.grows:not([data-many])')) return;
     event.preventDefault();
-    form.requestSubmit(button);
+    if (!event.repeat) form.requestSubmit(button);
   });
 }
 

@@ -77,6 +77,7 @@ function moveTab(step) {
 }
 
 function submitPrimary(target) {
+  if (document.querySelector('form[inert]')) return true; // what was sent is on its way: the same press is for no other form
   const form = target.closest?.('form[data-primary], form[method=post]') ?? document.querySelector('form[data-primary]') ?? target.closest?.('form');
   /* Not the first in the form: buttons that add a row or switch the mode stand above the one that sends it. */
   const button = form?.querySelector('[data-run]') ?? form?.querySelector('button[data-primary]') ?? form?.querySelector('[type=submit]:not([formnovalidate])');
@@ -95,7 +96,7 @@ function cancelRunning() {
 
 function withControl(event) {
   if (event.key === 'k') return openPalette();
-  if (event.key === 'Enter') return submitPrimary(event.target);
+  if (event.key === 'Enter') return event.repeat || submitPrimary(event.target);
   if (event.key === '.') return cancelRunning();
   return false;
 }
@@ -127,19 +128,31 @@ function single(key) {
   }
 }
 
+/* One press sends once: a call may be over before Enter is released, or before the second click of a double click. */
+function isHeldEnter(event) {
+  return event.repeat && event.key === 'Enter' && event.target.matches?.('form[method=post] :is(input, button)');
+}
+
+function onClick(event) {
+  if (event.detail > 1 && event.target.closest('form[method=post] [type=submit]:not([data-form-op])')) event.preventDefault();
+}
+
 function onKey(event) {
   if (event.defaultPrevented || event.isComposing || event.altKey) return;
+  if (isHeldEnter(event)) return event.preventDefault();
   let done = false;
   if (event.ctrlKey || event.metaKey) done = !document.querySelector('dialog[open]') && withControl(event);
   else if (storage('single-keys') !== 'off' && !isTyping(event.target) && !document.querySelector('dialog[open]')) {
     done = single(event.key);
   }
   if (done) event.preventDefault();
+  return undefined;
 }
 
 export function startKeys() {
   document.querySelector('[data-palette-open]')?.addEventListener('click', openPalette);
   document.addEventListener('keydown', onKey);
+  document.addEventListener('click', onClick);
   const box = document.querySelector('[data-single-keys]');
   if (!box) return;
   box.checked = storage('single-keys') !== 'off';

@@ -85,6 +85,42 @@ def test_ctrl_enter_submits_the_primary_form_from_inside_an_input(open_page: Ope
     page.wait_for_url("**/pages/states/?name=a")
 
 
+SENDING = """() => {
+  document.querySelector('.wrap').insertAdjacentHTML('afterbegin', `
+    <form method="post" id="sending"><input aria-label="Argument"><button type="submit" data-run>Run it</button></form>`);
+  window.sent = 0;
+  document.addEventListener('submit', (event) => {
+    event.preventDefault();
+    window.sent += 1;
+  });
+}"""
+
+
+def test_a_double_click_and_a_key_held_down_send_a_form_once(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.evaluate(SENDING)
+    button, field = page.get_by_role("button", name="Run it"), page.get_by_label("Argument")
+    button.dblclick()
+    assert page.evaluate("window.sent") == 1
+    for pressed, keys in ((button, ["Enter"]), (field, ["Enter"]), (field, ["Control", "Enter"])):
+        pressed.focus()
+        before = page.evaluate("window.sent")
+        for key in [*keys, "Enter", "Enter"]:
+            page.keyboard.down(key)
+        for key in keys:
+            page.keyboard.up(key)
+        assert page.evaluate("window.sent") == before + 1, keys
+
+
+def test_ctrl_enter_sends_no_other_form_while_one_is_on_its_way(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.evaluate(SENDING)
+    for inert, sent in (("true", 0), ("false", 1)):
+        page.evaluate(f"document.getElementById('sending').inert = {inert}")
+        page.keyboard.press("Control+Enter")
+        assert page.evaluate("window.sent") == sent
+
+
 def test_leaving_a_changed_form_is_asked_about_and_an_untouched_one_is_not(open_page: Opener) -> None:
     page = _page(open_page)
     asked = []
