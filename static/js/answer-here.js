@@ -3,16 +3,20 @@
 import { whileBusy } from './busy.js';
 import { announce } from './dom.js';
 import { explain, send } from './sign-in.js';
+import { showMessages } from './toast.js';
 
+const AGAIN_MS = 5_000;
 const results = document.getElementById('results');
 let shown = null; // the section with the form
 let loading = '';
 
 const waiting = () => results.querySelector('[data-call-waits] [data-waiting-question]');
 
-async function bodyOf(answer) {
-  return new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('question-body');
+async function pageOf(answer) {
+  return new DOMParser().parseFromString(await answer.text(), 'text/html');
 }
+
+const bodyIn = (page) => page.getElementById('question-body');
 
 function fill(body) {
   shown.replaceChildren(...body.childNodes);
@@ -20,13 +24,15 @@ function fill(body) {
   shown.querySelector('[data-sf-errors]')?.focus();
 }
 
+/* Once for each request: one that has no form for this page would be fetched with every change of its card. */
 async function show(link) {
   const uid = link.dataset.waitingQuestion;
   if (shown || loading === uid) return;
   loading = uid;
   const answer = await fetch(link.href);
-  const body = answer.ok ? await bodyOf(answer) : null;
-  const slot = link.closest('.call-slot');
+  if (answer.status >= 500) throw new Error(`mcpadmin answered ${answer.status}`);
+  const body = bodyIn(await pageOf(answer));
+  const slot = results.querySelector(`[data-waiting-question="${uid}"]`)?.closest('.call-slot');
   if (!slot || shown || !body?.querySelector('#answer-form[data-primary]')) return;
   shown = document.createElement('section');
   shown.dataset.answers = uid;
@@ -38,16 +44,33 @@ async function show(link) {
   announce('The server requests input. The form is below the call.');
 }
 
+/* A control that was in the form: the same one of the form as it is now. */
+function sameAs({ id, name, value }) {
+  return shown.querySelector(id ? `#${CSS.escape(id)}` : `[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`);
+}
+
+/* Where whoever was in the form goes on. */
+function goTo(card) {
+  card?.querySelector('h2 a')?.focus({ preventScroll: true });
+}
+
 function forget() {
+  const [card, wasInside] = [shown?.previousElementSibling, shown?.contains(document.activeElement)];
   shown?.remove();
   shown = null;
+  if (wasInside) goTo(card);
 }
 
 /* The card follows its call: with the end of the request its notice goes, and the form with it. */
 function follow() {
   const link = waiting();
   if (shown && !results.querySelector(`[data-waiting-question="${shown.dataset.answers}"]`)) forget();
-  if (link) show(link).catch(() => {}); // the link of the card still leads to it
+  if (link) show(link).catch(() => setTimeout(again, AGAIN_MS)); // meanwhile the link of the card leads to it
+}
+
+function again() {
+  loading = '';
+  follow();
 }
 
 results?.addEventListener('submit', async (event) => {
@@ -56,21 +79,30 @@ results?.addEventListener('submit', async (event) => {
   event.preventDefault();
   event.stopPropagation();
   const body = new FormData(form, event.submitter);
+  const section = shown; // ends with its request, which may be before the answer comes
+  const card = section.previousElementSibling;
+  const focused = document.activeElement;
+  const goesOn = () => [document.body, focused].includes(document.activeElement); // an inert form loses the focus
   form.inert = true;
   try {
     const sent = send(form.getAttribute('action'), { method: 'POST', body }); // a button is called "action"
-    const answer = await whileBusy(shown, sent, 'Sending the answer…');
-    const page = await bodyOf(answer);
-    if (!page) throw new Error(`mcpadmin answered ${answer.status}`);
-    if (page.querySelector('#answer-form')) return fill(page);
-    announce('Answer sent');
-    forget();
+    const answer = await whileBusy(section, sent, 'Sending the answer…');
+    const page = await pageOf(answer);
+    if (!bodyIn(page)) throw new Error(`mcpadmin answered ${answer.status}`);
+    showMessages(page);
+    if (shown === section && page.querySelector('#answer-form')) {
+      fill(bodyIn(page));
+      if (goesOn()) sameAs(focused)?.focus();
+    } else {
+      if (shown === section) forget();
+      if (goesOn()) goTo(card);
+    }
   } catch (problem) {
     explain(problem);
   } finally {
     form.inert = false;
+    if (form.isConnected && goesOn()) focused.focus();
   }
-  return undefined;
 });
 
 if (results) {
