@@ -4,6 +4,8 @@ import { live } from './live.js';
 import { explain, saidIn, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
 
+export const RUNNING = ['held', 'requested', 'sent'];
+const MOST_OVER = 30; // of 100 topics that a page may follow
 const results = document.getElementById('results');
 
 /* A slot with the card of a call, before all with a lower number, kept fresh by the topic of the call. */
@@ -19,7 +21,15 @@ export function addCard(uid, version, html, list = results, number = Infinity) {
   list.insertBefore(slot, [...list.children].find((one) => !(Number(one.dataset.callNumber) > number)) ?? null);
   htmx.swap({ target: slot, swap: 'innerHTML', text: html });
   document.getElementById('no-results')?.setAttribute('hidden', '');
+  makeRoom(list);
   live.scan(slot);
+}
+
+/* The oldest calls that are over leave with their topics: the history has them. */
+function makeRoom(list) {
+  const stateOf = (slot) => slot.querySelector('[data-call-state]')?.dataset.callState ?? 'requested';
+  const over = [...list.children].filter((one) => one.matches('.call-slot') && !RUNNING.includes(stateOf(one)));
+  for (const slot of over.slice(MOST_OVER)) if (!slot.contains(document.activeElement)) slot.remove();
 }
 
 /* Calls `act` once, with the row of the call's final state; the topic's present state is sent on joining it. */

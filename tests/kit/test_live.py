@@ -35,6 +35,24 @@ def test_a_snapshot_is_morphed_in_and_an_older_one_is_dropped(open_page: Opener)
     expect(page.get_by_text("inside")).to_be_visible()
 
 
+def test_a_page_keeps_no_more_cards_of_ended_calls_than_it_can_follow(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    page.evaluate("""async () => {
+        document.querySelector('.wrap').insertAdjacentHTML('beforeend', '<div id="results" data-live="u1"></div>');
+        const { addCard } = await import('/static/js/call-cards.js');
+        for (let number = 1; number <= 120; number += 1) {
+            const state = number === 1 ? 'sent' : 'succeeded';
+            addCard(`c${number}`, 1, `<article data-call-state="${state}">Call</article>`, undefined, number);
+        }
+    }""")
+    kept = [f"c{number}" for number in (*range(120, 90, -1), 1)]
+    shown = page.locator("#results .call-slot").evaluate_all("slots => slots.map(slot => slot.id)")
+    assert shown == [f"call-{uid}" for uid in kept]
+    followed = {topic for message in peer.said("sub") for topic in message["topics"] if topic.startswith("call.")}
+    left = {topic for message in peer.said("unsub") for topic in message["topics"]}
+    assert followed - left == {f"call.{uid}" for uid in kept}
+
+
 def test_after_a_lost_connection_a_tab_asks_for_what_it_missed(open_page: Opener) -> None:
     page, peer = _live_page(open_page)
     peer.say({"t": "server.u1", "seq": 20, "kind": "session", "rows": [], "html": "<p>version 20</p>"})
