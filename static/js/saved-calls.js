@@ -1,11 +1,10 @@
 /* Saved calls: saving what a form holds, running one in place, and a checklist that runs several one after another. */
-import { showAgain, whenOver } from './call-cards.js';
+import { RUNNING, showAgain, whenOver } from './call-cards.js';
 import { live } from './live.js';
 import { refreshParts } from './refresh.js';
 import { explain, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
 
-const RUNNING = ['held', 'requested', 'sent'];
 const Lost = class extends Error {};
 
 /* Sent once: what it did is not known from an answer that does not come. */
@@ -69,6 +68,7 @@ async function run(form, signal) {
   outcome(uid, card.querySelector('header .tag') ?? '', ' ', link(`#${answer.number}`, answer.url));
   const { callState } = card.querySelector('[data-call-state]').dataset;
   if (!RUNNING.includes(callState)) return callState === 'succeeded';
+  if (signal?.aborted) return false;
   const ended = new Promise((resolve) => {
     signal?.addEventListener('abort', () => resolve(null), { once: true });
     whenOver(answer.call, resolve);
@@ -79,11 +79,19 @@ async function run(form, signal) {
   live.scan(slot);
   const over = await ended;
   if (over === null) return false;
-  const shown = await fetch(`/calls/${answer.call}/card/`, { headers: { 'HX-Request': 'true' } });
-  const pill = shown.ok ? fragmentOf(await shown.text()).querySelector('header .tag') : null;
-  outcome(uid, pill ?? 'Ended', ' ', link(`#${answer.number}`, answer.url));
+  outcome(uid, (await pillOf(answer.call)) ?? 'Ended', ' ', link(`#${answer.number}`, answer.url));
   live.scan(document.body); // its topic is of no more use
   return over.state === 'succeeded';
+}
+
+/* Null if it cannot be loaded: the call is over all the same. */
+async function pillOf(call) {
+  try {
+    const shown = await fetch(`/calls/${call}/card/`, { headers: { 'HX-Request': 'true' } });
+    return shown.ok ? fragmentOf(await shown.text()).querySelector('header .tag') : null;
+  } catch {
+    return null;
+  }
 }
 
 /* What our own server rendered, parsed without running or loading anything. */
@@ -104,7 +112,7 @@ async function runHere(form) {
       else toast({ title: 'Not run', text: answer.message, tone: 'bad' });
     }
   } catch (problem) {
-    outcome(form.dataset.runSaved, '');
+    outcome(form.dataset.runSaved, problem instanceof Lost ? 'Outcome unknown' : '');
     failed(problem);
   } finally {
     button.disabled = false;
@@ -157,6 +165,10 @@ function startChecklist() {
       }
     } catch (problem) {
       failed(problem);
+      if (problem instanceof Lost) {
+        outcome(forms[done].dataset.runSaved, 'Outcome unknown');
+        done += 1;
+      }
     }
     for (const form of forms.slice(done)) outcome(form.dataset.runSaved, 'Not run');
     sum.textContent = `${good} of ${forms.length} succeeded`;
