@@ -1,4 +1,5 @@
 /* A call that this page asks for: waits for the live connection, is sent once, and never again by itself. */
+import { reasonOf } from './dom.js';
 import { live } from './live.js';
 import { SignedOut, signIn } from './sign-in.js';
 
@@ -32,14 +33,14 @@ function changed(until, signal) {
     };
     const timer = setTimeout(() => end(resolve), Math.max(0, until - Date.now()));
     live.addEventListener('state', () => end(resolve), { signal: stop.signal });
-    signal.addEventListener('abort', () => end(reject, new NotSent('Cancelled. Nothing was sent.')), { signal: stop.signal });
+    signal.addEventListener('abort', () => end(reject, signal.reason), { signal: stop.signal });
   });
 }
 
 /* Signing in takes a person as long as it takes; a connection has 20 s. */
 async function connected(form) {
   const cancelled = new AbortController();
-  const button = cancelButton(form, () => cancelled.abort());
+  const button = cancelButton(form, () => cancelled.abort(new NotSent('Cancelled. Nothing was sent.')));
   let until = Date.now() + WAIT_MS;
   live.connection?.retryNow(); // once: each failed attempt is a change of the state, too
   try {
@@ -48,13 +49,15 @@ async function connected(form) {
       if (live.state === 'signed-out') {
         say(form, 'Waiting for your sign-in…');
         await signIn();
+        cancelled.signal.throwIfAborted();
         until = Date.now() + WAIT_MS;
       }
       say(form, 'Connecting…');
       if (live.state !== 'live') await changed(until, cancelled.signal);
     }
   } catch (problem) {
-    throw problem instanceof SignedOut ? new NotSent(problem.message) : problem;
+    if (problem instanceof NotSent) throw problem;
+    throw new NotSent(problem instanceof SignedOut ? problem.message : `Nothing was sent and your input is kept. ${reasonOf(problem)}`, { cause: problem });
   } finally {
     button.remove();
   }

@@ -30,7 +30,7 @@ async function signedIn() {
   const { sessionUrl, user } = document.body.dataset;
   const headers = { Accept: 'application/json' };
   const answer = await fetch(sessionUrl, { headers, cache: 'no-store', signal: AbortSignal.timeout(GIVE_UP_MS) });
-  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}`);
+  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}. Try again.`);
   const session = await answer.json();
   renew(session.csrf);
   if (session.user !== null && String(session.user) !== user) throw new SignedOut(OTHER_USER);

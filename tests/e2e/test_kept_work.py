@@ -18,6 +18,7 @@ from tests.tools.stack import ADMIN, Stack
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 FORMS = str(Path(__file__).with_name("form_server.py"))
 TICKETS = "**/live/ticket/"
+SESSION = "**/accounts/session/"
 NOTE = "notes_for_the_person_who_packs_this_order_in_the_warehouse"
 
 
@@ -103,6 +104,32 @@ def test_who_declines_to_sign_in_keeps_what_was_typed_and_reads_that_nothing_was
     expect(ada.page.locator("[data-call-refused]")).to_contain_text("Nothing was sent")
     expect(ada.page.locator("[name='arg:/text']")).to_have_value(words)
     assert calls_with(stack, words) == 0
+
+
+def test_a_run_that_is_cancelled_while_the_sign_in_is_checked_is_not_sent(stack: Stack, ada: Walk, forms: str) -> None:
+    words = new_words()
+    ada.open_tool(forms, "shout")
+    ada.fill_argument("text", words)
+    end_sign_in(stack, ada)
+    expect(pill(ada)).to_have_attribute("data-state", "signed-out")
+    release = block(ada.page, SESSION)
+    ada.run_tool()
+    ada.page.locator(".runbar").get_by_role("button", name="Cancel").click()
+    release()
+    sign_in_beside(ada)
+    expect(ada.page.locator("[data-call-refused]")).to_contain_text("Cancelled. Nothing was sent.")
+    assert calls_with(stack, words) == 0
+
+
+def test_a_sign_in_that_cannot_be_checked_leaves_the_run_unsent(stack: Stack, ada: Walk, forms: str) -> None:
+    ada.complaints.allow("ERR_FAILED")
+    ada.open_tool(forms, "shout")
+    ada.fill_argument("text", new_words())
+    end_sign_in(stack, ada)
+    expect(pill(ada)).to_have_attribute("data-state", "signed-out")
+    ada.page.route(SESSION, lambda route: route.abort())
+    ada.run_tool()
+    expect(ada.page.locator("[data-call-refused]")).to_contain_text("Nothing was sent and your input is kept.")
 
 
 @pytest.mark.long
