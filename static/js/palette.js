@@ -5,7 +5,10 @@ import { csrfToken, fromTemplate } from './dom.js';
 
 const WAIT_MS = 120;
 let found = [];
+let foundFor = null; // the words that `found` belongs to
+let searching = null;
 let selected = 0;
+let entered = 0;
 let timer = 0;
 let request = null;
 
@@ -37,10 +40,19 @@ function buttons(words) {
     .map(([label, selector]) => ({ kind: 'Action', label, hint: '', selector, icon: iconIn(document.querySelector(selector)) }));
 }
 
-export async function search() {
-  const words = input().value.trim();
+const written = () => input().value.trim();
+
+export function search() {
+  clearTimeout(timer);
+  searching = look(written());
+  return searching;
+}
+
+async function look(words) {
   const local = [...pages(words), ...buttons(words)];
   const url = document.querySelector('[data-palette-open]').dataset.paletteUrl;
+  foundFor = words;
+  selected = 0;
   show(local, url ? 'Searching…' : '');
   if (!url) return;
   request?.abort();
@@ -61,8 +73,8 @@ function openServer() {
 }
 
 function show(results, note) {
+  selected = Math.max(0, results.indexOf(found[selected]));
   found = results;
-  selected = 0;
   list().replaceChildren(...results.map(row));
   dialog().querySelector('[data-palette-note]').textContent = note || (results.length ? '' : 'No results.');
   mark();
@@ -88,12 +100,13 @@ function open(result) {
   if (result.selector) {
     dialog().close();
     document.querySelector(result.selector)?.click();
-    return;
+    return undefined;
   }
   const url = new URL(result.url, location.href);
-  if (url.origin !== location.origin) return;
-  if (result.post) send(url);
-  else location.assign(url.href);
+  if (url.origin !== location.origin) return undefined;
+  if (!result.post) return location.assign(url.href);
+  dialog().close(); // a second Enter would send it again
+  return send(url);
 }
 
 function send(url) {
@@ -120,14 +133,28 @@ function mark() {
 
 function onKey(event) {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step) followWords();
   if (step && found.length) {
     event.preventDefault();
     selected = (selected + step + found.length) % found.length;
     mark();
-  } else if (event.key === 'Enter' && found[selected]) {
+  } else if (event.key === 'Enter') {
     event.preventDefault();
-    open(found[selected]);
+    if (!event.repeat) openSelected();
   }
+}
+
+/* A key that comes before the pause after typing has ended means what answers these words, not those before. */
+function followWords() {
+  if (written() !== foundFor) search();
+}
+
+async function openSelected() {
+  followWords();
+  entered += 1;
+  const [turn, words] = [entered, written()];
+  if (!found.length) await searching;
+  if (turn === entered && words === written() && dialog().open && found[selected]) open(found[selected]);
 }
 
 input().addEventListener('keydown', onKey);

@@ -38,6 +38,35 @@ def test_the_palette_that_is_asked_for_before_the_scripts_have_loaded_opens_with
     expect(page.locator("#palette")).to_be_visible()
 
 
+def test_enter_in_the_palette_opens_what_answers_the_words_typed_last(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette [role=option]")).to_have_count(6)
+    held: list[Route] = []
+    page.route("**/palette/**", lambda route: held.append(route))
+    page.keyboard.insert_text("orders")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.locator("#palette [data-palette-note]")).to_have_text("Searching…")
+    assert "/pages/kit/" in page.url
+    held[0].continue_()
+    page.wait_for_url("**/servers/")
+
+
+def test_what_was_chosen_in_the_palette_stays_chosen_when_the_search_answers(open_page: Opener) -> None:
+    page = _page(open_page)
+    held: list[Route] = []
+    page.route("**/palette/**", lambda route: held.append(route))
+    page.keyboard.press("Control+k")
+    options = page.locator("#palette").get_by_role("option")
+    expect(options).to_have_count(5)
+    page.keyboard.press("ArrowDown")
+    expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+    held[0].continue_()
+    expect(options).to_have_count(6)
+    expect(options.nth(1)).to_have_attribute("aria-selected", "true")
+
+
 def test_the_palette_still_opens_pages_when_the_search_fails(open_page: Opener) -> None:
     page, complaints, _ = open_page()
     complaints.allow("500")
