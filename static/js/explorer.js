@@ -229,6 +229,7 @@ async function choose(sel, { focus = true } = {}) {
   }
   if (!wanted()) return;
   history[first ? 'pushState' : 'replaceState'](null, '', address);
+  shown = sel;
   equipDrawer();
   if (!wide.matches) drawer().scrollIntoView();
   if (focus) drawer().querySelector('[data-close-detail]')?.focus({ preventScroll: true });
@@ -236,7 +237,9 @@ async function choose(sel, { focus = true } = {}) {
 
 function close() {
   const sel = chosen();
+  choosing += 1; // a row that is on its way stays closed too
   history.pushState(null, '', addressWith({ sel: null }));
+  shown = null;
   hide(sel);
 }
 
@@ -300,8 +303,8 @@ document.addEventListener('keydown', (event) => {
 let shown = chosen();
 addEventListener('popstate', () => {
   const sel = chosen();
+  choosing += 1;
   if (sel !== null) {
-    choosing += 1;
     const turn = choosing;
     show(sel, () => turn === choosing).catch((problem) => complain('The row could not be loaded', problem, location.href));
   }

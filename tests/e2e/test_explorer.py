@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timedelta
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.e2e.conftest import cookies_of_a_sign_in
 from tests.e2e.explorer_rows import SEED
@@ -53,6 +53,33 @@ def test_the_keyboard_completes_a_query_and_walks_through_rows_and_their_details
     expect(page.locator(f"tr[data-sel='{second}'] a").first).to_be_focused()
     page.go_back()
     expect(page.locator("#detail")).to_be_visible()
+
+
+def test_a_row_that_is_left_stays_left_and_keeps_the_focus(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=last:24h+in:calls")
+    page, detail = ada.page, ada.page.locator("#detail")
+    first, second = (page.locator("tr[data-sel]").nth(place).locator("a").first for place in (0, 1))
+    first.click()
+    expect(detail).to_be_visible()
+    page.go_back()
+    expect(detail).to_have_count(0)
+    expect(first).to_be_focused()
+
+    first.click()
+    expect(detail).to_be_visible()
+    held: list[Route] = []
+    address = re.compile(r"/explorer/rows/\w+/\d+/")
+    page.route(address, lambda route: held.append(route))
+    second.click()
+    ada.until(lambda: bool(held))
+    page.keyboard.press("Escape")
+    expect(detail).to_have_count(0)
+    with page.expect_response(address):
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    expect(detail).to_have_count(0)
+    assert "sel=" not in page.url
 
 
 def test_a_completion_takes_the_place_of_the_word_behind_letters_that_a_browser_counts_twice(
