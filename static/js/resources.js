@@ -13,6 +13,15 @@ const PAUSE_MS = 150;
 const form = document.querySelector('[data-read-form]');
 const content = document.getElementById('resource-content');
 
+/* Opened without a choice, the page is about the first of its list. From now on its address says so: parts of the page are
+   fetched by it, and the list may begin with another one by then. */
+const query = new URLSearchParams(location.search);
+if (!query.get('uri') && !query.get('template')) {
+  if (content?.dataset.uri) query.set('uri', content.dataset.uri);
+  else if (form?.dataset.template) query.set('template', form.dataset.template);
+  if (`${query}`) history.replaceState(null, '', `?${query}${location.hash}`);
+}
+
 async function refresh(soon) {
   if (soon) return refreshSoon('resource-content');
   await refreshParts('resource-content');

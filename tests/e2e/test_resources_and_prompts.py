@@ -146,6 +146,15 @@ def test_a_missing_value_is_said_at_its_field_and_nothing_is_read(page: Page, de
     expect(argument(page, "name")).to_have_value("")
 
 
+def test_a_page_that_is_opened_without_a_choice_keeps_the_resource_that_it_shows(page: Page, demo: str) -> None:
+    open_live(page, f"{demo}/resources/?find=read")
+    expect(page.locator("#resource-content")).to_have_attribute("data-uri", "demo://readme")
+    assert page.url.endswith(f"{demo}/resources/?find=read&uri=demo%3A%2F%2Freadme")
+    open_live(page, f"{demo}/resources/?find=note")
+    expect(page.locator("#resource-uri")).to_be_attached()
+    assert page.url.endswith(f"{demo}/resources/?find=note&template=demo%3A%2F%2Fnotes%2F%7Bname%7D")
+
+
 def test_a_resource_that_is_not_there_shows_the_servers_error(page: Page, demo: str) -> None:
     open_live(page, f"{demo}/resources/?uri=demo://nothing")
     expect(page.get_by_text("The server does not list this URI")).to_be_visible()
