@@ -253,6 +253,32 @@ def test_a_commit_that_the_database_itself_refuses_changed_nothing(monkeypatch: 
     assert not Payload.objects.exists()
 
 
+_AT_COMMIT = """
+CREATE FUNCTION pg_temp.at_commit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN {}; RETURN NULL; END';
+CREATE TEMP TABLE row_of_this_batch (id int) ON COMMIT DROP;
+CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON row_of_this_batch DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION pg_temp.at_commit();
+INSERT INTO row_of_this_batch VALUES (1)
+"""
+
+
+@pytest.mark.usefixtures("on_postgres")
+@pytest.mark.parametrize(
+    ("does", "unchanged"),
+    [("PERFORM pg_terminate_backend(pg_backend_pid())", False), ("RAISE EXCEPTION ''no''", True)],
+)
+def test_only_a_commit_that_was_answered_is_known_to_have_failed_on_postgresql(does: str, unchanged: bool) -> None:
+    def work() -> None:
+        payload("at the commit")
+        with connection.cursor() as cursor:
+            cursor.execute(_AT_COMMIT.format(does))
+
+    with pytest.raises(AuditUnavailable) as refusal:
+        writer().submit(work).result(10)
+    assert refusal.value.unchanged is unchanged
+    assert writer().submit(lambda: payload("next")).result(10).text == "next"
+
+
 @on_file
 def test_a_work_that_is_cancelled_while_it_runs_is_rolled_back() -> None:
     started, hold = threading.Event(), threading.Event()
