@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from servers.agents.tokens import Principal
@@ -94,6 +95,7 @@ class World:
     async def reads(self, row: Subscription, *, events: int = 0) -> None:
         """A new version, of which the server sent so many notifications. They were counted before."""
 
+        @transaction.atomic
         def write() -> None:
             add_version(row, f"version {row.newest + 1}", events=events)
             row.event_count -= 1
