@@ -232,8 +232,10 @@ class Pump(EventSink):
         return [one for one in able if one.waiter is not None and one.waiter.outgoing.left]
 
     def owed(self) -> frozenset[RequestId]:
-        """The requests that the server has to answer within a deadline, and for which it does not wait for us."""
-        return frozenset(one.id for one in self._session.every() if one.waiter is not None and one.waiter.is_due)
+        """The requests that the server may be working on, each within a deadline: not those that it answers from what it
+        knows, such as lists, and not while it waits for us."""
+        working = (one for one in self._session.every() if one.method in _MAY_ASK)
+        return frozenset(one.id for one in working if one.waiter is not None and one.waiter.is_due)
 
     def lift_deadline(self, identity: RequestId) -> None:
         """The server accepted the request, which may last without limit (subscriptions/listen)."""

@@ -108,14 +108,14 @@ def serial(released: asyncio.Event) -> Script:
         await released.wait()
         await line.result(asked, OK)
 
-    async def on_ping(asked: Asked, line: Line) -> None:
+    async def on_other(asked: Asked, line: Line) -> None:
         await released.wait()
-        await line.result(asked, {})
+        await line.result(asked, {"tools": []} if asked.method == "tools/list" else {})
 
     inner = legacy(on_call, session="s")
 
     async def script(asked: Asked, line: Line) -> None:
-        await (on_ping if asked.method == "ping" else inner)(asked, line)
+        await (on_other if asked.method in ("ping", "tools/list") else inner)(asked, line)
 
     return script
 
@@ -133,6 +133,17 @@ async def test_a_server_that_does_one_thing_at_a_time_may_take_the_whole_time_of
         assert (await call).raw == OK
         assert await made.client.ping() > 0
         assert peer.count("tools/call") == 1
+
+
+async def test_a_server_that_hangs_while_a_list_is_read_is_given_up_like_an_idle_one() -> None:
+    async with scripted_http(serial(asyncio.Event())) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        reading = asyncio.create_task(made.client.list_tools())
+        async with asyncio.timeout(20):
+            reason = await made.client.closed
+        with pytest.raises(McpError):
+            await reading
+    assert reason is not None
+    assert "did not answer 2 pings" in reason.detail
 
 
 async def test_a_server_that_hangs_is_given_up_with_the_deadline_of_its_call_whatever_was_sent_since() -> None:
