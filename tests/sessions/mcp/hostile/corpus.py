@@ -127,12 +127,15 @@ def _answer(members: bytes, identity: bytes = b"ID") -> bytes:
 
 
 def _ids() -> Iterator[Case]:
-    """An id is matched exactly, except that a server may write our number as a string. A message with an invalid id is
-    not a message."""
-    yield Case("our id as a string", _answer(b'"result":{}', b'"ID"'), R)
-    yield Case("an unreadable answer to our id as a string", _answer(b'"result":NaN', b'"ID"'), F)
+    """An id is matched exactly, except that a server may write our number as a string, or as a number of the same value. A
+    message with an invalid id is not a message."""
+    for identity in (b'"ID"', b"ID.0", b"ID.00"):
+        yield Case(f"our id as {identity!r}", _answer(b'"result":{}', identity), R)
+        yield Case(f"an unreadable answer to our id as {identity!r}", _answer(b'"result":NaN', identity), F)
+    yield Case("our id with an exponent", _answer(b'"result":{}', b"IDe0"), R)
     foreign = (
         b"OTHER",
+        b"OTHER.0",
         b"0",
         b"-1",
         b'"0ID"',
@@ -147,7 +150,7 @@ def _ids() -> Iterator[Case]:
     )
     for identity in foreign:
         yield Case(f"foreign id {identity[:12]!r}", _answer(b'"result":{}', identity), P)
-    no_ids = (b"true", b"1.0", b"1e0", b"[1]", b"{}", b'{"id":1}', b"9" * 60, b'"' + b"x" * 2000 + b'"', b"0.5")
+    no_ids = (b"true", b"ID.5", b"1e400", b"[1]", b"{}", b'{"id":1}', b"9" * 60, b'"' + b"x" * 2000 + b'"', b"0.5")
     for identity in no_ids:
         yield Case(f"no id {identity[:12]!r}", _answer(b'"result":{}', identity), U)
     yield Case("the id comes last", b'{"result":{},"jsonrpc":"2.0","id":ID}', R)
