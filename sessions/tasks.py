@@ -171,7 +171,7 @@ def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading
 
 
 async def _until(given_up: threading.Event, sending: Coroutine[Any, Any, None]) -> None:
-    """Raises CancelledError when it was given up."""
+    """Raises CancelledError when it was given up, which is looked at once a second: a loop cannot await what a thread sets."""
     task = asyncio.create_task(sending)
     while not (await asyncio.wait([task], timeout=1.0))[0]:
         if given_up.is_set():

@@ -90,7 +90,7 @@ def verify(
     the whole log is checked.
 
     `on_progress(checked, total)` is called outside of any transaction; what it raises ends the verification. `total` is as
-    the log was at the beginning. `is_known`: of damage that somebody has acknowledged: the log is as broken as before, but
+    the log was at the beginning. `is_known`: of damage that was acknowledged: the log is as broken as before, but
     what comes behind it is checked too, except the link of the next event to a damaged one.
     """
     while (verdict := _verdict(start, end, on_progress, is_known)) is None:

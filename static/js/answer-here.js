@@ -49,7 +49,7 @@ function sameAs({ id, name, value }) {
   return shown.querySelector(id ? `#${CSS.escape(id)}` : `[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`);
 }
 
-/* Where whoever was in the form goes on. */
+/* Where the focus goes from a form that ends. */
 function goTo(card) {
   card?.querySelector('h2 a')?.focus({ preventScroll: true });
 }

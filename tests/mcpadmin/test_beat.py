@@ -129,7 +129,7 @@ def test_after_the_clock_was_set_everything_is_due_once_more(monkeypatch: pytest
     monkeypatch.setattr(beat, "Scheduler", Silent)
     monkeypatch.setattr(beat, "_clock", lambda: clock[0])
     beat._send_what_is_due(Celery("test", set_as_current=False), stopping)
-    assert (len(ticks), stopping.is_set()) == (3, False), "the next one is built anew"
+    assert (len(ticks), stopping.is_set()) == (3, False), "another one is built next"
 
 
 def test_the_first_of_several_workers_runs_beat_and_the_others_do_not() -> None:

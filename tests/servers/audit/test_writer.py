@@ -213,7 +213,7 @@ def _backend_pid() -> int:
 
 def _next_commit(monkeypatch: pytest.MonkeyPatch, instead: Callable[[Any, Callable[[], None]], None]) -> None:
     """Of a real connection; those after it are as before."""
-    real = DatabaseWrapper._commit  # type: ignore[attr-defined]
+    real = DatabaseWrapper._commit
 
     def commit(self: Any) -> None:
         monkeypatch.setattr(DatabaseWrapper, "_commit", real)

@@ -245,7 +245,7 @@ async def test_calls_that_wait_for_a_slow_server_hold_up_no_other(
     monkeypatch.setattr(dispatch, "CALLS_LIMIT", 8)
     monkeypatch.setattr(dispatch, "CONCURRENCY", 2)
     slow, other, counters, db = Slow(live.lease), Slow(live.lease), Counter[str](), Database()
-    calls = Calls(db, {1: slow, 2: other}.get, counters, Spool(tmp_path, uuid4()))  # type: ignore[arg-type]
+    calls = Calls(db, {1: slow, 2: other}.get, counters, Spool(tmp_path, uuid4()))
     try:
         for session_id, given in ((1, 10), (2, 3), (3, 1)):
             for _ in range(given):

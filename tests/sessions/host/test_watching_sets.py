@@ -80,7 +80,7 @@ class World:
         unused: Any = None
         parts: Any = (self.database, unused, self.server, Redactor([]), unused)
         self.watching = Watching(*parts, lambda: None)
-        self.watching._reads = self.reads  # type: ignore[assignment]
+        self.watching._reads = self.reads
         self.lists: tuple[ListKind, ...] = ()
         self._requests = 0
 

@@ -533,9 +533,9 @@ def test_the_log_names_only_those_events_that_go(settings: Any, tmp_path: Path) 
     keep(StoredKind.EVENTS, days=30)
     later = timezone.now() + timedelta(days=40)
     assert run(later) == "Measured. Nothing exceeds its limit."
-    assert (runs(), job.dry_run(silent, later).result) == ([], {"would_remove": {}})  # type: ignore[arg-type]
+    assert (runs(), job.dry_run(silent, later).result) == ([], {"would_remove": {}})
     Sink.objects.filter(pk=sink.pk).update(cursor=12)
-    would = job.dry_run(silent, later).result["would_remove"]["events"]  # type: ignore[arg-type]
+    would = job.dry_run(silent, later).result["would_remove"]["events"]
     assert run(later) == "Removed audit events: 12."
     (recorded,) = runs()
     assert recorded["events"]["rows"] == would["rows"] == 12
@@ -551,7 +551,7 @@ def test_an_open_alarm_keeps_events_and_nothing_else(session: McpSession, settin
     keep(StoredKind.EVENTS, days=30)
     keep(StoredKind.LOGS, days=7)
     alarms.sound(AlarmKind.BROKEN, 2, "Event 2 is missing.")
-    outcome = job.run(silent, timezone.now() + timedelta(days=31))  # type: ignore[arg-type]
+    outcome = job.run(silent, timezone.now() + timedelta(days=31))
     assert (outcome.ok, outcome.result) == (False, {"removed": {"logs": 1}})
     assert outcome.detail.startswith(
         "Removed server logs: 1. Not removed: audit events. The audit log has an open alarm"
@@ -570,7 +570,7 @@ def test_without_a_checkpoint_key_whatever_needs_no_signature_goes(
     keep(StoredKind.PAYLOADS, days=30)
     keep(StoredKind.LOGS, days=7)
     settings.CHECKPOINT_KEY_FILE.unlink()
-    outcome = job.run(silent)  # type: ignore[arg-type]
+    outcome = job.run(silent)
     assert (outcome.ok, outcome.result) == (False, {"removed": {"logs": 1}})
     assert "Not removed: calls, arguments and results. " in outcome.detail
     assert Call.objects.exists()
