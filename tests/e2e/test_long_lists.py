@@ -156,7 +156,8 @@ def test_the_parts_of_templates_and_of_resources_join_their_own_list(ada: Walk, 
     page = ada.page
     stack.register("Templated", (sys.executable, [FORMS, "1", "130", "120"]))
     # Opened between the two lists, the page shows that the list changed and does not move by itself.
-    both = "SELECT 1 FROM servers_definition WHERE key LIKE 'note-%' OR key LIKE 'memo:%'"
+    of_the_server = "SELECT 1 FROM servers_definition JOIN servers_server ON servers_server.id = server_id"
+    both = f"{of_the_server} WHERE slug = 'templated' AND (key LIKE 'note-%' OR key LIKE 'memo:%')"
     ada.until(lambda: len(stack.rows(both)) == 250, seconds=60)
     ada.open("/servers/templated/resources/")
     ada.wait_for_state("Ready")

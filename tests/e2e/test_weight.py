@@ -16,7 +16,7 @@ COLD_BYTES, COLD_REQUESTS, WARM_BYTES = 150_000, 12, 30_000
 #: charts are drawn by a library of 20 kB; pages of a server have the most markup
 HEAVIER = 175_000
 CHARTS = ("/", "/explorer/", "/explorer/charts/")
-OF_SERVER = ("resources", "prompts", "network", "protocol")
+OF_SERVER = ("resources", "prompts", "network", "protocol", "settings")
 HEAVY = (*CHARTS, "/servers/add/", *(f"/servers/orders/{name}/" for name in OF_SERVER))
 #: with a style sheet and a script more, and what they ask for at once
 MORE_REQUESTS = {"/explorer/": 14, "/servers/orders/network/": 13}
