@@ -134,8 +134,15 @@ def test_a_server_keeps_a_user_of_its_own_and_ends_with_its_worker(product: Stac
     worker = next(p for p in up.children() if "mcpadmin.worker" in p.cmdline())
     assert of_server
     worker.kill()
-    assert eventually(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in of_server))
+    assert eventually(lambda: not any(_runs(p) for p in of_server))
     assert eventually(lambda: any(_user(p) == user for p in up.children(recursive=True))), failures(product)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two
+        return False
 
 
 def _user(process: psutil.Process) -> int:
@@ -170,7 +177,7 @@ def test_a_killed_up_leaves_nothing_behind_and_the_next_start_finds_its_own_file
     parts = [up, *up.children(recursive=True)]
     up.kill()
     product.process.wait()
-    assert eventually(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in parts))
+    assert eventually(lambda: not any(_runs(p) for p in parts))
     product.lines.clear()
     product.start()
     assert f"running as user {OWN} instead of root" in product.output
