@@ -7,7 +7,7 @@ ValidationError, crypto.SealError
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from servers.credentials.binding import blank_moved
 from servers.credentials.variables import with_declared
 from servers.credentials.vault import choosable, put_to_use, require_chosen
 from servers.enums import AuditAction, EraChoice, IdentityKind, TransportKind
-from servers.models import Bundle, Credential, CredentialUse, Identity, Server
+from servers.models import Bundle, Credential, Identity, Server
 from servers.packages import pins
 from servers.packages.pins import Pin
 from servers.registration.checking import check
@@ -38,7 +38,6 @@ from servers.validators import RESERVED_SLUGS
 
 __all__ = [
     "Conflict",
-    "DeletedRows",
     "Registration",
     "ValueInput",
     "archive",
@@ -46,7 +45,6 @@ __all__ = [
     "choose_era",
     "clone",
     "delete",
-    "dependents",
     "disable",
     "enable",
     "register",
@@ -71,15 +69,6 @@ class Conflict(Exception):
         super().__init__(f"{current.name} was changed by someone else.")
         self.current = current
         self.differences = differences
-
-
-@dataclass(frozen=True)
-class DeletedRows:
-    """What goes with a server. Calls and audit events stay, with its name."""
-
-    definitions: int
-    credentials: int
-    identities: int
 
 
 def register(
@@ -205,15 +194,6 @@ def delete(actor: Actor, user: Any, server: Server) -> None:
         trail.note(AuditAction.SERVER_DELETE, ServerRef.of(current), current.name, {"before": gone})
         _notify(current, AuditAction.SERVER_DELETE)
         Server.objects.filter(pk=server.pk).delete()
-
-
-def dependents(server: Server) -> DeletedRows:
-    return DeletedRows(
-        definitions=server.definitions.filter(removed_at=None).count(),
-        credentials=server.values.filter(secret=True).count()
-        + CredentialUse.objects.filter(identity__server=server).count(),
-        identities=server.identities.filter(ended_at=None).count(),
-    )
 
 
 # --- steps -------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,4 @@
-"""The live socket of a browser tab at /ws/: hello, topics, calls. All code here is async; hub.py does the rest.
-
-Close codes: 4401 not or no longer signed in, or a bad ticket; 4403 no permissions left; 4408 no hello in time;
-4008 too slow; 4029 too many messages; 4030 too many sockets of this user; 4009 message too big; 4400 protocol violated;
-4500 mcpadmin failed.
-"""
+"""The live socket of a browser tab at /ws/: hello, topics, calls. All code here is async; hub.py does the rest."""
 
 import asyncio
 import time
@@ -24,12 +19,12 @@ from servers.schemas.jsontext import JsonProblem
 from sessions.live import limits, socket_calls, tickets, viewers
 from sessions.live.frames import message
 from sessions.live.hub import hub
-from sessions.live.limits import Bucket, size_of
+from sessions.live.limits import CloseCode, size_of
 from sessions.live.socket import Socket
 from sessions.live.topics import parse
+from sessions.mcp.core.flow import TokenBucket
 
 log = structlog.get_logger(__name__)
-FAILED = 4500
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
@@ -57,16 +52,16 @@ class LiveConsumer(AsyncWebsocketConsumer):
             if self._closing:
                 raise
             log.exception("live.socket_failed")
-            self._shut(FAILED)
+            self._shut(CloseCode.FAILED)
 
     async def connect(self) -> None:
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._bucket = Bucket(limits.MESSAGES_PER_SECOND, limits.MESSAGES_BURST, time.monotonic())
+        self._bucket = TokenBucket(limits.MESSAGES_PER_SECOND, limits.MESSAGES_BURST)
         await self.accept()
         self._hello_timer = asyncio.get_running_loop().call_later(limits.HELLO_SECONDS, self._no_hello)
         if not self.scope["user"].is_authenticated:
-            self._shut(4401)
+            self._shut(CloseCode.NOT_SIGNED_IN)
 
     async def disconnect(self, code: int) -> None:
         self._closing = True
@@ -82,14 +77,14 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if self._closing:
             return
         if text_data is None or (size := size_of(text_data)) > limits.CALL_BYTES:
-            return self._shut(4009)
+            return self._shut(CloseCode.MESSAGE_TOO_LARGE)
         body = await self._decode(text_data)
         if body is None:
-            return self._shut(4400)
+            return self._shut(CloseCode.PROTOCOL_VIOLATED)
         if size > limits.TEXT_BYTES and body.get("op") != "call":
-            return self._shut(4009)
-        if body.get("op") != "call" and not self._bucket.take(time.monotonic()):
-            return self._shut(4029)
+            return self._shut(CloseCode.MESSAGE_TOO_LARGE)
+        if body.get("op") != "call" and not self._bucket.allow(time.monotonic()):
+            return self._shut(CloseCode.TOO_MANY_MESSAGES)
         await self._handle(body)
 
     async def _decode(self, text: str) -> dict[str, Any] | None:
@@ -105,10 +100,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if self.socket is None:
             if body.get("op") == "hello":
                 return await self._hello(body)
-            return self._shut(4401)
+            return self._shut(CloseCode.NOT_SIGNED_IN)
         handler = _HANDLERS.get(str(body.get("op")))
         if handler is None:
-            return self._shut(4400)
+            return self._shut(CloseCode.PROTOCOL_VIOLATED)
         handler(self, self.socket, body)
 
     # --- hello ---------------------------------------------------------------------------------------------------
@@ -117,13 +112,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
         if self._closing:
             return
         if viewer is None:
-            return self._shut(4401)
+            return self._shut(CloseCode.NOT_SIGNED_IN)
         actor = Actor.of_user(viewer.user, str(self.scope.get("client_ip", "")), uuid.uuid4().hex)
         backlog = self.scope.get("backlog", lambda: 0)
         socket = Socket(viewer, actor, self.send, self._shut, backlog)
         try:
             if not await hub().add(socket):
-                return self._shut(4030)
+                return self._shut(CloseCode.TOO_MANY_SOCKETS)
             if self._closing:
                 return
             self.socket = socket
@@ -145,7 +140,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     def _no_hello(self) -> None:
         if self.socket is None:
-            self._shut(4408)
+            self._shut(CloseCode.NO_HELLO)
 
     # --- operations ----------------------------------------------------------------------------------------------
     def _sub(self, socket: Socket, body: dict[str, Any]) -> None:
@@ -181,7 +176,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         task.add_done_callback(self._tasks.discard)
 
     # --- closing -------------------------------------------------------------------------------------------------
-    def _shut(self, code: int) -> None:
+    def _shut(self, code: CloseCode) -> None:
         """Close once, from anywhere. The hub forgets the socket at once, without waiting for the browser's reply."""
         if self._closing:
             return
@@ -190,7 +185,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
             hub().remove(self.socket)
         self._spawn(self._close(code))
 
-    async def _close(self, code: int) -> None:
+    async def _close(self, code: CloseCode) -> None:
         """A close frame of ours has no room for words, so they go before it."""
         if words := limits.refusal(code):
             await self.send(message({"op": "refused", "words": words}))

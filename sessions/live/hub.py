@@ -21,7 +21,7 @@ from sessions.inbox import questions
 from sessions.live import tickets, viewers
 from sessions.live.call_stream import CallStream
 from sessions.live.early import EarlyHints
-from sessions.live.limits import TOPICS, sockets_per_user
+from sessions.live.limits import TOPICS, CloseCode, sockets_per_user
 from sessions.live.pulse import PipelineHealth, Pulse
 from sessions.live.reader import Reader
 from sessions.live.socket import Socket
@@ -266,7 +266,7 @@ class Hub:
         """Send nothing more to the users of a hint until their permissions are checked again."""
         users, ended = {row.get("user") for row in rows}, {row.get("ended") for row in rows}
         for socket in [one for one in self.sockets if tickets.fingerprint(one.viewer.session_key) in ended]:
-            socket.give_up(4401)
+            socket.give_up(CloseCode.NOT_SIGNED_IN)
         affected = [socket for socket in self.sockets if None in users or socket.viewer.user_id in users]
         for socket in affected:
             socket.suspended = True
@@ -289,7 +289,7 @@ class Hub:
 
     def _apply(self, socket: Socket, viewer: viewers.Viewer | None) -> None:
         if viewer is None:
-            socket.give_up(4401)
+            socket.give_up(CloseCode.NOT_SIGNED_IN)
             return
         changed, was_suspended = viewer.permissions != socket.viewer.permissions, socket.suspended
         socket.viewer, socket.suspended = viewer, False
@@ -299,7 +299,7 @@ class Hub:
             self.unsubscribe(socket, subscription.topic.name)
             socket.send({"op": "denied", "t": subscription.topic.name})
         if lost and not kept:
-            socket.give_up(4403)
+            socket.give_up(CloseCode.NO_PERMISSIONS)
         elif changed or was_suspended:
             self._resume(kept)
 

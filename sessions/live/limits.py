@@ -1,5 +1,7 @@
 """Limits on the requests of one socket. What a user can exceed is in servers.limits, with its words."""
 
+from enum import IntEnum
+
 from servers import limits
 
 TEXT_BYTES = limits.number("socket_message_bytes")
@@ -11,11 +13,30 @@ MESSAGES_BURST = 5 * MESSAGES_PER_SECOND
 TOPICS = limits.number("socket_topics")
 CALLS_IN_FLIGHT = limits.number("socket_calls_in_flight")
 HELLO_SECONDS = 5.0
-#: close code: what happened, and the limits
+
+
+class CloseCode(IntEnum):
+    """Why mcpadmin closes a socket. static/js/live-connection.js knows NOT_SIGNED_IN."""
+
+    PROTOCOL_VIOLATED = 4400
+    NOT_SIGNED_IN = 4401
+    NO_PERMISSIONS = 4403
+    NO_HELLO = 4408
+    TOO_SLOW = 4008
+    MESSAGE_TOO_LARGE = 4009
+    TOO_MANY_MESSAGES = 4029
+    TOO_MANY_SOCKETS = 4030
+    FAILED = 4500
+
+
+#: what happened, and the limits
 EXCEEDED = {
-    4009: ("A message of this page was too large", ("socket_message_bytes", "socket_call_bytes")),
-    4029: ("Too many messages from this page", ("socket_messages_per_second",)),
-    4030: ("Too many open tabs", ("sockets_per_user",)),
+    CloseCode.MESSAGE_TOO_LARGE: (
+        "A message of this page was too large",
+        ("socket_message_bytes", "socket_call_bytes"),
+    ),
+    CloseCode.TOO_MANY_MESSAGES: ("Too many messages from this page", ("socket_messages_per_second",)),
+    CloseCode.TOO_MANY_SOCKETS: ("Too many open tabs", ("sockets_per_user",)),
 }
 
 
@@ -23,7 +44,7 @@ def sockets_per_user() -> int:
     return limits.number("sockets_per_user")
 
 
-def refusal(code: int) -> str:
+def refusal(code: CloseCode) -> str:
     """Words for a page whose socket is closed with this code; empty where it exceeded no limit."""
     happened, names = EXCEEDED.get(code, ("", ()))
     return f"{happened}. {limits.stated(*names)}" if names else ""
@@ -32,19 +53,3 @@ def refusal(code: int) -> str:
 def size_of(text: str) -> int:
     """In bytes. Most texts are ASCII, and Python knows that of each without a look at it."""
     return len(text) if text.isascii() else len(text.encode())
-
-
-class Bucket:
-    """A token bucket: `rate` per second on average, up to `burst` at once."""
-
-    def __init__(self, rate: float, burst: float, now: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._level, self._at = burst, now
-
-    def take(self, now: float) -> bool:
-        self._level = min(self._burst, self._level + (now - self._at) * self._rate)
-        self._at = now
-        if self._level < 1:
-            return False
-        self._level -= 1
-        return True

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from servers.audit.record import Actor
 from sessions.live.frames import message
-from sessions.live.limits import CALLS_IN_FLIGHT
+from sessions.live.limits import CALLS_IN_FLIGHT, CloseCode
 from sessions.live.outbox import Outbox
 from sessions.live.viewers import Viewer
 
@@ -27,7 +27,7 @@ class Socket:
         self.subscriptions: dict[str, TopicSubscription] = {}
         self.calls_in_flight = 0
         self._close = close
-        self._outbox = Outbox(send, backlog, lambda: close(4008))
+        self._outbox = Outbox(send, backlog, lambda: close(CloseCode.TOO_SLOW))
 
     @property
     def busy(self) -> bool:

@@ -1,6 +1,6 @@
 """What an import would do: for each server of the file created, changed field by field, unchanged, or refused and why."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -170,7 +170,3 @@ def _masked(difference: FieldDifference) -> FieldDifference:
 def masked_arguments(arguments: list[str]) -> list[str]:
     secret = secret_arguments(arguments)
     return [HIDDEN if index in secret else argument for index, argument in enumerate(arguments)]
-
-
-def counts(proposals: list[Proposal]) -> Mapping[Plan, int]:
-    return {verdict: sum(proposal.verdict == verdict for proposal in proposals) for verdict in Plan}

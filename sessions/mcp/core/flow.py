@@ -2,7 +2,7 @@
 
 
 class TokenBucket:
-    def __init__(self, rate: float, burst: int) -> None:
+    def __init__(self, rate: float, burst: float) -> None:
         self._rate = rate
         self._burst = float(burst)
         self._tokens = float(burst)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sessions.live.consumer import LiveConsumer
-from sessions.live.limits import CALL_BYTES, TEXT_BYTES, Bucket
+from sessions.live.limits import CALL_BYTES, TEXT_BYTES
 from sessions.live.outbox import ROOM_BYTES, Outbox
+from sessions.mcp.core.flow import TokenBucket
 
 pytestmark = pytest.mark.asyncio
 
@@ -50,7 +51,7 @@ class Asking(LiveConsumer):
     def __init__(self) -> None:
         super().__init__()
         self.socket, self._closing, self.code, self.handled = None, False, 0, 0
-        self._bucket = Bucket(1, 1, 0)
+        self._bucket = TokenBucket(1, 1)
 
     def _shut(self, code: int) -> None:
         self.code = code
