@@ -9,7 +9,10 @@ SHARED_WORLDS = ("tests/sessions/agents/",)
 #: What takes a minute or more, the longest first; after it the files with the most tests. One that came last would keep
 #: one process busy while the others of its phase have nothing left.
 LONGEST = (
+    *("tests/e2e/test_investigation.py", "tests/servers/test_squashed_migrations.py"),
     *SHARED_WORLDS,
+    *("tests/servers/audit/proof/test_mutations.py", "tests/sessions/retention/test_months.py"),
+    *("tests/servers/test_identity_migration.py", "tests/servers/test_reference_migration.py"),
     *("tests/faults/test_shortened.py", "tests/canary/test_sweep.py", "tests/mcpadmin/test_up.py"),
     *("tests/e2e/test_page_states.py", "tests/e2e/test_kept_work.py", "tests/e2e/test_hostile_texts.py"),
     *("tests/e2e/test_weight.py", "tests/kit/test_pages.py", "tests/e2e/test_firefox.py"),
