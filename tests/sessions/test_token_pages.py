@@ -81,6 +81,12 @@ def test_a_form_that_was_refused_may_be_sent_again(client: Client) -> None:
     assert client.post("/agents/tokens/new/", posted).context["text"]
 
 
+def test_the_summary_of_errors_leads_to_the_group_of_boxes_in_which_none_is_ticked(client: Client) -> None:
+    page = client.post("/agents/tokens/new/", FORM | {"scopes": []}).content.decode()
+    assert '<a href="#id_scopes">Scopes: Choose at least one.</a>' in page
+    assert page.count('id="id_scopes"') == 1
+
+
 def test_reloading_the_configurations_of_an_endpoint_creates_no_other_token(client: Client) -> None:
     address = f"/agents/use/{make_session().server.slug}/"
     assert client.post(address, {"name": "Laptop", "days": "7"} | sent()).context["text"]
