@@ -11,6 +11,7 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.enums import PayloadKind
+from sessions.differences.text import SHOWN_LINES
 from sessions.enums import CallState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import person
@@ -46,6 +47,18 @@ def test_what_is_too_long_for_the_page_is_offered_whole() -> None:
     assert page.count("these are the first 100,000 characters") == 2
     assert all(f'href="/calls/{long.uid}/{name}.json"' in page for name in ("arguments", "result"))
     assert f'href="/calls/{short.uid}/arguments.json"' not in page
+
+
+def test_lines_that_are_not_shown_are_counted_and_are_below() -> None:
+    carla = person("carla", "view_server", "call_tool")
+    client = Client()
+    client.force_login(carla)
+    session = make_session("one")
+    texts = ("start\n", "start\n" + "".join(f"line {number}\n" for number in range(SHOWN_LINES // 2 + 1)))
+    calls = [ended(session, carla, "a", {"content": [{"type": "text", "text": text}]}) for text in texts]
+    page = client.get(f"/calls/{calls[0].uid}/compare/{calls[1].uid}/").content.decode()
+    assert "1 more changed line not shown. Both calls are below in full." in page
+    assert "Download both versions" not in page
 
 
 def test_two_calls_of_two_servers_are_compared_by_value_and_by_line() -> None:
