@@ -75,6 +75,15 @@ def test_two_calls_of_two_servers_are_compared_by_value_and_by_line() -> None:
     assert chosen.index(f'value="{one.uid}"') < chosen.index("checked") < chosen.index(f'value="{bare.uid}"')
     by_number = client.get(f"/calls/{one.uid}/compare/", {"number": f"#{two.pk}"})
     assert by_number["Location"] == f"/calls/{one.uid}/compare/{two.uid}/"
+    for entered, words in (
+        ("12a", "Enter the number of a call, such as #123."),
+        ("0", "Enter the number of a call, such as #123."),
+        (f"#{one.pk}", f"Call #{one.pk} is this call."),
+        ("999999", "Call #999999 does not exist"),
+    ):
+        refused = client.get(f"/calls/{one.uid}/compare/", {"number": entered}).content.decode()
+        assert words in refused
+        assert f'value="{entered}"' in refused
     page = client.get(f"/calls/{two.uid}/compare/{one.uid}/").content.decode()
     assert page.index(f">#{one.pk}<") < page.index(f">#{two.pk}<", page.index("side-1"))
     assert "$.text" in page
