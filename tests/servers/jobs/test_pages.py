@@ -51,9 +51,11 @@ def test_the_log_says_that_it_was_never_verified_then_that_it_waits_then_the_ver
     assert "Waiting for a worker" in words(ada.get("/explorer/"))
     running.run(str(BackgroundJob.objects.get().uid))
     job = BackgroundJob.objects.get()
-    page = words(ada.get("/explorer/"))
+    answer = ada.get("/explorer/")
+    page = words(answer)
     assert f"All {job.result['checked']} events verified" in page
     assert "Not verified" not in page
+    assert 'title="All events are as recorded. Payloads and calls match' in markup(answer)  # there is no checkpoint yet
 
 
 def test_a_verification_that_runs_shows_how_far_it_is_and_refuses_a_second_one(ada: Client) -> None:
