@@ -123,6 +123,17 @@ def test_each_client_gets_the_shape_that_it_reads(client: Client) -> None:
     assert "VS Code" in page.content.decode()
 
 
+def test_other_servers_are_named_only_to_a_token_that_can_use_them(client: Client) -> None:
+    def shown(*servers: str) -> str:
+        return str(client.post("/agents/tokens/new/", FORM | {"servers": list(servers)}).content.decode())
+
+    assert "Replace SERVER with the short name" in shown()
+    one, two = (str(make_session(slug).server.uid) for slug in ("one", "two"))
+    assert ">one</span>, the only server that the token can use." in shown(one)
+    for several in ((one, two), ()):
+        assert "replace this name with the short name of another server" in shown(*several)
+
+
 def test_the_configurations_are_for_a_ready_server_if_there_is_one(client: Client) -> None:
     first, ready = make_session("aaa"), make_session("zzz")
     McpSession.objects.filter(pk=first.pk).update(state=SessionState.DISCONNECTED)
