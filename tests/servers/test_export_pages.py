@@ -167,6 +167,7 @@ def test_no_one_else_gets_the_file_and_a_lost_one_is_explained(ada: Client, admi
 def test_a_running_export_shows_its_progress_and_a_failed_one_its_reason(ada: Client, admin: Any) -> None:
     export = requesting.request(admin, Actor.of_user(admin), ExportFormat.CSV)
     assert "Queued" in text(ada.get("/exports/"))
+    assert f'aria-label="Cancel the export from {export.created_at:%Y-%m-%d %H:%M} UTC"' in text(ada.get("/exports/"))
     Export.objects.update(failed=True, finished_at=timezone.now(), detail="The disk of the worker is full.")
     assert "The disk of the worker is full." in text(ada.get("/exports/"))
     assert f"/exports/{export.uid}/download/" not in text(ada.get("/exports/"))
