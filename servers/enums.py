@@ -61,7 +61,7 @@ class ValueKind(TextChoices):
 class CredentialKind(TextChoices):
     BEARER = "bearer", "Bearer token"
     HEADER = "header", "HTTP header"
-    BASIC = "basic", "User name and password"
+    BASIC = "basic", "Username and password"
     ENVIRONMENT = "environment", "Environment variable"
     CERTIFICATE = "certificate", "Client certificate or private CA"
     OAUTH = "oauth", "OAuth sign-in"
@@ -115,7 +115,7 @@ class PayloadKind(TextChoices):
     ARGUMENTS = "arguments", "Arguments"
     RESULT = "result", "Result"
     CHANGE = "change", "Change"
-    QUESTION = "question", "Question"
+    QUESTION = "question", "Server request"
     ANSWER = "answer", "Answer"
     RESOURCE = "resource", "Resource"
     SAVED = "saved", "Saved arguments"
@@ -150,7 +150,7 @@ class DraftState(TextChoices):
 
 
 class Theme(TextChoices):
-    SYSTEM = "system", "As the system"
+    SYSTEM = "system", "System"
     LIGHT = "light", "Light"
     DARK = "dark", "Dark"
 

@@ -1,7 +1,8 @@
-"""A request as views get it, and the address that it came from."""
+"""A request as views get it, the address that it came from, and the page to which its answer returns."""
 
 from django.conf import settings
 from django.http import HttpRequest
+from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.middleware import HtmxDetails
 
 
@@ -12,6 +13,12 @@ class WebRequest(HttpRequest):
     request_id: str
     client_ip: str
     received_ms: int  # since the epoch
+
+
+def return_to(request: HttpRequest, page: str) -> str:
+    """The address in the form's field `back`, with its query, if it is one of `page`; otherwise `page`."""
+    address = request.POST.get("back", "")
+    return address if url_has_allowed_host_and_scheme(address, None) and address.startswith(page) else page
 
 
 def client_address(peer: str, forwarded_for: str) -> str:

@@ -117,11 +117,13 @@ def note_download(actor: Actor, export: Export, found: int) -> None:
             trail.add(event)
 
 
-def delete(user: access.User, actor: Actor, uid: Any) -> bool:
-    """Its owner's alone; a job that runs finds out at its next batch. False if there is no such export."""
+def delete(user: access.User, actor: Actor, uid: Any) -> str:
+    """Its owner's alone; a job that runs finds out at its next batch. “deleted” or “cancelled”; empty if there is no such
+    export."""
     export = Export.objects.filter(uid=uid, owner=user).select_related("job").first()
     if export is None:
-        return False
+        return ""
+    is_open = export.job is not None and export.job.open and export.finished_at is None
     with audited(actor) as trail:
         if export.job is not None and export.job.open:
             # Lost by its worker, as an attempt that another one took over
@@ -129,7 +131,7 @@ def delete(user: access.User, actor: Actor, uid: Any) -> bool:
         trail.note(AuditAction.EXPORT_DELETE, None, _SUBJECT, facts(export))
         export.delete()
         transaction.on_commit(lambda: files.remove(export))
-    return True
+    return "cancelled" if is_open else "deleted"
 
 
 def _require(user: access.User, actor: Actor, *, payloads: bool) -> None:

@@ -23,6 +23,7 @@ from servers.models import AuditEvent, Payload
 from servers.numbers import whole_number
 from servers.privacy import reading
 from servers.privacy.reading import PayloadContext
+from servers.requests import return_to
 from servers.views.jobs import request_job
 
 _TREE_BYTES = 512 * 1024
@@ -92,7 +93,9 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
 def verify_all(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_auditevent")
     request_job(request, JobKind.VERIFICATION)
-    return redirect("audit:proof" if request.POST.get("back") == "proof" else "explorer:page")
+    if request.POST.get("back") == "proof":
+        return redirect("audit:proof")
+    return redirect(return_to(request, reverse("explorer:page")))
 
 
 # --- one event ---------------------------------------------------------------------------------------------------------

@@ -101,9 +101,10 @@ async def _pieces(file: Any) -> AsyncIterator[bytes]:
 @require_POST
 def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
     access.require(request.user, "view_auditevent")
-    if not requesting.delete(request.user, Actor.of(request), uid):
+    done = requesting.delete(request.user, Actor.of(request), uid)
+    if not done:
         raise Http404("This export does not exist, or belongs to someone else.")
-    messages.success(request, "Export deleted.")
+    messages.success(request, f"Export {done}.")
     return redirect("exports:list")
 
 

@@ -96,6 +96,8 @@ def _shown(request: HttpRequest, issued: tokens.Issued) -> HttpResponse:
         "token": token,
         "text": issued.text,
         "slug": slug,
+        "reached": server is not None,
+        "many": token.every_server or token.servers.count() > 1,
         "configurations": configurations(slug, f"{settings.PUBLIC_URL}/mcp/{slug}", issued.text),
         "plain": settings.PUBLIC_URL.startswith("http:"),
     }

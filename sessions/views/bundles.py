@@ -242,7 +242,14 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
         ("resources", "Resources and templates", [*lines["resource"], *lines["resource_template"]]),
         ("prompts", "Prompts", lines["prompt"]),
     ]
-    context = {"nav": "bundles", "bundle": bundle, "row": row, "groups": groups}
+    context = {
+        "nav": "bundles",
+        "bundle": bundle,
+        "row": row,
+        "groups": groups,
+        "offers": any(lines.values()),
+        "connected": member.endpoint.connected,
+    }
     return render(request, "agents/bundle_member.html", context)
 
 

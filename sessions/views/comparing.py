@@ -45,10 +45,12 @@ def choose(request: WebRequest, uid: UUID) -> HttpResponse:
     """Calls of the same target, on all servers; the one before it is selected. `?with=` or `?number=` chooses."""
     call = visible_call(request, uid)
     every = visibility.visible(request.user).exclude(pk=call.pk)
-    if number := whole_number(request.GET.get("number", "").strip().removeprefix("#")):
-        if (found := every.filter(pk=number).first()) is not None:
+    entered = request.GET.get("number", "").strip()
+    if "number" in request.GET:
+        number = whole_number(entered.removeprefix("#"))
+        if number and (found := every.filter(pk=number).first()) is not None:
             return redirect("calls:compare", call.uid, found.uid)
-        messages.error(request, f"Call #{number} does not exist, or you don't have access to it.")
+        messages.error(request, _no_such_call(call, number))
     elif word := request.GET.get("with", ""):
         return redirect("calls:compare", call.uid, _uid(word, call))
     rows = every.alias(head=Head("target")).filter(head=call.target[:120], target=call.target, method=call.method)
@@ -58,8 +60,17 @@ def choose(request: WebRequest, uid: UUID) -> HttpResponse:
         "call": call,
         "words": words_of(call.method),
         "others": [*before[:OFFERED], *after[:OFFERED]],
+        "entered": entered,
     }
     return render(request, "calls/choose.html", context)
+
+
+def _no_such_call(call: Call, number: int | None) -> str:
+    if not number:
+        return "Enter the number of a call, such as #123."
+    if number == call.pk:
+        return f"Call #{number} is this call. Enter the number of another one."
+    return f"Call #{number} does not exist, or you don't have access to it."
 
 
 def _uid(word: str, call: Call) -> UUID:

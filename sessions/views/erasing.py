@@ -89,7 +89,7 @@ def _owner(user: Any, payload: Payload) -> Owner | None:
     if call is not None:
         over = CallState(call.state).final or call.arguments_id != payload.pk
         return Owner(
-            context_of(call), reverse("calls:detail", args=[call.uid]), f"call #{call.pk} of {call.target}", over
+            context_of(call), reverse("calls:detail", args=[call.uid]), f"call #{call.pk} to {call.target}", over
         )
     questions = Question.objects.filter(Q(question=payload) | Q(answer=payload), servers)
     own = access.seen_of_people(user, Q(personal=True), Q(session__identity__user_id=user.pk))
@@ -107,7 +107,7 @@ def _of_question(question: Question) -> Owner:
         question.answer_id is None or question.delivered_at is not None or bool(question.detail)
     )
     context = PayloadContext(server, question.identity_name, question.method, call_uid)
-    return Owner(context, reverse("inbox:detail", args=[question.uid]), f"a request of {question.server_name}", over)
+    return Owner(context, reverse("inbox:detail", args=[question.uid]), f"a request from {question.server_name}", over)
 
 
 def _of_version(user: Any, version: ResourceVersion | None) -> Owner | None:

@@ -13,7 +13,6 @@ from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
@@ -25,7 +24,7 @@ from servers.jobs.lifecycle import counted
 from servers.kit.visible import visible_text
 from servers.models import AuditEvent
 from servers.numbers import whole_number
-from servers.requests import WebRequest
+from servers.requests import WebRequest, return_to
 from servers.views.audit import shown_event
 from sessions.calls import visibility
 from sessions.calls.operations import words_of
@@ -447,18 +446,11 @@ def save_view(request: WebRequest) -> HttpResponse:
     else:
         words = f"View “{view.name}” saved{' and shared' if view.shared else ''}."
         messages.success(request, words)
-    return redirect(_back(request))
+    return redirect(return_to(request, reverse("explorer:page")))
 
 
 @require_POST
 def delete_view(request: WebRequest, uid: UUID) -> HttpResponse:
     SearchParameters.of(request)
     messages.success(request, f"View “{saved_views.delete(request.user, uid)}” deleted.")
-    return redirect(_back(request))
-
-
-def _back(request: WebRequest) -> str:
-    address = request.POST.get("back", "")
-    here = reverse("explorer:page")
-    safe = url_has_allowed_host_and_scheme(address, None) and address.startswith(here)
-    return address if safe else here
+    return redirect(return_to(request, reverse("explorer:page")))

@@ -167,7 +167,7 @@ def test(request: WebRequest, uid: UUID) -> HttpResponse:
     except (ValidationError, AuditUnavailable) as problem:
         messages.error(request, _words(problem))
     else:
-        messages.success(request, "Test message sent. See the outcome under Deliveries.")
+        messages.success(request, "A worker sends the test message within seconds. See the outcome under Deliveries.")
     target = reverse("subscriptions:settings", args=[subscription.uid]) + "#deliveries"
     response = HttpResponseRedirect(target)
     response.status_code = 303

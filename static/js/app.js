@@ -58,7 +58,7 @@ document.body.addEventListener('htmx:response:error', (event) => {
   toast({
     tone: 'bad',
     title: status === 403 ? "You don't have permission" : `mcpadmin answered ${status}`,
-    text: said || (status >= 500 ? 'Nothing was changed on this page. Check the log for the reason.' : 'Reload the page and try again.'),
+    text: said || (status >= 500 ? 'Try again. If it happens again, ask an administrator to check the log.' : 'Reload the page and try again.'),
   });
 });
 document.addEventListener('submit', (event) => event.target.matches('[data-sign-out]') && forgetDrafts());

@@ -20,7 +20,7 @@ const DELAYED = {
 function workerWords({ silent, workers, since }) {
   const seconds = Math.max(1, Math.round((Date.now() - since) / 1000));
   const who = workers === 1 ? 'Worker' : `${silent} of ${workers} workers`;
-  return [`${who} not responding for ${seconds} s`, 'Another worker will take over its sessions.'];
+  return [`${who} not responding for ${seconds} s`, `${silent === 1 ? 'Its' : 'Their'} sessions wait until a worker takes over.`];
 }
 
 /* [words, explanation] of what does not work behind the socket; null while all of it does. */

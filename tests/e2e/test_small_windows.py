@@ -96,3 +96,20 @@ def test_the_run_button_stays_in_the_window_below_the_notice_of_a_lost_connectio
     button = at_desk.page.get_by_role("button", name="Run tool")
     expect(button).to_be_in_viewport(ratio=1)
     assert at_desk.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
+def test_a_token_says_whose_it_is_and_when_it_ends_and_a_bundle_what_it_offers(on_phone: Walk) -> None:
+    on_phone.open("/agents/tokens/new/")
+    on_phone.page.get_by_role("textbox", name="Name", exact=True).fill("Laptop")
+    on_phone.page.get_by_role("button", name="Create token").click()
+    expect(on_phone.page.get_by_text("shown only once")).to_be_visible()
+    on_phone.open("/agents/")
+    token = on_phone.page.get_by_role("region", name="Tokens and grants").locator("tr", has_text="Laptop").first
+    expect(token.get_by_text(ADMIN[0], exact=True)).to_be_visible()
+    expect(token.get_by_text("Expires", exact=True)).to_be_visible()
+    on_phone.open("/agents/bundles/add/")
+    on_phone.page.get_by_role("textbox", name="Name", exact=True).fill("Small")
+    on_phone.page.locator("#id_add").select_option(LONG)
+    on_phone.page.get_by_role("button", name="Create").click()
+    expect(on_phone.page.locator("td", has_text="Offered").first).to_be_visible()
+    assert on_phone.page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -77,7 +77,8 @@ def test_a_chosen_event_of_the_former_list_opens_on_its_page(ada: Client, call: 
     page = text(ada.get(f"/audit/?sel={call.seq}", follow=True))
     for words in ("Call requested", "Call sent", "Call finished", "ord_41F9", "refunded-4711", "192.0.2.7", call.hash):
         assert words in page
-    assert "Hash valid, follows" in page
+    assert f"Hash valid, follows #{call.seq - 1}" in page
+    assert "Hash valid, first event" in text(ada.get(f"/audit/{AuditEvent.objects.order_by('seq')[0].seq}/"))
 
 
 def test_an_event_has_a_page_of_its_own(ada: Client, call: AuditEvent) -> None:

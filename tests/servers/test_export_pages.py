@@ -167,9 +167,13 @@ def test_no_one_else_gets_the_file_and_a_lost_one_is_explained(ada: Client, admi
 def test_a_running_export_shows_its_progress_and_a_failed_one_its_reason(ada: Client, admin: Any) -> None:
     export = requesting.request(admin, Actor.of_user(admin), ExportFormat.CSV)
     assert "Queued" in text(ada.get("/exports/"))
+    assert f'aria-label="Cancel the export from {export.created_at:%Y-%m-%d %H:%M} UTC"' in text(ada.get("/exports/"))
     Export.objects.update(failed=True, finished_at=timezone.now(), detail="The disk of the worker is full.")
     assert "The disk of the worker is full." in text(ada.get("/exports/"))
     assert f"/exports/{export.uid}/download/" not in text(ada.get("/exports/"))
+    assert "Export deleted." in text(ada.post(f"/exports/{export.uid}/delete/", follow=True))
+    export = requesting.request(admin, Actor.of_user(admin), ExportFormat.CSV)
+    assert "Export cancelled." in text(ada.post(f"/exports/{export.uid}/delete/", follow=True))
 
 
 # --- schedules ------------------------------------------------------------------------------------------------------------
@@ -181,6 +185,10 @@ def test_a_schedule_writes_only_where_the_operator_allows(ada: Client, settings:
     assert ada.post("/exports/schedules/add/?target=directory", form | {"directory": str(tmp_path)}).status_code == 302
     schedule = ExportSchedule.objects.get()
     assert "Archive" in text(ada.get("/exports/"))
+    assert "The first export starts within a minute." in text(ada.get(f"/exports/schedules/{schedule.uid}/"))
+    ada.post(f"/exports/schedules/{schedule.uid}/pause/", {"pause": "1"})
+    assert "Resume it, or choose Export now." in text(ada.get(f"/exports/schedules/{schedule.uid}/"))
+    ada.post(f"/exports/schedules/{schedule.uid}/pause/")
     assert ada.post(f"/exports/schedules/{schedule.uid}/run/").status_code == 302
     assert "Queued" in text(ada.get(f"/exports/schedules/{schedule.uid}/"))
     ada.post(f"/exports/schedules/{schedule.uid}/pause/", {"pause": "1"})

@@ -108,6 +108,12 @@ def test_a_server_that_has_not_connected_yet_is_told_apart_from_one_without_tool
         "tokens.", "tokens ."
     )
     assert shown.count("This server's lists are not loaded yet.") == shown.count("This server has no tools") == 1
+    for alias, words in (("new", "Connect it, then choose."), ("bare", "This server has no tools")):
+        page = signed_in.get(f"/agents/bundles/team/members/{alias}/").content.decode()
+        assert words in page
+        assert "data-primary" not in page  # there is nothing to save
+    assert "Choose what each server offers" in errors(signed_in.get("/agents/bundles/team/policy/"))
+    assert "the server offers nothing, or its lists" in errors(signed_in.get("/servers/bare/agents/"))
     McpSession.objects.filter(pk=new.pk).update(revision="2025-11-25")
     assert "not connected yet" not in errors(signed_in.get("/agents/bundles/team/"))
 

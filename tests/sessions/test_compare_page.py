@@ -11,6 +11,7 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.enums import PayloadKind
+from sessions.differences.text import SHOWN_LINES
 from sessions.enums import CallState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import person
@@ -48,6 +49,18 @@ def test_what_is_too_long_for_the_page_is_offered_whole() -> None:
     assert f'href="/calls/{short.uid}/arguments.json"' not in page
 
 
+def test_lines_that_are_not_shown_are_counted_and_are_below() -> None:
+    carla = person("carla", "view_server", "call_tool")
+    client = Client()
+    client.force_login(carla)
+    session = make_session("one")
+    texts = ("start\n", "start\n" + "".join(f"line {number}\n" for number in range(SHOWN_LINES // 2 + 1)))
+    calls = [ended(session, carla, "a", {"content": [{"type": "text", "text": text}]}) for text in texts]
+    page = client.get(f"/calls/{calls[0].uid}/compare/{calls[1].uid}/").content.decode()
+    assert "1 more changed line not shown. Both calls are below in full." in page
+    assert "Download both versions" not in page
+
+
 def test_two_calls_of_two_servers_are_compared_by_value_and_by_line() -> None:
     carla = person("carla", "view_server", "call_tool")
     client = Client()
@@ -62,6 +75,15 @@ def test_two_calls_of_two_servers_are_compared_by_value_and_by_line() -> None:
     assert chosen.index(f'value="{one.uid}"') < chosen.index("checked") < chosen.index(f'value="{bare.uid}"')
     by_number = client.get(f"/calls/{one.uid}/compare/", {"number": f"#{two.pk}"})
     assert by_number["Location"] == f"/calls/{one.uid}/compare/{two.uid}/"
+    for entered, words in (
+        ("12a", "Enter the number of a call, such as #123."),
+        ("0", "Enter the number of a call, such as #123."),
+        (f"#{one.pk}", f"Call #{one.pk} is this call."),
+        ("999999", "Call #999999 does not exist"),
+    ):
+        refused = client.get(f"/calls/{one.uid}/compare/", {"number": entered}).content.decode()
+        assert words in refused
+        assert f'value="{entered}"' in refused
     page = client.get(f"/calls/{two.uid}/compare/{one.uid}/").content.decode()
     assert page.index(f">#{one.pk}<") < page.index(f">#{two.pk}<", page.index("side-1"))
     assert "$.text" in page

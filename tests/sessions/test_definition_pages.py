@@ -82,6 +82,14 @@ def test_any_two_versions_can_be_compared_by_their_address(client: Client, sessi
     assert '<tr class="added">' not in backwards
 
 
+def test_lines_that_are_not_shown_are_counted_and_no_download_is_promised(client: Client, session: McpSession) -> None:
+    listed(session.server, tool(), days_ago=2)
+    listed(session.server, tool(schema=OBJECT | {"properties": {"q": {"enum": [f"v{one}" for one in range(600)]}}}))
+    text = page(client)
+    assert "more changed lines not shown." in text
+    assert "Download both versions" not in text
+
+
 def test_a_first_version_is_shown_whole(client: Client, session: McpSession) -> None:
     listed(session.server, tool(description="Finds <things>"))
     text = page(client)

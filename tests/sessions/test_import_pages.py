@@ -191,7 +191,11 @@ def test_an_export_is_a_file_without_secrets(client: Client, stored: Server) -> 
     document = json.loads(response.content)
     assert document["servers"]["orders"]["headers"] == {"Authorization": "${input:orders-authorization}"}
     assert CANARY not in response.content.decode()
-    assert client.post("/servers/export/", {"form": "vscode"}).status_code == 422
+    empty = client.post("/servers/export/", {})
+    assert empty.status_code == 422
+    for field in ("form", "servers"):  # the links of the summary lead to the groups
+        assert empty.content.decode().count(f'href="#id_{field}"') == 1
+        assert empty.content.decode().count(f'id="id_{field}"') == 1
     assert AuditEvent.objects.get(action=AuditAction.SERVER_EXPORT).actor_name == "ada"
 
 

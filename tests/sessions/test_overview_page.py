@@ -102,6 +102,15 @@ def test_an_archived_or_disabled_server_and_an_installation_in_order_need_nothin
     assert "Needs attention" not in page(ada)
 
 
+def test_a_range_without_calls_and_no_worker_are_said_as_they_are(ada: Client) -> None:
+    session = make_session("one", enabled=False)
+    make_calls(session, 2, timezone.now() - timedelta(hours=26))
+    text = page(ada)
+    assert text.count("no calls in this range") == 2
+    assert "none running" in text
+    assert "sessions waiting" not in text
+
+
 # --- charts ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("counted", [False, True])
 def test_charts_show_calls_errors_and_latency_of_each_server(ada: Client, counted: bool) -> None:

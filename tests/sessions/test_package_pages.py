@@ -1,5 +1,6 @@
 """The page of a server's package: what is pinned, what is offered, and who may decide."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -86,6 +87,13 @@ def test_name_version_hash_time_and_person_are_shown(server: Server, keeper: Any
     for words in ("1.2.3", "sha512-1.2.3", "by kim", "1 package, each pinned with its hash.", "Check now"):
         assert words in page
     assert "sha512-1.2.3" in shown(keeper, server, "info")
+
+
+def test_packages_from_a_repository_are_not_said_to_be_pinned_with_a_hash(server: Server, keeper: Any) -> None:
+    lock = json.loads(lock_of("1.2.3", helper="1.0.0", forked="1.0.0"))
+    del lock["packages"]["node_modules/forked"]["integrity"]
+    put(server, PinState.PINNED, pin_of(lock=json.dumps(lock), dependencies=2))
+    assert "2 packages, each pinned with its hash except 1 from a repository." in shown(keeper, server)
 
 
 def test_an_offer_shows_what_changes_and_each_tool_that_differs(server: Server, keeper: Any) -> None:

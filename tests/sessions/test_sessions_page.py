@@ -76,6 +76,7 @@ def test_those_in_trouble_come_first_and_the_rest_is_counted(monkeypatch: pytest
 
 
 def test_a_session_that_nobody_holds_says_why(visitor: Client) -> None:
+    assert "Workers alive 0 none running" in text_of(visitor)
     make_session("gpu", worker_label="gpu")
     plain = make_session("plain")
     paused = make_session("paused")

@@ -138,6 +138,8 @@ def test_the_filters_stand_in_the_address(client: Client, session: McpSession) -
     assert "demo://two" not in page(client, "/subscriptions/")
     assert "demo://two" in page(client, "/subscriptions/?show=ended")
     assert "No matching subscriptions" in page(client, "/subscriptions/?text=nothing-of-this-name")
+    past_the_last = page(client, "/subscriptions/?show=ended&before=2020-01-01T00:00:00Z~1")
+    assert '<a href="?show=ended">Back to the first page</a>' in past_the_last
 
 
 def test_the_first_look_says_how_to_begin(client: Client) -> None:

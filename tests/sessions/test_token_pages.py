@@ -81,6 +81,12 @@ def test_a_form_that_was_refused_may_be_sent_again(client: Client) -> None:
     assert client.post("/agents/tokens/new/", posted).context["text"]
 
 
+def test_the_summary_of_errors_leads_to_the_group_of_boxes_in_which_none_is_ticked(client: Client) -> None:
+    page = client.post("/agents/tokens/new/", FORM | {"scopes": []}).content.decode()
+    assert '<a href="#id_scopes">Scopes: Choose at least one.</a>' in page
+    assert page.count('id="id_scopes"') == 1
+
+
 def test_reloading_the_configurations_of_an_endpoint_creates_no_other_token(client: Client) -> None:
     address = f"/agents/use/{make_session().server.slug}/"
     assert client.post(address, {"name": "Laptop", "days": "7"} | sent()).context["text"]
@@ -115,6 +121,17 @@ def test_each_client_gets_the_shape_that_it_reads(client: Client) -> None:
     assert configuration(page, "windsurf")["mcpServers"][server.slug]["serverUrl"].endswith(f"/mcp/{server.slug}")
     assert configuration(page, "cursor")["mcpServers"][server.slug]["headers"] == header
     assert "VS Code" in page.content.decode()
+
+
+def test_other_servers_are_named_only_to_a_token_that_can_use_them(client: Client) -> None:
+    def shown(*servers: str) -> str:
+        return str(client.post("/agents/tokens/new/", FORM | {"servers": list(servers)}).content.decode())
+
+    assert "Replace SERVER with the short name" in shown()
+    one, two = (str(make_session(slug).server.uid) for slug in ("one", "two"))
+    assert ">one</span>, the only server that the token can use." in shown(one)
+    for several in ((one, two), ()):
+        assert "replace this name with the short name of another server" in shown(*several)
 
 
 def test_the_configurations_are_for_a_ready_server_if_there_is_one(client: Client) -> None:

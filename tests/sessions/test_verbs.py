@@ -18,10 +18,10 @@ from servers.audit import writer as writing
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, IdentityKind, SignsInAs
 from servers.models import AuditEvent, Identity, Server
-from sessions.enums import Desired, SessionCondition
+from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import person
-from tests.sessions.host.make import make_call, make_session
+from tests.sessions.host.make import make_call, make_session, make_worker
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.integration]
 #: the wait for the writer and that of the database end after the same two seconds: either may be told
@@ -189,6 +189,14 @@ def test_an_era_that_is_set_is_not_called_detected(visitor: Client) -> None:
     assert "detected again" not in page
     Server.objects.filter(pk=session.server_id).update(era="auto")
     assert "Not detected" not in visitor.get("/servers/demo/info/").content.decode()
+
+
+def test_log_level_and_roots_say_when_a_change_applies(visitor: Client) -> None:
+    session = make_session("demo")
+    McpSession.objects.filter(pk=session.pk).update(revision="2025-11-25")
+    assert "Changes apply from the next connection." in visitor.get("/servers/demo/info/").content.decode()
+    McpSession.objects.filter(pk=session.pk).update(state=SessionState.READY, owner=make_worker())
+    assert "Changes apply to the open session." in visitor.get("/servers/demo/info/").content.decode()
 
 
 def test_a_process_that_ended_leads_to_its_logs_where_nothing_of_it_is_shown(visitor: Client) -> None:

@@ -20,7 +20,7 @@ class ConsentForm(forms.Form):
         label="Server", help_text="The client can use only this server.", empty_label="Choose a server"
     )
     scopes = forms.MultipleChoiceField(
-        label="It can",
+        label="Scopes",
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one, or deny access."},
     )

@@ -93,7 +93,7 @@ def _decision(data: Mapping[str, Any], proposal: Proposal) -> Decision:
 # --- export ------------------------------------------------------------------------------------------------------------
 class ExportForm(forms.Form):
     form = forms.ChoiceField(
-        label="Form",
+        label="Format",
         choices=[
             (Form.MCP_SERVERS.value, "mcpServers: Claude, Cursor, Windsurf and most others"),
             (Form.VS_CODE.value, "VS Code: servers, with inputs for the secrets"),

@@ -211,7 +211,10 @@ def test_scopes_are_those_that_were_asked_for_and_left_ticked(
     signed_in: Client, files: Server, program: OAuthClient
 ) -> None:
     more = {"scopes": ["mcp:list", "mcp:call:destructive"], "days": "7"}
-    assert signed_in.post(query(), more).status_code == 422
+    refused = signed_in.post(query(), more)
+    assert refused.status_code == 422
+    assert b'<a href="#id_scopes">Scopes: ' in refused.content
+    assert refused.content.count(b'id="id_scopes"') == 1
     assert exchange(allow(signed_in, scopes=["mcp:list"])).json()["scope"] == "mcp:list"
 
 

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,11 @@ def test_the_log_says_that_it_was_never_verified_then_that_it_waits_then_the_ver
     assert "Waiting for a worker" in words(ada.get("/explorer/"))
     running.run(str(BackgroundJob.objects.get().uid))
     job = BackgroundJob.objects.get()
-    page = words(ada.get("/explorer/"))
+    answer = ada.get("/explorer/")
+    page = words(answer)
     assert f"All {job.result['checked']} events verified" in page
     assert "Not verified" not in page
+    assert 'title="All events are as recorded. Payloads and calls match' in markup(answer)  # there is no checkpoint yet
 
 
 def test_a_verification_that_runs_shows_how_far_it_is_and_refuses_a_second_one(ada: Client) -> None:
@@ -92,6 +95,16 @@ def test_a_verification_that_did_not_end_is_no_verdict(ada: Client, monkeypatch:
     page = words(ada.get("/explorer/"))
     assert "Verification failed" in page
     assert "Something went wrong. See the worker's log for the reason." in page
+
+
+def test_a_verification_that_is_started_in_the_explorer_leaves_its_query_as_it_is(ada: Client) -> None:
+    address = "/explorer/?q=last%3A7d+in%3Aevents&cols=time%2Cwhat"
+    back = re.search(r'action="/audit/verify/".*?name="back" value="([^"]*)"', markup(ada.get(address)))
+    assert back is not None
+    assert ada.post("/audit/verify/", {"back": unescape(back[1])})["Location"] == address
+    assert ada.post("/audit/verify/", {"back": "proof"})["Location"] == "/audit/proof/"
+    for elsewhere in ("//evil.example/", "/users/"):
+        assert ada.post("/audit/verify/", {"back": elsewhere})["Location"] == "/explorer/"
 
 
 def test_without_its_permission_nobody_verifies_and_the_try_is_in_the_log() -> None:

@@ -16,7 +16,7 @@ from servers.audit.record import Actor
 from servers.enums import PayloadKind, Way
 from sessions.approvals import deciding, reading
 from sessions.approvals.deciding import Decision
-from sessions.enums import CallState
+from sessions.enums import ApprovalState, CallState
 from sessions.models import AgentCall, Approval, Call
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
@@ -55,6 +55,14 @@ def test_the_owner_who_may_not_approve_may_refuse() -> None:
     assert "another person must decide" in page
     assert "Approve this call" not in page
     assert f"/inbox/approvals/{approval.uid}/refuse/" in page
+
+
+def test_the_title_of_the_tab_asks_only_while_the_request_is_open() -> None:
+    root = person("root", is_superuser=True)
+    approval = destructive_request(root)
+    assert "Approve echo?" in page_of(root, approval).partition("</title>")[0]
+    Approval.objects.update(state=ApprovalState.EXPIRED, ended_at=timezone.now())
+    assert "Expired: echo" in page_of(root, approval).partition("</title>")[0]
 
 
 def test_the_list_reads_no_arguments() -> None:

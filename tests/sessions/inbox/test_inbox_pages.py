@@ -288,7 +288,7 @@ def test_a_description_that_warns_of_secrets_is_no_request_for_one(ada: Client) 
 
 def test_a_form_without_fields_is_a_question_of_yes_or_no(ada: Client) -> None:
     question = a_question({"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}})
-    assert "Nothing to fill in" in text(ada.get(f"/inbox/{question.uid}/"))
+    assert "Nothing to fill in. To agree, choose Send." in text(ada.get(f"/inbox/{question.uid}/"))
     assert post(ada, question).status_code == 303
     assert stored(question) == {}
     assert "erased" not in text(ada.get(f"/inbox/{question.uid}/"))

@@ -128,7 +128,10 @@ def test_a_kind_at_its_limit_grows_no_more_so_the_disk_does_not_fill_up() -> Non
 
 def test_a_disk_that_is_soon_full_is_said_loudly(ada: Client) -> None:
     entry(StoredKind.CALLS, 1, 10**15, 1)
-    assert "The disk will be full in" in words(ada.get("/storage/"))
+    page = words(ada.get("/storage/"))
+    assert "The disk will be full in less than a day." in page
+    assert "Within a day" in page
+    assert "In 0 days" not in page
 
 
 def test_the_page_reads_the_ledger_and_no_rows(ada: Client, django_assert_max_num_queries: Any) -> None:
