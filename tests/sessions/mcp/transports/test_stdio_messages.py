@@ -63,6 +63,14 @@ async def test_an_unreadable_answer_fails_its_call_at_once_and_alone(line: str, 
         assert await call(made, "echo", text="alive") == "alive"
 
 
+async def test_what_an_unreadable_error_says_is_in_the_failure_of_its_call_and_in_no_event() -> None:
+    async with connected(script("server")) as made:
+        with pytest.raises(ProtocolError, match='The server says: "no row 17"'):
+            await made.client.call_tool("broken", {"line": '{"jsonrpc":"2.0","id":ID,"error":"no row 17"}'})
+        (violation,) = made.of(ProtocolViolation)
+    assert violation.detail.endswith("the error is not an object with code and message.")
+
+
 @pytest.mark.parametrize("line", NO_ANSWERS)
 async def test_a_message_that_cannot_be_an_answer_is_told_and_harms_no_call(line: str) -> None:
     async with connected(script("server")) as made:
