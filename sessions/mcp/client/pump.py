@@ -296,6 +296,8 @@ class Pump(EventSink):
         if pending is not None:
             self._resolve(Answered(pending, None, error), None)
         elif not self.transport.exchange:
+            if self._session.state is State.READY:  # it ends the calls of everyone, and whose answer it was is unknown
+                error.detail = without_words(error.detail)
             self._on_loss(error)
 
     def line(self, stream: str, text: str) -> None:
