@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from servers import access, permissions
+from servers.accounts.authority import Authority, managed
 from servers.agents.policies import Owner, Rule
 from servers.agents.tokens import MANAGE
 from servers.audit.acts import Trail, audited
@@ -20,20 +21,21 @@ RULES: Final = 200
 
 
 def require(actor: Actor, user: Any, of: Owner) -> None:
-    """The policy of an endpoint or bundle belongs to those who may change servers, a token's to its person. Raises
-    access.Denied (recorded)."""
+    """The policy of an endpoint or bundle belongs to those who may change servers, a token's to its person and to those
+    who may change the account of that person. Raises access.Denied (recorded)."""
     if isinstance(of, Server):
         permissions.require(user, actor, changing.PERMISSION, of)
     elif isinstance(of, Bundle):
         permissions.require(user, actor, changing.PERMISSION, subject=of.name)
     elif of.user_id != user.pk:
-        permissions.require(user, actor, MANAGE, subject=of.name)
+        with managed(actor, user, of.name):
+            Authority.of(user).require_reach(of.user)
 
 
 def may_change(user: Any, of: Owner) -> bool:
     if not isinstance(of, AgentToken):
         return access.may(user, changing.PERMISSION)
-    return of.user_id == user.pk or access.may(user, MANAGE)
+    return of.user_id == user.pk or (access.may(user, MANAGE) and Authority.of(user).reaches(of.user))
 
 
 def add_rule(actor: Actor, user: Any, of: Owner, rule: Rule) -> None:

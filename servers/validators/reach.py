@@ -18,6 +18,8 @@ _METADATA = (
     *("169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200", "192.0.0.192"),
     *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
 )
+#: gateways reach the IPv4 address in the last 32 bits (RFC 6052, RFC 8215)
+_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 
 
 def validate_path(path: str) -> None:
@@ -54,13 +56,16 @@ def _validate_address(text: str, host: str) -> None:
 
 
 def _is_metadata(text: str) -> bool:
-    """However the address is spelled."""
+    """However the address is spelled, also behind a gateway (NAT64, 6to4)."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
         return False
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found) in _METADATA
+    spelled: list[object] = [found]
+    if isinstance(found, ipaddress.IPv6Address):
+        spelled += [found.ipv4_mapped, found.sixtofour]
+        spelled += [ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) for network in _NAT64 if found in network]
+    return any(str(address) in _METADATA for address in spelled)
 
 
 def _refuse(host: str) -> None:

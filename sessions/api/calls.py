@@ -30,6 +30,7 @@ from sessions.api.mount import URLCONF
 from sessions.api.problems import Problem, not_found
 from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow
 from sessions.calls import placing, visibility
+from sessions.calls.card import without_words
 from sessions.calls.reading import record_reading
 from sessions.enums import CallState
 from sessions.explorer import language, search
@@ -235,6 +236,7 @@ def _detail(caller: Caller, uid: UUID) -> _CallText:
     if state.final and _is_own(caller, call) and call.agent.unheard_at is not None:
         idempotency.heard_of_asked(uid)
     failed = state is CallState.RPC_ERROR
+    words = call if readable else without_words(call)
     shown = CallOut(
         id=call.uid,
         server=call.server.slug if call.server is not None else None,
@@ -252,13 +254,13 @@ def _detail(caller: Caller, uid: UUID) -> _CallText:
         sent_at=call.sent_at,
         finished_at=call.finished_at,
         duration_ms=call.duration_ms,
-        detail=call.detail,
-        error=CallError(code=call.error_code, message=call.error_message, data=_json(call.error_data))
+        detail=words.detail,
+        error=CallError(code=call.error_code, message=words.error_message, data=_json(words.error_data))
         if failed
         else None,
         progress=None
         if call.progress is None
-        else CallProgress(progress=call.progress, total=call.progress_total, message=call.progress_message),
+        else CallProgress(progress=call.progress, total=call.progress_total, message=words.progress_message),
         readable=readable,
         arguments=None,  # these two are added as text
         result=None,

@@ -55,14 +55,14 @@ class CallIn(Strict):
 
 class CallError(Schema):
     code: int | None = Field(description="JSON-RPC error code, if the server answered with an error.")
-    message: str
-    data: Any = None
+    message: str = Field(description="Empty if this token may not read the result.")
+    data: Any = Field(None, description="null if this token may not read the result.")
 
 
 class CallProgress(Schema):
     progress: float
     total: float | None
-    message: str
+    message: str = Field(description="Empty if this token may not read the result.")
 
 
 class CallRow(Schema):
@@ -109,7 +109,9 @@ class CallOut(Schema):
     sent_at: datetime | None
     finished_at: datetime | None
     duration_ms: int | None
-    detail: str
+    detail: str = Field(
+        description="Why the call failed or was not sent. Includes what the server said, if this token may read the result."
+    )
     error: CallError | None
     progress: CallProgress | None
     readable: bool = Field(description="Whether this token may read the arguments and the result.")

@@ -50,12 +50,7 @@ class Orphan:
 def seen(call: PendingCall, lease: Lease, state: TaskState) -> None:
     """What the server said of the task, with its secrets masked. Safe to repeat."""
     now = timezone.now()
-    fresh = {
-        "status": state.status.value,
-        "message": storable(state.message, _TEXT_CHARS),
-        "ttl_seconds": state.ttl,
-        "seen_at": now,
-    }
+    fresh = {"status": state.status.value, "ttl_seconds": state.ttl, "seen_at": now}
     first = {
         "task_id": storable(state.task_id, 1024),
         "session_id": call.session_id,
@@ -63,12 +58,19 @@ def seen(call: PendingCall, lease: Lease, state: TaskState) -> None:
         "changed_at": now,
     }
     row, is_new = ServerTask.objects.get_or_create(call_id=call.pk, defaults=fresh | first)
+    rows = ServerTask.objects.filter(pk=row.pk)
     if not is_new:
-        moved = (row.status, row.message) != (fresh["status"], fresh["message"])
-        ServerTask.objects.filter(pk=row.pk).update(**fresh, **({"changed_at": now} if moved else {}))
-        if not moved:
-            return
-    _announce(lease.server_uid)
+        rows.update(**fresh)  # locks the row: an erasure either comes after us, or is seen by `_words`
+    message = _words(call, state.message)
+    if is_new or (row.status, row.message) != (fresh["status"], message):
+        rows.update(message=message, changed_at=now)
+        _announce(lease.server_uid)
+
+
+def _words(call: PendingCall, text: str) -> str:
+    """Empty once the arguments of the call are erased: the server may repeat them."""
+    erased = Call.objects.filter(pk=call.pk, arguments__erased_at__isnull=False)
+    return "" if not text or erased.exists() else storable(text, _TEXT_CHARS)
 
 
 def orphans(session_id: int) -> list[Orphan]:
@@ -86,8 +88,9 @@ def followed(call: PendingCall, lease: Lease) -> None:
 
 def ended(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Following it on is over: its result becomes the call's late result. Safe to repeat."""
-    words = "" if outcome.result is not None else storable(outcome.detail or outcome.error_message, _TEXT_CHARS)
-    ServerTask.objects.filter(call_id=call.pk, ended_at=None).update(ended_at=timezone.now(), detail=words)
+    rows = ServerTask.objects.filter(call_id=call.pk)
+    if rows.filter(ended_at=None).update(ended_at=timezone.now()) and outcome.result is None:
+        rows.update(detail=_words(call, outcome.detail or outcome.error_message))
     _announce(lease.server_uid)
     return claims.late(call, lease, outcome)
 
@@ -114,11 +117,21 @@ def _announce(server_uid: UUID) -> None:
 # --- for pages -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TaskLine:
-    """`running`: whether the server may still be at work on it, as far as is known."""
+    """`running`: whether the server may still be at work on it, as far as is known. `readable`: whether the reader may
+    read the server's words of it, which may repeat arguments. Templates must show only the words of the line."""
 
     task: ServerTask
     call: Call
     running: bool
+    readable: bool
+
+    @property
+    def message(self) -> str:
+        return self.task.message if self.readable else ""
+
+    @property
+    def detail(self) -> str:
+        return self.task.detail if self.readable else ""
 
     @property
     def word(self) -> str:
@@ -150,7 +163,7 @@ def lines(user: Any, server: Server) -> Sequence[TaskLine]:
     """The newest tasks of the calls that this user may see."""
     calls = Call.objects.filter(visibility.seen_by(user), server=server)
     newest = ServerTask.objects.filter(call__in=calls).select_related("call__user").order_by("-call_id")[:MOST_SHOWN]
-    return [TaskLine(task, task.call, _is_running(task)) for task in newest]
+    return [TaskLine(task, task.call, _is_running(task), visibility.may_read(user, task.call)) for task in newest]
 
 
 def _is_running(task: ServerTask) -> bool:

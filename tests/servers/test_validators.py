@@ -142,13 +142,17 @@ def test_a_path_to_everything_or_to_the_kernel_cannot_be_granted_however_it_is_s
 
 @pytest.mark.parametrize(
     "host",
-    ["169.254.169.254", "[fd00:ec2::254]:80", "[fd00:0ec2:0::254]", "[::ffff:169.254.169.254]", "[fe80::1%eth0]"],
+    [
+        *("169.254.169.254", "[fd00:ec2::254]:80", "[fd00:0ec2:0::254]", "[::ffff:169.254.169.254]"),
+        *("[64:ff9b::a9fe:a9fe]:80", "[64:ff9b:1::169.254.169.254]", "[2002:a9fe:a9fe::1]", "[fe80::1%eth0]"),
+    ],
 )
 def test_a_metadata_service_is_no_host_however_it_is_spelled(host: str) -> None:
     """A start of the server would fail on it, and not say where to change it."""
     with pytest.raises(ValidationError):
         validators.validate_host(host)
     validators.validate_host("[fd00::5]:8080")
+    validators.validate_host("[64:ff9b::808:808]")
 
 
 def test_a_root_with_a_nul_character_is_refused() -> None:

@@ -16,6 +16,7 @@ from ..core.events import DiagnosticLine, Event, LogMessage, NotDelivered, Proto
 from ..core.input_requests import ServerRequest, Withdrawn
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
+from ..core.refusals import without_words
 from ..core.rounds import ASKING_BACK
 from ..core.session import Answered, Outgoing, Session
 from ..core.state import State
@@ -290,11 +291,13 @@ class Pump(EventSink):
     def broken(self, error: McpError, head: bytes) -> None:
         """Fail the one request that the message seems to answer. If that is unknown on a duplex stream, close the
         connection: otherwise the request would wait for ever."""
-        self.emit(ProtocolViolation(error.detail))
+        self.emit(ProtocolViolation(without_words(error.detail)))  # its words are for readers of the call alone
         pending = self._session.attribute(head)
         if pending is not None:
             self._resolve(Answered(pending, None, error), None)
         elif not self.transport.exchange:
+            if self._session.state is State.READY:  # it ends the calls of everyone, and whose answer it was is unknown
+                error.detail = without_words(error.detail)
             self._on_loss(error)
 
     def line(self, stream: str, text: str) -> None:

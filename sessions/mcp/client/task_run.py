@@ -10,6 +10,7 @@ from ..core import jsonrpc, methods
 from ..core import tasks as protocol
 from ..core.errors import Fault, HttpError, LocalError, McpError, RemoteError, RpcError, TransportError
 from ..core.events import Event, OtherNotification, StateChanged
+from ..core.refusals import in_one_line, with_words
 from ..core.tasks import Ended, Fetch, Finished, Status, TaskOptions, TaskState
 from ..core.versions import Era
 
@@ -105,7 +106,7 @@ class TaskRun:
         self._misses = 0
         state = protocol.state_of(result, self._era)
         if state.task_id != self._task_id:
-            raise protocol.lost(self._task_id, "it answered with another task")
+            raise protocol.lost(self._task_id, why="it answered with another task")
         return state
 
     async def _last_look(self) -> TaskState | None:
@@ -138,9 +139,8 @@ class TaskRun:
 
     def _unfollowed(self, method: str, error: RpcError) -> RemoteError:
         """An error of a request about the task says nothing about the call, which may still succeed."""
-        words = f"The server answered {method} with {error.code}: {error.message[:200]}"
-        words = f"The task {self._task_id[:60]!r} cannot be tracked. {words}"
-        return RemoteError(Fault.TASK_LOST, words, may_have_run=True)
+        detail = f"The task {self._task_id[:60]!r} cannot be tracked. The server answered {method} with {error.code}."
+        return RemoteError(Fault.TASK_LOST, with_words(detail, in_one_line(error.message)), may_have_run=True)
 
     async def _pause(self) -> None:
         """Wait until the next poll is due, or an event makes one worthwhile."""

@@ -16,6 +16,7 @@ from .errors import Fault, McpError, ProtocolError, RpcError
 from .jsonrpc import Notification, Request, RequestId, Response
 from .limits import Limits
 from .listening import Listens
+from .refusals import without_words
 from .state import State, Trigger, advance
 from .versions import Era, Revision
 
@@ -229,7 +230,7 @@ class Session:
             elif isinstance(message, Notification):
                 inputs += self._notified(message)
             else:
-                inputs.append(events.ProtocolViolation(message.detail))
+                inputs.append(events.ProtocolViolation(without_words(message.detail)))
                 if answering is not None:
                     answering.unreadable = message
         return inputs

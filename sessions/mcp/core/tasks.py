@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from .capabilities import TASKS_EXTENSION, declares
 from .errors import Fault, McpError, ProtocolError, RemoteError, RpcError
+from .refusals import in_one_line, with_words
 from .versions import Era, Revision
 
 EXTENSION: Final = TASKS_EXTENSION
@@ -220,8 +221,7 @@ NextStep = Wait | Fetch | Finished | Ended
 def next_step(state: TaskState, era: Era, answered: Collection[str] = ()) -> NextStep:
     """The next step for a task in this state. `answered`: keys of requests for input that were handled before."""
     if state.status is Status.CANCELLED:
-        reason = f" It says: {state.message}" if state.message else ""
-        words = f"The server cancelled the task {_short(state)}.{reason}"
+        words = with_words(f"The server cancelled the task {_short(state)}.", in_one_line(state.message))
         return Ended(RemoteError(Fault.TASK_CANCELLED, words, may_have_run=True))
     if era is Era.LEGACY:
         return _legacy_step(state)
@@ -245,7 +245,8 @@ def fetched(state: TaskState, result: dict[str, Any]) -> dict[str, Any]:
     """The result of `tasks/result` for a task in this state. For a failed task whose error it did not keep, a server
     may return an empty result, which must not count as success (official Python SDK 1.x)."""
     if state.status is Status.FAILED and "content" not in result:
-        words = f"The task {_short(state)} failed: {state.message or 'the server gave no reason'}"
+        reason = "" if state.message else " The server gave no reason."
+        words = with_words(f"The task {_short(state)} failed.{reason}", in_one_line(state.message))
         raise RemoteError(Fault.TASK_FAILED, words, may_have_run=True)
     return result
 
@@ -276,10 +277,10 @@ def _inputs(state: TaskState, answered: Collection[str]) -> NextStep:
     return Wait(fresh)
 
 
-def lost(task_id: str, detail: str) -> RemoteError:
-    """The server does not (or no longer) know the task, so the outcome of the call stays unknown."""
-    words = f"The server no longer knows the task {task_id[:60]!r} ({detail[:200]}): it expired or was deleted."
-    return RemoteError(Fault.TASK_LOST, words, may_have_run=True)
+def lost(task_id: str, words: str = "", why: str = "it expired or was deleted") -> RemoteError:
+    """The server does not (or no longer) know the task, so the outcome of the call stays unknown. `words`: its own."""
+    detail = f"The server no longer knows the task {task_id[:60]!r}: {why}."
+    return RemoteError(Fault.TASK_LOST, with_words(detail, in_one_line(words)), may_have_run=True)
 
 
 def pause_after_miss(misses: int, poll: float) -> float | None:

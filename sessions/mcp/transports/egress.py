@@ -21,6 +21,7 @@ from .base import NameNotResolved, RefusedByPolicy
 from .proxy import Proxy
 
 REFUSED: Final = "The outbound guard does not allow this address."
+IS_METADATA: Final = "it is a cloud metadata service"
 log = logging.getLogger(__name__)
 IPv4 = ipaddress.IPv4Address
 IPv6 = ipaddress.IPv6Address
@@ -89,11 +90,16 @@ def refusal_reason(address: str, port: int, policy: OutboundPolicy) -> str | Non
         return "it is not a plain IP address"
     if isinstance(parsed, IPv6) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
-    if _within(parsed, METADATA) or any(_within(inner, METADATA) for inner in _embedded(parsed)):
-        return "it is a cloud metadata service"
+    if is_metadata(parsed):
+        return IS_METADATA
     if any(parsed in entry.network and entry.port in (None, port) for entry in policy.allow):
         return None
     return _by_kind(parsed, policy)
+
+
+def is_metadata(address: IPv4 | IPv6) -> bool:
+    """Also behind a gateway. An IPv4-mapped address is given as the IPv4 address."""
+    return _within(address, METADATA) or any(_within(inner, METADATA) for inner in _embedded(address))
 
 
 def _embedded(address: IPv4 | IPv6) -> list[IPv4]:

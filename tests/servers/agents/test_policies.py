@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
@@ -157,6 +158,35 @@ def test_each_change_of_a_policy_is_an_event_and_needs_the_permission(token: Age
         with pytest.raises(access.Denied):
             policy_changes.add_rule(Actor.of_user(stranger), stranger, owner, rule(ALLOW, "*"))
     assert AgentRule.objects.count() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_manages_users_changes_the_policy_of_a_token_only_of_people_without_more_permissions(
+    token: AgentToken,
+) -> None:
+    policy_changes.add_rule(Actor.of_user(token.user), token.user, token, rule(DENY, "delete_*"))
+    [guard] = AgentRule.objects.all()
+    at = f"/agents/tokens/{token.uid}/policy/"
+    posted = {"effect": "allow", "kind": "tool", "pattern": "*", "calls_per_minute": ""}
+    mallory, hana = person("mallory", "manage_users"), person("hana", "view_server", "call_tool", "manage_users")
+    helper = browser(mallory)
+    for path, fields in (
+        (f"{at}rules/", posted),
+        (f"{at}change/", {"otherwise": "allow"}),
+        (f"/agents/rules/{guard.uid}/remove/", {}),
+    ):
+        assert helper.post(path, fields).status_code == 403, path
+    assert list(AgentRule.objects.values_list("pattern", flat=True)) == ["delete_*"]
+    denied = AuditEvent.objects.filter(outcome="denied", actor_name="mallory")
+    assert denied.count() == 3
+    assert "view_server" in json.loads(denied[0].body)["details"]["lacking"]
+    for manager, shown in ((mallory, False), (hana, True)):
+        page = browser(manager).get(at)
+        assert page.status_code == 200
+        assert ("Remove the rule" in page.content.decode()) is shown
+    assert browser(hana).post(f"{at}rules/", posted).status_code == 302
+    AgentToken.objects.update(user=get_user_model().objects.create_superuser("root"))
+    assert browser(hana).post(f"{at}rules/", posted | {"pattern": "b"}).status_code == 403
 
 
 @pytest.mark.django_db(transaction=True)

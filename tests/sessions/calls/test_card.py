@@ -122,7 +122,11 @@ def test_only_a_connection_that_failed_is_called_one(call: Call, fault: str, tit
 @pytest.mark.parametrize(
     ("state", "fault", "words"),
     [
-        (CallState.FAILED, "task_cancelled", "The server cancelled the task 'a1'. It says: closed for today"),
+        (
+            CallState.FAILED,
+            "task_cancelled",
+            "The server cancelled the task 'a1'. The server says: \"closed for today\"",
+        ),
         (CallState.FAILED, "task_lost", "The server no longer knows the task 'a1': it expired or was deleted."),
         (CallState.NOT_SENT, "closed", "The session was closed."),
     ],

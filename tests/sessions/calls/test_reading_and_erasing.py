@@ -14,10 +14,13 @@ from servers.audit import writer as writing
 from servers.audit.record import Actor, Event, record
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import AuditEvent, Payload, PrivacySettings
+from sessions.calls import server_tasks
+from sessions.calls.claims import CallOutcome
 from sessions.enums import CallState, QuestionState
+from sessions.mcp.core.tasks import Status, TaskState
 from sessions.models import Call, LogLine, McpSession, Question, ServerTask
 from tests.servers.conftest import person
-from tests.sessions.host.make import make_call, make_session
+from tests.sessions.host.make import make_call, make_hold, make_session
 from tests.sessions.inbox.rows import FORM, a_question
 from tests.sessions.subscriptions.rows import add_version, make_subscription
 
@@ -272,6 +275,32 @@ def test_with_the_contents_the_words_of_its_task_and_the_stderr_of_a_session_tha
     assert (task.message, task.detail, task.status) == ("", "", "failed")
     tails = dict(McpSession.objects.values_list("pk", "stderr_tail"))
     assert tails == {call.session_id: "", earlier.pk: "of another session"}
+
+
+def test_a_task_that_is_followed_on_does_not_bring_the_erased_words_back(call: Call) -> None:
+    lease = make_hold(McpSession.objects.get())
+    Call.objects.update(state=CallState.OUTCOME_UNKNOWN, result=None)
+    now = timezone.now()
+    begun = {"begun_at": now, "changed_at": now, "seen_at": now, "status": "working", "session_id": call.session_id}
+    ServerTask.objects.create(call=call, task_id="t", message=f"exporting {ARGUMENT}", **begun)
+    [orphan] = server_tasks.orphans(lease.session_id)
+    payloads.erase(call.arguments)
+    for status in (Status.WORKING, Status.WORKING, Status.FAILED):
+        server_tasks.seen(orphan.call, lease, TaskState("t", status, f"exporting {ARGUMENT}"))
+    server_tasks.ended(orphan.call, lease, CallOutcome(CallState.RPC_ERROR, error_message=f"no {ARGUMENT}"))
+    task = ServerTask.objects.get()
+    assert (task.message, task.detail, task.status) == ("", "", "failed")
+    assert task.ended_at is not None
+
+
+def test_the_words_of_a_task_are_for_those_who_may_read_the_call(call: Call, ann: Any) -> None:
+    now = timezone.now()
+    seen = {"begun_at": now, "changed_at": now, "seen_at": now, "status": "failed"}
+    ServerTask.objects.create(call=call, task_id="t", message=f"at {ARGUMENT}", detail=f"no {RESULT}", **seen)
+    for reader, readable in ((ann, True), (person("rhea", *READER), True), (person("eve", "view_server"), False)):
+        page = client_of(reader).get("/servers/tools/tasks/").content.decode()
+        assert f'data-task="{call.uid}"' in page
+        assert [words in page for words in (f"at {ARGUMENT}", f"no {RESULT}")] == [readable, readable]
 
 
 def test_stderr_of_a_failure_before_the_call_stays(call: Call) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ..egress import METADATA, OutboundPolicy, refusal_reason
+from ..egress import IS_METADATA, OutboundPolicy, is_metadata, refusal_reason
 from . import names, processes
 
 _RECEIVE, _RESPOND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
@@ -77,7 +77,7 @@ class Host:
         literal = _address(name)
         if literal is None:
             names.check(name)
-        elif any(literal in network for network in METADATA):
+        elif is_metadata(literal):
             raise ValueError("Cloud metadata services are never reachable.")
         return cls(str(literal or name), port)
 
@@ -146,7 +146,7 @@ class Reach:
             return
         for text in addresses:
             found = _address(text)
-            if found is not None and not any(found in network for network in METADATA):
+            if found is not None and not is_metadata(found):
                 self._learned[found] = self._learned.pop(found, set()) | ports
         while len(self._learned) > _MOST_LEARNED:
             del self._learned[next(iter(self._learned))]  # the one that was not answered for the longest time
@@ -156,6 +156,8 @@ class Reach:
         address = _address(text.partition("%")[0])
         if address is None:
             return "it is not a plain IP address"
+        if is_metadata(address):  # also of a host that was listed before its spelling was refused
+            return IS_METADATA
         if any(host.name == str(address) and host.port in (None, port) for host in self._hosts):
             return None
         learned = self._learned.get(address, set())

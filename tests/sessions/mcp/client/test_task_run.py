@@ -121,7 +121,7 @@ def test_the_wait_ends_whatever_the_server_says(era: Era, looks: list[Any], othe
 )
 async def test_an_error_of_a_request_about_a_task_is_no_outcome_of_the_call(era: Era, look: Any, asked: str) -> None:
     looks = [look, *[(Status.WORKING, {})] * 9]
-    with pytest.raises(McpError, match=f"answered {asked} with -32603: busy") as ended:
+    with pytest.raises(McpError, match=f'answered {asked} with -32603. The server says: "busy"') as ended:
         await run(Server(era, looks, ["busy"] * 3), [], Counter()).result(None)
     assert (ended.value.fault, ended.value.may_have_run) == (Fault.TASK_LOST, True)
 

@@ -90,7 +90,11 @@ async def test_looks_that_fail_are_repeated_and_the_task_goes_on(place: Setting)
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "looks"), [("falls", "-32603: busy", 4), ("mute", "-32601: no such method", 1)]
+    ("name", "words", "looks"),
+    [
+        ("falls", 'with -32603. The server says: "busy"', 4),
+        ("mute", 'with -32601. The server says: "no such method"', 1),
+    ],
 )
 async def test_a_task_that_cannot_be_followed_may_have_run(place: Setting, name: str, words: str, looks: int) -> None:
     """An error of `tasks/get` says nothing about the call."""

@@ -51,6 +51,12 @@ def test_a_second_answer_to_one_request_is_a_violation_and_changes_nothing() -> 
     assert isinstance(event, events.ProtocolViolation)
 
 
+def test_what_an_error_of_the_wrong_shape_says_in_a_batch_is_in_no_event() -> None:
+    (event,) = session().receive(b'[{"jsonrpc":"2.0","id":1,"error":"no row 17"}]')
+    assert isinstance(event, events.ProtocolViolation)
+    assert event.detail.endswith("the error is not an object with code and message.")
+
+
 def test_an_answer_to_a_request_that_was_given_up_is_late_and_keeps_its_tag() -> None:
     machine = session()
     pending, _ = machine.request("tools/call", {"name": "x"}, tag="call-1")

@@ -82,7 +82,7 @@ def test_a_cancelled_task_ends_in_both_kinds_with_the_words_of_the_server(era: E
     step = next_step(state, era)
     assert isinstance(step, Ended)
     assert (step.error.fault, step.error.may_have_run) == (Fault.TASK_CANCELLED, True)
-    assert "quota" in step.error.detail
+    assert step.error.detail == "The server cancelled the task 't'. The server says: \"quota\""
 
 
 def test_an_empty_result_of_a_failed_task_does_not_pass_for_a_success() -> None:

@@ -454,7 +454,18 @@ def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
     assert reach.refusal("::ffff:10.1.2.3", 443) is None
     assert reach.refusal("10.1.2.3", 80) == "it is not one of the listed hosts"
     assert reach.refusal("10.9.9.9", 443) == "it is not one of the listed hosts"
-    assert reach.refusal("169.254.169.254", 443) == "it is not one of the listed hosts"
+
+
+@pytest.mark.parametrize("network", [Network.LISTED, Network.PUBLIC])
+@pytest.mark.parametrize(
+    "address",
+    ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1"],
+)
+def test_no_listed_host_leads_to_a_metadata_service_also_not_behind_a_gateway(network: Network, address: str) -> None:
+    reach = Reach(network, [Host.parsed("api.example.com"), Host(address, None)])
+    reach.learn("api.example.com", [address, "64:ff9b::a01:203"])
+    assert reach.refusal(address, 80) == "it is a cloud metadata service"
+    assert reach.refusal("64:ff9b::a01:203", 80) is None
 
 
 def test_a_name_with_ever_new_addresses_does_not_fill_the_memory() -> None:
@@ -471,7 +482,13 @@ def test_an_address_of_this_machine_is_known_from_an_address_elsewhere() -> None
     assert _own_address("192.0.2.1") is None
 
 
-@pytest.mark.parametrize("text", ["169.254.169.254", "", "a b", "host:0", "host:x", "-x.example", "[::1", "http://x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("169.254.169.254", "[64:ff9b::a9fe:a9fe]:80", "", "a b", "host:0", "host:x", "-x.example", "[::1"),
+        "http://x",
+    ],
+)
 def test_what_is_no_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Host.parsed(text)

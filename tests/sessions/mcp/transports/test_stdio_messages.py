@@ -63,6 +63,27 @@ async def test_an_unreadable_answer_fails_its_call_at_once_and_alone(line: str, 
         assert await call(made, "echo", text="alive") == "alive"
 
 
+async def test_what_an_unreadable_error_says_is_in_the_failure_of_its_call_and_in_no_event() -> None:
+    async with connected(script("server")) as made:
+        with pytest.raises(ProtocolError, match='The server says: "no row 17"'):
+            await made.client.call_tool("broken", {"line": '{"jsonrpc":"2.0","id":ID,"error":"no row 17"}'})
+        (violation,) = made.of(ProtocolViolation)
+    assert violation.detail.endswith("the error is not an object with code and message.")
+
+
+async def test_an_unreadable_error_that_names_no_request_ends_the_calls_of_everyone_without_its_words() -> None:
+    async with connected(script("server")) as made:
+        other = asyncio.create_task(made.client.call_tool("sleep", {"seconds": 30}))
+        with pytest.raises(ProtocolError) as caught:
+            await made.client.call_tool("broken", {"line": '{"jsonrpc":"2.0","error":"no row 17"}'})
+        with pytest.raises(ProtocolError) as others:
+            await other
+        reason = await made.client.closed
+    for error in (caught.value, others.value, reason):
+        assert error is not None
+        assert error.detail.endswith("the error is not an object with code and message.")
+
+
 @pytest.mark.parametrize("line", NO_ANSWERS)
 async def test_a_message_that_cannot_be_an_answer_is_told_and_harms_no_call(line: str) -> None:
     async with connected(script("server")) as made:
