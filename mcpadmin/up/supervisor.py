@@ -496,6 +496,7 @@ def _open_browser(url: str) -> int:
 
 def supervise(options: Options) -> None:
     """Run everything from giving up root to the end of the last part. Raises StartProblem."""
+    preflight.refuse_foreign(options.data_dir)
     needs_root = os.geteuid() == 0 and 0 < options.port < FIRST_FREE_PORT
     listening = preflight.listen(options.host, options.port) if needs_root else None
     privileges = unprivileged.drop(options.data_dir, options.user)

@@ -207,6 +207,21 @@ def test_a_data_directory_that_cannot_be_used_is_one_line_and_status_1(make_stac
     assert_one_line(product, f"the data directory {blocked} cannot be used")
 
 
+def test_a_folder_of_something_else_is_refused_before_anything_in_it_changes(
+    make_stack: MakeStack, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "site"
+    for name in ("beat/schedule", "static/page.css", "notes.txt"):
+        (foreign / name).parent.mkdir(parents=True, exist_ok=True)
+        (foreign / name).touch(0o644)
+    before = {path: path.stat().st_mode for path in (foreign, *foreign.rglob("*"))}
+    product = make_stack(data_dir=foreign)
+    product.launch()
+    assert product.process.wait(60) == 1
+    assert_one_line(product, f"{foreign} is not empty, and nothing in it belongs to mcpadmin. Give a new or empty")
+    assert {path: path.stat().st_mode for path in (foreign, *foreign.rglob("*"))} == before
+
+
 def test_a_file_of_the_data_directory_that_cannot_be_replaced_is_one_line_and_status_1(make_stack: MakeStack) -> None:
     product = make_stack()
     for part in ("valkey", "valkey/users.acl"):  # as one that belongs to root is for an ordinary user

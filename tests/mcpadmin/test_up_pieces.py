@@ -59,6 +59,29 @@ def test_a_usual_path_is_used_as_it_is(tmp_path: Path) -> None:
     assert valkey.recorded_socket(short) == short / "valkey.sock"
 
 
+@pytest.mark.parametrize("mark", preflight.MARKS)
+def test_what_any_start_leaves_makes_a_folder_a_data_directory(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "servers").mkdir()
+    (tmp_path / mark).parent.mkdir(exist_ok=True)
+    (tmp_path / mark).touch()
+    preflight.refuse_foreign(tmp_path)
+
+
+def test_a_new_an_empty_and_a_freshly_mounted_folder_are_taken(tmp_path: Path) -> None:
+    preflight.refuse_foreign(tmp_path / "new")
+    preflight.refuse_foreign(tmp_path)
+    (tmp_path / "lost+found").mkdir()
+    preflight.refuse_foreign(tmp_path)
+
+
+def test_a_folder_called_beat_loses_only_an_old_schedule(tmp_path: Path) -> None:
+    (tmp_path / "beat").mkdir()
+    for name in ("schedule", "schedule.db", "song.wav"):
+        (tmp_path / "beat" / name).touch()
+    preflight.tighten(tmp_path)
+    assert [path.name for path in (tmp_path / "beat").iterdir()] == ["song.wav"]
+
+
 def test_a_busy_port_names_another() -> None:
     taken = preflight.listen("127.0.0.1", 0)
     port = taken.getsockname()[1]
