@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from math import isfinite
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -82,6 +83,12 @@ class Environment(environ.Env):
         _unquoted(name, lambda: urlsplit(found).port)
         return found
 
+    def file(self, name: str, default: Path) -> Path:
+        return Path(_absolute(name, self.str(name, default=str(default))))
+
+    def folders(self, name: str, *default: str) -> list[str]:
+        return [_absolute(name, folder) for folder in self.list(name, default=list(default))]
+
     def database(self, name: str, default: dict[str, Any]) -> dict[str, Any]:
         url: str = self.str(name, default="")
         if not url:
@@ -121,6 +128,13 @@ def _unquoted(name: str, work: Callable[[], T]) -> T:
             f"{name} is not a valid URL. Percent-encode special characters in its user name and password, "
             "such as / (%2F), # (%23) and @ (%40)."
         ) from None
+
+
+def _absolute(name: str, path: str) -> str:
+    """A relative one would be another file for each command, by the folder in which the command is started."""
+    if not Path(path).is_absolute():
+        raise ImproperlyConfigured(f"{name} is {path[:100]!r}, but must be an absolute path. {_CORRECT}")
+    return path
 
 
 def _parsed(name: str, text: str, cast: type) -> Any:

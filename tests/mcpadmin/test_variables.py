@@ -60,6 +60,16 @@ def test_an_empty_list_is_a_list_of_nothing_and_blanks_around_items_do_not_count
     assert env.list("ABSENT", default=["MCP_*"]) == ["MCP_*"]
 
 
+def test_a_relative_path_is_refused_because_each_command_would_mean_another_file() -> None:
+    env = environment(RING="keyring.json", KEY="/srv/key.json", FOLDERS="/srv/a, b")
+    with pytest.raises(ImproperlyConfigured, match=r"RING is 'keyring\.json', but must be an absolute path"):
+        env.file("RING", default=Path("/srv/keyring.json"))
+    with pytest.raises(ImproperlyConfigured, match="FOLDERS is 'b', but must be an absolute path"):
+        env.folders("FOLDERS")
+    assert env.file("KEY", default=Path("/srv/other.json")) == Path("/srv/key.json")
+    assert (env.file("ABSENT", default=Path("/srv/x")), env.folders("ABSENT", "/run")) == (Path("/srv/x"), ["/run"])
+
+
 @pytest.mark.parametrize(
     ("name", "read"),
     [
