@@ -272,6 +272,24 @@ def test_files_outside_that_the_user_cannot_write_are_named(folder: Path, monkey
     assert list(unprivileged._unwritable(user, data)) == []
 
 
+def test_a_command_that_gives_root_up_keeps_the_default_data_directory_of_root(
+    folder: Path, inside: tuple[str, ...]
+) -> None:
+    data = prepare(folder / "of_its_owner")
+    for path in (data, *data.rglob("*")):
+        os.chown(path, OWN, OWN)
+    shown = "import os; from django.conf import settings; print(settings.DATA_DIR, os.geteuid())"
+    code = (
+        "import os; from pathlib import Path; from mcpadmin import installation\n"
+        f"installation.default_data_dir = lambda: Path('/nowhere' if os.geteuid() else {str(data)!r})\n"
+        "from mcpadmin.command_line import managing\n"
+        f"managing.run(['mcpadmin', 'shell', '--no-imports', '-c', {shown!r}])"
+    )
+    command = [*inside, sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [str(data), str(OWN)], done.stderr
+
+
 def test_another_user_than_root_can_become_none(folder: Path) -> None:
     code = "from pathlib import Path; from mcpadmin.up.unprivileged import drop; drop(Path('/'), 'root')"
     done = subprocess.run(
