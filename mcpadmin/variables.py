@@ -175,7 +175,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_PUBLIC_URL",
-            "The address that browsers use. With `https://`, cookies are Secure and get the `__Host-` prefix,"
+            "The address that browsers use: scheme, host and port, without a path, because mcpadmin needs a host name of "
+            "its own. With `https://`, cookies are Secure and get the `__Host-` prefix,"
             " responses carry HSTS, and plain http redirects to https. With `http://`, cookies are Secure "
             "only if the request came over TLS (according to its scheme, `Origin` or a proxy header) or used "
             "another host name. This lets Safari, which rejects Secure cookies on plain http loopback, sign "
