@@ -33,13 +33,15 @@ _KEYRING_REMEDIES = {
 }
 
 
-def check_installation(data_dir: Path) -> None:
-    """Raise StartProblem for the first error of mcpadmin.checks. Set looser key files to mode 600."""
-    if problem := next((found for found in run_checks(tags=[TAG]) if found.level >= ERROR), None):
+def check_installation(data_dir: Path) -> list[str]:
+    """Raise StartProblem for the first error of mcpadmin.checks. Set looser key files to mode 600. Returns the warnings."""
+    found = run_checks(tags=[TAG])
+    if problem := next((one for one in found if one.level >= ERROR), None):
         raise StartProblem(problem.msg, problem.hint or "")
     for path in (data_dir / "secret_key", Path(settings.KEYRING_FILE)):
         if path.exists() and path.stat().st_mode & 0o077:
             path.chmod(0o600)
+    return [f"{one.msg} {one.hint or ''}".strip() for one in found]
 
 
 def bring_up_to_date() -> int:

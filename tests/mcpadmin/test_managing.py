@@ -43,11 +43,23 @@ def test_a_command_before_the_first_start_says_in_one_line_what_to_do(tmp_path: 
     ]
 
 
+def test_a_preparation_says_that_https_without_a_trusted_proxy_redirects_endlessly(tmp_path: Path) -> None:
+    copy_database(tmp_path / DATABASE)
+    copy_static_files(tmp_path)
+    own = clean_environment(MCPADMIN_DATA_DIR=str(tmp_path), MCPADMIN_PUBLIC_URL="https://mcp.example.org")
+    words = [sys.executable, "manage.py", "prepare"]
+    done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "warning: MCPADMIN_PUBLIC_URL is https, yet no proxy is trusted" in done.stderr
+
+
 def test_an_older_version_refuses_a_database_that_a_newer_one_migrated(tmp_path: Path) -> None:
     copy_database(tmp_path / DATABASE)
     copy_static_files(tmp_path)
     with closing(sqlite3.connect(tmp_path / DATABASE)) as database, database:
-        database.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('servers', '0999_later', 0)")
+        database.execute(
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('servers', '0999_later', '2026-01-01 00:00:00')"
+        )
     words, own = [sys.executable, "manage.py", "prepare"], clean_environment(MCPADMIN_DATA_DIR=str(tmp_path))
     done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 1
