@@ -533,6 +533,10 @@ def main(arguments: Sequence[str]) -> int:
         check_addresses()
         supervise(options)
     except StartProblem as problem:
-        sys.stderr.write(f"mcpadmin cannot run: {problem}\n")
+        words = f"mcpadmin cannot run: {problem}"
+        as_json = _log_format(os.environ) == "json"
+        sys.stderr.write(f"{process.foreign_line('up', words, 'error') if as_json else words}\n")
         return 1
+    except KeyboardInterrupt:  # before the signals of a run are caught
+        return 128 + signal.SIGINT
     return 0

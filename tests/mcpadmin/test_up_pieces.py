@@ -90,6 +90,25 @@ def test_a_busy_port_names_another() -> None:
     taken.close()
 
 
+def test_the_reason_why_it_cannot_run_is_a_line_of_json_like_all_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert supervisor.main(["--port", "99999"]) == 1
+    words = capsys.readouterr().err
+    monkeypatch.setenv("MCPADMIN_LOG_FORMAT", "JSON")
+    assert supervisor.main(["--port", "99999"]) == 1
+    said = json.loads(capsys.readouterr().err)
+    assert (said["level"], said["part"], f"{said['message']}\n") == ("error", "up", words)
+
+
+def test_ctrl_c_before_anything_runs_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(supervisor, "supervise", interrupted)
+    assert supervisor.main([]) == 130
+
+
 def test_a_host_that_is_not_ours_is_explained() -> None:
     with pytest.raises(StartProblem, match=r"192\.0\.2\.1 is not an address of this machine"):
         preflight.listen("192.0.2.1", 0)
