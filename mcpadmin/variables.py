@@ -168,9 +168,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_DATA_DIR",
             "Holds the database, keys, embedded Valkey, collected static files, and in `servers/` the private "
             "folders of stdio servers. Back it up as a whole. Same as `--data-dir`. Its mode is 700, and that of "
-            "the files in it 600; `up` tightens an existing directory and says so. mcpadmin serves the static "
-            "files itself. If another web server must serve them, copy `static/` to a directory that it can read, "
-            "after each upgrade.",
+            "the files in it 600; `up` tightens an existing directory and says so, and refuses one that holds "
+            "something else. mcpadmin serves the static files itself. If another web server must serve them, copy "
+            "`static/` to a directory that it can read, after each upgrade.",
             default="`data` in the checkout; a folder of the user for a [package](command-line.md#good-to-know)",
         ),
         Variable(
