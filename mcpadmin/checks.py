@@ -118,7 +118,7 @@ def _keys() -> Iterator[CheckMessage]:
     if settings.KEY_PROBLEM:
         yield Error(
             settings.KEY_PROBLEM,
-            hint="Make that folder and its key files readable and writable for the user that runs mcpadmin.",
+            hint="Make it readable, and its folder writable, for the user that runs mcpadmin.",
             id="mcpadmin.E004",
         )
     elif settings.KEYRING or settings.KEYRING_COMMAND:

@@ -36,8 +36,7 @@ try:
     keys.ensure_checkpoint_key(CHECKPOINT_KEY_FILE, urlsplit(PUBLIC_URL).netloc.rpartition("@")[2] or "mcpadmin")
 except OSError as problem:
     SECRET_KEY = secrets.token_urlsafe(48)
-    _key_folder = Path(problem.filename).parent if problem.filename else DATA_DIR
-    KEY_PROBLEM = f"cannot read or create the key files in {_key_folder}: {problem.strerror}"
+    KEY_PROBLEM = f"a key file cannot be read or created ({problem.strerror}: {problem.filename or DATA_DIR})"
 
 # --- web ---------------------------------------------------------------------------------------------------------
 DEBUG = env.bool("MCPADMIN_DEBUG", default=False)

@@ -137,6 +137,17 @@ def test_the_loopback_address_of_ipv6_is_served() -> None:
     assert "[::1]" in product_settings.ALLOWED_HOSTS
 
 
+def test_a_key_file_elsewhere_that_cannot_be_created_is_named_and_not_the_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "keys").touch()
+    own = {
+        "MCPADMIN_DATA_DIR": str(tmp_path / "data"),
+        "MCPADMIN_CHECKPOINT_KEY_FILE": str(tmp_path / "keys" / "ck.json"),
+    }
+    shown = [sys.executable, "-c", "from mcpadmin import settings; print(settings.KEY_PROBLEM)"]
+    done = subprocess.run(shown, cwd=ROOT, env=clean_environment(**own), capture_output=True, text=True, check=True)
+    assert done.stdout == f"a key file cannot be read or created (File exists: {tmp_path}/keys)\n"
+
+
 def test_a_command_says_in_one_line_which_variable_is_wrong(tmp_path: Path) -> None:
     own = {"MCPADMIN_DATA_DIR": str(tmp_path), "MCPADMIN_TRUSTED_PROXIES": "two"}
     words = [sys.executable, "manage.py", "users", "list"]
