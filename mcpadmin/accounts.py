@@ -81,7 +81,7 @@ class SignIn(LoginView):
         context = super().get_context_data(**kwargs)
         if not setup.administrator_exists():
             people = get_user_model()._default_manager.filter(is_active=True)
-            context |= {"setup_command": setup.COMMAND, "anyone": people.exists()}
+            context |= {"setup_command": setup.COMMAND, "setup_where": setup.WHERE, "anyone": people.exists()}
         return context
 
 

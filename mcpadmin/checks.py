@@ -51,6 +51,12 @@ def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
 
 def _redis(name: str, address: str) -> Iterator[CheckMessage]:
     url = _split(address)
+    if address and not (address.startswith(("redis://", "rediss://")) or (address.startswith("unix://") and url.path)):
+        yield Error(  # without its value, which may hold a password
+            f"{name} is not the address of a Redis or Valkey.",
+            hint="Write it as redis://user:password@host:6379/0, rediss://… for TLS, or unix:///path?db=0 for a socket.",
+            id="mcpadmin.E018",
+        )
     if url.scheme not in ("redis", "rediss") or (url.hostname or "") in LOOPBACK:
         return
     if not url.password:
@@ -77,6 +83,12 @@ def _exposure() -> Iterator[CheckMessage]:
             id="mcpadmin.E002",
         )
         return
+    if public.path or public.query or public.fragment or public.username:
+        yield Error(  # without its value, which may hold a password
+            "MCPADMIN_PUBLIC_URL is more than a host: mcpadmin works only at the root of a host name of its own.",
+            hint="Give scheme, host and port alone, such as https://mcp.example.org",
+            id="mcpadmin.E002",
+        )
     local = public.hostname in LOOPBACK
     if settings.DEBUG and not (local and set(settings.ALLOWED_HOSTS) <= LOOPBACK):
         yield Error(
@@ -106,7 +118,7 @@ def _keys() -> Iterator[CheckMessage]:
     if settings.KEY_PROBLEM:
         yield Error(
             settings.KEY_PROBLEM,
-            hint="Make the data directory and its key files readable and writable.",
+            hint="Make it readable, and its folder writable, for the user that runs mcpadmin.",
             id="mcpadmin.E004",
         )
     elif settings.KEYRING or settings.KEYRING_COMMAND:

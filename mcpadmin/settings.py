@@ -23,11 +23,11 @@ PROGRAM = installation.PROGRAM
 INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
 
 # --- keys --------------------------------------------------------------------------------------------------------
-KEYRING_FILE = Path(env.str("MCPADMIN_KEYRING_FILE", default=str(DATA_DIR / "keyring.json")))
+KEYRING_FILE = env.file("MCPADMIN_KEYRING_FILE", default=DATA_DIR / "keyring.json")
 KEYRING = env.str("MCPADMIN_KEYRING", default="")  # the key ring itself, where no file can be kept
 KEYRING_COMMAND = env.str("MCPADMIN_KEYRING_COMMAND", default="")  # prints the key ring: for a KMS or a secret manager
 # Signs the checkpoints of the audit log; worth the more, the further it is from the database.
-CHECKPOINT_KEY_FILE = Path(env.str("MCPADMIN_CHECKPOINT_KEY_FILE", default=str(DATA_DIR / "checkpoint_key.json")))
+CHECKPOINT_KEY_FILE = env.file("MCPADMIN_CHECKPOINT_KEY_FILE", default=DATA_DIR / "checkpoint_key.json")
 KEY_PROBLEM = ""  # read by mcpadmin.checks and `up`, which turn it into one clear line
 try:
     SECRET_KEY = env.str("MCPADMIN_SECRET_KEY", default="") or keys.read_or_create_secret_key(DATA_DIR / "secret_key")
@@ -36,7 +36,7 @@ try:
     keys.ensure_checkpoint_key(CHECKPOINT_KEY_FILE, urlsplit(PUBLIC_URL).netloc.rpartition("@")[2] or "mcpadmin")
 except OSError as problem:
     SECRET_KEY = secrets.token_urlsafe(48)
-    KEY_PROBLEM = f"cannot write the key files in {DATA_DIR}: {problem.strerror}"
+    KEY_PROBLEM = f"a key file cannot be read or created ({problem.strerror}: {problem.filename or DATA_DIR})"
 
 # --- web ---------------------------------------------------------------------------------------------------------
 DEBUG = env.bool("MCPADMIN_DEBUG", default=False)
@@ -369,7 +369,7 @@ FORWARDING_ALERT_SECONDS = TIME_SCALE * env.float("MCPADMIN_FORWARDING_ALERT_SEC
 # How long the file of an export can be downloaded.
 EXPORT_HOURS = env.float("MCPADMIN_EXPORT_HOURS", default=24.0)
 # Where scheduled exports may be written to: folders that exist on the workers. Each schedule chooses one.
-EXPORT_DIRECTORIES = env.list("MCPADMIN_EXPORT_DIRECTORIES", default=[])
+EXPORT_DIRECTORIES = env.folders("MCPADMIN_EXPORT_DIRECTORIES")
 # How many addresses one person may have tried in a minute: connection tests, sign-ins, tests of webhooks. An import
 # counts each of its servers; the next one waits.
 TRIES_PER_MINUTE = env.int("MCPADMIN_TRIES_PER_MINUTE", default=10)
@@ -392,7 +392,7 @@ AGENT_PERSON_IN_FLIGHT = env.int("MCPADMIN_AGENT_PERSON_IN_FLIGHT", default=60)
 PLAIN_HTTP_HOSTS = env.list("MCPADMIN_PLAIN_HTTP_HOSTS", default=[])
 # What ${NAME} and ${file:/path} in headers and variables may name: patterns of variables of the worker, and folders.
 REFERENCE_VARIABLES = env.list("MCPADMIN_REFERENCE_VARIABLES", default=["MCP_*"])
-REFERENCE_FOLDERS = env.list("MCPADMIN_REFERENCE_FOLDERS", default=["/run/secrets"])
+REFERENCE_FOLDERS = env.folders("MCPADMIN_REFERENCE_FOLDERS", "/run/secrets")
 # Variables of the worker, by pattern, that every stdio server gets: proxies, certificates, package managers.
 INHERITED_VARIABLES = env.list("MCPADMIN_INHERITED_VARIABLES", default=[])
 
@@ -428,7 +428,7 @@ DEMO_COMMAND = [sys.executable, str(BASE_DIR / "mcpadmin" / "demo_server")]
 # Signed checkpoints: at the latest so many seconds, or so many events, after an event.
 CHECKPOINT_SECONDS = TIME_SCALE * env.float("MCPADMIN_CHECKPOINT_SECONDS", default=60.0)
 CHECKPOINT_EVENTS = env.int("MCPADMIN_CHECKPOINT_EVENTS", default=1_000)
-CHECKPOINT_FILE = Path(env.str("MCPADMIN_CHECKPOINT_FILE", default=str(DATA_DIR / "checkpoints.jsonl")))
+CHECKPOINT_FILE = env.file("MCPADMIN_CHECKPOINT_FILE", default=DATA_DIR / "checkpoints.jsonl")
 # Where else checkpoints go: https://, syslog:// and s3:// addresses (servers/audit/proof/witnesses.py).
 WITNESSES = env.list("MCPADMIN_WITNESSES", default=[])
 WITNESS_S3_ACCESS_KEY = env.str("MCPADMIN_WITNESS_S3_ACCESS_KEY", default="")

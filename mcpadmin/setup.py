@@ -5,6 +5,8 @@ nothing is stored, and each start of `up` may print a new one.
 """
 
 import secrets
+import shlex
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from mcpadmin.installation import IS_PACKAGE, PROGRAM
+from mcpadmin.installation import IS_PACKAGE, ROOT
 from servers import limits
 from servers.accounts import attempts
 from servers.accounts.forms import AccountForm
@@ -46,8 +48,22 @@ class SetupRefusal:
     sign_in: bool = False
 
 
-_NEW_LINK = "To print a new one, restart mcpadmin, or run this on the machine that runs it:"
-COMMAND = f"{PROGRAM} setup_link" if IS_PACKAGE else f"python {PROGRAM} setup_link"
+def _command() -> str:
+    """To be copied into a shell, which may be in another folder and know neither this interpreter nor the data directory."""
+    folder = "" if settings.DATA_DIR == ROOT / "data" else f"MCPADMIN_DATA_DIR={shlex.quote(str(settings.DATA_DIR))} "
+    program = ["-m", "mcpadmin"] if IS_PACKAGE else [str(ROOT / "manage.py")]
+    return folder + shlex.join([sys.executable, *program, "setup_link"])
+
+
+def _where() -> str:
+    """Its link is signed with the secret key, and it looks for an administrator in the database."""
+    needed = [name for name in ("DATABASE_URL", "MCPADMIN_SECRET_KEY") if settings.VARIABLES_READ[name].given]
+    return "on the machine that runs it" + (f", with the same {' and '.join(needed)}" if needed else "")
+
+
+COMMAND = _command()
+WHERE = _where()
+_NEW_LINK = f"To print a new one, restart mcpadmin, or run this {WHERE}:"
 USED = SetupRefusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
 EXPIRED = SetupRefusal(410, "This link has expired", f"Setup links work for 24 hours. {_NEW_LINK}", COMMAND)
 INVALID = SetupRefusal(
@@ -56,6 +72,8 @@ INVALID = SetupRefusal(
 LIMITED = SetupRefusal(
     429, "Too many attempts", f"{limits.stated('setup_attempts')} Wait ten minutes, then open the link again."
 )
+# Without the command: it would show a stranger where mcpadmin lives.
+FORGED = SetupRefusal(404, "This link is not valid", "An administrator exists already.", sign_in=True)
 UNCOUNTED = SetupRefusal(
     503,
     "Setup is not available yet",
@@ -121,7 +139,7 @@ def _refusal(request: HttpRequest, token: str) -> SetupRefusal | None:
     except signing.SignatureExpired:
         return USED if administrator_exists() else EXPIRED
     except signing.BadSignature:
-        return INVALID
+        return FORGED if administrator_exists() else INVALID
     return USED if administrator_exists() else None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from math import isfinite
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -82,6 +83,12 @@ class Environment(environ.Env):
         _unquoted(name, lambda: urlsplit(found).port)
         return found
 
+    def file(self, name: str, default: Path) -> Path:
+        return Path(_absolute(name, self.str(name, default=str(default))))
+
+    def folders(self, name: str, *default: str) -> list[str]:
+        return [_absolute(name, folder) for folder in self.list(name, default=list(default))]
+
     def database(self, name: str, default: dict[str, Any]) -> dict[str, Any]:
         url: str = self.str(name, default="")
         if not url:
@@ -123,6 +130,13 @@ def _unquoted(name: str, work: Callable[[], T]) -> T:
         ) from None
 
 
+def _absolute(name: str, path: str) -> str:
+    """A relative one would be another file for each command, by the folder in which the command is started."""
+    if not Path(path).is_absolute():
+        raise ImproperlyConfigured(f"{name} is {path[:100]!r}, but must be an absolute path. {_CORRECT}")
+    return path
+
+
 def _parsed(name: str, text: str, cast: type) -> Any:
     """Raises ImproperlyConfigured."""
     if cast is str:
@@ -154,14 +168,15 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_DATA_DIR",
             "Holds the database, keys, embedded Valkey, collected static files, and in `servers/` the private "
             "folders of stdio servers. Back it up as a whole. Same as `--data-dir`. Its mode is 700, and that of "
-            "the files in it 600; `up` tightens an existing directory and says so. mcpadmin serves the static "
-            "files itself. If another web server must serve them, copy `static/` to a directory that it can read, "
-            "after each upgrade.",
+            "the files in it 600; `up` tightens an existing directory and says so, and refuses one that holds "
+            "something else. mcpadmin serves the static files itself. If another web server must serve them, copy "
+            "`static/` to a directory that it can read, after each upgrade.",
             default="`data` in the checkout; a folder of the user for a [package](command-line.md#good-to-know)",
         ),
         Variable(
             "MCPADMIN_PUBLIC_URL",
-            "The address that browsers use. With `https://`, cookies are Secure and get the `__Host-` prefix,"
+            "The address that browsers use: scheme, host and port, without a path, because mcpadmin needs a host name of "
+            "its own. With `https://`, cookies are Secure and get the `__Host-` prefix,"
             " responses carry HSTS, and plain http redirects to https. With `http://`, cookies are Secure "
             "only if the request came over TLS (according to its scheme, `Origin` or a proxy header) or used "
             "another host name. This lets Safari, which rejects Secure cookies on plain http loopback, sign "

@@ -19,4 +19,5 @@ rows_removed = Signal()  # ids: list[int], of the model that is the sender; in t
 sink_asked = Signal()  # sink_uid: UUID, of the sink that a worker must look at now; after commit
 client_document_asked = Signal()  # client_uid: UUID, of the OAuth client whose metadata document a worker must read
 bundle_changed = Signal()  # bundle_uid: UUID; after commit
+machines_asked = Signal()  # each answer is a set of str: the machines on which workers run
 agent_policy_changed = Signal()  # of an endpoint or a token; after commit

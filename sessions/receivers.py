@@ -27,6 +27,7 @@ from servers.signals import (
     draft_changed,
     identity_ended,
     job_changed,
+    machines_asked,
     payload_erased,
     rows_removed,
     server_changed,
@@ -42,7 +43,7 @@ from sessions.connections import commands
 from sessions.explorer import exporting, fulltext, indexing, suggestions
 from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
-from sessions.models import Call, SavedCall
+from sessions.models import Call, SavedCall, Worker
 from sessions.saved_calls import saving
 from sessions.subscriptions import versions
 
@@ -208,6 +209,11 @@ def _belongings(user: Any, servers: Any, **_: Any) -> Any:
 @receiver(work_handed_over)
 def _work_handed_over(user: Any, to: Any, **_: Any) -> dict[str, int]:
     return people.hand_over(user, to)
+
+
+@receiver(machines_asked)
+def _machines(**_: Any) -> set[str]:
+    return set(Worker.objects.living().values_list("machine", flat=True))
 
 
 def _recheck_permissions(user_id: int | None) -> None:

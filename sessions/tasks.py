@@ -12,21 +12,17 @@ from typing import Any
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
-from django.conf import settings
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from servers import keyring
 from servers.agents.oauth import clients, grants
 from servers.bundles import exposed
 from servers.enums import ExportFormat, JobKind
 from servers.exporting import files, schedules
 from servers.exporting import work as exporting
-from servers.jobs import requesting, running, work
+from servers.jobs import requesting, running, work  # noqa: F401 - work registers the jobs of `servers`
 from servers.jobs.lifecycle import JobOutcome, counted
-from servers.keyring import KeySource
-from servers.keyring_file import next_key
 from servers.models import ExportSchedule, Unredacted
 from servers.packages import checks
 from servers.privacy import reading
@@ -40,7 +36,6 @@ from sessions.host.logs.store import trim_all
 from sessions.host.sending import s3
 from sessions.host.sending.failure import NotDelivered as NotSent
 from sessions.host.sending.s3 import Store
-from sessions.models import Worker
 from sessions.retention import histories
 from sessions.retention import job as retention
 from sessions.statistics import counting
@@ -145,17 +140,6 @@ def _statistics(progress: running.JobProgress) -> JobOutcome:
     return JobOutcome(True, words, {"calls": counted_calls})
 
 
-def _rotate_keys(progress: running.JobProgress) -> JobOutcome:
-    """A new key in the key ring file of one machine would lock the other machines' workers out of all secrets."""
-    machines = Worker.objects.living().values_list("machine", flat=True).distinct()
-    if keyring.source() is KeySource.FILE and len(machines) > 1 and not next_key(Path(settings.KEYRING_FILE)):
-        return JobOutcome(
-            False,
-            f"Workers run on several machines. Run {settings.PROGRAM} rotate_keys --prepare, copy the key ring to each, and try again.",
-        )
-    return work.rotate_keys(progress)
-
-
 def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
     """In a thread of its own, without a connection to the database afterwards."""
     store = Store(schedule.endpoint, schedule.region, schedule.bucket, schedule.access_key, schedules.opened(schedule))
@@ -183,6 +167,5 @@ async def _until(given_up: threading.Event, sending: Coroutine[Any, Any, None]) 
 running.does(JobKind.EXPORT, partial(exporting.run, _upload))
 running.does(JobKind.HOUSEKEEPING, _housekeeping)
 running.does(JobKind.STATISTICS, _statistics)
-running.does(JobKind.ROTATION, _rotate_keys)
 running.does(JobKind.RETENTION, retention.run)
 running.does(JobKind.RETENTION_DRY_RUN, retention.dry_run)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
@@ -98,7 +98,7 @@ def _add_connection(verb: ArgumentParser) -> None:
     group = verb.add_argument_group("connection")
     group.add_argument(
         "--url",
-        default=os.environ.get("MCPADMIN_URL", DEFAULT_URL),
+        default=os.environ.get("MCPADMIN_URL") or DEFAULT_URL,
         help="address of mcpadmin (MCPADMIN_URL, or %(default)s)",
     )
     group.add_argument(
@@ -121,17 +121,19 @@ def _add_connection(verb: ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 10_000_000:
-        raise ValueError(text)
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
 def _whole(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def parse(arguments: Sequence[str]) -> Namespace:

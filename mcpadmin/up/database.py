@@ -8,9 +8,10 @@ import structlog
 from django.conf import settings
 from django.core.checks import ERROR, run_checks
 from django.core.management import call_command
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 
 from mcpadmin.checks import TAG
 from mcpadmin.setup import administrator_exists
@@ -18,27 +19,38 @@ from mcpadmin.up.options import StartProblem
 from servers import instance
 from servers.audit.record import record_many
 from servers.crypto import SealError, missing_keys
-from servers.keyring import described
+from servers.keyring import KeySource, described, source
 
 log = structlog.get_logger("mcpadmin.up")
 # Any constant that no other part of the product uses as an advisory lock.
 LOCK_ID = 7_230_003
+#: labels of the apps whose migrations are mcpadmin's own
+_OWN = ("servers", "mcp_sessions")
+_KEYRING_REMEDIES = {
+    KeySource.FILE: "Restore the key ring file from your backup.",
+    KeySource.ENVIRONMENT: "Correct MCPADMIN_KEYRING.",
+    KeySource.COMMAND: "Correct MCPADMIN_KEYRING_COMMAND, or what it prints.",
+}
 
 
-def check_installation(data_dir: Path) -> None:
-    """Raise StartProblem for the first error of mcpadmin.checks. Set looser key files to mode 600."""
-    if problem := next((found for found in run_checks(tags=[TAG]) if found.level >= ERROR), None):
+def check_installation(data_dir: Path) -> list[str]:
+    """Raise StartProblem for the first error of mcpadmin.checks. Set looser key files to mode 600. Returns the warnings."""
+    found = run_checks(tags=[TAG])
+    if problem := next((one for one in found if one.level >= ERROR), None):
         raise StartProblem(problem.msg, problem.hint or "")
     for path in (data_dir / "secret_key", Path(settings.KEYRING_FILE)):
         if path.exists() and path.stat().st_mode & 0o077:
             path.chmod(0o600)
+    return [f"{one.msg} {one.hint or ''}".strip() for one in found]
 
 
 def bring_up_to_date() -> int:
     """Apply pending migrations and return their number. Closes all connections afterwards."""
     try:
         with _one_at_a_time():
-            count = len(unapplied())
+            executor = _executor()
+            _refuse_newer(executor.loader)
+            count = len(_plan(executor))
             if count:
                 call_command("migrate", interactive=False, verbosity=0)
         _check_keyring()
@@ -69,9 +81,23 @@ def _one_at_a_time() -> Iterator[None]:
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK_ID])
 
 
-def unapplied() -> list[tuple[Migration, bool]]:
-    executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
+def _executor() -> MigrationExecutor:
+    return MigrationExecutor(connections[DEFAULT_DB_ALIAS])
+
+
+def _plan(executor: MigrationExecutor) -> list[tuple[Migration, bool]]:
     return executor.migration_plan(executor.loader.graph.leaf_nodes())
+
+
+def _refuse_newer(loader: MigrationLoader) -> None:
+    """This code would write rows that the newer one misreads, or fail at columns that it does not know."""
+    known = {*loader.disk_migrations, *(key for one in loader.disk_migrations.values() for key in one.replaces)}
+    newer = sorted(key for key in loader.applied_migrations if key[0] in _OWN and key not in known)
+    if newer:
+        raise StartProblem(
+            f"{_named()} was migrated by a newer version of mcpadmin ({newer[-1][1]})",
+            "Install that version, or restore the backup from before the upgrade.",
+        )
 
 
 def needs_administrator() -> bool:
@@ -91,7 +117,7 @@ def why_held() -> str:
 
 
 def _check_keyring() -> None:
-    remedy = "Restore the key ring file from your backup."
+    remedy = _KEYRING_REMEDIES[source()]
     try:
         missing = missing_keys()
     except SealError as problem:
@@ -104,15 +130,37 @@ def _check_keyring() -> None:
         )
 
 
+def why_unusable(problem: DatabaseError) -> StartProblem | None:
+    """Why a command failed at the database; None where the database is not the reason."""
+    if isinstance(problem, OperationalError) and not _is_file():
+        return _unreachable(problem)  # a second attempt would wait as long
+    try:
+        pending = _plan(_executor())
+    except DatabaseError:
+        return _unreachable(problem)
+    finally:
+        connections.close_all()
+    if pending:
+        return StartProblem(
+            f"{_named()} has not been set up for this version of mcpadmin",
+            "Start mcpadmin once, or set MCPADMIN_DATA_DIR and DATABASE_URL as for the installation that you mean.",
+        )
+    return _unreachable(problem) if isinstance(problem, OperationalError) else None
+
+
 def _unreachable(problem: DatabaseError) -> StartProblem:
     words = str(problem).strip().splitlines() or [type(problem).__name__]
-    if settings.DATABASES[DEFAULT_DB_ALIAS]["ENGINE"].endswith("sqlite3"):
-        name = settings.DATABASES[DEFAULT_DB_ALIAS]["NAME"]
-        return StartProblem(
-            f"the database {name} cannot be used ({words[0]})",
-            "Check the disk and the file's owner, or restore a backup.",
-        )
     return StartProblem(
-        f"the database cannot be used ({words[0]})",
-        "Check DATABASE_URL, and that the database server is running and accepts this user.",
+        f"{_named()} cannot be used ({words[0]})",
+        "Check the disk and the file's owner, or restore a backup."
+        if _is_file()
+        else "Check DATABASE_URL, and that the database server is running and accepts this user.",
     )
+
+
+def _is_file() -> bool:
+    return str(settings.DATABASES[DEFAULT_DB_ALIAS]["ENGINE"]).endswith("sqlite3")
+
+
+def _named() -> str:
+    return f"the database {settings.DATABASES[DEFAULT_DB_ALIAS]['NAME']}" if _is_file() else "the database"

@@ -11,6 +11,7 @@ from mcpadmin.installation import default_data_dir
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach each from this machine
+WEB_PROCESSES = "MCPADMIN_WEB_PROCESSES"
 HELP = "Run mcpadmin: the web server, the workers and (unless REDIS_URL is set) an embedded Valkey."
 
 
@@ -30,8 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--web-processes",
         type=int,
-        default=os.environ.get("MCPADMIN_WEB_PROCESSES") or "1",
-        help="number of web processes on that port (%(default)s)",
+        help=f"number of web processes on that port ({_escaped(os.environ.get(WEB_PROCESSES) or '1')})",
     )
     parser.add_argument("--workers", type=int, default=1, help="number of worker processes (%(default)s)")
     parser.add_argument("--label", action="append", metavar="LABEL", help="label for the workers; repeatable")
@@ -40,8 +40,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=os.environ.get("MCPADMIN_USER", ""),
         help="the user to run as, when started by root; `root` stays root",
     )
-    parser.add_argument("--data-dir", help=f"where all data lives ({data_dir(None)})")
+    parser.add_argument("--data-dir", help=f"where all data lives ({_escaped(str(data_dir(None)))})")
     parser.add_argument("--browser", action=BooleanOptionalAction, default=True, help="open the page in a browser")
+
+
+def _escaped(text: str) -> str:
+    """For a help text, in which a percent sign begins a placeholder."""
+    return text.replace("%", "%%")
 
 
 def data_dir(given: str | None) -> Path:
@@ -63,10 +68,6 @@ class Options:
     def parse(cls, given: Namespace) -> "Options":
         if not 0 <= given.port <= 65_535:
             raise StartProblem(f"{given.port} is not a valid port", "Set --port to a number from 1 to 65535.")
-        if not 1 <= given.web_processes <= 64:
-            raise StartProblem(
-                f"{given.web_processes} web processes cannot be run", "Set --web-processes to a number from 1 to 64."
-            )
         if not 1 <= given.workers <= 64:
             raise StartProblem(f"{given.workers} workers cannot be run", "Set --workers to a number from 1 to 64.")
         if wrong := [label for label in given.label or [] if not LABEL.fullmatch(label)]:
@@ -80,9 +81,22 @@ class Options:
             data_dir=data_dir(given.data_dir),
             browser=given.browser and _has_display(),
             labels=tuple(given.label or ()),
-            web_processes=given.web_processes,
+            web_processes=_web_processes(given.web_processes),
             user=given.user,
         )
+
+
+def _web_processes(given: int | None) -> int:
+    text, name = (os.environ.get(WEB_PROCESSES) or "1", WEB_PROCESSES) if given is None else (given, "--web-processes")
+    try:
+        number = int(text)
+    except ValueError:
+        raise StartProblem(
+            f"{name} is {text!r}, which is not a whole number", "Correct it, or unset it to use the default."
+        ) from None
+    if not 1 <= number <= 64:
+        raise StartProblem(f"{number} web processes cannot be run", f"Set {name} to a number from 1 to 64.")
+    return number
 
 
 def _has_display() -> bool:

@@ -6,12 +6,12 @@ Each failure is one line that says what to do.
 import errno
 import fcntl
 import os
-import shutil
+import re
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mcpadmin.up.options import StartProblem
@@ -22,6 +22,18 @@ LOCK = "up.lock"
 GUARD_SECONDS = 8.0
 BACKLOG = 512
 NOT_SECRET = {"static", "static.new", "static.old", "servers"}
+#: at least one of these is in every data directory: which ones depends on where database, Redis and keys are
+MARKS = (
+    "secret_key",
+    "keyring.json",
+    "checkpoint_key.json",
+    "mcpadmin.sqlite3",
+    "valkey",
+    "static/.fingerprint",
+    LOCK,
+)
+#: in a new file system, or left by a start that was killed
+MEANINGLESS = re.compile(r"lost\+found|\.probe-\d+")
 
 
 def check_python() -> None:
@@ -31,6 +43,22 @@ def check_python() -> None:
             f"this is Python {found} and mcpadmin needs 3.11 or newer",
             "Install it and recreate the virtual environment.",
         )
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise StartProblem for a directory that holds something else: a start would close its files to other users, hand
+    them over and replace its static files."""
+    with usable(path):
+        try:
+            names = [entry.name for entry in path.iterdir()]
+        except FileNotFoundError:
+            return
+        if any((path / mark).exists() for mark in MARKS) or all(map(MEANINGLESS.fullmatch, names)):
+            return
+    raise StartProblem(
+        f"{path} is not empty, and nothing in it belongs to mcpadmin",
+        "Give a new or empty directory as the data directory (--data-dir or MCPADMIN_DATA_DIR).",
+    )
 
 
 def prepare_data_dir(path: Path) -> None:
@@ -61,7 +89,7 @@ def usable(data_dir: Path) -> Iterator[None]:
 def tighten(path: Path) -> list[str]:
     """Take the data directory and our files in it from the group and all others. Returns a line about those that were
     open to them."""
-    shutil.rmtree(path / "beat", ignore_errors=True)  # earlier versions kept the schedule there, in a pickle
+    _forget_schedule(path / "beat")
     tightened, failed = [], []
     for found in (path, *_ours(path)):
         try:
@@ -81,6 +109,16 @@ def tighten(path: Path) -> list[str]:
             f"warning: other users have access, and the permissions could not be tightened: {_some(failed)}; change the owner or mode"
         )
     return lines
+
+
+def _forget_schedule(folder: Path) -> None:
+    """Earlier versions kept the schedule there, in a pickle."""
+    if folder.is_symlink():
+        return
+    with suppress(OSError):
+        for file in folder.glob("schedule*"):
+            file.unlink()
+        folder.rmdir()
 
 
 def _some(texts: list[str]) -> str:

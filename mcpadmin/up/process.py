@@ -212,7 +212,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text)[:MAX_LINE]
 
 
-def foreign_line(part: str, text: str) -> str:
+def foreign_line(part: str, text: str, level: str = "info") -> str:
     """One line of a part as a JSON object. A line that is JSON already only gains the name of the part."""
     try:
         told = json.loads(text)
@@ -222,7 +222,7 @@ def foreign_line(part: str, text: str) -> str:
         return json.dumps({**told, "part": part}, ensure_ascii=False)
     words = text if part == "up" else redact(text)  # `up` prints the set-up link on purpose
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    return json.dumps({"logger": part, "level": "info", "at": now, "message": words, "part": part}, ensure_ascii=False)
+    return json.dumps({"logger": part, "level": level, "at": now, "message": words, "part": part}, ensure_ascii=False)
 
 
 class Lines:

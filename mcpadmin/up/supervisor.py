@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from mcpadmin import hardening
 from mcpadmin.installation import PROGRAM
@@ -396,14 +398,14 @@ class Supervisor:
         self._valkey_dir.mkdir(mode=0o700, exist_ok=True)
         return valkey.choose_socket(self._valkey_dir)
 
-    async def _prepare(self, socket_file: Path) -> dict[str, str]:
+    async def _prepare(self, socket_file: Path) -> dict[str, Any]:
         """Start Valkey, run `manage.py prepare`, then let the other parts serve. Returns the findings of `prepare`."""
         embedded = [valkey_part(self._valkey_dir, socket_file, self._passwords["up"])] if self._embedded else []
         _, found = await asyncio.gather(self._start(*embedded), self._run_preparation())
         os.write(self._preparing, b"\n")
         return found
 
-    async def _run_preparation(self) -> dict[str, str]:
+    async def _run_preparation(self) -> dict[str, Any]:
         secrets = self._secrets(valkey.COMMANDS)
         part = self._without_privileges(preparing_part(secrets))
         job = await self._children.run(part, self._env, self._output)
@@ -430,8 +432,10 @@ class Supervisor:
             part_supervisor.start()
         await asyncio.gather(*(part_supervisor.first_ready for part_supervisor in part_supervisors))
 
-    def _welcome(self, prepared: dict[str, str]) -> None:
+    def _welcome(self, prepared: dict[str, Any]) -> None:
         self._warn()
+        for warning in prepared["warnings"]:
+            self._output.say(f"warning: {warning}")
         if why := prepared["held"]:
             self._output.say(
                 f"on hold, so no session is opened: {why} Release it on the page, or with {PROGRAM} release_instance"
@@ -451,7 +455,8 @@ class Supervisor:
             )
         if self._options.host in LOOPBACK:
             return
-        if not self._url.startswith("https://"):
+        url = urlsplit(self._url)
+        if url.scheme == "http" and url.hostname in LOOPBACK:  # mcpadmin.checks warns of any other host
             self._output.say(
                 "warning: passwords and secrets cross the network unencrypted; put a TLS proxy in front of mcpadmin and set MCPADMIN_PUBLIC_URL=https://…"
             )
@@ -496,6 +501,7 @@ def _open_browser(url: str) -> int:
 
 def supervise(options: Options) -> None:
     """Run everything from giving up root to the end of the last part. Raises StartProblem."""
+    preflight.refuse_foreign(options.data_dir)
     needs_root = os.geteuid() == 0 and 0 < options.port < FIRST_FREE_PORT
     listening = preflight.listen(options.host, options.port) if needs_root else None
     privileges = unprivileged.drop(options.data_dir, options.user)
@@ -527,6 +533,10 @@ def main(arguments: Sequence[str]) -> int:
         check_addresses()
         supervise(options)
     except StartProblem as problem:
-        sys.stderr.write(f"mcpadmin cannot run: {problem}\n")
+        words = f"mcpadmin cannot run: {problem}"
+        as_json = _log_format(os.environ) == "json"
+        sys.stderr.write(f"{process.foreign_line('up', words, 'error') if as_json else words}\n")
         return 1
+    except KeyboardInterrupt:  # before the signals of a run are caught
+        return 128 + signal.SIGINT
     return 0

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mcpadmin import hardening
@@ -33,6 +34,8 @@ ACCOUNT = "mcpadmin"
 STAY = "root"
 #: files outside of the data directory that our own processes read
 FILE_VARIABLES = ("MCPADMIN_KEYRING_FILE", "MCPADMIN_CHECKPOINT_KEY_FILE")
+#: what they write outside of it, without which they run all the same
+WRITTEN_VARIABLES = ("MCPADMIN_CHECKPOINT_FILE", "MCPADMIN_EXPORT_DIRECTORIES")
 _CODE = ("mcpadmin", "servers", "sessions")
 _CLONE_NEWUSER = 0x10000000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
@@ -85,6 +88,7 @@ def drop(data_dir: Path, wanted: str) -> Privileges:
         words = f"warning: running as root, because mcpadmin cannot run as another user: {problem}; use --user root to accept this"
         return Privileges(lines=(words,))
     lines = [*_hand_over(data_dir, user), f"running as user {user} instead of root"]
+    lines += _unwritable(user, data_dir)
     if namespace < 0:
         lines.append(f"warning: stdio servers run as that user too, because {refused}")
     _compile()
@@ -275,8 +279,12 @@ def _out_of_reach(data_dir: Path) -> Iterator[str]:
             yield f"it has no permission to read {path}"
     for name in FILE_VARIABLES:
         given = os.environ.get(name, "")
-        if given and not Path(given).is_relative_to(data_dir) and not os.access(given, os.R_OK):
+        if not given or Path(given).is_relative_to(data_dir):
+            continue
+        if os.path.lexists(given) and not os.access(given, os.R_OK):
             yield f"it has no permission to read {given} ({name})"
+        elif not os.path.lexists(given) and not _can_be_made(Path(given)):
+            yield f"it has no permission to read or create {given} ({name})"
     try:
         mine = data_dir.stat().st_uid in (0, os.geteuid())  # root's is handed over
     except OSError:
@@ -284,6 +292,25 @@ def _out_of_reach(data_dir: Path) -> Iterator[str]:
         return
     if not mine and not os.access(data_dir, os.W_OK | os.X_OK):
         yield f"it has no permission to write to {data_dir}"
+
+
+def _can_be_made(path: Path) -> bool:
+    folder = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _unwritable(user: User, data_dir: Path) -> Iterator[str]:
+    """A line for each place that a start as root could write and this user cannot."""
+    for name in WRITTEN_VARIABLES:
+        for given in filter(None, map(str.strip, os.environ.get(name, "").split(","))):
+            path = Path(given)
+            if not path.is_relative_to(data_dir) and _answer(partial(_refused, user, path)):
+                yield f"warning: user {user} has no permission to write to {path} ({name})"
+
+
+def _refused(user: User, path: Path) -> str:
+    become(user)
+    return "" if (os.access(path, os.W_OK) if os.path.lexists(path) else _can_be_made(path)) else "no"
 
 
 def _answer(question: Callable[[], str | None]) -> str:

@@ -23,11 +23,11 @@ def count(what: str, ip: str, limit: str | int = "setup_attempts") -> Refusal | 
     key = f"{what}:{ip}"
     try:
         cache.add(key, 0, ATTEMPTS_SECONDS)
-        return (
-            Refusal.LIMITED if cache.incr(key) > (limit if isinstance(limit, int) else limits.number(limit)) else None
-        )
-    except ValueError:
-        return None  # the key expired between the two commands: a new period begins
+        try:
+            counted = cache.incr(key)
+        except ValueError:
+            return None  # the key expired between the two commands: a new period begins
     except RedisError as problem:
         log.warning("attempts cannot be counted", what=what, problem=type(problem).__name__)
         return Refusal.UNCOUNTED
+    return Refusal.LIMITED if counted > (limit if isinstance(limit, int) else limits.number(limit)) else None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db import transaction
@@ -19,7 +19,8 @@ from django.db.models.functions import Length
 from servers import crypto, keyring
 from servers.crypto import SealedField, SealError, sealed_fields
 from servers.keyring import KeySource
-from servers.keyring_file import use_next_key
+from servers.keyring_file import next_key, use_next_key
+from servers.signals import machines_asked
 
 BATCH = 100
 #: of the values of one batch, which are in memory and in one transaction together; a result may take megabytes
@@ -29,6 +30,10 @@ SETTLE_SECONDS = 2.0 + keyring.FILE_SECONDS
 #: between two batches, or a rotation would keep the other writers of SQLite waiting
 _PAUSE_SECONDS = 0.01
 _PASSES = 20
+
+
+class SeveralMachines(SealError):
+    pass
 
 
 @dataclass
@@ -51,10 +56,20 @@ def left() -> dict[str, int]:
 
 
 def begin() -> str | None:
-    """A new key for a key ring in a file, unless a rotation is under way; None where the key ring is left unchanged."""
+    """A new key for a key ring in a file, unless a rotation is under way; None where the key ring is left unchanged.
+    Raises SeveralMachines where it would lock the other machines' workers out of all secrets."""
     if keyring.source() is not KeySource.FILE or left():
         return None
-    return use_next_key(Path(settings.KEYRING_FILE))
+    path = Path(settings.KEYRING_FILE)
+    if not next_key(path) and len(_machines()) > 1:
+        raise SeveralMachines(
+            f"Workers run on several machines. Run {settings.PROGRAM} rotate_keys --prepare, copy the key ring to each, and try again."
+        )
+    return use_next_key(path)
+
+
+def _machines() -> set[str]:
+    return {machine for _, found in machines_asked.send(None) for machine in cast("set[str]", found)}
 
 
 def rotate(

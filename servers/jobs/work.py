@@ -48,6 +48,8 @@ def rotate_keys(progress: JobProgress) -> JobOutcome:
     if progress.result.get("key") != keyring.load().current:
         try:
             rotation.begin()
+        except rotation.SeveralMachines as problem:
+            return JobOutcome(False, str(problem))
         except OSError as problem:
             return JobOutcome(False, f"The key ring file cannot be written ({problem.strerror}).")
         progress.keep(key=keyring.load().current)

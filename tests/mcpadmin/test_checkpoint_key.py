@@ -40,6 +40,12 @@ def test_after_a_replacement_both_keys_count_and_the_log_verifies(capsys: pytest
     assert Path(key.settings.CHECKPOINT_KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("words", [["--forget"], ["--retired", "test.example/audit-1+00+AA"]])
+def test_what_only_a_replacement_reads_is_refused_without_one(words: list[str]) -> None:
+    with pytest.raises(CommandError, match="--retired and --forget need --replace"):
+        call_command("checkpoint_key", *words)
+
+
 def test_a_lost_key_is_replaced_with_its_public_key_and_nothing_is_lost() -> None:
     log.fill(2)
     old = log.public_key()

@@ -15,6 +15,10 @@ def found() -> set[str]:
     return {message.id for message in run_checks(tags=[TAG])}
 
 
+def words() -> str:
+    return "".join(f"{message.msg}{message.hint}" for message in run_checks(tags=[TAG]))
+
+
 @pytest.fixture(autouse=True)
 def keys(settings: object, tmp_path: Path) -> None:
     settings.KEYRING_FILE = tmp_path / "keyring.json"
@@ -32,6 +36,15 @@ def test_a_default_installation_has_nothing_to_complain_of() -> None:
         ({"REDIS_URL": "rediss://cache.example:6379/0"}, {"mcpadmin.E001"}),
         ({"REDIS_URL": "rediss://:word@cache.example:6379/0"}, set()),
         ({"REDIS_URL": "redis://127.0.0.1:6379/0"}, set()),
+        ({"REDIS_URL": "cache.example:6379"}, {"mcpadmin.E018"}),
+        ({"REDIS_URL": "10.0.0.5:6379"}, {"mcpadmin.E018"}),
+        ({"REDIS_URL": "valkey://:word@cache.example:6379/0"}, {"mcpadmin.E018"}),
+        ({"REDIS_URLS": {"REDIS_URL_WEB": "valkey://:word@cache.example"}}, {"mcpadmin.E018"}),
+        ({"REDIS_URL": "unix://"}, {"mcpadmin.E018"}),
+        ({"REDIS_URL": "unix:///run/redis.sock?db=1"}, set()),
+        ({"PUBLIC_URL": "http://127.0.0.1:8000/mcpadmin"}, {"mcpadmin.E002"}),
+        ({"PUBLIC_URL": "http://127.0.0.1:8000?x=1"}, {"mcpadmin.E002"}),
+        ({"PUBLIC_URL": "http://ada:word@127.0.0.1:8000"}, {"mcpadmin.E002"}),
         ({"PUBLIC_URL": "ftp://x"}, {"mcpadmin.E002"}),
         ({"PUBLIC_URL": "mcp.example.org"}, {"mcpadmin.E002"}),
         ({"DEBUG": True, "ALLOWED_HOSTS": ["mcp.lan"]}, {"mcpadmin.E003"}),
@@ -68,4 +81,12 @@ def test_each_unsafe_or_impossible_setting_is_named(settings: object, change: di
 
 def test_a_password_in_redis_url_is_not_repeated_in_the_message(settings: object) -> None:
     settings.REDIS_URL = "redis://user:hunter2hunter2@cache.example:6379/0"
-    assert "hunter2" not in "".join(f"{message.msg}{message.hint}" for message in run_checks(tags=[TAG]))
+    assert "hunter2" not in words()
+
+
+def test_a_password_in_another_address_that_is_refused_is_not_repeated_either(settings: object) -> None:
+    settings.REDIS_URL = "valkey://user:hunter2hunter2@cache.example:6379/0"
+    settings.PUBLIC_URL = "https://user:hunter2hunter2@mcp.example.org"
+    settings.TRUSTED_PROXIES = 1
+    assert found() == {"mcpadmin.E002", "mcpadmin.E018"}
+    assert "hunter2" not in words()

@@ -359,3 +359,23 @@ def test_text_of_a_server_moves_no_cursor_in_json_either(capsys: pytest.CaptureF
     assert "\\u009b2J" in line
     assert "é" in line
     assert all(char.isprintable() for char in line.rstrip("\n"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["watch", "files", "--count", "0"], "'0' is not a whole number above 0"),
+        (["watch", "files", "--timeout", "soon"], "'soon' is not a number of seconds above 0"),
+    ],
+)
+def test_a_number_that_cannot_be_used_is_refused_in_words(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        arguments.parse(words)
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_address_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPADMIN_URL", "")
+    assert arguments.parse(["list"]).url == arguments.DEFAULT_URL

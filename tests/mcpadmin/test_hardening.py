@@ -141,9 +141,9 @@ def test_a_private_variable_is_found_by_name_and_shown_nowhere(monkeypatch: pyte
 
 def test_a_loose_data_directory_is_tightened_and_said(tmp_path: Path) -> None:
     directory = tmp_path / "data"
-    for name in ("valkey", "static", "servers", "beat"):
-        (directory / name).mkdir(parents=True)
-        (directory / name / "file").touch(0o644)
+    for name in ("valkey/file", "static/file", "servers/file", "beat/schedule"):
+        (directory / name).parent.mkdir(parents=True)
+        (directory / name).touch(0o644)
     (directory / "mcpadmin.sqlite3").touch(0o644)
     (directory / "link").symlink_to("/etc/passwd")
     directory.chmod(0o755)

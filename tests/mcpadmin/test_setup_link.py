@@ -1,7 +1,10 @@
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +17,7 @@ from django.test import Client
 from mcpadmin import setup
 from servers import limits
 from servers.models import AuditEvent
+from tests.tools.prepared import DATABASE, ROOT, clean_environment, copy_database
 
 pytestmark = pytest.mark.django_db
 ADA = {"username": "ada", "email": "", "password1": "correct horse battery", "password2": "correct horse battery"}
@@ -105,6 +109,33 @@ def test_an_expired_link_says_how_to_get_a_new_one(client: Client) -> None:
         response = client.get(path())
     assert response.status_code == 410
     assert "manage.py setup_link" in response.content.decode()
+
+
+def test_the_command_that_the_pages_show_works_in_any_folder(tmp_path: Path) -> None:
+    data = tmp_path / "data of mcpadmin"
+    data.mkdir()
+    copy_database(data / DATABASE)
+    own = {"MCPADMIN_DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "mcpadmin.settings"}
+    told = "import django; django.setup(); from mcpadmin import setup; print(setup.COMMAND)"
+    shown = subprocess.run(
+        [sys.executable, "-c", told], cwd=ROOT, env=clean_environment(**own), capture_output=True, text=True, check=True
+    )
+    done = subprocess.run(
+        ["sh", "-c", shown.stdout],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.match(r"http://127\.0\.0\.1:8000/setup/\S+/\n", done.stdout), done.stderr
+
+
+def test_a_forged_link_tells_nobody_where_mcpadmin_lives_once_it_is_set_up(client: Client) -> None:
+    client.post(path(), ADA)
+    page = Client().get("/setup/guess/")
+    assert page.status_code == 404
+    assert "manage.py" not in page.content.decode()
 
 
 def test_a_forged_link_opens_nothing(client: Client) -> None:

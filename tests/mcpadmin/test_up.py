@@ -28,7 +28,8 @@ GONE_SECONDS = 10.0
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One product with two workers, for tests that leave it as they found it. It makes the first start in an empty data
     directory; the other products start in a prepared one."""
-    product = Stack(tmp_path_factory.mktemp("running"), "--port", "0", "--workers", "2")
+    warned_of = {"MCPADMIN_WIRE_DAYS": "30"}
+    product = Stack(tmp_path_factory.mktemp("running"), "--port", "0", "--workers", "2", env=warned_of)
     try:
         yield product.start()
     finally:
@@ -115,6 +116,10 @@ def test_every_part_is_said_ready_then_the_setup_link_then_the_address(running: 
     assert product.manage("setup_link").startswith(f"{product.base_url}/setup/")
     assert product.data_dir.stat().st_mode & 0o777 == 0o700
     assert readable_by_others(product.data_dir) == ["static"]  # public by nature
+
+
+def test_what_the_checks_of_the_installation_warn_of_is_said(running: Stack) -> None:
+    assert "warning: MCPADMIN_WIRE_DAYS no longer has an effect: the upgrade copied its value" in running.output
 
 
 def test_the_supervisor_stays_small_because_it_never_loads_django(running: Stack) -> None:
@@ -205,6 +210,21 @@ def test_a_data_directory_that_cannot_be_used_is_one_line_and_status_1(make_stac
     product.launch()
     assert product.process.wait(60) == 1
     assert_one_line(product, f"the data directory {blocked} cannot be used")
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_in_it_changes(
+    make_stack: MakeStack, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "site"
+    for name in ("beat/schedule", "static/page.css", "notes.txt"):
+        (foreign / name).parent.mkdir(parents=True, exist_ok=True)
+        (foreign / name).touch(0o644)
+    before = {path: path.stat().st_mode for path in (foreign, *foreign.rglob("*"))}
+    product = make_stack(data_dir=foreign)
+    product.launch()
+    assert product.process.wait(60) == 1
+    assert_one_line(product, f"{foreign} is not empty, and nothing in it belongs to mcpadmin. Give a new or empty")
+    assert {path: path.stat().st_mode for path in (foreign, *foreign.rglob("*"))} == before
 
 
 def test_a_file_of_the_data_directory_that_cannot_be_replaced_is_one_line_and_status_1(make_stack: MakeStack) -> None:

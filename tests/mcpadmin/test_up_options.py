@@ -45,9 +45,23 @@ def test_the_number_of_web_processes_is_read_from_the_environment_and_the_option
     assert parsed("--web-processes", "2").web_processes == 2
 
 
-def test_a_number_of_web_processes_that_cannot_be_run_is_refused() -> None:
-    with pytest.raises(StartProblem, match="0 web processes cannot be run"):
+def test_a_number_of_web_processes_that_cannot_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StartProblem, match=r"0 web processes cannot be run\. Set --web-processes to"):
         parsed("--web-processes", "0")
+    monkeypatch.setenv("MCPADMIN_WEB_PROCESSES", "0")
+    with pytest.raises(StartProblem, match=r"0 web processes cannot be run\. Set MCPADMIN_WEB_PROCESSES to"):
+        parsed()
+    monkeypatch.setenv("MCPADMIN_WEB_PROCESSES", "many")
+    with pytest.raises(StartProblem, match="MCPADMIN_WEB_PROCESSES is 'many', which is not a whole number"):
+        parsed()
+
+
+def test_the_help_is_shown_whatever_the_data_directory_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPADMIN_DATA_DIR", "/srv/100%full")
+    monkeypatch.setenv("MCPADMIN_HOST", "%s")
+    parser = ArgumentParser()
+    add_arguments(parser)
+    assert "/srv/100%full" in "".join(parser.format_help().split())
 
 
 def test_one_web_process_is_called_web_and_two_are_numbered() -> None:

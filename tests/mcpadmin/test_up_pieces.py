@@ -59,12 +59,54 @@ def test_a_usual_path_is_used_as_it_is(tmp_path: Path) -> None:
     assert valkey.recorded_socket(short) == short / "valkey.sock"
 
 
+@pytest.mark.parametrize("mark", preflight.MARKS)
+def test_what_any_start_leaves_makes_a_folder_a_data_directory(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "servers").mkdir()
+    (tmp_path / mark).parent.mkdir(exist_ok=True)
+    (tmp_path / mark).touch()
+    preflight.refuse_foreign(tmp_path)
+
+
+def test_a_new_an_empty_and_a_freshly_mounted_folder_are_taken(tmp_path: Path) -> None:
+    preflight.refuse_foreign(tmp_path / "new")
+    preflight.refuse_foreign(tmp_path)
+    (tmp_path / "lost+found").mkdir()
+    preflight.refuse_foreign(tmp_path)
+
+
+def test_a_folder_called_beat_loses_only_an_old_schedule(tmp_path: Path) -> None:
+    (tmp_path / "beat").mkdir()
+    for name in ("schedule", "schedule.db", "song.wav"):
+        (tmp_path / "beat" / name).touch()
+    preflight.tighten(tmp_path)
+    assert [path.name for path in (tmp_path / "beat").iterdir()] == ["song.wav"]
+
+
 def test_a_busy_port_names_another() -> None:
     taken = preflight.listen("127.0.0.1", 0)
     port = taken.getsockname()[1]
     with pytest.raises(StartProblem, match=f"port {port} on 127.0.0.1 is in use.*--port {port + 1}"):
         preflight.listen("127.0.0.1", port)
     taken.close()
+
+
+def test_the_reason_why_it_cannot_run_is_a_line_of_json_like_all_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert supervisor.main(["--port", "99999"]) == 1
+    words = capsys.readouterr().err
+    monkeypatch.setenv("MCPADMIN_LOG_FORMAT", "JSON")
+    assert supervisor.main(["--port", "99999"]) == 1
+    said = json.loads(capsys.readouterr().err)
+    assert (said["level"], said["part"], f"{said['message']}\n") == ("error", "up", words)
+
+
+def test_ctrl_c_before_anything_runs_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(supervisor, "supervise", interrupted)
+    assert supervisor.main([]) == 130
 
 
 def test_a_host_that_is_not_ours_is_explained() -> None:

@@ -235,6 +235,68 @@ def test_a_named_user_that_cannot_run_it_is_refused_with_the_reason(folder: Path
     assert not list((folder / "private" / "data").iterdir())
 
 
+def test_a_folder_of_something_else_is_refused_and_keeps_its_owner(folder: Path, inside: tuple[str, ...]) -> None:
+    foreign = folder / "foreign"
+    (foreign / "static").mkdir(parents=True)
+    (foreign / "static" / "page.css").write_text("x")
+    done = tried(inside, foreign)
+    assert done.returncode == 1
+    assert f"{foreign} is not empty, and nothing in it belongs to mcpadmin" in done.stderr
+    assert {path.lstat().st_uid for path in (foreign, *foreign.rglob("*"))} == {0}
+    assert (foreign / "static" / "page.css").read_text() == "x"
+
+
+def test_a_key_file_that_is_not_there_yet_is_in_reach_where_the_user_can_create_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, user = folder / "keys", unprivileged.User(OWN, OWN, "", "")
+    keys.mkdir(mode=0o700)
+    monkeypatch.setenv("MCPADMIN_CHECKPOINT_KEY_FILE", str(keys / "later" / "ck.json"))
+
+    def found() -> str:
+        unprivileged.become(user)
+        return " ".join(unprivileged._out_of_reach(folder / "data"))
+
+    words = f"no permission to read or create {keys}/later/ck.json (MCPADMIN_CHECKPOINT_KEY_FILE)"
+    assert words in unprivileged._answer(found)
+    os.chown(keys, OWN, OWN)
+    assert "ck.json" not in unprivileged._answer(found)
+
+
+def test_files_outside_that_the_user_cannot_write_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, data = unprivileged.User(OWN, OWN, "", ""), folder / "data"
+    statements, archive = folder / "statements.jsonl", folder / "archive"
+    statements.touch(0o600)
+    archive.mkdir(mode=0o755)
+    monkeypatch.setenv("MCPADMIN_CHECKPOINT_FILE", str(statements))
+    monkeypatch.setenv("MCPADMIN_EXPORT_DIRECTORIES", f"{archive}, {data}/exported")
+    assert list(unprivileged._unwritable(user, data)) == [
+        f"warning: user {OWN} has no permission to write to {statements} (MCPADMIN_CHECKPOINT_FILE)",
+        f"warning: user {OWN} has no permission to write to {archive} (MCPADMIN_EXPORT_DIRECTORIES)",
+    ]
+    for path in (statements, archive):
+        os.chown(path, OWN, OWN)
+    assert list(unprivileged._unwritable(user, data)) == []
+
+
+def test_a_command_that_gives_root_up_keeps_the_default_data_directory_of_root(
+    folder: Path, inside: tuple[str, ...]
+) -> None:
+    data = prepare(folder / "of_its_owner")
+    for path in (data, *data.rglob("*")):
+        os.chown(path, OWN, OWN)
+    shown = "import os; from django.conf import settings; print(settings.DATA_DIR, os.geteuid())"
+    code = (
+        "import os; from pathlib import Path; from mcpadmin import installation\n"
+        f"installation.default_data_dir = lambda: Path('/nowhere' if os.geteuid() else {str(data)!r})\n"
+        "from mcpadmin.command_line import managing\n"
+        f"managing.run(['mcpadmin', 'shell', '--no-imports', '-c', {shown!r}])"
+    )
+    command = [*inside, sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [str(data), str(OWN)], done.stderr
+
+
 def test_another_user_than_root_can_become_none(folder: Path) -> None:
     code = "from pathlib import Path; from mcpadmin.up.unprivileged import drop; drop(Path('/'), 'root')"
     done = subprocess.run(

@@ -1,6 +1,7 @@
 """`manage.py users`: the way in when nobody can sign in."""
 
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -39,6 +40,18 @@ def test_an_invitation_with_every_permission_works() -> None:
     form = {"username": "nina", "password1": NEW, "password2": NEW}
     assert Client().post(link[link.index("/link/") :], form).status_code == 302
     assert get_user_model().objects.get(username="nina").is_superuser
+
+
+def test_an_invitation_is_mailed_where_a_mail_server_is_named_and_only_to_an_address(
+    settings: Any, mailoutbox: list[Any]
+) -> None:
+    run("invite", "--email", "nina@example.com")
+    assert mailoutbox == []
+    settings.EMAIL_URL = "smtp://mail.example"
+    link = run("invite", "--email", "nina@example.com").strip()
+    assert [(mail.to, link in mail.body) for mail in mailoutbox] == [(["nina@example.com"], True)]
+    with pytest.raises(CommandError, match="'nina' is not an email address"):
+        run("invite", "--email", "nina")
 
 
 def test_permissions_and_groups_are_granted_and_revoked_one_by_one() -> None:

@@ -60,6 +60,16 @@ def test_an_empty_list_is_a_list_of_nothing_and_blanks_around_items_do_not_count
     assert env.list("ABSENT", default=["MCP_*"]) == ["MCP_*"]
 
 
+def test_a_relative_path_is_refused_because_each_command_would_mean_another_file() -> None:
+    env = environment(RING="keyring.json", KEY="/srv/key.json", FOLDERS="/srv/a, b")
+    with pytest.raises(ImproperlyConfigured, match=r"RING is 'keyring\.json', but must be an absolute path"):
+        env.file("RING", default=Path("/srv/keyring.json"))
+    with pytest.raises(ImproperlyConfigured, match="FOLDERS is 'b', but must be an absolute path"):
+        env.folders("FOLDERS")
+    assert env.file("KEY", default=Path("/srv/other.json")) == Path("/srv/key.json")
+    assert (env.file("ABSENT", default=Path("/srv/x")), env.folders("ABSENT", "/run")) == (Path("/srv/x"), ["/run"])
+
+
 @pytest.mark.parametrize(
     ("name", "read"),
     [
@@ -125,6 +135,17 @@ def test_an_address_of_ipv6_is_served_as_requests_name_it(name: str, host: str) 
 
 def test_the_loopback_address_of_ipv6_is_served() -> None:
     assert "[::1]" in product_settings.ALLOWED_HOSTS
+
+
+def test_a_key_file_elsewhere_that_cannot_be_created_is_named_and_not_the_data_directory(tmp_path: Path) -> None:
+    (tmp_path / "keys").touch()
+    own = {
+        "MCPADMIN_DATA_DIR": str(tmp_path / "data"),
+        "MCPADMIN_CHECKPOINT_KEY_FILE": str(tmp_path / "keys" / "ck.json"),
+    }
+    shown = [sys.executable, "-c", "from mcpadmin import settings; print(settings.KEY_PROBLEM)"]
+    done = subprocess.run(shown, cwd=ROOT, env=clean_environment(**own), capture_output=True, text=True, check=True)
+    assert done.stdout == f"a key file cannot be read or created (File exists: {tmp_path}/keys)\n"
 
 
 def test_a_command_says_in_one_line_which_variable_is_wrong(tmp_path: Path) -> None:

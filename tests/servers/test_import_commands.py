@@ -65,6 +65,22 @@ def test_conflicts_are_skipped_overwritten_or_renamed_as_asked(admin: Any, file:
     assert Server.objects.filter(name="orders (imported)").exists()
 
 
+def test_of_several_ways_to_run_one_server_only_the_proposed_one_is_imported(admin: Any, tmp_path: Path) -> None:
+    packages = [
+        {"registryType": "npm", "identifier": "notes", "version": "1.0.0", "transport": {"type": "stdio"}},
+        {"registryType": "oci", "identifier": "example/notes", "version": "1.0.0", "transport": {"type": "stdio"}},
+    ]
+    remotes = [{"type": "streamable-http", "url": "https://notes.example/mcp"}]
+    named = {"name": "io.example/notes", "description": "Notes", "version": "1.0.0"}
+    path = tmp_path / "server.json"
+    path.write_text(json.dumps(named | {"packages": packages, "remotes": remotes}))
+    planned = run("import_servers", str(path), "--dry-run").splitlines()
+    assert [line.partition(":")[0] for line in planned] == ["create", "skip", "skip"]
+    done = run("import_servers", str(path), "--on-conflict", "rename").splitlines()
+    assert [line.partition(":")[0] for line in done] == ["created", "skipped", "skipped"]
+    assert Server.objects.count() == 1
+
+
 def test_a_command_of_the_file_needs_its_permission(operator: Any, file: str) -> None:
     with pytest.raises(CommandError, match="Some servers were not imported"):
         run("import_servers", file, user="otto")

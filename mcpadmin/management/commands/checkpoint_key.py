@@ -37,6 +37,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if (options["retired"] or options["forget"]) and not options["replace"]:
+            raise CommandError("--retired and --forget need --replace.")
         if options["replace"]:
             self._replace([key.strip() for key in options["retired"]], forget=options["forget"])
         try:

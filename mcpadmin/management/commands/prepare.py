@@ -23,10 +23,12 @@ class Command(BaseCommand):
             if not ready.announce(json.dumps({"problem": [problem.what, problem.remedy]})):
                 self.stderr.write(f"mcpadmin cannot run: {problem}")
             sys.exit(1)
-        ready.announce(json.dumps(found))
+        if not ready.announce(json.dumps(found)):
+            for warning in found["warnings"]:
+                self.stderr.write(f"warning: {warning}")
 
-    def _prepare(self) -> dict[str, str]:
-        database.check_installation(settings.DATA_DIR)
+    def _prepare(self) -> dict[str, Any]:
+        warnings = database.check_installation(settings.DATA_DIR)
         with ThreadPoolExecutor(1) as pool:
             collecting = pool.submit(self._collect)
             begin = monotonic()
@@ -35,7 +37,7 @@ class Command(BaseCommand):
             self.stdout.write(f"database ready in {monotonic() - begin:.2f} s ({done})")
             collecting.result()
         link = setup.link(settings.PUBLIC_URL) if database.needs_administrator() else ""
-        return {"held": database.why_held(), "setup_link": link}
+        return {"held": database.why_held(), "setup_link": link, "warnings": warnings}
 
     def _collect(self) -> None:
         begin = monotonic()

@@ -7,10 +7,12 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
+from django.forms import EmailField
 
 from mcpadmin.up import preflight
-from servers.accounts import belongings, catalog, links, people
+from servers.accounts import belongings, catalog, links, mail, people
 from servers.accounts.authority import Refused
 from servers.accounts.links import Invitation
 from servers.accounts.reads import invitation_rows, invitations
@@ -27,7 +29,7 @@ class Command(BaseCommand):
         known.set_defaults(verb="permissions")  # under its old name too
         invite = verbs.add_parser("invite", help="print a link that lets one person create an account")
         invite.add_argument("--name", default="", help="shown in the list until the person has an account")
-        invite.add_argument("--email", default="")
+        invite.add_argument("--email", default="", help="where the link is mailed too, with MCPADMIN_EMAIL_URL")
         for verb, words in (("grant", "give groups and permissions"), ("revoke", "remove groups and permissions")):
             verbs.add_parser(verb, help=words).add_argument("username")
         for verb, words in (
@@ -77,10 +79,16 @@ class Command(BaseCommand):
             self.stdout.write(f"group {group.name}\t{', '.join(sorted(catalog.permissions_of_groups([group])))}")
 
     def _invite(self, options: dict[str, Any]) -> None:
+        try:
+            EmailField(required=False).clean(options["email"])
+        except ValidationError:
+            raise CommandError(f"{options['email']!r} is not an email address.") from None
         invitation = Invitation(
             options["name"], options["email"], options["superuser"], self._groups(options), tuple(options["permission"])
         )
-        self._print(links.invite(OPERATOR, None, invitation))
+        issued = links.invite(OPERATOR, None, invitation)
+        if mailed := mail.send(issued, self._print(issued)):
+            self.stderr.write(mailed)
 
     def _grant(self, options: dict[str, Any]) -> None:
         self._change(options, lambda have, given: have | given, superuser=True)
@@ -122,9 +130,11 @@ class Command(BaseCommand):
         for item in belongings.of(user):
             self.stdout.write(f"Not handed over: {item.title}. {item.note}")
 
-    def _print(self, issued: links.IssuedLink) -> None:
-        self.stdout.write(issued.url(preflight.noted_url(settings.DATA_DIR) or settings.PUBLIC_URL))
+    def _print(self, issued: links.IssuedLink) -> str:
+        url = issued.url(preflight.noted_url(settings.DATA_DIR) or settings.PUBLIC_URL)
+        self.stdout.write(url)
         self.stderr.write(f"It works once, until {issued.link.expires_at:%Y-%m-%d %H:%M} UTC, and is not shown again.")
+        return url
 
     def _user(self, name: str) -> Any:
         user = get_user_model()._default_manager.filter(username=name).first()

@@ -11,7 +11,7 @@ from servers.audit.record import Actor
 from servers.enums import Way
 from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
 from servers.registration.importing.document import ImportedDocument, read
-from servers.registration.importing.planning import Proposal, plan
+from servers.registration.importing.planning import Plan, Proposal, plan
 from servers.variables import variable
 
 _RENAMED = " (imported)"
@@ -77,7 +77,7 @@ def _file(path: Path) -> bytes:
 
 def _decision(proposal: Proposal, on_conflict: Choice, typed: dict[str, str]) -> Decision:
     allowed = choices(proposal)
-    default = Choice.CREATE if Choice.CREATE in allowed else on_conflict
+    default = allowed[0] if proposal.verdict == Plan.CREATE else on_conflict
     choice = default if default in allowed else Choice.SKIP
     version = proposal.stored.version if proposal.stored else 0
     return Decision(choice, f"{proposal.entry.name}{_RENAMED}", version, typed)
@@ -88,6 +88,9 @@ def _planned(proposal: Proposal) -> str:
     said.append(proposal.kept_state)
     if needs := [need.key for need in proposal.entry.needs]:
         said.append(f"Values to fill in: {', '.join(needs)}.")
+    if proposal.verdict == Plan.CREATE and choices(proposal)[0] == Choice.SKIP:
+        said.append("Another way to run a server of this file. To import it, choose it on the page.")
+        return _line(Choice.SKIP, proposal.entry.name, said)
     return _line(proposal.verdict, proposal.entry.name, said)
 
 

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from servers import limits
-from servers.accounts import catalog, links, people
+from servers.accounts import attempts, catalog, links, people
 from servers.accounts.links import Invitation, IssuedLink
 from servers.audit.record import SYSTEM, Actor
 from servers.enums import AuditAction
@@ -246,3 +246,9 @@ def test_the_page_of_a_link_names_no_referrer_to_others_and_is_not_kept(client: 
     assert "no-store" in answer["Cache-Control"]
     links_out = re.findall(r'(?:href|src|action)="(https?:)?//', answer.content.decode())
     assert links_out == []
+
+
+def test_a_cache_that_cannot_be_used_is_no_new_period_in_which_everyone_may_try(settings: Any) -> None:
+    settings.CACHES = {"default": {"BACKEND": "mcpadmin.cache.SignedRedisCache", "LOCATION": "valkey://redis.internal"}}
+    with pytest.raises(ValueError, match="Redis URL must specify"):
+        attempts.count("setup", "192.0.2.1")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from servers import keyring_file
@@ -61,6 +62,8 @@ def test_keys_in_a_file_are_rotated_for_several_machines_only_when_the_next_one_
     settings.KEYRING_FILE.write_text(ring_text("k1"))
     make_worker(make_me(node="w1@here"))
     make_worker(replace(make_me(node="w2@there"), machine="there"))
+    with pytest.raises(CommandError, match=r"Workers run on several machines\. Run manage\.py rotate_keys --prepare"):
+        call_command("rotate_keys")
     job = rotated()
     assert job.state == JobState.FAILED
     assert job.detail.startswith("Workers run on several machines. Run manage.py rotate_keys --prepare")

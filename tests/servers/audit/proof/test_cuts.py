@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from servers.audit.proof import alarms, checkpoints, cuts, removals
@@ -71,6 +72,25 @@ def cut_in_two() -> None:
 
 def test_a_cut_leaves_a_chain_that_verifies_and_the_next_cut_goes_on_from_it() -> None:
     cut_in_two()
+
+
+def test_the_command_verifies_a_part_of_the_log_from_what_a_cut_has_left(capsys: pytest.CaptureFixture[str]) -> None:
+    log.fill(6)
+    cut(10)
+    call_command("verify_audit", "--end", "12")
+    assert "No tampering found: 3 events verified." in capsys.readouterr().out
+    for removed in (["--end", "9"], ["--start", "9", "--end", "12"], ["--start", "9"]):
+        with pytest.raises(CommandError, match="Retention removed the events up to 9"):
+            call_command("verify_audit", *removed)
+    call_command("verify_audit", "--start", "1")
+    call_command("verify_audit", "--start", "10", "--end", "12")
+
+
+@pytest.mark.parametrize("words", [["--start", "0", "--end", "2"], ["--start", "3", "--end", "2"], ["--end", "0"]])
+def test_a_range_without_events_is_neither_broken_nor_verified(words: list[str]) -> None:
+    log.fill(1)
+    with pytest.raises(CommandError, match="--start must be 1 or greater, and --end not less"):
+        call_command("verify_audit", *words)
 
 
 @pytest.mark.usefixtures("on_postgres")
