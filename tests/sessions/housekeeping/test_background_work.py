@@ -11,9 +11,10 @@ import pytest
 from django.utils import timezone
 
 from servers import keyring_file
-from servers.enums import JobKind, JobState
+from servers.enums import JobKind, JobState, PayloadKind
+from servers.exporting import files
 from servers.jobs import requesting, running
-from servers.models import BackgroundJob, Server
+from servers.models import BackgroundJob, Payload, Server, Unredacted
 from sessions import tasks
 from sessions.host.logs import store
 from sessions.models import LogLine
@@ -46,6 +47,21 @@ def test_the_housekeeping_leaves_one_row_with_what_it_did(monkeypatch: Any) -> N
     log_of(server, 20, 30)
     tasks.housekeeping()
     assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 1 log."
+
+
+def test_a_step_of_the_housekeeping_that_fails_leaves_no_other_undone(monkeypatch: Any) -> None:
+    def fails() -> int:
+        raise IsADirectoryError("lost+found")
+
+    monkeypatch.setattr(files, "expire", fails)
+    payload = Payload.objects.create(kind=PayloadKind.ARGUMENTS, salt=b"", digest="", size=0)
+    Unredacted.objects.create(payload=payload, sealed=b"", key_id="k1")
+    Unredacted.objects.update(created_at=timezone.now() - 2 * tasks.UNSENT_KEPT)
+    tasks.housekeeping()
+    assert not Unredacted.objects.exists()
+    job = newest(JobKind.HOUSEKEEPING)
+    assert job.state == JobState.FAILED
+    assert job.detail == "Nothing to clean up. Failed: exports. See the worker's log for the reason."
 
 
 def test_the_daily_verification_is_one_however_often_the_schedule_asks() -> None:
