@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 from servers import keyring
 from servers.agents.oauth import clients, grants
 from servers.bundles import exposed
+from servers.definitions import trimming
 from servers.enums import ExportFormat, JobKind
 from servers.exporting import files, schedules
 from servers.exporting import work as exporting
@@ -148,6 +149,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps.do("agents' calls", agent_calls.forget_old)
     progress(1, 5)
     found["log"] = steps.do("logs", partial(trim_all, partial(progress, 1, 5)))
+    found["old definition"] = steps.do("definitions", partial(trimming.trim_all, partial(progress, 1, 5)))
     progress(2, 5)
     found["version"] = steps.do("versions", partial(histories.trim_all, partial(progress, 2, 5)))
     progress(3, 5)
