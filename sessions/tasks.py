@@ -20,6 +20,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from servers import keyring
+from servers.accounts import browser_sessions
 from servers.agents.oauth import clients, grants
 from servers.bundles import exposed
 from servers.definitions import trimming
@@ -140,6 +141,7 @@ class _Steps:
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps, found = _Steps(), dict[str, int]()
     found["draft"] = steps.do("drafts", purge_drafts)
+    found["sign-in"] = steps.do("sign-ins", browser_sessions.forget_over)
     found["export"] = steps.do("exports", files.expire)
     steps.do("agents' sessions", agent_sessions.end_idle)
     steps.do("agents' subscriptions", follows.end_unfollowed)
