@@ -178,6 +178,7 @@ def test_programs_keep_the_version_from_before_a_breaking_change_until_it_is_app
     assert waits()[0] == worded
 
 
+@pytest.mark.django_db(transaction=True)
 def test_of_many_versions_the_newest_are_kept_and_the_one_that_programs_may_call(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +197,7 @@ def test_of_many_versions_the_newest_are_kept_and_the_one_that_programs_may_call
     assert trimming.trim_all() == 0
 
 
+@pytest.mark.django_db(transaction=True)
 def test_of_many_removed_definitions_the_last_ones_are_kept_and_those_that_wait_for_approval(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

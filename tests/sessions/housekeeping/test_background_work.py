@@ -68,6 +68,7 @@ def test_a_step_of_the_housekeeping_that_fails_leaves_no_other_undone(monkeypatc
     assert job.detail == "Nothing to clean up. Failed: exports. See the worker's log for the reason."
 
 
+@pytest.mark.django_db(transaction=True)
 def test_sign_ins_that_are_over_leave_no_trace(django_user_model: Any) -> None:
     over, lasting = [signed_in(django_user_model.objects.create_user(name)) for name in ("ann", "ben")]
     assert UserSession.objects.count() == 2
