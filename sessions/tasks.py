@@ -36,7 +36,7 @@ from servers.packages import checks
 from servers.privacy import reading
 from servers.registration.drafts import purge_drafts
 from sessions.agents import agent_sessions, follows
-from sessions.calls import agent_calls
+from sessions.calls import agent_calls, server_tasks
 from sessions.connections import commands
 from sessions.explorer import indexing
 from sessions.host.launch import egress_policy
@@ -155,6 +155,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     progress(2, 5)
     found["version"] = steps.do("versions", partial(histories.trim_all, partial(progress, 2, 5)))
     progress(3, 5)
+    steps.do("tasks of servers", server_tasks.give_up_old)
     steps.do("arguments that were not sent", _forget_unsent)
     steps.do("readings", reading.forget_old)
     steps.do("search index", partial(indexing.trim, partial(progress, 3, 5)))
