@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from django.db.models import Count
+from django.db.models import Count, DurationField, ExpressionWrapper, F
 
 from servers.audit.spare import Batches
 from servers.enums import DefinitionChange
@@ -13,8 +13,10 @@ from servers.models import Definition, DefinitionVersion
 
 #: of one definition: nobody looks through more, and a server that changes a tool every week needs two years for them
 VERSIONS_KEPT: Final = 100
-#: of one list, latest removal first: far more than its page shows. What is offered again later begins a new history
+#: of one list, those that were offered longest: a tool that comes back changed must be known, whatever a server offered for
+#: a moment in between. What was forgotten begins a new history
 REMOVED_KEPT: Final = 1_000
+_OFFERED_FOR: Final = ExpressionWrapper(F("removed_at") - F("first_seen_at"), DurationField())
 
 
 def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:
@@ -50,7 +52,7 @@ def _long_removed() -> Iterator[int]:
     removed = Definition.objects.filter(removed_at__isnull=False, approved_digest="")
     lists = removed.order_by().values("identity_id", "kind").annotate(definitions=Count("pk"))
     for identity, kind in list(lists.filter(definitions__gt=REMOVED_KEPT).values_list("identity_id", "kind")):
-        rows = removed.filter(identity_id=identity, kind=kind).order_by("-removed_at", "-pk")
+        rows = removed.filter(identity_id=identity, kind=kind).order_by(_OFFERED_FOR.desc(), "-pk")
         yield from list(rows.values_list("pk", flat=True)[REMOVED_KEPT:])
 
 

@@ -198,22 +198,34 @@ def test_of_many_versions_the_newest_are_kept_and_the_one_that_programs_may_call
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_removed_definitions_the_last_ones_are_kept_and_those_that_wait_for_approval(
+def test_of_many_removed_definitions_those_offered_longest_are_kept_and_those_that_wait_for_approval(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trimming, "REMOVED_KEPT", 2)
     needs = {"type": "object", "properties": {"q": {}}, "required": ["q"]}
-    listed(server, tool("waits"), tool("stays"))
-    listed(server, tool("waits", inputSchema=needs), tool("stays"), hours=1)
+    listed(server, tool("waits"), tool("stays"), tool("veteran"))
+    listed(server, tool("waits", inputSchema=needs), tool("stays"), tool("veteran"), hours=1)
     for hour in range(2, 8):
         listed(server, tool(f"at {hour}"), tool("stays"), hours=hour)
-    assert trimming.trim_all() == 3
-    assert set(server.definitions.values_list("key", flat=True)) == {"waits", "stays", "at 5", "at 6", "at 7"}
-    assert set(DefinitionVersion.objects.values_list("definition__key", flat=True)) == {
-        "waits", "stays", "at 5", "at 6", "at 7",
-    }  # fmt: skip
+    assert trimming.trim_all() == 4
+    kept = {"waits", "stays", "veteran", "at 6", "at 7"}
+    assert set(server.definitions.values_list("key", flat=True)) == kept
+    assert set(DefinitionVersion.objects.values_list("definition__key", flat=True)) == kept
     assert server.definitions.get(key="waits").approved_digest
     assert listed(server, tool("at 2"), hours=9).added == 1, "its history begins anew"
+
+
+@pytest.mark.usefixtures("on_postgres")
+@pytest.mark.django_db(transaction=True)
+def test_old_versions_and_removed_definitions_go_on_postgresql_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trimming, "VERSIONS_KEPT", 2)
+    monkeypatch.setattr(trimming, "REMOVED_KEPT", 1)
+    server = Server.objects.create(slug="s", name="S", transport="stdio")
+    for hour in range(5):
+        listed(server, tool("a", description=f"at {hour}"), tool(f"at {hour}"), hours=hour)
+    assert trimming.trim_all() == 3 + 3
+    assert set(server.definitions.values_list("key", flat=True)) == {"a", "at 3", "at 4"}
+    assert server.definitions.get(key="a").versions.count() == 2
 
 
 def test_reading_a_list_loads_nothing_of_what_was_removed_long_ago(
