@@ -67,12 +67,11 @@ async def test_a_listener_outlives_an_outage_that_no_thread_can_follow(
     config = {**settings.CHANNEL_LAYERS["default"]["CONFIG"], "hosts": [f"unix://{path}"]}
     settings.CHANNEL_LAYERS = {"default": {**settings.CHANNEL_LAYERS["default"], "CONFIG": config}}
     joined: list[int] = []
+    monkeypatch.setattr(threading.Thread, "start", refused)
     listening = asyncio.create_task(Listener("tests", lambda _: None, lambda: joined.append(1)).run())
     server = None
     try:
-        with monkeypatch.context() as limited:
-            limited.setattr(threading.Thread, "start", refused)
-            await until(lambda: len(tried) >= 2 or listening.done())
+        await until(lambda: len(tried) >= 2 or listening.done())
         server = await asyncio.to_thread(start, path)
         await until(lambda: joined or listening.done())
     finally:
