@@ -3,32 +3,36 @@ sessions.hints) makes the host read them."""
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import structlog
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
+from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from servers.accounts import browser_sessions
 from servers.agents.oauth import clients, grants
 from servers.bundles import exposed
+from servers.definitions import trimming
 from servers.enums import ExportFormat, JobKind
 from servers.exporting import files, schedules
 from servers.exporting import work as exporting
 from servers.jobs import requesting, running, work  # noqa: F401 - work registers the jobs of `servers`
-from servers.jobs.lifecycle import JobOutcome, counted
+from servers.jobs.lifecycle import JobOutcome, Lost, counted
 from servers.models import ExportSchedule, Unredacted
 from servers.packages import checks
 from servers.privacy import reading
 from servers.registration.drafts import purge_drafts
 from sessions.agents import agent_sessions, follows
-from sessions.calls import agent_calls
+from sessions.calls import agent_calls, server_tasks
 from sessions.connections import commands
 from sessions.explorer import indexing
 from sessions.host.launch import egress_policy
@@ -45,6 +49,7 @@ from sessions.wire import retention as wire_retention
 HOUR = timedelta(minutes=55)
 #: far longer than a call may wait for its session, or a server for an answer
 UNSENT_KEPT = timedelta(days=1)
+log = structlog.get_logger(__name__)
 
 
 @shared_task(name=requesting.RUN_TASK)
@@ -110,28 +115,56 @@ def _stop_jobs(**_signal: object) -> None:
     running.stop()
 
 
+class _Steps:
+    """Steps that do not depend on each other: one that fails leaves no other undone."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def do(self, name: str, step: Callable[[], int | None]) -> int:
+        """What the step counted. Raises what ends the whole job."""
+        try:
+            return step() or 0
+        except (running.Stopping, Lost, DatabaseError, InterfaceError):
+            raise
+        except Exception:  # whatever the step raised, the job's result says that it failed and the log says why
+            log.exception("housekeeping.step_failed", step=name)
+            self.failed.append(name)
+            return 0
+
+
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
-    drafts = purge_drafts()
-    exports = files.expire()
-    agent_sessions.end_idle()
-    follows.end_unfollowed()
-    grants.forget_expired()
-    clients.forget_unused()
-    exposed.remove_old()
-    agent_calls.forget_old()
+    steps, found = _Steps(), dict[str, int]()
+    found["draft"] = steps.do("drafts", purge_drafts)
+    found["sign-in"] = steps.do("sign-ins", browser_sessions.forget_over)
+    found["export"] = steps.do("exports", files.expire)
+    steps.do("agents' sessions", agent_sessions.end_idle)
+    steps.do("agents' subscriptions", follows.end_unfollowed)
+    steps.do("agents' sign-ins", grants.forget_expired)
+    steps.do("agents' clients", clients.forget_unused)
+    steps.do("names of tools", exposed.remove_old)
+    steps.do("agents' calls", agent_calls.forget_old)
     progress(1, 5)
-    logs = trim_all(partial(progress, 1, 5))
+    found["log"] = steps.do("logs", partial(trim_all, partial(progress, 1, 5)))
+    found["old definition"] = steps.do("definitions", partial(trimming.trim_all, partial(progress, 1, 5)))
     progress(2, 5)
-    versions = histories.trim_all(partial(progress, 2, 5))
+    found["version"] = steps.do("versions", partial(histories.trim_all, partial(progress, 2, 5)))
     progress(3, 5)
-    Unredacted.objects.filter(created_at__lt=timezone.now() - UNSENT_KEPT).delete()
-    reading.forget_old()
-    indexing.trim(partial(progress, 3, 5))
-    indexing.purge(partial(progress, 3, 5))
-    messages = wire_retention.trim_all(partial(progress, 4, 5))
-    found = {"draft": drafts, "log": logs, "version": versions, "message": messages, "export": exports}
+    steps.do("tasks of servers", server_tasks.give_up_old)
+    steps.do("arguments that were not sent", _forget_unsent)
+    steps.do("readings", reading.forget_old)
+    steps.do("search index", partial(indexing.trim, partial(progress, 3, 5)))
+    steps.do("erased words", partial(indexing.purge, partial(progress, 3, 5)))
+    found["message"] = steps.do("messages", partial(wire_retention.trim_all, partial(progress, 4, 5)))
     words = [counted(count, noun) for noun, count in found.items() if count]
-    return JobOutcome(True, f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up.", found)
+    detail = f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up."
+    if steps.failed:
+        detail = f"{detail} Failed: {', '.join(steps.failed)}. See the worker's log for the reason."
+    return JobOutcome(not steps.failed, detail, {**found, "failed": steps.failed})
+
+
+def _forget_unsent() -> None:
+    Unredacted.objects.filter(created_at__lt=timezone.now() - UNSENT_KEPT).delete()
 
 
 def _statistics(progress: running.JobProgress) -> JobOutcome:

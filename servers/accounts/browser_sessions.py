@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -15,17 +15,20 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.models import Session
 from django.db import DatabaseError, transaction
-from django.db.models import BigIntegerField
+from django.db.models import BigIntegerField, Exists, OuterRef, QuerySet
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
 from servers.audit.record import client_ip
+from servers.audit.spare import Batches
 from servers.signals import sign_ins_ended
 
 log = structlog.get_logger("mcpadmin.sign_ins")
 
 SEEN_SECONDS = 60
+#: a session that is over may still be in use by a request that began before
+_SETTLED = timedelta(hours=1)
 _REMEMBERED = 10_000
 _seen: dict[str, float] = {}  # session key -> when this process last wrote that it was seen
 _guard = threading.Lock()
@@ -141,3 +144,21 @@ def end(user: Any, ids: Collection[int] | None = None, keep_key: str = "") -> in
     send = partial(sign_ins_ended.send_robust, sender=get_user_model(), user_id=user.pk, keys=keys)
     transaction.on_commit(send, robust=True)
     return len(keys)
+
+
+def forget_over() -> int:
+    """Remove sessions that are over and where they were used, in small transactions: Django leaves their rows. Returns how
+    many sessions went."""
+    before = timezone.now() - _SETTLED
+    gone = _forget(Session.objects.filter(expire_date__lt=before))
+    theirs = Session.objects.filter(session_key=OuterRef("session_key"))
+    _forget(UserSession.objects.filter(~Exists(theirs), last_seen_at__lt=before))
+    return gone
+
+
+def _forget(rows: "QuerySet[Session] | QuerySet[UserSession]") -> int:
+    batches, gone = Batches(), 0
+    while keys := list(rows.order_by("pk").values_list("pk", flat=True)[: batches.size]):
+        batches.each(keys, lambda some: rows.filter(pk__in=some).delete())
+        gone += len(keys)
+    return gone

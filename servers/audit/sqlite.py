@@ -17,6 +17,8 @@ from typing import Any
 
 import structlog
 
+from servers.threads import started
+
 log = structlog.get_logger("mcpadmin.audit")
 FULL = 2
 NORMAL = 1
@@ -112,8 +114,8 @@ class LogCopier:
     def written(self) -> None:
         """Call after a commit. Never waits."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._copy_soon, name="log-copier", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._copy_soon, name="log-copier", daemon=True)
+            self._thread = thread if started(thread) else None  # the next commit asks again
 
     def _copy_soon(self) -> None:
         time.sleep(COPY_SECONDS)

@@ -2,7 +2,7 @@
 
     AuditUnavailable         the database did not take it in time: the act must not happen. Not `unchanged`: it may have
                              been committed nevertheless
-    ├── WriterBusy           the queue is full, said at once
+    ├── WriterBusy           the queue is full, or there is no thread to write; said at once
     └── ReferenceDeleted     what it refers to has been deleted
 
 A *work* is a function that writes rows, and a function that names the events of what it wrote. All works that wait are
@@ -45,6 +45,7 @@ from servers.audit.commit import (
 )
 from servers.audit.record import Event
 from servers.loops import result_of
+from servers.threads import started
 
 __all__ = [
     "AuditUnavailable",
@@ -69,7 +70,7 @@ SPARE_SECONDS = 0.5
 
 
 class WriterBusy(AuditUnavailable):
-    """More works wait than the queue may hold."""
+    """More works wait than the queue may hold, or nothing can write them."""
 
 
 class Writer:
@@ -105,8 +106,8 @@ class Writer:
                 raise WriterBusy(
                     f"Too many changes are waiting for the audit log. {limits.stated('audit_queue')} Try again in a moment."
                 )
-            (self._urgent if urgent else self._spare if spare else self._queue).append(work)
             self._ensure_thread()
+            (self._urgent if urgent else self._spare if spare else self._queue).append(work)
             self._condition.notify()
         return work.future
 
@@ -161,13 +162,17 @@ class Writer:
     # --- the thread -----------------------------------------------------------------------------------------------
     def _ensure_thread(self) -> None:
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
+            if not started(thread):
+                raise WriterBusy(
+                    "The system allows no thread for the audit log, so nothing was changed. Try again later."
+                )
+            self._thread = thread
 
     def _run(self) -> None:
         try:
             while (batch := self._next()) is not None:
-                self._flush(batch)
+                self._write(batch)
                 if not batch:
                     self._follow_up()
                 if self._waits():
@@ -190,6 +195,14 @@ class Writer:
 
     def _waits(self) -> bool:
         return bool(self._queue or self._urgent or self._spare)
+
+    def _write(self, batch: list[Work[Any]]) -> None:
+        """Whatever happens, each caller is told an end, and the thread goes on."""
+        try:
+            self._flush(batch)
+        except Exception as exc:  # a fault of ours: what became of each work is not known
+            log.exception("the audit log's writer failed")
+            fail([work for work in batch if not work.future.done()], exc, unchanged=False)
 
     def _flush(self, batch: list[Work[Any]], *, again: bool = True) -> None:
         """Every commit is followed up at once: its hooks are what queues something."""

@@ -5,7 +5,7 @@ All of this costs time for a long list, so it is done outside of the transaction
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ from servers.schemas.schema_reading import Budget
 from servers.storable import storable
 
 CHECKED_CHARS = 512 * 1024
+#: of one query: an installation's SQLite may allow only 999 parameters
+KEYS_TOGETHER = 900
 _KEYS = {
     DefinitionKind.TOOL: "name",
     DefinitionKind.PROMPT: "name",
@@ -52,7 +54,7 @@ class CheckedListing:
 def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> CheckedListing:
     """Items without a key, or with one that came before, are left out."""
     found = _by_key(kind, items)
-    rows = {row.key: row for row in identity.definitions.filter(kind=kind)}
+    rows = rows_for(identity, kind, found)
     budget = Budget(LISTING_STEPS)
     checked = {
         key: (rows[key].digest, compatibility_of(rows[key].body, item.body, budget))
@@ -60,6 +62,16 @@ def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[
         if key in rows and rows[key].digest != item.digest
     }
     return CheckedListing(kind, found, checked, _differs(found, rows))
+
+
+def rows_for(identity: Identity, kind: DefinitionKind, keys: Collection[str]) -> dict[str, Definition]:
+    """What is offered, and what of `keys` was offered before. A server that always offers something new has many others."""
+    rows = {row.key: row for row in identity.definitions.filter(kind=kind, removed_at=None)}
+    unknown = [key for key in keys if key not in rows]
+    for start in range(0, len(unknown), KEYS_TOGETHER):
+        some = unknown[start : start + KEYS_TOGETHER]
+        rows |= {row.key: row for row in identity.definitions.filter(kind=kind, key__in=some)}
+    return rows
 
 
 def compatibility_of(before: str, after: str, budget: Budget | None = None) -> Compatibility:

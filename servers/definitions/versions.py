@@ -1,4 +1,4 @@
-"""What a server offers, as it described it last, and every version that was ever seen."""
+"""What a server offers, as it described it last, and the versions that were seen (see trimming)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 
-from servers.definitions.listing import CheckedListing, Item, compatibility_of, digest_of, read_listing
+from servers.definitions.listing import CheckedListing, Item, compatibility_of, digest_of, read_listing, rows_for
 from servers.enums import DefinitionChange, DefinitionKind, IdentityKind
 from servers.models import Definition, DefinitionVersion, Identity, Server
 from servers.schemas.compatibility import Compatibility
@@ -65,10 +65,11 @@ def store_listing(
 def store(identity: Identity, listing: CheckedListing, now: datetime) -> Counts:
     """Make the rows match what the server just listed to `identity`, in one transaction; idempotent.
 
-    A removed definition keeps its row and versions, so that its history is complete when it is offered again.
+    A removed definition keeps its row and versions, so that its history goes on when it is offered again.
     """
     with transaction.atomic():
-        known = {row.key: row for row in identity.definitions.filter(kind=listing.kind)}
+        known = rows_for(identity, listing.kind, listing.items)
+        first = not known and not identity.definitions.filter(kind=listing.kind).exists()
         news = _News(now)
         for position, item in enumerate(listing.items.values()):
             row = known.get(item.key)
@@ -80,7 +81,7 @@ def store(identity: Identity, listing: CheckedListing, now: datetime) -> Counts:
             if row.removed_at is None and row.key not in listing.items:
                 news.drop(row)
         news.save()
-    return news.counts(first=not known)
+    return news.counts(first=first)
 
 
 def _new(identity: Identity, kind: DefinitionKind, item: Item, position: int, now: datetime) -> Definition:

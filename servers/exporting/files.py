@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
@@ -20,6 +21,7 @@ from django.utils import timezone
 from servers.exporting import selection
 from servers.models import Export
 
+log = structlog.get_logger(__name__)
 #: rows of exports that are over
 KEPT = 200
 _UNFINISHED = ".part"
@@ -150,10 +152,16 @@ def expire() -> int:
     wanted = Export.objects.filter(Q(finished_at=None) | Q(expires_at__isnull=False))
     known = {str(uid) for uid in wanted.values_list("uid", flat=True)}
     for path in _folder().iterdir():
-        with suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():  # not ours: a volume has its `lost+found`, a share its snapshots
+            continue
+        try:
             if path.name.partition(".")[0] not in known or (path.name.endswith(_UNFINISHED) and _is_old(path)):
                 path.unlink()
                 removed += 1
+        except FileNotFoundError:
+            continue
+        except OSError as problem:
+            log.warning("exports.not_removed", file=path.name, problem=str(problem))
     over = Export.objects.filter(expires_at=None).exclude(finished_at=None)
     Export.objects.filter(pk__in=list(over.values_list("pk", flat=True)[KEPT:])).delete()
     return removed

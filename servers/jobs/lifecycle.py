@@ -15,7 +15,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -114,8 +114,10 @@ def interrupt(job: BackgroundJob, why: str, **still: Any) -> None:
 
 # --- by those who look after them --------------------------------------------------------------------------------------
 def interrupt_stale() -> None:
-    silent = Now() - timedelta(seconds=stale_seconds())
-    for job in BackgroundJob.objects.filter(state=JobState.RUNNING, heartbeat_at__lt=silent):
+    """A heartbeat of the future is one from before the clock was set back. A worker that lives has written a newer one."""
+    stale = timedelta(seconds=stale_seconds())
+    silent = Q(heartbeat_at__lt=Now() - stale) | Q(heartbeat_at__gt=Now() + stale)
+    for job in BackgroundJob.objects.filter(silent, state=JobState.RUNNING):
         interrupt(job, "The worker stopped responding.", version=job.version)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from celery import current_app
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
@@ -103,7 +104,10 @@ def publish(job: BackgroundJob) -> bool:
 def recover() -> None:
     """Look after jobs whose worker died, and publish again whatever waits."""
     lifecycle.interrupt_stale()
-    for job in BackgroundJob.objects.filter(state=JobState.INTERRUPTED, retry_at__lte=timezone.now()):
+    now = timezone.now()
+    # a moment later than the longest pause was set before the clock was set back
+    due = Q(retry_at__lte=now) | Q(retry_at__gt=now + timedelta(seconds=lifecycle.RETRY_AFTER_SECONDS[-1]))
+    for job in BackgroundJob.objects.filter(due, state=JobState.INTERRUPTED):
         lifecycle.requeue(job)
     for job in BackgroundJob.objects.filter(state=JobState.QUEUED):
         publish(job)

@@ -6,13 +6,11 @@ and keeps its result as the call's late result.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from servers import permissions
@@ -22,19 +20,19 @@ from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from servers.storable import storable
 from sessions import hints
-from sessions.calls import claims, visibility
+from sessions.calls import claims, intents, visibility
 from sessions.calls.claims import CallOutcome, PendingCall
+from sessions.connections import commands
 from sessions.connections.lifecycle import Lease
-from sessions.enums import CallState
+from sessions.enums import CallState, SessionState
 from sessions.mcp.core.tasks import TERMINAL, Status, TaskState
 from sessions.models import Call, McpSession, ServerTask
+from sessions.models.server_task import FOLLOWED_FOR
 
 MOST_SHOWN: Final = 100
+CANCEL_SENT: Final = "Cancellation sent to the server."
 _TEXT_CHARS: Final = 500
-#: its call ended without an answer, and nothing has been found out since
-ORPHANED: Final = Q(ended_at=None, call__state=CallState.OUTCOME_UNKNOWN, call__late_result=None)
-#: a server that names no lifetime may keep a task for ever; we do not ask for ever
-FOLLOWED_FOR: Final = timedelta(days=7)
+_NOT_FOLLOWED: Final = f"Not followed any more after {FOLLOWED_FOR.days} days."
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,7 @@ def _words(call: PendingCall, text: str) -> str:
 
 def orphans(session_id: int) -> list[Orphan]:
     """Tasks of this session that no call waits for any more."""
-    rows = ServerTask.objects.filter(
-        ORPHANED, session_id=session_id, begun_at__gt=timezone.now() - FOLLOWED_FOR
-    ).select_related("call__arguments")
+    rows = ServerTask.objects.followed_on().filter(session_id=session_id).select_related("call__arguments")
     return [Orphan(_pending(row.call), row.task_id, row.cancel_requested_at is not None) for row in rows[:MOST_SHOWN]]
 
 
@@ -93,6 +89,12 @@ def ended(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
         rows.update(detail=_words(call, outcome.detail or outcome.error_message))
     _announce(lease.server_uid)
     return claims.late(call, lease, outcome)
+
+
+def give_up_old() -> int:
+    """Tasks that are followed no more. Returns how many."""
+    over = ServerTask.objects.orphaned().filter(begun_at__lte=timezone.now() - FOLLOWED_FOR)
+    return over.update(ended_at=timezone.now(), detail=_NOT_FOLLOWED)
 
 
 def _pending(call: Call) -> PendingCall:
@@ -146,6 +148,15 @@ class TaskLine:
         )
 
     @property
+    def followed(self) -> str:
+        """How a task goes on whose call has ended without an answer."""
+        if not self.running or self.call.state == CallState.SENT:
+            return ""
+        if not _is_connected(self.task):
+            return "Followed again once the server is connected"
+        return "Followed after the worker was lost" if self.task.followed_since else ""
+
+    @property
     def _is_over(self) -> bool:
         return self.task.status in TERMINAL
 
@@ -162,8 +173,10 @@ _WORDS: Final[dict[str, str]] = {
 def lines(user: Any, server: Server) -> Sequence[TaskLine]:
     """The newest tasks of the calls that this user may see."""
     calls = Call.objects.filter(visibility.seen_by(user), server=server)
-    newest = ServerTask.objects.filter(call__in=calls).select_related("call__user").order_by("-call_id")[:MOST_SHOWN]
-    return [TaskLine(task, task.call, _is_running(task), visibility.may_read(user, task.call)) for task in newest]
+    rows = ServerTask.objects.filter(call__in=calls).select_related("call__user", "session").order_by("-call_id")
+    return [
+        TaskLine(task, task.call, _is_running(task), visibility.may_read(user, task.call)) for task in rows[:MOST_SHOWN]
+    ]
 
 
 def _is_running(task: ServerTask) -> bool:
@@ -171,7 +184,11 @@ def _is_running(task: ServerTask) -> bool:
         return False
     call = task.call
     orphaned = call.state == CallState.OUTCOME_UNKNOWN and task.ended_at is None and call.late_result_id is None
-    return bool(call.state == CallState.SENT or orphaned)
+    return bool(call.state == CallState.SENT or (orphaned and task.begun_at > timezone.now() - FOLLOWED_FOR))
+
+
+def _is_connected(task: ServerTask) -> bool:
+    return task.session is not None and task.session.state == SessionState.READY
 
 
 def _wake(call: Call) -> None:
@@ -179,15 +196,22 @@ def _wake(call: Call) -> None:
     session = McpSession.objects.select_related("owner").filter(pk=call.session_id or 0).first()
     if session is not None and session.owner is not None:
         hints.wake_worker(session.owner.uid, "tasks", session.uid)
+    elif session is not None:
+        commands.wake_owner(session.uid)
 
 
-def request_cancel(actor: Actor, user: Any, call: Call) -> bool:
-    """Of a task that is followed on. False where nothing is left to cancel, or a person asked already."""
+def request_cancel(actor: Actor, user: Any, call: Call) -> str:
+    """Of a task that is followed on; its session is opened for that. Returns words for the page, none where nothing is left
+    to cancel, or a person asked already."""
     permissions.require(user, actor, "call_tool", call.server, subject=call.target)
     with audited(actor) as trail:
-        rows = ServerTask.objects.filter(ORPHANED, call=call, cancel_requested_at=None).exclude(status__in=TERMINAL)
-        if not rows.update(cancel_requested_at=timezone.now(), cancel_requested_by=actor.name):
-            return False
+        rows = ServerTask.objects.followed_on().filter(call=call, cancel_requested_at=None)
+        task = rows.exclude(status__in=TERMINAL).select_related("session").first()
+        asked = {"cancel_requested_at": timezone.now(), "cancel_requested_by": actor.name}
+        if task is None or not rows.filter(pk=task.pk).update(**asked):
+            return ""
+        if task.session_id is not None:
+            intents.request_session(task.session_id)
         transaction.on_commit(partial(_wake, call), robust=True)
         server = ServerRef.of(call.server) if call.server else None
         trail.add(
@@ -204,4 +228,4 @@ def request_cancel(actor: Actor, user: Any, call: Call) -> bool:
         )
         if call.server is not None:
             _announce(call.server.uid)
-    return True
+    return CANCEL_SENT if _is_connected(task) else "The cancellation is sent once the server is connected."

@@ -4,14 +4,11 @@ listed."""
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.utils import timezone
 
 from servers import access, permissions
 from servers.audit.record import Actor, ServerRef
@@ -22,6 +19,7 @@ from sessions.calls.arguments import NotListed, Rejected
 from sessions.calls.operations import Operation, check_length
 from sessions.connections import commands
 from sessions.models import McpSession, Worker
+from sessions.models.worker import stale_before
 
 
 @dataclass(frozen=True)
@@ -143,10 +141,10 @@ LIMIT 1
 
 def _read(user_id: int, server_uid: UUID, name: str, kind: DefinitionKind, key: str) -> Target | None:
     """The user's own identity has priority over the shared one, even without a session: then the result is None."""
-    fresh, connection = timezone.now() - timedelta(seconds=settings.STALE_SECONDS), database()
+    connection = database()
     values = [
         user_id,
-        connection.ops.adapt_datetimefield_value(fresh),
+        connection.ops.adapt_datetimefield_value(stale_before()),
         kind.value,
         key,
         Server._meta.get_field("uid").get_db_prep_value(server_uid, connection),

@@ -28,7 +28,7 @@ _WEIGHT = {
 
 @dataclass(frozen=True)
 class Version:
-    """`number` counts from 1, in the order in which the versions were seen."""
+    """`number` counts those that are stored from 1, in the order in which they were seen."""
 
     number: int
     row: DefinitionVersion

@@ -7,7 +7,6 @@ One conditional UPDATE decides who gets a session. No session is taken from a li
 
 import math
 from collections import Counter
-from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
@@ -20,6 +19,7 @@ from sessions.connections import commands, lifecycle, timeline
 from sessions.connections.lifecycle import IN_SERVICE, Lease
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import McpSession, Worker
+from sessions.models.worker import stale_before
 
 CLAIM_LIMIT = 50
 _CLAIMABLE = Q(desired=Desired.OPEN, paused=False, owner=None)
@@ -65,7 +65,7 @@ def _share(me: Worker, label: str, waiting: int) -> int:
     """The number that brings this worker to the average of all workers that carry the label."""
     workers = {worker.pk for worker in commands.live_workers(label)} | {me.pk}
     count = len(workers)
-    if me.started_at > timezone.now() - timedelta(seconds=settings.STALE_SECONDS):
+    if me.started_at > stale_before():
         count = max(count, settings.WORKERS)  # workers that start at the same time get their share too
     owners = McpSession.objects.filter(owner__in=workers).values_list("owner_id", flat=True)
     held = Counter(owners)

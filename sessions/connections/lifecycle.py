@@ -26,7 +26,7 @@ from sessions import hints
 from sessions.connections import statements, timeline
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.mcp.core.refusals import without_words
-from sessions.models import Call, McpSession, Subscription
+from sessions.models import Call, McpSession, ServerTask, Subscription
 
 DETAIL_CHARS, TAIL_CHARS, WARNINGS = 4_000, 8_000, 50
 #: of a failure in an audit event: our sentence and the server's own words after it
@@ -197,13 +197,14 @@ def waiting_for_person(lease: Lease, condition: SessionCondition, failure: Failu
 
 
 def close_when_idle(lease: Lease) -> bool:
-    """Withdraw the request for the session, unless a call is pending or a subscription is active."""
+    """Withdraw the request for the session, unless a call is pending, a subscription is active, or a task is followed on."""
     # On PostgreSQL this waits for calls that are just being placed, and only a statement after it sees them.
     held(lease).select_for_update().values_list("pk", flat=True).first()
     waiting = Call.objects.filter(session_id=OuterRef("pk"), state__in=_OPEN_CALLS)
     same = {"server_id": OuterRef("server_id"), "identity_id": OuterRef("identity_id")}
     watched = Subscription.objects.filter(active=True, **same)
-    unused = held(lease).filter(~Exists(waiting), ~Exists(watched), desired=Desired.OPEN)
+    tasks = ServerTask.objects.followed_on().filter(session_id=OuterRef("pk"))
+    unused = held(lease).filter(~Exists(waiting), ~Exists(watched), ~Exists(tasks), desired=Desired.OPEN)
     return _announce_if(lease, unused.update(version=F("version") + 1, desired=Desired.CLOSED) == 1)
 
 

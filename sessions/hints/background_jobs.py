@@ -7,6 +7,8 @@ from collections.abc import Callable
 import structlog
 from django.db import connections
 
+from servers.threads import started
+
 QUEUE_LIMIT = 10_000
 log = structlog.get_logger(__name__)
 
@@ -27,9 +29,9 @@ class BackgroundJobs:
 
     def start(self) -> None:
         with self._ready:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="hints-background-jobs", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():
+                thread = threading.Thread(target=self._run, name="hints-background-jobs", daemon=True)
+                self._thread = thread if started(thread) else None  # the next job asks again
 
     def _run(self) -> None:
         while True:

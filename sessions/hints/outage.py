@@ -15,6 +15,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from servers.threads import started
+
 #: an outage that is over by then, such as a restart, is one line
 ONE_LINE_SECONDS = 5.0
 #: Once Redis answers again, a library may still find a connection that ended with the outage: on a busy machine seconds
@@ -46,7 +48,8 @@ class Outage:
                 return
             self._watching = True
         words = problem if isinstance(problem, str) else type(problem).__name__
-        threading.Thread(target=self._follow, args=(words,), name="redis-outage", daemon=True).start()
+        if not started(threading.Thread(target=self._follow, args=(words,), name="redis-outage", daemon=True)):
+            self._watching = False  # the next failure is noticed again
 
     def _follow(self, problem: str) -> None:
         began, pause, said = time.monotonic(), FIRST_PAUSE, False

@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 from redis.exceptions import RedisError
 
+from servers.threads import started
 from sessions.hints.group_sender import GroupSender
 from sessions.hints.outage import outage
 
@@ -158,10 +159,12 @@ class Publisher:
 
     def start(self) -> None:
         with self._changed:
-            if self._thread is not None:
+            if self._thread is not None and self._thread.is_alive():
                 return
-            self._thread = threading.Thread(target=self._run, name="hints-publisher", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="hints-publisher", daemon=True)
+            if not started(thread):
+                return  # what is put next asks again
+            self._thread = thread
         atexit.register(self.flush)
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:

@@ -15,6 +15,7 @@ import structlog
 from django.conf import settings
 
 from servers import instance
+from servers.audit import payload_privacy
 from servers.audit.writer import writer
 from sessions import hints
 from sessions.connections.process_page import RUNTIME_NOT_USED, UNCONFINED
@@ -89,6 +90,8 @@ class HostThread:
         me = incarnation(self.uid, self._node, list(settings.WORKER_LABELS), str(kept), tier, reason)
         db = Database()
         await self._check_instance(db)
+        with suppress(DatabaseAway):  # for tests and sign-ins; a session waits for it (Host.claim)
+            await db.read(payload_privacy.current)
         host = Host(me, db)
         tick = Tick(host)
         # the tick finds whatever wake-ups asked for before we listened

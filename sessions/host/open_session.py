@@ -304,7 +304,7 @@ class OpenSession:
 
     def idle_left(self) -> float | None:
         """Seconds until the session counts as idle. None if it never does."""
-        if self.launch.idle_seconds == float("inf") or self.watching.needs_session:
+        if self.launch.idle_seconds == float("inf") or self.watching.needs_session or self._orphaned_tasks.following:
             return None
         return self.launch.idle_seconds if self.runs else self._idle_since + self.launch.idle_seconds - self._now()
 

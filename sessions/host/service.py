@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 
+from servers.audit import payload_privacy
 from sessions.calls import claims
 from sessions.connections import assignment
 from sessions.connections.lifecycle import Lease
@@ -214,6 +215,7 @@ class Host:
         if self.worker_id is None or self.shared.draining or not self.may_claim:
             return 0
         worker_id = self.worker_id
+        await self.db.read(payload_privacy.current)  # what a session records follows them from its first message on
         leases = await self.db.write(lambda: claim(worker_id))
         if leases:
             desired = await self.db.read(

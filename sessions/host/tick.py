@@ -180,13 +180,20 @@ class Tick:
         gone = [worker for worker in await db.read(partial(heartbeats.same_node, self._host.me)) if is_gone(worker)]
         gone += await db.read(dead_workers.ended_workers)
         await self._merge_spools({worker.uid for worker in gone})
-        reaped = await db.write(partial(_reap, gone, include_stale), lambda found: found.events)
+        reaped = await db.write(partial(self._reap, gone, include_stale), lambda found: found.events)
         if reaped.dead:
             log.info("host.reaped", workers=[str(uid) for uid in reaped.dead], calls=len(reaped.events))
             if self._claiming is not None:  # it may have looked before the sessions were free
                 await asyncio.wait({self._claiming})
             if not self._closing:
                 self._claiming = asyncio.create_task(self._claim())
+
+    def _reap(self, gone: list[Worker], include_stale: bool) -> Reaped:
+        """By the writer, maybe seconds later. The machine may have slept in between, and no worker has beaten since then."""
+        dead = {worker.pk: worker for worker in gone}
+        if include_stale and time.time() - self._beaten_at < settings.STALE_SECONDS:
+            dead |= {worker.pk: worker for worker in heartbeats.stale_workers().exclude(uid=self._host.me.uid)}
+        return dead_workers.reap(dead.values())
 
     async def _merge_spools(self, dead: set[UUID]) -> None:
         """Runs before dead workers are reaped: a spooled result is the call's outcome, instead of *outcome unknown*."""
@@ -231,13 +238,6 @@ class Tick:
     async def _read_packages(self) -> None:
         for uid in await self._host.db.read(partial(checks.waiting, self._host.me.labels)):
             self._host.check_package(uid)
-
-
-def _reap(gone: list[Worker], include_stale: bool) -> Reaped:
-    dead = {worker.pk: worker for worker in gone}
-    if include_stale:
-        dead |= {worker.pk: worker for worker in heartbeats.stale_workers()}
-    return dead_workers.reap(dead.values())
 
 
 def waiting_drafts(labels: list[str]) -> list[UUID]:

@@ -20,9 +20,9 @@ from sessions.calls import claims
 from sessions.calls.final_states import FinalState, end_now, finish_event
 from sessions.connections import lifecycle, timeline
 from sessions.enums import CallState, SessionState
-from sessions.housekeeping import heartbeats
 from sessions.inbox import questions
 from sessions.models import Call, McpSession, Worker
+from sessions.models.clock import database_now
 from sessions.subscriptions import watches
 
 CALL_BATCH = 200
@@ -46,7 +46,7 @@ def process_ended(node: str, machine: str, pid: int) -> list[UUID]:
     and the other workers are woken to clean up. Returns the worker's uid if the process was a worker."""
     rows = Worker.objects.filter(node=node, machine=machine, pid=pid, ended_at=None)
     ended = list(rows)
-    rows.update(ended_at=heartbeats.database_now())
+    rows.update(ended_at=database_now())
     held = McpSession.objects.filter(owner__in=ended)
     held.update(version=F("version") + 1)  # what pages show of them changed
     for server_uid in set(held.values_list("server__uid", flat=True)):

@@ -1,15 +1,14 @@
 """Heartbeats of workers. The database alone decides which are alive, by its own clock."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from sessions.models import Worker
+from sessions.models.clock import database_now
 
 
 @dataclass(frozen=True)
@@ -25,16 +24,6 @@ class Incarnation:
     confinement: str = ""
     confinement_reason: str = ""
     labels: list[str] = field(default_factory=list)
-
-
-def database_now() -> datetime:
-    """SQLite has no clock except that of this machine."""
-    if connection.vendor == "sqlite":
-        return timezone.now()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT statement_timestamp()")
-        moment: datetime = cursor.fetchone()[0]
-        return moment
 
 
 def heartbeat(me: Incarnation, *, draining: bool, sessions: int) -> int:

@@ -15,9 +15,9 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
 from sessions.hints import outage
-from sessions.housekeeping import heartbeats
 from sessions.live.reader import Reader
 from sessions.models import Worker
+from sessions.models.clock import database_now
 
 #: between two checks, however many hints arrive
 REST_SECONDS = 0.5
@@ -145,6 +145,6 @@ class Pulse:
 
 def _signs() -> list[Sign]:
     """Runs in a reader thread, with the database's clock."""
-    now = heartbeats.database_now()
+    now = database_now()
     rows = Worker.objects.values_list("uid", "heartbeat_at", "ended_at")
     return [Sign(str(uid), (now - (ended or beat)).total_seconds(), ended is not None) for uid, beat, ended in rows]

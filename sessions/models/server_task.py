@@ -1,7 +1,24 @@
-from django.db import models
+from datetime import timedelta
+from typing import Final
 
+from django.db import models
+from django.utils import timezone
+
+from sessions.enums import CallState
 from sessions.models.call import Call
 from sessions.models.session import McpSession
+
+#: a server that names no lifetime may keep a task for ever; we do not ask for ever
+FOLLOWED_FOR: Final = timedelta(days=7)
+
+
+class ServerTaskQuerySet(models.QuerySet["ServerTask"]):
+    def orphaned(self) -> "ServerTaskQuerySet":
+        """Its call ended without an answer, and nothing has been found out since."""
+        return self.filter(ended_at=None, call__state=CallState.OUTCOME_UNKNOWN, call__late_result=None)
+
+    def followed_on(self) -> "ServerTaskQuerySet":
+        return self.orphaned().filter(begun_at__gt=timezone.now() - FOLLOWED_FOR)
 
 
 class ServerTask(models.Model):
@@ -22,6 +39,8 @@ class ServerTask(models.Model):
     detail = models.TextField(blank=True)  # why following it on ended without a result
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=150, blank=True)
+
+    objects = ServerTaskQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]

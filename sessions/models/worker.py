@@ -1,15 +1,21 @@
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import models
-from django.utils import timezone
+
+from sessions.models.clock import about_database_now
+
+
+def stale_before() -> datetime:
+    """A living worker's heartbeat is newer."""
+    return about_database_now() - timedelta(seconds=settings.STALE_SECONDS)
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
     def living(self) -> "WorkerQuerySet":
         """Workers whose last heartbeat is recent and whose process no supervisor saw end."""
-        return self.filter(ended_at=None, heartbeat_at__gt=timezone.now() - timedelta(seconds=settings.STALE_SECONDS))
+        return self.filter(ended_at=None, heartbeat_at__gt=stale_before())
 
 
 class Worker(models.Model):
@@ -41,5 +47,4 @@ class Worker(models.Model):
 
     @property
     def alive(self) -> bool:
-        stale = timezone.now() - timedelta(seconds=settings.STALE_SECONDS)
-        return self.ended_at is None and self.heartbeat_at > stale
+        return self.ended_at is None and self.heartbeat_at > stale_before()

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import F, Window
+from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -112,17 +112,26 @@ def due() -> list[Due]:
     """The first of each subscription. Only reads. A held copy of an installation sends nothing: the original does."""
     if instance.is_held():
         return []
-    rows = WebhookDelivery.objects.filter(state=DeliveryState.PENDING, next_attempt_at__lte=timezone.now())
+    rows = WebhookDelivery.objects.filter(_is_due(timezone.now()), state=DeliveryState.PENDING)
     place = Window(RowNumber(), partition_by=F("subscription_id"), order_by=["next_attempt_at", "pk"])
     first = rows.annotate(place=place).filter(place__lte=TURNS)
     return [Due(*row) for row in first.order_by("next_attempt_at", "pk").values_list("pk", "subscription_id")[:DUE]]
+
+
+def _is_due(now: datetime) -> Q:
+    """Also a message whose time is later than its pause allows: it was set before the clock was set back. Twice the lease,
+    because the clocks of two machines may differ."""
+    due = Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + _pause(len(DELAYS)) + 2 * LEASE)
+    for attempts in range(len(DELAYS)):
+        due |= Q(attempts=attempts, next_attempt_at__gt=now + _pause(attempts) + 2 * LEASE)
+    return due
 
 
 def claim(pk: int) -> Claimed | None:
     """None if it is no longer due, or its webhook was removed."""
     now = timezone.now()
     taken = {"attempts": F("attempts") + 1, "next_attempt_at": now + LEASE}
-    if not _pending([pk]).filter(next_attempt_at__lte=now).update(**taken):
+    if not _pending([pk]).filter(_is_due(now)).update(**taken):
         return None
     row = WebhookDelivery.objects.select_related("subscription__server").get(pk=pk)
     url = row.subscription.webhook_url
@@ -186,7 +195,12 @@ def _fields(claimed: Claimed, outcome: Attempted, *, given_up: bool) -> dict[str
         return known | {"state": DeliveryState.DELIVERED, "delivered_at": now, "next_attempt_at": None}
     if given_up:
         return known | {"state": DeliveryState.GIVEN_UP, "next_attempt_at": None}
-    return known | {"next_attempt_at": now + timedelta(seconds=settings.TIME_SCALE * DELAYS[claimed.attempt - 1])}
+    return known | {"next_attempt_at": now + _pause(claimed.attempt)}
+
+
+def _pause(attempts: int) -> timedelta:
+    """After so many."""
+    return timedelta(seconds=settings.TIME_SCALE * DELAYS[attempts - 1] if attempts else 0)
 
 
 def _given_up(subscription: Subscription, claimed: Claimed, outcome: Attempted) -> Event:

@@ -33,14 +33,14 @@ def cancel(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     actor = Actor.of(request)
     try:
         if call.state == CallState.SENT:
-            asked = placing.cancel(actor, request.user, call)
+            said = server_tasks.CANCEL_SENT if placing.cancel(actor, request.user, call) else ""
         else:
-            asked = server_tasks.request_cancel(actor, request.user, call)
+            said = server_tasks.request_cancel(actor, request.user, call)
     except AuditUnavailable as problem:
         messages.error(request, str(problem))
     else:
-        if asked:
-            messages.success(request, "Cancellation sent to the server.")
+        if said:
+            messages.success(request, said)
         else:
             messages.info(request, "The task is over, or its cancellation was requested already.")
     return HttpResponse(status=204) if request.htmx else redirect("servers:tasks", slug)

@@ -19,6 +19,7 @@ from sessions.host.calls import outcomes
 from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 from sessions.mcp.client import Client, TaskOptions, TaskState
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
+from sessions.models.server_task import FOLLOWED_FOR
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +42,10 @@ class OrphanedTasks:
         self._running: asyncio.Task[None] | None = None
         #: something may have changed in the rows
         self._news = asyncio.Event()
+
+    @property
+    def following(self) -> bool:
+        return bool(self._following)
 
     def look(self) -> asyncio.Task[None]:
         """Call when the session opens, when a call ends without an answer, and when a person cancels. The task ends when none
@@ -111,7 +116,7 @@ class OrphanedTasks:
             result = await self._client.resume_task(
                 orphan.task_id,
                 options=TaskOptions(on_task=partial(self._seen, orphan, masks)),
-                total_timeout=server_tasks.FOLLOWED_FOR.total_seconds(),
+                total_timeout=FOLLOWED_FOR.total_seconds(),
                 tag=call,
             )
         except McpError as error:

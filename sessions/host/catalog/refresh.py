@@ -51,6 +51,8 @@ READ_SECONDS = 300.0
 REFRESH_SECONDS = 30.0
 #: how long an agent's call waits for lists that the server announced as changed; after it the tick tries again
 CATCH_UP_SECONDS, CATCH_UP_READS = 10.0, 3
+#: after a list that could not be compared with the stored one: the first pause and the longest
+COMPARE_AGAIN_SECONDS = 1.0, 60.0
 #: after a list that could not be read
 RETRY_SECONDS = 300.0
 log = structlog.get_logger(__name__)
@@ -267,19 +269,22 @@ class Catalog:
             return Counts()
         items = self._redactor.value(listing.items)
         described = await self._compared(kind, items)
-        if described is not None and not described.differs:
+        if not described.differs:
             return Counts()
-        job = partial(self._store, kind, items, described)
+        job = partial(self._store, kind, described)
         counts = await self._db.persist(job, partial(self._events, kind))
         if counts.changed or counts.removed:
             await self._db.persist(partial(approvals.void_changed, self._lease.identity_id), list)
         return counts
 
-    async def _compared(self, kind: DefinitionKind, items: list[dict[str, object]]) -> Described | None:
-        try:
-            return await self._db.read(lambda: read_listing(self._identity(), kind, items))
-        except DatabaseAway:
-            return None
+    async def _compared(self, kind: DefinitionKind, items: list[dict[str, object]]) -> Described:
+        """Waits for the database as long as it takes, as storing does. Never in the thread that stores: calls wait for it."""
+        pause, longest = COMPARE_AGAIN_SECONDS
+        while True:
+            with suppress(DatabaseAway):
+                return await self._db.read(lambda: read_listing(self._identity(), kind, items))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
 
     async def _kinds_known(self) -> Collection[DefinitionKind]:
         """The kinds that have stored rows. For any other kind an empty list is no change."""
@@ -288,13 +293,12 @@ class Catalog:
         except DatabaseAway:
             return DefinitionKind
 
-    def _store(self, kind: DefinitionKind, items: list[dict[str, object]], described: Described | None) -> Counts:
+    def _store(self, kind: DefinitionKind, described: Described) -> Counts:
         """Stores nothing if the session is no longer ours."""
         known = lifecycle.held(self._lease).values_list("catalog_counts", flat=True).first()
         if known is None:
             return Counts()
-        identity = self._identity()
-        counts = store(identity, described or read_listing(identity, kind, items), timezone.now())
+        counts = store(self._identity(), described, timezone.now())
         if counts:
             lifecycle.announce(self._lease.server_uid, "catalog")
         return replace(counts, first=counts.first and not reading.was_read(known, kind))

@@ -52,6 +52,8 @@ class WireEntry:
     taken: bool = False
     #: bytes that were counted when it was added; an exchange may change until it is taken
     counted: int = 0
+    #: of its row, from the last try to write it; whether that was committed may be unknown
+    seq: int | None = None
 
     @property
     def stored_bytes(self) -> int:
@@ -78,7 +80,7 @@ class WireLog:
     def __init__(self, writer: "WireWriter", lease: Lease) -> None:
         self.lease = lease
         self.under_way: asyncio.Future[Any] | None = None
-        #: number and position of the newest row, once this owner has written one: no one else writes to this log
+        #: number and position of the newest row, once this owner knows them: no one else writes to this log
         self.newest: tuple[int, int] | None = None
         self._writer = writer
         self._pending: deque[WireEntry] = deque()
@@ -120,6 +122,8 @@ class WireLog:
         return WireBatch(entries, dropped, [*entries, *_notice(dropped)])
 
     def put_back(self, taken: WireBatch) -> None:
+        """They may have been committed all the same: the next batch asks the database for the newest row."""
+        self.newest = None
         self._pending.extendleft(reversed(taken.entries))
         self._count(sum(entry.counted for entry in taken.entries))
         self._dropped += taken.dropped

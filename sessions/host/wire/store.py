@@ -49,10 +49,14 @@ def _held(leases: Sequence[Lease]) -> set[int]:
 
 
 def _numbered(key: "retention.LogKey", before: tuple[int, int], batch: WireBatch) -> list[list[Any]]:
+    """Without those that an earlier try stored although it seemed to fail."""
     seq, position = before
     rows = []
     for entry in batch.to_write:
+        if entry.seq is not None and entry.seq <= before[0]:
+            continue
         seq, position = seq + 1, position + entry.stored_bytes
+        entry.seq = seq
         rows.append(insert.values_of([*key, seq, position, *_entry_values(entry)]))
     batch.newest = seq, position
     return rows

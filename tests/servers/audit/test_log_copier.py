@@ -1,6 +1,7 @@
 """SQLite's log is copied into the database file beside the writers, so that no commit has to."""
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -48,6 +49,24 @@ def test_it_copies_beside_a_writer_that_has_not_committed(writing: sqlite3.Conne
     assert (tmp_path / "log.sqlite3").stat().st_size >= size + LONG_LOG * PAGE
     writing.execute("COMMIT")
     assert writing.execute("SELECT COUNT(*) FROM rows").fetchone() == (2,)
+
+
+def test_a_commit_is_done_although_no_thread_can_copy_the_log(
+    writing: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("servers.audit.sqlite.COPY_SECONDS", 0.0)
+    copier = LogCopier(str(tmp_path / "log.sqlite3"))
+    pages(writing, 10)
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refused)
+        copier.written()
+    copier.written()
+    assert copier._thread is not None
+    copier._thread.join(10)
+    assert (tmp_path / "log.sqlite3").stat().st_size >= 10 * PAGE
 
 
 def test_a_commit_asks_for_the_copy_once_until_it_is_made(

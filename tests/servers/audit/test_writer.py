@@ -384,6 +384,35 @@ def test_stopping_writes_what_waits_and_refuses_what_comes_after() -> None:
 
 
 @on_file
+def test_a_fault_after_the_commit_leaves_nobody_waiting_and_the_writer_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(batch: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(writer_module, "make_durable", fault)
+        with pytest.raises(AuditUnavailable) as refused:
+            writer().submit(lambda: payload("perhaps")).result(10)
+    assert not refused.value.unchanged
+    thread = writer()._thread
+    assert writer().submit(lambda: payload("later")).result(10).text == "later"
+    assert writer()._thread is thread
+
+
+@on_file
+def test_without_a_thread_for_the_writer_nothing_is_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(WriterBusy):
+            writer().submit(lambda: payload("never"))
+    assert writer().submit(lambda: payload("later")).result(10).text == "later"
+    assert [row.text for row in Payload.objects.all()] == ["later"]
+
+
+def no_thread(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@on_file
 def test_waiting_for_the_writer_inside_a_transaction_is_refused_instead_of_deadlocking() -> None:
     with transaction.atomic(), pytest.raises(transaction.TransactionManagementError):
         writer().submit_and_wait(lambda: None)

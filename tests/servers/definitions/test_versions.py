@@ -2,10 +2,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from servers.definitions import trimming
 from servers.definitions.versions import Counts, definitions, digest_of, read_listing, store, store_listing
 from servers.enums import DefinitionKind
-from servers.models import Identity, Server
+from servers.models import Definition, DefinitionVersion, Identity, Server
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -173,3 +176,83 @@ def test_programs_keep_the_version_from_before_a_breaking_change_until_it_is_app
     listed(server, hours=5)
     listed(server, tool("a", inputSchema=needed), hours=6)
     assert waits()[0] == worded
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_versions_the_newest_are_kept_and_the_one_that_programs_may_call(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trimming, "VERSIONS_KEPT", 5)
+    listed(server, tool("a"), tool("quiet"))
+    needs = {"type": "object", "properties": {"q": {}}, "required": ["q"]}
+    for hour in range(1, 20):
+        listed(server, tool("a", inputSchema=needs, description=f"at {hour}"), tool("quiet"), hours=hour)
+    before = server.definitions.get(key="a")
+    kept = list(before.versions.values_list("pk", flat=True)[:5])
+    assert trimming.trim_all() == 14
+    assert server.definitions.get(key="a").digest == before.digest
+    first = before.versions.get(digest=before.approved_digest)
+    assert list(before.versions.values_list("pk", flat=True)) == [*kept, first.pk]
+    assert versions(server, "quiet") == [("first", [])]
+    assert trimming.trim_all() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_removed_definitions_those_offered_longest_are_kept_and_those_that_wait_for_approval(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trimming, "REMOVED_KEPT", 2)
+    needs = {"type": "object", "properties": {"q": {}}, "required": ["q"]}
+    listed(server, tool("waits"), tool("stays"), tool("veteran"))
+    listed(server, tool("waits", inputSchema=needs), tool("stays"), tool("veteran"), hours=1)
+    for hour in range(2, 8):
+        listed(server, tool(f"at {hour}"), tool("stays"), hours=hour)
+    assert trimming.trim_all() == 4
+    kept = {"waits", "stays", "veteran", "at 6", "at 7"}
+    assert set(server.definitions.values_list("key", flat=True)) == kept
+    assert set(DefinitionVersion.objects.values_list("definition__key", flat=True)) == kept
+    assert server.definitions.get(key="waits").approved_digest
+    assert listed(server, tool("at 2"), hours=9).added == 1, "its history begins anew"
+
+
+@pytest.mark.usefixtures("on_postgres")
+@pytest.mark.django_db(transaction=True)
+def test_old_versions_and_removed_definitions_go_on_postgresql_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trimming, "VERSIONS_KEPT", 2)
+    monkeypatch.setattr(trimming, "REMOVED_KEPT", 1)
+    server = Server.objects.create(slug="s", name="S", transport="stdio")
+    for hour in range(5):
+        listed(server, tool("a", description=f"at {hour}"), tool(f"at {hour}"), hours=hour)
+    assert trimming.trim_all() == 3 + 3
+    assert set(server.definitions.values_list("key", flat=True)) == {"a", "at 3", "at 4"}
+    assert server.definitions.get(key="a").versions.count() == 2
+
+
+def test_reading_a_list_loads_nothing_of_what_was_removed_long_ago(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    made = Definition.from_db.__func__  # type: ignore[attr-defined]
+
+    def from_db(cls: Any, *given: Any) -> Definition:
+        row: Definition = made(cls, *given)
+        loaded.append(row.key)
+        return row
+
+    listed(server, *[tool(f"old {number}") for number in range(50)])
+    listed(server, tool("a"), hours=1)
+    monkeypatch.setattr(Definition, "from_db", classmethod(from_db))
+    with CaptureQueriesContext(connection) as queries:
+        found = read_listing(shared(server), DefinitionKind.TOOL, [tool("a"), tool("old 7", description="back")])
+    assert sorted(loaded) == ["a", "old 7"]
+    assert list(found.checked) == ["old 7"]
+    assert len(queries) <= 3
+    loaded.clear()
+    assert listed(server, tool("a"), tool("old 7"), hours=2) == Counts(changed=1)
+    assert set(loaded) == {"a", "old 7"}
+
+
+def test_a_list_that_was_empty_for_a_while_is_not_the_first_one(server: Server) -> None:
+    assert listed(server, tool("a")).first
+    listed(server, hours=1)
+    assert not listed(server, tool("b"), hours=2).first

@@ -187,6 +187,26 @@ def test_it_expires(admin: Any, actor: Actor) -> None:
     assert requesting.downloadable(admin, actor, export.uid) is None
 
 
+def test_what_lies_beside_the_exports_and_cannot_be_removed_does_not_stop_the_others(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = files.path_of(exported(admin, actor)).parent
+    Export.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    (folder / "lost+found").mkdir()
+    (folder / "of-another-user.csv").touch()
+    (folder / "left-behind.csv").touch()
+    unlink = Path.unlink
+
+    def refused(path: Path, **more: Any) -> None:
+        if path.name == "of-another-user.csv":
+            raise PermissionError("Operation not permitted")
+        unlink(path, **more)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert files.expire() == 2
+    assert {path.name for path in folder.iterdir()} == {"lost+found", "of-another-user.csv"}
+
+
 def test_a_file_whose_export_another_machine_ended_is_removed_here(
     admin: Any, actor: Actor, settings: Any, tmp_path: Path
 ) -> None:

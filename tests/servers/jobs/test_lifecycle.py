@@ -226,6 +226,23 @@ def test_the_newest_of_each_kind_of_the_schedule_and_a_hundred_of_people_are_kep
 
 
 @pytest.mark.django_db
+def test_a_clock_that_was_set_back_leaves_no_job_interrupted_or_running_until_that_time_comes_again() -> None:
+    job = requesting.request_scheduled(VERIFICATION)
+    assert job is not None
+    lifecycle.claim(str(job.uid))
+    lifecycle.interrupt_stale()
+    assert BackgroundJob.objects.get().state == JobState.RUNNING
+    BackgroundJob.objects.update(heartbeat_at=timezone.now() + timedelta(hours=1))
+    lifecycle.interrupt_stale()
+    assert BackgroundJob.objects.get().state == JobState.INTERRUPTED
+    requesting.recover()
+    assert BackgroundJob.objects.get().state == JobState.INTERRUPTED, "its pause is not over"
+    BackgroundJob.objects.update(retry_at=timezone.now() + timedelta(hours=1))
+    requesting.recover()
+    assert BackgroundJob.objects.get().state == JobState.QUEUED
+
+
+@pytest.mark.django_db
 def test_the_schedule_verifies_once_a_day_and_never_beside_another_one() -> None:
     chain_of(2)
     job = requesting.request_scheduled(VERIFICATION, requesting.DAY)

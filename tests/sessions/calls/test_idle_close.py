@@ -18,12 +18,13 @@ from sessions.calls.intents import Intent
 from sessions.calls.placing import Given
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Lease
-from sessions.enums import Desired
-from sessions.models import Call, McpSession
+from sessions.enums import CallState, Desired
+from sessions.models import Call, McpSession, ServerTask
+from sessions.models.server_task import FOLLOWED_FOR
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
 from tests.sessions.calls.contender import meanwhile
 from tests.sessions.host.harness import eventually
-from tests.sessions.host.make import make_hold, make_session
+from tests.sessions.host.make import make_call, make_hold, make_session
 
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
 
@@ -58,6 +59,22 @@ def test_a_call_that_was_checked_before_the_session_closed_opens_it_again() -> N
         assert lifecycle.close_when_idle(lease)
     place(intent)
     assert (desired(), Call.objects.count()) == (Desired.OPEN, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_whose_task_outlived_its_call_stays_open_as_long_as_the_task_is_followed() -> None:
+    session = make_session()
+    lease, now = make_hold(session), timezone.now()
+    call = make_call(session)
+    Call.objects.update(state=CallState.OUTCOME_UNKNOWN)
+    ServerTask.objects.create(
+        call=call, session=session, task_id="t", status="working", begun_at=now, changed_at=now, seen_at=now
+    )
+    with transaction.atomic():
+        assert not lifecycle.close_when_idle(lease)
+    ServerTask.objects.update(begun_at=now - FOLLOWED_FOR)
+    with transaction.atomic():
+        assert lifecycle.close_when_idle(lease)
 
 
 def waits_for_a_lock() -> bool:

@@ -2,10 +2,15 @@
 
 import asyncio
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from servers.definitions.listing import CheckedListing
 from servers.enums import DefinitionKind
+from sessions.host.catalog import refresh
 from sessions.host.catalog.refresh import BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, Allowance, Catalog
+from sessions.host.db import Database, DatabaseAway
 from sessions.mcp.core.events import ListKind
 
 
@@ -115,3 +120,23 @@ async def test_a_person_who_asks_does_not_wait_for_the_pause_of_a_server_that_re
     catalog.changed()
     assert catalog.reads.empty()
     await catalog.close()
+
+
+async def test_a_list_waits_for_a_database_that_is_away_and_is_never_compared_by_the_writer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refresh, "COMPARE_AGAIN_SECONDS", (0.0, 0.0))
+    found = CheckedListing(DefinitionKind.TOOL, {}, differs=False)
+    answers: list[CheckedListing | None] = [None, None, found]
+
+    class Away:
+        async def read(self, job: Any) -> CheckedListing:
+            answer = answers.pop(0)
+            if answer is None:
+                raise DatabaseAway("It did not answer in time.")
+            return answer
+
+    catalog = CountedCatalog()
+    catalog._db = cast("Database", Away())
+    assert await catalog._compared(DefinitionKind.TOOL, []) is found
+    assert answers == []

@@ -1,6 +1,8 @@
-"""The worker's clock survives a failed heartbeat. Without the clock the worker would count as dead and not know it."""
+"""The worker's clock survives a failed heartbeat, without which the worker would count as dead and not know it. What a
+sleep of the machine makes old is no sign of death."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,6 +10,8 @@ import pytest
 
 from sessions.host.service import Host
 from sessions.host.tick import Tick
+from sessions.models import Worker
+from tests.sessions.host.make import make_me, make_worker
 
 
 async def test_a_beat_that_fails_is_told_and_does_not_stop_the_clock(
@@ -32,3 +36,15 @@ async def test_a_beat_that_fails_is_told_and_does_not_stop_the_clock(
     clock.cancel()
     await asyncio.gather(clock, return_exceptions=True)
     assert told == ["host.beat_failed"]
+
+
+@pytest.mark.django_db
+def test_a_sweep_that_the_machine_slept_through_takes_no_worker_for_dead() -> None:
+    me, silent = make_me(), make_worker(make_me(node="w2@there"), silent_for=3600)
+    own = make_worker(me, silent_for=3600)
+    tick = Tick(cast("Host", SimpleNamespace(me=me)))
+    tick._beaten_at -= 3600
+    assert tick._reap([], True).dead == []
+    tick._beaten_at = time.time()
+    assert tick._reap([], True).dead == [silent.uid]
+    assert list(Worker.objects.values_list("pk", flat=True)) == [own.pk], "a worker never takes itself for dead"

@@ -2,7 +2,8 @@
 here."""
 
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -16,12 +17,14 @@ from servers.audit.payload_privacy import PayloadPrivacy, Rule
 from servers.audit.record import SYSTEM
 from servers.credentials import rotation
 from servers.enums import AuditAction, Recording
-from servers.models import AuditEvent
+from servers.models import AuditEvent, PrivacySettings
 from servers.secret import MASK
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
 from sessions.enums import WireDirection, WireKind
 from sessions.host.answer_redaction import Redactor
+from sessions.host.db import Database
+from sessions.host.service import Host
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.recorder import WireRecorder
 from sessions.host.wire.store import append_all
@@ -254,3 +257,23 @@ def test_reading_the_messages_of_another_persons_call_is_an_event() -> None:
     without.force_login(person("vera", "view_server"))
     without.get(f"/servers/{session.server.slug}/protocol/1/")
     assert AuditEvent.objects.filter(action=AuditAction.PAYLOAD_READ).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_worker_knows_the_privacy_settings_before_it_claims_its_first_session() -> None:
+    await PrivacySettings.objects.acreate(pk=1, seal_payloads=True)
+    payload_privacy.reset()
+    known: list[PayloadPrivacy] = []
+
+    def claim(worker_id: int) -> list[Lease]:
+        known.append(payload_privacy.latest())
+        return []
+
+    database = Database()
+    host = SimpleNamespace(worker_id=1, shared=SimpleNamespace(draining=False), may_claim=True, db=database)
+    try:
+        assert await Host.claim(cast("Host", host), claim) == 0
+    finally:
+        database.stop()
+        payload_privacy.reset()
+    assert [settings.seal for settings in known] == [True]

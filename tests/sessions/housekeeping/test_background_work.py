@@ -4,17 +4,22 @@ import asyncio
 import json
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.utils import timezone
 
 from servers import keyring_file
-from servers.enums import JobKind, JobState
+from servers.enums import JobKind, JobState, PayloadKind
+from servers.exporting import files
 from servers.jobs import requesting, running
-from servers.models import BackgroundJob, Server
+from servers.models import BackgroundJob, Payload, Server, Unredacted
 from sessions import tasks
 from sessions.host.logs import store
 from sessions.models import LogLine
@@ -49,6 +54,32 @@ def test_the_housekeeping_leaves_one_row_with_what_it_did(monkeypatch: Any) -> N
     assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 1 log."
 
 
+def test_a_step_of_the_housekeeping_that_fails_leaves_no_other_undone(monkeypatch: Any) -> None:
+    def fails() -> int:
+        raise IsADirectoryError("lost+found")
+
+    monkeypatch.setattr(files, "expire", fails)
+    payload = Payload.objects.create(kind=PayloadKind.ARGUMENTS, salt=b"", digest="", size=0)
+    Unredacted.objects.create(payload=payload, sealed=b"", key_id="k1")
+    Unredacted.objects.update(created_at=timezone.now() - 2 * tasks.UNSENT_KEPT)
+    tasks.housekeeping()
+    assert not Unredacted.objects.exists()
+    job = newest(JobKind.HOUSEKEEPING)
+    assert job.state == JobState.FAILED
+    assert job.detail == "Nothing to clean up. Failed: exports. See the worker's log for the reason."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sign_ins_that_are_over_leave_no_trace(django_user_model: Any) -> None:
+    over, lasting = [signed_in(django_user_model.objects.create_user(name)) for name in ("ann", "ben")]
+    assert UserSession.objects.count() == 2
+    UserSession.objects.update(last_seen_at=timezone.now() - timedelta(hours=9))
+    Session.objects.filter(pk=over).update(expire_date=timezone.now() - timedelta(hours=2))
+    tasks.housekeeping()
+    assert list(Session.objects.values_list("pk", flat=True)) == [lasting]
+    assert list(UserSession.objects.values_list("session_key", flat=True)) == [lasting]
+
+
 def test_the_daily_verification_is_one_however_often_the_schedule_asks() -> None:
     for _ in range(3):
         tasks.verify_audit_log()
@@ -78,6 +109,12 @@ def rotated() -> BackgroundJob:
     assert job is not None
     running.run(str(job.uid))
     return newest(JobKind.ROTATION)
+
+
+def signed_in(user: Any) -> str:
+    browser = Client()
+    browser.force_login(user)
+    return str(browser.session.session_key)
 
 
 async def test_an_upload_that_nobody_waits_for_any_more_is_cancelled() -> None:

@@ -1,6 +1,7 @@
 """A process receives the messages of its group, outlives Redis, and says when it may have missed some."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 from sessions.hints import listener
 from sessions.hints.group_sender import GroupSender, group_channel
 from sessions.hints.listener import Listener
+from sessions.hints.outage import Outage
 from tests.tools.valkey import start, stop
 
 
@@ -46,6 +48,38 @@ async def test_a_listener_joins_again_after_redis_was_away_and_survives_what_is_
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
     assert [message["number"] for message in received] == [1, 2]
+
+
+async def test_a_listener_outlives_an_outage_that_no_thread_can_follow(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "REJOIN_SECONDS", 0.02)
+    monkeypatch.setattr(listener, "outage", Outage())
+    tried, start_thread = list[str](), threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name == "redis-outage":
+            tried.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start_thread(thread)
+
+    path = tmp_path / "v.sock"
+    config = {**settings.CHANNEL_LAYERS["default"]["CONFIG"], "hosts": [f"unix://{path}"]}
+    settings.CHANNEL_LAYERS = {"default": {**settings.CHANNEL_LAYERS["default"], "CONFIG": config}}
+    joined: list[int] = []
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    listening = asyncio.create_task(Listener("tests", lambda _: None, lambda: joined.append(1)).run())
+    server = None
+    try:
+        await until(lambda: len(tried) >= 2 or listening.done())
+        server = await asyncio.to_thread(start, path)
+        await until(lambda: joined or listening.done())
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        if server is not None:
+            stop(server)
+    assert joined
 
 
 @dataclass

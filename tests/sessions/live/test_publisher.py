@@ -234,3 +234,18 @@ def test_while_redis_is_away_the_publishers_own_thread_takes_over_and_gives_back
             assert (topics if topics != [LOST] else listener.next()) == ["call.2"]
     finally:
         stop(process)
+
+
+def test_a_publisher_whose_thread_could_not_be_started_is_started_by_what_is_put_next(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    publisher = Publisher()
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refused)
+        publisher.put(hint("call.1"))
+    publisher.put(hint("call.2"))
+    assert publisher.flush()
+    assert sorted(heard.next()) == ["call.1", "call.2"]

@@ -123,6 +123,19 @@ def test_an_attempt_whose_worker_died_is_made_again_under_the_same_id(row: Subsc
     assert ended(second, Attempted(204)).state == DeliveryState.DELIVERED
 
 
+def test_a_clock_that_was_set_back_holds_no_message_up(row: Subscription) -> None:
+    claimed = claimed_now()
+    assert (webhooks.due(), claim(claimed.pk)) == ([], None), "an attempt is under way"
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now() + timedelta(hours=1))
+    assert [due.pk for due in webhooks.due()] == [claimed.pk]
+    again = claim(claimed.pk)
+    assert again is not None
+    WebhookDelivery.objects.update(attempts=6, next_attempt_at=timezone.now() + timedelta(hours=5))
+    assert webhooks.due() == [], "its pause is six hours long"
+    WebhookDelivery.objects.update(next_attempt_at=timezone.now() + timedelta(hours=7))
+    assert [due.pk for due in webhooks.due()] == [claimed.pk]
+
+
 def test_a_failing_webhook_is_tried_seven_times_with_growing_pauses_then_given_up(row: Subscription) -> None:
     pauses = []
     for _ in webhooks.DELAYS:

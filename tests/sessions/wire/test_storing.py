@@ -93,6 +93,27 @@ def make_hold_again(session: McpSession) -> Lease:
     return make_hold(session, make_worker())
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_messages_that_were_put_back_are_written_once_whether_they_had_been_committed_or_not(committed: bool) -> None:
+    log = log_of(make_hold(make_session()))
+    say(log, 2)
+    write(log)
+    say(log, 3, size=10)
+    batch = log.take()
+    with transaction.atomic():
+        append_all([(log, batch)])
+        transaction.set_rollback(not committed)
+    log.put_back(batch)
+    say(log, 1)
+    write(log)
+    rows = list(WireMessage.objects.order_by("seq").values_list("seq", "position", "method"))
+    assert [(seq, method) for seq, _, method in rows] == [
+        (1, "m0"), (2, "m1"), (3, "m0"), (4, "m1"), (5, "m2"), (6, "m0"),
+    ]  # fmt: skip
+    sizes = [ROW_BYTES] * 2 + [ROW_BYTES + 10] * 3 + [ROW_BYTES]
+    assert [position for _, position, _ in rows] == [sum(sizes[: count + 1]) for count in range(6)]
+
+
 def test_who_lost_the_session_writes_nothing() -> None:
     session = make_session()
     old = log_of(make_hold(session))

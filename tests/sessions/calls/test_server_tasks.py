@@ -1,0 +1,71 @@
+"""Tasks that outlived their call, as people see and cancel them."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.utils import timezone
+
+from sessions.calls import server_tasks
+from sessions.enums import CallState, Desired, SessionState
+from sessions.models import Call, McpSession, ServerTask
+from sessions.models.server_task import FOLLOWED_FOR
+from tests.sessions.host.make import make_call, make_session
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada(client: Client) -> Any:
+    user = get_user_model().objects.create_superuser("ada")
+    client.force_login(user)
+    return user
+
+
+@pytest.fixture
+def task() -> ServerTask:
+    """It goes on although the worker of its call is gone; its session was closed meanwhile."""
+    session = make_session("files", desired=Desired.CLOSED)
+    call, now = make_call(session), timezone.now()
+    Call.objects.update(state=CallState.OUTCOME_UNKNOWN, finished_at=now)
+    times = {"begun_at": now, "changed_at": now, "seen_at": now, "followed_since": now}
+    return ServerTask.objects.create(call=call, session=session, task_id="t", status="working", **times)
+
+
+def cancelled(client: Client, task: ServerTask) -> str:
+    answer = client.post(f"/servers/files/tasks/{task.call.uid}/cancel/", follow=True)
+    return " ".join(str(message) for message in answer.context["messages"])
+
+
+def line(user: Any, task: ServerTask) -> server_tasks.TaskLine:
+    assert task.call.server is not None
+    [found] = server_tasks.lines(user, task.call.server)
+    return found
+
+
+def test_a_cancellation_opens_the_session_of_the_task(client: Client, ada: Any, task: ServerTask) -> None:
+    assert line(ada, task).followed == "Followed again once the server is connected"
+    assert cancelled(client, task) == "The cancellation is sent once the server is connected."
+    assert McpSession.objects.get().desired == Desired.OPEN
+    assert ServerTask.objects.get().cancel_requested_by == "ada"
+    assert cancelled(client, task) == "The task is over, or its cancellation was requested already."
+
+
+def test_the_cancellation_of_a_task_that_is_followed_is_sent(client: Client, ada: Any, task: ServerTask) -> None:
+    McpSession.objects.update(state=SessionState.READY, desired=Desired.OPEN)
+    assert line(ada, task).followed == "Followed after the worker was lost"
+    assert cancelled(client, task) == "Cancellation sent to the server."
+
+
+def test_a_task_that_is_followed_no_more_is_lost_and_cannot_be_cancelled(
+    client: Client, ada: Any, task: ServerTask
+) -> None:
+    assert (line(ada, task).word, line(ada, task).running) == ("Working", True)
+    ServerTask.objects.update(begun_at=timezone.now() - FOLLOWED_FOR - timedelta(seconds=1))
+    assert (line(ada, task).word, line(ada, task).running) == ("Lost", False)
+    assert cancelled(client, task) == "The task is over, or its cancellation was requested already."
+    assert McpSession.objects.get().desired == Desired.CLOSED
+    assert (server_tasks.give_up_old(), server_tasks.give_up_old()) == (1, 0)
+    assert line(ada, task).task.detail == "Not followed any more after 7 days."
