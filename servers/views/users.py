@@ -326,7 +326,7 @@ def end_identity(request: HttpRequest, user_id: int, uid: Any) -> HttpResponse:
     user = _user(request, user_id)
     found = Identity.objects.filter(uid=uid, user=user, server__in=_visible(request)).select_related("server").first()
     if found is None:
-        raise Http404("This identity does not exist.")
+        raise Http404("This identity does not exist, or you don't have access to it.")
     return _done(
         request,
         lambda: people.end_identity(Actor.of(request), request.user, user, found),

@@ -67,6 +67,6 @@ def delete(user: access.User, uid: UUID) -> str:
     view = SavedView.objects.filter(uid=uid).first()
     allowed = view is not None and (view.owner_id == user.pk or (view.shared and access.may(user, "administer")))
     if view is None or not allowed:
-        raise Http404("This view does not exist.")
+        raise Http404("This view does not exist, or you don't have access to it.")
     view.delete()
     return view.name

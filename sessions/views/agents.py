@@ -107,7 +107,7 @@ def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
     """GET asks for confirmation; POST revokes."""
     token: AgentToken | None = tokens.seen_by(request.user).filter(uid=uid).first()
     if token is None:
-        raise Http404("This token does not exist.")
+        raise Http404("This token does not exist, or you don't have access to it.")
     if request.method != "POST" and token.state == "active":
         return render(request, "agents/revoke.html", {"nav": "agents", "token": token})
     if request.method == "POST" and tokens.revoke(Actor.of(request), request.user, token):

@@ -95,6 +95,10 @@ def shown(user: Any, path: str) -> str:
     return str(answer.content.decode())
 
 
+def words(page: str) -> list[str]:
+    return re.sub(r"<[^>]+>", " ", page).split()
+
+
 def mine(model: Any) -> Any:
     """The row of Ada's personal session."""
     own = {Call: "identity", Subscription: "identity", Question: "session__identity"}[model]
@@ -119,6 +123,9 @@ def test_a_page_of_an_own_session_is_found_by_its_owner_and_who_reads_all(
     path = f"/{place}/{mine(model).uid}/"
     found = [client_of(user).get(path).status_code for user in (ada, bea, auditor)]
     assert found == [200, 404, 200]
+    refused, nothing = (client_of(bea).get(f"/{place}/{uid}/").content.decode() for uid in (mine(model).uid, uuid4()))
+    assert words(refused) == words(nothing), "whether it exists is not said"
+    assert "does not exist, or you don&#x27;t have access to it." in refused
 
 
 @pytest.mark.parametrize("path", ["/servers/who/history/", "/subscriptions/", "/inbox/", "/", "/palette/?q=words"])
