@@ -73,3 +73,12 @@ def test_the_side_bar_has_no_pages_that_refuse_their_reader() -> None:
 
 def side_bar(user: Any) -> set[str]:
     return set(re.findall(r'class="nav-i"\s+href="([^"]+)"', page(user, "/")))
+
+
+def test_who_is_refused_can_sign_out_to_come_back_as_someone_else(server: Server) -> None:
+    client = Client()
+    client.force_login(person("nora"))
+    refused = client.get("/sessions/")
+    assert refused.status_code == 403
+    assert 'href="/accounts/logout/"' in refused.content.decode()
+    assert "Sign out?" in client.get("/accounts/logout/").content.decode()
