@@ -321,12 +321,16 @@ def hand_over(request: HttpRequest, user_id: int) -> HttpResponse:
     return render(request, "users/hand_over.html", context, status=422 if form.errors else 200)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def end_identity(request: HttpRequest, user_id: int, uid: Any) -> HttpResponse:
+    """GET asks and says what is lost; POST ends it."""
     user = _user(request, user_id)
     found = Identity.objects.filter(uid=uid, user=user, server__in=_visible(request)).select_related("server").first()
     if found is None:
         raise Http404("This identity does not exist, or you don't have access to it.")
+    if request.method != "POST":
+        context = {"nav": "users", "person": user, "server": found.server, "credentials": found.uses.count()}
+        return render(request, "users/end_identity.html", context)
     return _done(
         request,
         lambda: people.end_identity(Actor.of(request), request.user, user, found),

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
 from servers.accounts import own
@@ -450,15 +450,21 @@ def save_view(request: WebRequest) -> HttpResponse:
     return redirect(_back(request))
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def delete_view(request: WebRequest, uid: UUID) -> HttpResponse:
+    """GET asks, for a view that others use as well; POST deletes."""
     SearchParameters.of(request)
-    messages.success(request, f"View “{saved_views.delete(request.user, uid)}” deleted.")
+    view = saved_views.deletable(request.user, uid)
+    if request.method != "POST":
+        context = {"nav": "explorer", "view": view, "keep": _back(request)}
+        return render(request, "explorer/delete_view.html", context)
+    view.delete()
+    messages.success(request, f"View “{view.name}” deleted.")
     return redirect(_back(request))
 
 
 def _back(request: WebRequest) -> str:
-    address = request.POST.get("back", "")
+    address = request.POST.get("back") or request.GET.get("back", "")
     here = reverse("explorer:page")
     safe = url_has_allowed_host_and_scheme(address, None) and address.startswith(here)
     return address if safe else here

@@ -196,7 +196,11 @@ def test_a_token_typed_in_is_sealed_and_opens_the_own_session(server: Server, be
     row = Credential.objects.get(owner=bea)
     assert (row.name, row.host) == ("Who (bea)", "mcp.example.com")
     assert McpSession.objects.get(identity__user=bea).desired == "open"
-    client.post(f"/servers/who/identity/credential/{row.uid}/remove/")
+    address = f"/servers/who/identity/credential/{row.uid}/remove/"
+    assert f'href="{address}"' in shown(bea, "/servers/who/identity/")
+    assert "Delete Who (bea)?" in shown(bea, address)
+    assert Credential.objects.filter(owner=bea).exists(), "the page only asks"
+    client.post(address)
     assert not Credential.objects.filter(owner=bea).exists()
 
 
