@@ -196,7 +196,7 @@ def test_a_persons_page_says_which_permission_comes_from_where_and_which_has_no_
     vera.groups.add(group)
     words = text_of(root.get(f"/users/{vera.pk}/"))
     assert "See servers See every server with its tools, sessions, logs and subscriptions. Group Night shift" in words
-    assert "Group Night shift Given to this person" in words
+    assert "Group Night shift Granted directly" in words
     assert "No effect without: Read the audit log" in words
 
 
