@@ -180,6 +180,14 @@ def add_service_account(request: HttpRequest) -> HttpResponse:
 
 
 # --- one person ------------------------------------------------------------------------------------------------------
+def _service(user: Any) -> ServiceAccount | None:
+    return ServiceAccount.objects.filter(user=user).first()
+
+
+def _active_tokens(user: Any) -> int:
+    return AgentToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now()).count()
+
+
 @require_safe
 def detail(request: HttpRequest, user_id: int) -> HttpResponse:
     user = _user(request, user_id)
@@ -189,8 +197,8 @@ def detail(request: HttpRequest, user_id: int) -> HttpResponse:
         "nav": "users",
         "person": user,
         "look": reads.look_of(user),
-        "service": ServiceAccount.objects.filter(user=user).first(),
-        "tokens": AgentToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now()).count(),
+        "service": _service(user),
+        "tokens": _active_tokens(user),
         "groups": user.groups.order_by("name"),
         "sections": catalog.effective(user),
         "browsers": browser_sessions.browsers(user, request.session.session_key),
@@ -269,6 +277,8 @@ def disable(request: HttpRequest, user_id: int) -> HttpResponse:
     context = {
         "nav": "users",
         "person": user,
+        "service": _service(user),
+        "tokens": _active_tokens(user),
         "browsers": browser_sessions.browsers(user),
         "identities": belongings.identities_in_use(user, _visible(request)),
         "owned": Server.objects.filter(pk__in=_visible(request), owner=user).count(),
@@ -279,10 +289,11 @@ def disable(request: HttpRequest, user_id: int) -> HttpResponse:
 @require_POST
 def enable(request: HttpRequest, user_id: int) -> HttpResponse:
     user = _user(request, user_id)
+    enabled = "is enabled. Its tokens work again." if _service(user) else "is enabled and can sign in."
     return _done(
         request,
         lambda: people.enable(Actor.of(request), request.user, user),
-        f"{user.get_username()} is enabled and can sign in.",
+        f"{user.get_username()} {enabled}",
         "users:detail",
         user.pk,
     )
