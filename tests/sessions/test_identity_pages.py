@@ -186,6 +186,18 @@ def test_the_page_says_as_whom_one_speaks(server: Server, ada: Any, bea: Any) ->
     assert SHARED.replace(" ", "_") not in shown(bea, "/servers/who/tools/")
 
 
+def test_who_may_not_call_tools_is_not_sent_for_a_credential_that_they_cannot_add(server: Server, bea: Any) -> None:
+    Server.objects.update(signs_in_as=SignsInAs.PERSONAL)
+    vera, need = person("vera", "view_server"), "You need your own credential here."
+    assert need in shown(bea, "/")
+    assert need not in shown(vera, "/")
+    head = shown(vera, "/servers/who/tools/")
+    assert re.search(r'<span data-needs-call-tool>\s*<a class="btn btn-p sm"\s+href="/servers/who/identity/"', head)
+    assert "<span data-without-call-tool>This requires permission to call tools." in head
+    assert "You don&#x27;t have permission to call tools." in shown(vera, "/servers/who/identity/")
+    assert "data-permission-missing" not in shown(bea, "/servers/who/identity/")
+
+
 def test_a_token_typed_in_is_sealed_and_opens_the_own_session(server: Server, bea: Any) -> None:
     client = client_of(bea)
     answer: Any = client.post(

@@ -36,7 +36,7 @@ def client_of(name: str, *permissions: str) -> Client:
 
 @pytest.fixture
 def ada() -> Client:
-    return client_of("ada", "view_server", "view_payload", "change_server")
+    return client_of("ada", "view_server", "view_payload", "change_server", "call_tool")
 
 
 def page(client: Client, query: str = "") -> str:
