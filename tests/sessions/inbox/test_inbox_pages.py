@@ -294,6 +294,16 @@ def test_a_form_without_fields_is_a_question_of_yes_or_no(ada: Client) -> None:
     assert "erased" not in text(ada.get(f"/inbox/{question.uid}/"))
 
 
+def test_a_form_with_nested_values_is_sent_without_them(ada: Client) -> None:
+    place = {"type": "object", "properties": {"x": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"city": {"type": "string"}, "place": place}, "required": ["city"]}
+    question = a_question({"message": "x", "requestedSchema": schema})
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "mcpadmin does not send. Leave them out, or decline." in page
+    assert post(ada, question, **{"arg:/city": "Oslo"}).status_code == 303
+    assert stored(question) == {"city": "Oslo"}
+
+
 @pytest.mark.parametrize(
     "schema", [None, [], "x", {"properties": []}, {"properties": {"a": 1}}, {"$ref": "http://x/"}], ids=str
 )
