@@ -101,17 +101,17 @@ def test_disabling_says_what_becomes_of_tokens_and_says_nothing_of_signing_in_fo
     client = Client()
     client.force_login(manager)
     account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly"))
+    assert "No permissions." in words(client, account)
     assert "can sign in" not in words(client, account)
+    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("hourly", permissions=PERMISSIONS))
     token(manager, account)
     asked = words(client, account, "disable/")
-    assert "Agents can no longer use the tokens of nightly." in asked
+    assert "Agents can no longer use the tokens of hourly." in asked
     assert "Agent tokens 1 refused while the account is disabled" in asked
     assert "no longer sign in" not in asked
     assert "Password links" not in asked
     client.post(f"/users/{account.pk}/disable/")
-    assert "nightly is enabled. Its tokens work again." in text(
-        client.post(f"/users/{account.pk}/enable/", follow=True)
-    )
+    assert "hourly is enabled. Its tokens work again." in text(client.post(f"/users/{account.pk}/enable/", follow=True))
     carl = person("carl")
     assert "This person can sign in but sees no servers." in words(client, carl)
     asked = words(client, carl, "disable/")
