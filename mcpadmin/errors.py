@@ -1,5 +1,6 @@
 """Pages of requests that fail before or below their view: too large for Django, of a method that the address does not take,
-with a null character in the address, a key ring that does not open what is stored, or a server that is deleted meanwhile."""
+with a null character in the address, a key ring that does not open what is stored, or a server that is deleted meanwhile.
+And the page of what is not found."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +13,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.defaults import bad_request as other
-from django.views.defaults import page_not_found
+from django.views.defaults import page_not_found as plain_page
 
 from servers import limits
 from servers.keyring import SealError
 from servers.models import Bundle, Server
 
 log = structlog.get_logger("mcpadmin.request")
+#: ends the message of `get_object_or_404`
+_OF_A_QUERY = "matches the given query."
 _LIMITS: dict[type[Exception], str] = {
     RequestDataTooBig: "body_arguments_bytes",
     TooManyFieldsSent: "form_fields",
@@ -32,6 +35,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         return other(request, exception)
     context = {"status": 413, "title": "Request too large", "text": f"The request was discarded. {limits.stated(name)}"}
     return render(request, "mcpadmin/refused.html", context, status=413)
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """With the sentence of the view that found nothing. Other words are those of Django, which name models and fields."""
+    words = exception.args[0] if exception.args else ""
+    from_view = isinstance(words, str) and words.endswith(".") and not words.endswith(_OF_A_QUERY)
+    return plain_page(request, Http404(words if from_view else ""))
 
 
 class ExceptionMiddleware:
@@ -70,7 +80,7 @@ class DeletedMeanwhile(ExceptionMiddleware):
         if not isinstance(exception, Server.DoesNotExist) and not _names_nothing(request):
             return None
         log.info("request.deleted_meanwhile", path=request.path, problem=str(exception))
-        return page_not_found(request, Http404(str(exception)))
+        return page_not_found(request, Http404())
 
 
 def _names_nothing(request: HttpRequest) -> bool:

@@ -18,6 +18,7 @@ from sessions.api.mount import api
 
 handler400 = "mcpadmin.errors.bad_request"
 handler403 = "servers.views.denied.permission_denied"
+handler404 = "mcpadmin.errors.page_not_found"
 handler429 = "mcpadmin.accounts.too_many_requests"
 
 urlpatterns = [

@@ -16,8 +16,8 @@ class WebRequest(HttpRequest):
 
 
 def return_to(request: HttpRequest, page: str) -> str:
-    """The address in the form's field `back`, with its query, if it is one of `page`; otherwise `page`."""
-    address = request.POST.get("back", "")
+    """The address in the form's field `back`, or the query's, if it is one of `page`; otherwise `page`."""
+    address = request.POST.get("back") or request.GET.get("back", "")
     return address if url_has_allowed_host_and_scheme(address, None) and address.startswith(page) else page
 
 

@@ -211,7 +211,7 @@ LOOKS = {
     ("jobs:rotate_keys", "post"): "administer",
     **{
         (f"privacy:{name}", method): "administer"
-        for names, methods in (("index add_rule rule", ("get", "post")), ("try switch_rule delete_rule", ("post",)))
+        for names, methods in (("index add_rule rule delete_rule", ("get", "post")), ("try switch_rule", ("post",)))
         for name in names.split()
         for method in methods
     },
@@ -309,10 +309,10 @@ LOOKS = {
         (f"users:{name}", method): "manage_users"
         for methods, names in (
             (("get",), "list detail groups"),
-            (("post",), "reissue revoke enable reset end_sign_ins end_sign_in end_identity"),
+            (("post",), "reissue revoke enable reset end_sign_ins end_sign_in"),
             (
                 ("get", "post"),
-                "add_service_account invite permissions disable hand_over delete add_group group delete_group",
+                "add_service_account invite permissions disable hand_over end_identity delete add_group group delete_group",
             ),
         )
         for name in names.split()
@@ -342,7 +342,8 @@ HIDDEN = {"servers:test_progress", "servers:expand", "calls:values"}
 # No row of the sample's key, no saved view, no named definition, another person's token, no bundle of the server's short
 # name.
 MISSING = {
-    *(("explorer:row", "get"), ("explorer:delete_view", "post"), ("servers:approve_definition", "post")),
+    *(("explorer:row", "get"), ("explorer:delete_view", "get"), ("explorer:delete_view", "post")),
+    ("servers:approve_definition", "post"),
     *(("agents:policy", "get"), ("agents:revoke", "get"), ("agents:revoke", "post"), ("agents:add_rule", "post")),
     *(("agents:change_policy", "post"), ("agents:remove_rule", "post")),
     *(("agents:bundle", "get"), ("agents:export_bundle", "post"), ("agents:bundle_policy", "get")),

@@ -54,7 +54,10 @@ SECTIONS = (
                 ("view_server",),
             ),
             CatalogPermission(
-                "delete_server", "Delete servers", "Delete servers with their history.", ("view_server",)
+                "delete_server",
+                "Delete servers",
+                "Delete servers with their settings, credentials, logs and definitions. Calls and audit events are kept.",
+                ("view_server",),
             ),
             CatalogPermission(
                 "manage_stdio",
@@ -78,7 +81,7 @@ SECTIONS = (
             CatalogPermission(
                 "answer_question",
                 "Answer server requests",
-                "Answer, decline and take requests in the inbox.",
+                "Answer and decline server requests in the inbox, and approve or refuse calls of agents.",
                 ("view_server",),
             ),
             CatalogPermission(
@@ -214,7 +217,7 @@ def effective(user: Any) -> list[HeldSection]:
         codename: tuple(
             [*(["Superuser"] if user.is_superuser else [])]
             + [f"Group {name}" for name, held in sorted(groups.items()) if codename in held]
-            + (["Given to this person"] if codename in own else [])
+            + (["Granted directly"] if codename in own else [])
         )
         for codename in PERMISSIONS
     }

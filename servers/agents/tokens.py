@@ -16,7 +16,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
+from django.db.models import Case, QuerySet, When
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
@@ -169,6 +169,12 @@ def seen_by(user: Any) -> QuerySet[AgentToken]:
     """One's own; everyone's for those who manage users."""
     rows = AgentToken.objects.select_related("user", "client").prefetch_related("servers")
     return rows if access.may(user, MANAGE) else rows.filter(user_id=user.pk)
+
+
+def active_first(rows: QuerySet[AgentToken]) -> QuerySet[AgentToken]:
+    """Each part newest first."""
+    active = When(revoked_at=None, expires_at__gt=timezone.now(), then=0)
+    return rows.order_by(Case(active, default=1), "-id")
 
 
 # --- checking --------------------------------------------------------------------------------------------------------

@@ -108,6 +108,13 @@ def _slug_url_parts(name: str) -> tuple[SafeString, SafeString]:
     return mark_safe(before), mark_safe(after)  # noqa: S308  # of a URL of our own
 
 
+@register.simple_tag(takes_context=True)
+def settings_or_tools_url(context: Context, slug: str) -> SafeString:
+    """Where the name of a server leads on a page about its settings: to those, or to its tools for who may not open them."""
+    changes = access.may(context["request"].user, "change")
+    return slug_url("servers:settings" if changes else "servers:tools", slug)
+
+
 @register.simple_tag
 def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeString:
     """UTC from the server; time.js rewrites it in the reader's zone. `form`: relative, exact, time or date."""

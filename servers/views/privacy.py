@@ -126,10 +126,13 @@ def switch_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
     return redirect("privacy:index")
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def delete_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """GET asks; POST deletes."""
     access.require(request.user, changing.PERMISSION)
     row = _rule(uid)
+    if request.method != "POST":
+        return render(request, "privacy/delete_rule.html", {"nav": "privacy", "rule": row})
     changing.delete_rule(Actor.of(request), request.user, row)
     messages.success(request, f"Rule {row.path} deleted. What it masked stays masked.")
     return redirect("privacy:index")

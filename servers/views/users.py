@@ -180,6 +180,14 @@ def add_service_account(request: HttpRequest) -> HttpResponse:
 
 
 # --- one person ------------------------------------------------------------------------------------------------------
+def _service(user: Any) -> ServiceAccount | None:
+    return ServiceAccount.objects.filter(user=user).first()
+
+
+def _active_tokens(user: Any) -> int:
+    return AgentToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now()).count()
+
+
 @require_safe
 def detail(request: HttpRequest, user_id: int) -> HttpResponse:
     user = _user(request, user_id)
@@ -189,8 +197,8 @@ def detail(request: HttpRequest, user_id: int) -> HttpResponse:
         "nav": "users",
         "person": user,
         "look": reads.look_of(user),
-        "service": ServiceAccount.objects.filter(user=user).first(),
-        "tokens": AgentToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now()).count(),
+        "service": _service(user),
+        "tokens": _active_tokens(user),
         "groups": user.groups.order_by("name"),
         "sections": catalog.effective(user),
         "browsers": browser_sessions.browsers(user, request.session.session_key),
@@ -269,6 +277,8 @@ def disable(request: HttpRequest, user_id: int) -> HttpResponse:
     context = {
         "nav": "users",
         "person": user,
+        "service": _service(user),
+        "tokens": _active_tokens(user),
         "browsers": browser_sessions.browsers(user),
         "identities": belongings.identities_in_use(user, _visible(request)),
         "owned": Server.objects.filter(pk__in=_visible(request), owner=user).count(),
@@ -279,10 +289,11 @@ def disable(request: HttpRequest, user_id: int) -> HttpResponse:
 @require_POST
 def enable(request: HttpRequest, user_id: int) -> HttpResponse:
     user = _user(request, user_id)
+    enabled = "is enabled. Its tokens work again." if _service(user) else "is enabled and can sign in."
     return _done(
         request,
         lambda: people.enable(Actor.of(request), request.user, user),
-        f"{user.get_username()} is enabled and can sign in.",
+        f"{user.get_username()} {enabled}",
         "users:detail",
         user.pk,
     )
@@ -321,12 +332,16 @@ def hand_over(request: HttpRequest, user_id: int) -> HttpResponse:
     return render(request, "users/hand_over.html", context, status=422 if form.errors else 200)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def end_identity(request: HttpRequest, user_id: int, uid: Any) -> HttpResponse:
+    """GET asks and says what is lost; POST ends it."""
     user = _user(request, user_id)
     found = Identity.objects.filter(uid=uid, user=user, server__in=_visible(request)).select_related("server").first()
     if found is None:
-        raise Http404("This identity does not exist.")
+        raise Http404("This identity does not exist, or you don't have access to it.")
+    if request.method != "POST":
+        context = {"nav": "users", "person": user, "server": found.server, "credentials": found.uses.count()}
+        return render(request, "users/end_identity.html", context)
     return _done(
         request,
         lambda: people.end_identity(Actor.of(request), request.user, user, found),

@@ -1,10 +1,9 @@
 """What the page *Agents* shows of agents that are connected."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Q, QuerySet
 from django.utils import timezone
 
 from servers import access
@@ -13,6 +12,7 @@ from sessions.calls import visibility
 from sessions.models import AgentCall, AgentSession, Call
 from sessions.statistics.reading import NEUTRAL, SUCCEEDED
 
+#: tokens of a page, and sessions
 SHOWN = 200
 #: an agent that said nothing for so long is no longer shown as connected, and older calls are not counted
 RECENT = timedelta(hours=1)
@@ -30,10 +30,12 @@ class Connected:
     last: Call | None
 
 
-def connected(user: access.User, rows: Collection[AgentToken]) -> list[Connected]:
-    """Sessions of these tokens, those with the newest request first. Three queries."""
+def connected(user: access.User, rows: QuerySet[AgentToken]) -> list[Connected]:
+    """Sessions of the active ones of these tokens, those with the newest request first. Three queries."""
     now = timezone.now()
-    mine = AgentSession.objects.filter(token__in=[token.pk for token in rows if token.state == "active"])
+    mine = AgentSession.objects.filter(
+        token__in=rows.filter(revoked_at=None, expires_at__gt=now).order_by().values("pk")
+    )
     recent = mine.filter(ended_at=None, last_seen_at__gt=now - RECENT)
     sessions = list(recent.select_related("token", "server", "bundle").order_by("-last_seen_at")[:SHOWN])
     if not sessions:

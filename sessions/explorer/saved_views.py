@@ -62,11 +62,10 @@ def save(user: access.User, name: str, query: str, columns: str, *, shared: bool
     return SavedView.objects.update_or_create(owner_id=user.pk, name=name, defaults=fields)[0]
 
 
-def delete(user: access.User, uid: UUID) -> str:
-    """The name of the deleted view. One's own, or with permission to administer any shared one. Raises Http404."""
+def deletable(user: access.User, uid: UUID) -> SavedView:
+    """One's own, or with permission to administer any shared one. Raises Http404."""
     view = SavedView.objects.filter(uid=uid).first()
     allowed = view is not None and (view.owner_id == user.pk or (view.shared and access.may(user, "administer")))
     if view is None or not allowed:
-        raise Http404("This view does not exist.")
-    view.delete()
-    return view.name
+        raise Http404("This view does not exist, or you don't have access to it.")
+    return view

@@ -83,6 +83,8 @@ def attention(user: access.User, servers: QuerySet[Server]) -> Attention:
     more = broken.count() - FAILING_SHOWN if len(found) > FAILING_SHOWN else 0
     waiting = seen_sessions(user).filter(IN_SERVICE, owner=None, desired=Desired.OPEN, paused=False)
     personal = servers.filter(enabled=True, archived_at=None, signs_in_as=SignsInAs.PERSONAL)
+    if not access.may(user, "call_tool"):  # a personal identity requires it
+        personal = personal.none()
     return Attention(
         failing=[
             Failing(session.server, session, explain(session.fault, session.fault_detail, session.server))

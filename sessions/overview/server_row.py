@@ -30,11 +30,13 @@ KEPT: Final = 2_000
 
 
 class Fix(NamedTuple):
-    """The link that leads to the mending of a failed session."""
+    """The link that leads to the mending of a failed session. `needs`: who lacks that permission is led to the diagnosis
+    instead, by the style sheet (css/tools.css), as the same HTML is for everybody."""
 
     url: str
     icon: str
     words: str
+    needs: str = ""
 
 
 class Reason(NamedTuple):
@@ -43,6 +45,7 @@ class Reason(NamedTuple):
     in_one_line: str
     cause: str
     fix: Fix
+    diagnose: Fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ def reason(session: McpSession | None) -> Reason | None:
     if session is None or explanation is None:
         return None
     diagnose = Fix(slug_url("servers:info", session.server.slug), "stethoscope", "Diagnose")
-    return Reason(explanation.in_one_line, explanation.cause, fix(session.server, session) or diagnose)
+    return Reason(explanation.in_one_line, explanation.cause, fix(session.server, session) or diagnose, diagnose)
 
 
 def why(session: McpSession | None) -> Explanation | None:
@@ -150,8 +153,11 @@ def fix(server: Server, session: McpSession) -> Fix | None:
         return Fix(slug_url("servers:package", server.slug), "lock", "Review and pin again")
     if session.fault == "key_needed":
         own, shared = slug_url("servers:identity", server.slug), slug_url("servers:settings", server.slug)
-        return Fix(own if personal else f"{shared}#credentials", "key", "Add a credential")
+        if personal:
+            return Fix(own, "key", "Add a credential", "call-tool")
+        return Fix(f"{shared}#credentials", "key", "Add a credential", "change-server")
     if session.condition == SessionCondition.NEEDS_AUTH and session.identity.challenge:
         url = slug_url("servers:own_sign_in" if personal else "servers:sign_in", server.slug)
-        return Fix(url, "key", "Sign in again" if session.shown_condition == "sign_in_again" else "Sign in")
+        words = "Sign in again" if session.shown_condition == "sign_in_again" else "Sign in"
+        return Fix(url, "key", words, "call-tool" if personal else "sign-in")
     return None

@@ -171,7 +171,7 @@ def _preview(request: HttpRequest, server: Server, token: AgentToken) -> Preview
 def _token(request: HttpRequest, uid: UUID) -> AgentToken:
     token: AgentToken | None = tokens.seen_by(request.user).filter(uid=uid).first()
     if token is None:
-        raise Http404("This token does not exist.")
+        raise Http404("This token does not exist, or you don't have access to it.")
     return token
 
 

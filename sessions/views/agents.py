@@ -9,6 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
 from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -34,12 +35,14 @@ from sessions.overview import numbers
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     mark = numbers.agents_mark()  # first: what changes from here on has another one
-    rows = list(tokens.seen_by(request.user)[: overview.SHOWN])
+    seen = tokens.seen_by(request.user)
+    page = Paginator(tokens.active_first(seen), overview.SHOWN).get_page(request.GET.get("page"))
     context = {
         "nav": "agents",
-        "rows": rows,
+        "page": page,
+        "rows": page.object_list,
         "changed": approving.waiting(request.user),
-        "connected": overview.connected(request.user, rows),
+        "connected": overview.connected(request.user, seen),
         "live": access.may(request.user, "view"),
         "mark": mark,
         "everyone": access.may(request.user, tokens.MANAGE),
@@ -109,7 +112,7 @@ def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
     """GET asks for confirmation; POST revokes."""
     token: AgentToken | None = tokens.seen_by(request.user).filter(uid=uid).first()
     if token is None:
-        raise Http404("This token does not exist.")
+        raise Http404("This token does not exist, or you don't have access to it.")
     if request.method != "POST" and token.state == "active":
         return render(request, "agents/revoke.html", {"nav": "agents", "token": token})
     if request.method == "POST" and tokens.revoke(Actor.of(request), request.user, token):

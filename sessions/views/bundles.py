@@ -50,7 +50,7 @@ def _visible(request: HttpRequest) -> QuerySet[Bundle]:
 def seen(request: HttpRequest, slug: str, permission: str = "view") -> Bundle:
     bundle = _visible(request).filter(slug=slug).first()
     if bundle is None:
-        raise Http404("This bundle does not exist.")
+        raise Http404("This bundle does not exist, or you don't have access to it.")
     if permission != "view":
         access.require(request.user, permission)
     return bundle

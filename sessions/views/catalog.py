@@ -30,7 +30,7 @@ from sessions.views.visible_calls import prefill
 def _tool(server: Server, name: str) -> Definition:
     definition = server_page.definitions(server, DefinitionKind.TOOL).filter(key=name).first()
     if definition is None:
-        raise Http404("No such tool")
+        raise Http404("The server does not list this tool.")
     return definition
 
 

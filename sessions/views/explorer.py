@@ -13,7 +13,7 @@ from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
 from servers.accounts import own
@@ -449,8 +449,14 @@ def save_view(request: WebRequest) -> HttpResponse:
     return redirect(return_to(request, reverse("explorer:page")))
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def delete_view(request: WebRequest, uid: UUID) -> HttpResponse:
+    """GET asks, for a view that others use as well; POST deletes."""
     SearchParameters.of(request)
-    messages.success(request, f"View “{saved_views.delete(request.user, uid)}” deleted.")
-    return redirect(return_to(request, reverse("explorer:page")))
+    view = saved_views.deletable(request.user, uid)
+    back = return_to(request, reverse("explorer:page"))
+    if request.method != "POST":
+        return render(request, "explorer/delete_view.html", {"nav": "explorer", "view": view, "keep": back})
+    view.delete()
+    messages.success(request, f"View “{view.name}” deleted.")
+    return redirect(back)

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from servers import access
 from servers.audit.record import Actor
@@ -81,10 +81,14 @@ def _created(request: HttpRequest, server: Server, form: OwnCredentialForm) -> C
     return None
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
+    """GET asks; POST deletes."""
     server = access.server_for(request.user, slug)
-    credential = Credential.objects.filter(uid=uid, owner_id=request.user.pk).first()
+    own = access.own_identities(request.user).filter(server=server)
+    credential = Credential.objects.filter(uid=uid, owner_id=request.user.pk, uses__identity__in=own).first()
+    if request.method != "POST" and credential is not None:
+        return render(request, "identity/remove.html", _context(request, server) | {"credential": credential})
     try:
         if credential is None:
             raise ValidationError("You don't have this credential on this server.")

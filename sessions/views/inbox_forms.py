@@ -56,6 +56,11 @@ class ElicitationForm:
         """The specification allows no objects in a form, so an answer with one cannot be sent."""
         return any(node.kind == "object" for node in self._parts)
 
+    @property
+    def unsendable(self) -> bool:
+        """An object is required, so there is no answer that can be sent."""
+        return any(node.kind == "object" and node.required for node in self._parts)
+
     @cached_property
     def secrets(self) -> list[str]:
         """Fields that seem to ask for a secret, which the specification forbids."""

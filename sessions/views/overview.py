@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.kit.filters import ignored
 from servers.kit.visible import visible_text
+from sessions.approvals import reading as approvals
 from sessions.enums import CallState
 from sessions.inbox import card
 from sessions.overview import activity as activities
@@ -65,10 +66,15 @@ def overview(request: HttpRequest) -> HttpResponse:
         "alarming": [line_context(line, links) for line in activity.lines if line.alarming],
         "unknown": unknown,
         "unknown_link": links.to("outcome:unknown"),
-        "waiting": card.open_count(request.user) if card.may_answer(request.user) else 0,
+        "waiting": _waiting(request.user),
         "permissions": access.permissions(request.user),
     }
     return render(request, "overview/overview.html", context)
+
+
+def _waiting(user: access.User) -> int:
+    """As the side bar counts them: requests of servers, and calls of agents that wait for approval."""
+    return card.open_count(user) + approvals.open_count(user) if card.may_answer(user) else 0
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 /* Starts what every signed-in page has. Modules of single pages are loaded by their templates. */
-import { startBusy } from './busy.js';
+import { followed, startBusy } from './busy.js';
 import { startCopy } from './copy.js';
 import { startDialogs } from './dialogs.js';
 import { startDirty } from './dirty.js';
@@ -53,6 +53,7 @@ document.body.addEventListener('htmx:response:error', (event) => {
   const { status, raw } = event.detail.ctx.response;
   if (status === 422 || status === 429) return; // a form with its errors, shown where it belongs
   if (status === 401 || raw.headers.get('X-CSRF')) return; // sign-in.js
+  if (status >= 500 && followed(event.detail.ctx.sourceElement)) return;
   /* A refusal by a limit names it in plain text. */
   const said = raw.headers.get('Content-Type')?.startsWith('text/plain') ? event.detail.ctx.text.trim() : '';
   toast({
@@ -63,5 +64,6 @@ document.body.addEventListener('htmx:response:error', (event) => {
 });
 document.addEventListener('submit', (event) => event.target.matches('[data-sign-out]') && forgetDrafts());
 document.body.addEventListener('htmx:error', (event) => {
-  if (event.detail.ctx) toast({ tone: 'bad', title: 'No response from mcpadmin', text: 'Check the connection and try again.' });
+  const { ctx } = event.detail;
+  if (ctx && !followed(ctx.sourceElement)) toast({ tone: 'bad', title: 'No response from mcpadmin', text: 'Check the connection and try again.' });
 });

@@ -32,11 +32,14 @@ export async function whileBusy(region, work, words) {
   }
 }
 
-/* What htmx fetches for a region. A part that asks for itself every second is not on its way, it is followed. */
+/* A part that asks for itself every second: it is not on its way, and what failed is asked again a second later. */
+export const followed = (element) => Boolean(element.getAttribute('hx-trigger')?.startsWith('every'));
+
+/* What htmx fetches for a region. */
 export function startBusy() {
   const ends = new WeakMap(); // request -> what ends its wait
   document.addEventListener('htmx:before:request', ({ detail: { ctx } }) => {
-    if (!ctx.sourceElement.getAttribute('hx-trigger')?.startsWith('load')) ends.set(ctx, busy(ctx.target));
+    if (!followed(ctx.sourceElement)) ends.set(ctx, busy(ctx.target));
   });
   document.addEventListener('htmx:finally:request', ({ detail: { ctx } }) => ends.get(ctx)?.());
 }

@@ -1,7 +1,7 @@
 /* A sign-in that ended while a page was open: the person signs in beside the page, and what was sent is sent once more.
 
    What the server refuses for want of a sign-in it has not begun, so sending it again cannot do it twice. */
-import { whileBusy } from './busy.js';
+import { followed, whileBusy } from './busy.js';
 import { csrfToken } from './dom.js';
 import { live } from './live.js';
 import { toast } from './toast.js';
@@ -165,7 +165,7 @@ function guardFragments() {
   });
   document.body.addEventListener('htmx:response:error', async (event) => {
     const { sourceElement, sourceEvent, response } = event.detail.ctx;
-    if (!refused(response.raw)) return;
+    if (!refused(response.raw) || followed(sourceElement)) return; // of one that is followed, the live pill says it
     try {
       if (resent.delete(sourceElement)) throw new SignedOut(STILL_OUT);
       await signIn();

@@ -122,11 +122,11 @@ MORE_ROWS = """
 import json
 from django.contrib.auth.models import User
 from servers.audit.record import Actor
-from servers.models import OAuthClient, RedactionRule, Server
+from servers.models import Credential, Identity, OAuthClient, RedactionRule, Server
 from servers.registration import drafts
 from servers.registration.importing import stored_preview
 from sessions.enums import WireKind
-from sessions.models import Call, SavedCall
+from sessions.models import Call, SavedCall, SavedView
 from tests.servers.cast import over_stdio
 from tests.sessions.wire.rows import add_message
 ada, server = User.objects.get(username={admin!r}), Server.objects.get(slug={slug!r})
@@ -142,6 +142,8 @@ print("MORE", json.dumps(dict(
     draft=str(stored_preview.hold(ada, json.dumps({{"mcpServers": servers}})).uid),
     test=str(drafts.create_draft(Actor.of_user(ada), ada, command).uid),
     client=str(OAuthClient.objects.first().uid), rule=str(RedactionRule.objects.first().uid), saved=str(saved.uid), digest=call.result.digest,
+    identity=str(Identity.objects.get(user_id={person}).uid), own_credential=str(Credential.objects.get(owner=ada).uid),
+    view=str(SavedView.objects.create(owner=ada, name="v" * 80, query=uri, shared=True).uid),
 )))
 """
 
@@ -156,6 +158,9 @@ class Every(World):
     rule: str = ""
     saved: str = ""  # of a saved call
     digest: str = ""  # of a stored result
+    identity: str = ""  # uids of that of the person, of the administrator's own credential, and of a shared view
+    own_credential: str = ""
+    view: str = ""
 
 
 def _of_tool(world: World) -> str:
@@ -178,6 +183,10 @@ MORE: dict[str, Callable[[Any], str]] = {
     "tasks": on_server("tasks/"),
     "legacy": on_server("legacy/"),
     "redaction-rule": lambda world: f"/privacy/rules/{world.rule}/",
+    "redaction-rule-delete": lambda world: f"/privacy/rules/{world.rule}/delete/",
+    "user-identity-remove": lambda world: f"/users/{world.person}/identities/{world.identity}/remove/",
+    "identity-remove": lambda world: f"/servers/calendar/identity/credential/{world.own_credential}/remove/",
+    "explorer-view-delete": lambda world: f"/explorer/views/{world.view}/delete/",
     "group-add": at("/users/groups/add/"),
     "browser-reports": at("/browser-reports/list/"),
     "bundle-add": at("/agents/bundles/add/"),
@@ -261,7 +270,7 @@ def fill(stack: Stack) -> Every:
     stack.shell(pictured.CREDENTIALS.format(**known))
     person, invitation, link = stack.shell(pictured.PEOPLE.format(password=ADMIN[1], **known)).split()[-3:]
     found |= {"person": int(person), "invitation": invitation, "password_link": link}
-    found |= _said(stack, MORE_ROWS.format(call=found["succeeded"], **known), "MORE")
+    found |= _said(stack, MORE_ROWS.format(call=found["succeeded"], person=person, **known), "MORE")
     return Every(**found)
 
 

@@ -225,7 +225,7 @@ def test_an_exact_range_and_columns_are_chosen_and_kept_in_a_shared_view(filled:
     expect(ada.page.get_by_text("saved and shared")).to_be_visible()
     ada.open("/explorer/")
     ada.page.get_by_text("Views", exact=True).click()
-    ada.page.get_by_role("link", name="Errors with sizes").click()
+    ada.page.get_by_role("link", name="Errors with sizes", exact=True).click()
     expect(ada.page.locator("#query")).to_have_value(expected)
     expect(ada.page.get_by_role("columnheader", name="Size")).to_be_visible()
 

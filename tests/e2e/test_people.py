@@ -42,7 +42,7 @@ def test_an_invited_person_makes_a_call_and_is_out_at_once_when_disabled_during_
     ada.page.get_by_role("link", name="Change").click()
     ada.page.get_by_label("Read the audit log").check()
     ada.page.get_by_role("button", name="Save").click()
-    expect(ada.page.get_by_text("Given to this person")).to_be_visible()
+    expect(ada.page.get_by_text("Granted directly")).to_be_visible()
     nina.open("/audit/")
     expect(nina.page.get_by_role("row").filter(has_text="Invitation accepted")).to_be_visible()
 

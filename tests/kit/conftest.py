@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.test import Client
 from playwright.sync_api import Browser, Page
 
@@ -29,6 +30,7 @@ def open_page(
 ) -> Iterator[Callable[..., tuple[Page, Complaints, Peer]]]:
     """`open_page(width=390, theme="dark", signed_in=True)` -> page, its complaints, the peer of its socket."""
     user = get_user_model().objects.create_user("operator", password="correct horse battery")
+    user.user_permissions.add(Permission.objects.get(codename="view_auditevent"))
     with ExitStack() as stack:
 
         def make(width: int = 1440, theme: str = "light", signed_in: bool = True) -> tuple[Page, Complaints, Peer]:

@@ -38,6 +38,7 @@ FORBIDDEN = {
     "hx-on": r"hx-on[:\s=]",
     "a js: value": r"=[\"']js:|javascript:",
     "a trigger filter": r"hx-trigger=[\"'][^\"']*\[",
+    "a part that replaces itself, and with it the focus, or never asks again": r"hx-trigger=\"load delay",
     "markup of `visible` in an attribute": r"=\"[^\"<>]*\|visible[\s}|]",
     "unescaped output": r"\|safe\b|\{% autoescape off",
     "another host": r"(?:src|href)=[\"'](?:https?:)?//",
@@ -59,6 +60,10 @@ def test_no_template_contains(what: str) -> None:
         ("a style attribute", '<p style="color:red">'),
         ("an event attribute", '<a onclick="x()">'),
         ("a trigger filter", '<a hx-trigger="click[ctrlKey]">'),
+        (
+            "a part that replaces itself, and with it the focus, or never asks again",
+            '<p hx-get="/" hx-trigger="load delay:1s">',
+        ),
         ("markup of `visible` in an attribute", '<p title="{{ name|visible }}">'),
         ("another host", '<img src="//example.org/x.png">'),
         ("a comment of several lines, which Django shows", "{# what it needs,\n   and why #}"),

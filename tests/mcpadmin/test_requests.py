@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from uuid import UUID
 
 import pytest
 from django.http import HttpRequest, HttpResponse
@@ -76,6 +77,19 @@ def test_a_page_says_to_the_millisecond_when_it_was_requested_so_that_what_came_
     page = admin_client.get("/account/").content.decode()
     requested = int(re.search(r'data-requested-at="(\d+)"', page)[1])
     assert before <= requested <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize("path", ["/no/such/page/", f"/oauth/clients/{UUID(int=1)}/delete/"])
+def test_what_is_not_found_without_words_of_ours_gets_the_common_ones(admin_client: Client, path: str) -> None:
+    answer = admin_client.get(path)
+    assert answer.status_code == 404
+    assert "The address is wrong, the item was deleted, or you don't have access to it." in answer.content.decode()
+
+
+def test_what_a_view_does_not_find_is_said_in_its_words(admin_client: Client) -> None:
+    answer = admin_client.get("/servers/orders/tools/")
+    assert answer.status_code == 404
+    assert "This server does not exist, or you don&#x27;t have access to it." in answer.content.decode()
 
 
 def test_healthz_answers_whatever_host_is_asked_for_and_touches_no_database(client: Client) -> None:

@@ -123,6 +123,19 @@ def test_a_server_that_one_may_not_see_is_not_named(
     assert server.slug not in text
 
 
+def test_the_name_of_a_server_leads_where_its_reader_may_go(
+    ada: Client, browser_of: Callable[[Any], Client], server: Server
+) -> None:
+    add(ada, query=f"&server={server.slug}")
+    row = Credential.objects.get()
+    viewer = browser_of(person("vic", "view_server", "view_credential", "manage_credential"))
+    for path in ("/credentials/", f"/credentials/{row.uid}/", f"/credentials/{row.uid}/delete/"):
+        assert f'href="/servers/{server.slug}/settings/"' in ada.get(path).content.decode()
+        shown = viewer.get(path).content.decode()
+        assert f'href="/servers/{server.slug}/tools/"' in shown
+        assert "/settings/" not in shown
+
+
 def test_those_that_need_somebody_stand_first(ada: Client, server: Server) -> None:
     add(ada, name="A good one")
     add(ada, name="B failed")

@@ -228,6 +228,7 @@ def test_the_signing_secret_of_a_new_sink_is_shown_once(ada: Client) -> None:
     page = text(ada.get(f"/exports/sinks/{sink.uid}/"))
     assert "whsec_" not in page
     assert TOKEN not in page
+    assert "A new secret replaces it immediately; update the receiver as well." in page
     everything = "".join(AuditEvent.objects.values_list("body", flat=True))
     assert TOKEN not in everything
     assert "/in" not in json.loads(AuditEvent.objects.get(action=AuditAction.SINK_CREATE).body)["details"]["address"]

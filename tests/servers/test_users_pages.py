@@ -18,7 +18,7 @@ from servers.accounts.forms import GroupForm
 from servers.accounts.links import Invitation
 from servers.audit.record import SYSTEM
 from servers.enums import AuditAction
-from servers.models import AccountLink, AuditEvent, ReferenceGrant
+from servers.models import AccountLink, AuditEvent, Credential, Identity, ReferenceGrant, Server
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
@@ -196,7 +196,7 @@ def test_a_persons_page_says_which_permission_comes_from_where_and_which_has_no_
     vera.groups.add(group)
     words = text_of(root.get(f"/users/{vera.pk}/"))
     assert "See servers See every server with its tools, sessions, logs and subscriptions. Group Night shift" in words
-    assert "Group Night shift Given to this person" in words
+    assert "Group Night shift Granted directly" in words
     assert "No effect without: Read the audit log" in words
 
 
@@ -244,6 +244,19 @@ def test_sign_ins_are_listed_and_ended_one_by_one_and_all_at_once(root: Client) 
     assert [browser.get("/servers/").status_code for browser in browsers] == [302, 302, 302]
     assert "Not signed in anywhere" in text_of(root.get(f"/users/{vera.pk}/"))
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_INS_END, actor_name="root", subject="vera").count() == 2
+
+
+def test_the_identity_of_another_person_is_removed_after_a_question(root: Client) -> None:
+    vera = person("vera")
+    server = Server.objects.create(slug="calendar", name="Calendar", transport="stdio", command="cat")
+    own = Identity.objects.create(server=server, kind="personal", name="vera", user=vera)
+    Credential.objects.create(name="own", kind="bearer", owner=vera, sealed_at=timezone.now()).uses.create(identity=own)
+    address = f"/users/{vera.pk}/identities/{own.uid}/remove/"
+    assert f'href="{address}"' in root.get(f"/users/{vera.pk}/").content.decode()
+    assert "1 credential of this person is erased. This cannot be undone." in text_of(root.get(address))
+    assert Credential.objects.filter(name="own").exists(), "the page only asks"
+    root.post(address)
+    assert not Credential.objects.filter(name="own").exists()
 
 
 def test_a_sign_in_of_another_person_is_not_ended_through_ones_own_page() -> None:

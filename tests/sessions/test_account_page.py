@@ -150,6 +150,14 @@ def test_the_page_has_tokens_and_saved_calls_of_this_person_alone(hers: Client, 
     assert "Hidden from Carla" not in page
 
 
+def test_revoking_a_token_asks_first(hers: Client, carla: Any) -> None:
+    token = tokens.issue(Actor.of_user(carla), carla, tokens.Wanted("laptop", 30, ["mcp:list"])).token
+    address = f"/agents/tokens/{token.uid}/revoke/"
+    page = words(hers.get("/account/"))
+    assert f'href="{address}"' in page
+    assert f'action="{address}"' not in page
+
+
 # --- deletion ----------------------------------------------------------------------------------------------------------
 def test_a_deletion_says_what_goes_and_shared_calls_stay(hers: Client, carla: Any, server: Server, admin: Any) -> None:  # noqa: F811  the fixture
     save(hers, "Everyone uses this", shared=True)

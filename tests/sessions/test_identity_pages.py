@@ -95,6 +95,10 @@ def shown(user: Any, path: str) -> str:
     return str(answer.content.decode())
 
 
+def words(page: str) -> list[str]:
+    return re.sub(r"<[^>]+>", " ", page).split()
+
+
 def mine(model: Any) -> Any:
     """The row of Ada's personal session."""
     own = {Call: "identity", Subscription: "identity", Question: "session__identity"}[model]
@@ -119,6 +123,9 @@ def test_a_page_of_an_own_session_is_found_by_its_owner_and_who_reads_all(
     path = f"/{place}/{mine(model).uid}/"
     found = [client_of(user).get(path).status_code for user in (ada, bea, auditor)]
     assert found == [200, 404, 200]
+    refused, nothing = (client_of(bea).get(f"/{place}/{uid}/").content.decode() for uid in (mine(model).uid, uuid4()))
+    assert words(refused) == words(nothing), "whether it exists is not said"
+    assert "does not exist, or you don&#x27;t have access to it." in refused
 
 
 @pytest.mark.parametrize("path", ["/servers/who/history/", "/subscriptions/", "/inbox/", "/", "/palette/?q=words"])
@@ -179,6 +186,18 @@ def test_the_page_says_as_whom_one_speaks(server: Server, ada: Any, bea: Any) ->
     assert SHARED.replace(" ", "_") not in shown(bea, "/servers/who/tools/")
 
 
+def test_who_may_not_call_tools_is_not_sent_for_a_credential_that_they_cannot_add(server: Server, bea: Any) -> None:
+    Server.objects.update(signs_in_as=SignsInAs.PERSONAL)
+    vera, need = person("vera", "view_server"), "You need your own credential here."
+    assert need in shown(bea, "/")
+    assert need not in shown(vera, "/")
+    head = shown(vera, "/servers/who/tools/")
+    assert re.search(r'<span data-needs-call-tool>\s*<a class="btn btn-p sm"\s+href="/servers/who/identity/"', head)
+    assert "<span data-without-call-tool>This requires permission to call tools." in head
+    assert "You don&#x27;t have permission to call tools." in shown(vera, "/servers/who/identity/")
+    assert "data-permission-missing" not in shown(bea, "/servers/who/identity/")
+
+
 def test_a_token_typed_in_is_sealed_and_opens_the_own_session(server: Server, bea: Any) -> None:
     client = client_of(bea)
     answer: Any = client.post(
@@ -189,7 +208,11 @@ def test_a_token_typed_in_is_sealed_and_opens_the_own_session(server: Server, be
     row = Credential.objects.get(owner=bea)
     assert (row.name, row.host) == ("Who (bea)", "mcp.example.com")
     assert McpSession.objects.get(identity__user=bea).desired == "open"
-    client.post(f"/servers/who/identity/credential/{row.uid}/remove/")
+    address = f"/servers/who/identity/credential/{row.uid}/remove/"
+    assert f'href="{address}"' in shown(bea, "/servers/who/identity/")
+    assert "Delete Who (bea)?" in shown(bea, address)
+    assert Credential.objects.filter(owner=bea).exists(), "the page only asks"
+    client.post(address)
     assert not Credential.objects.filter(owner=bea).exists()
 
 

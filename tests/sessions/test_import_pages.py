@@ -205,6 +205,18 @@ def test_a_value_that_is_needed_is_asked_for_in_the_settings(client: Client) -> 
     assert "Value needed" in client.get("/servers/notes/settings/").content.decode()
 
 
+def test_the_result_leads_to_settings_only_who_may_open_them(client: Client) -> None:
+    otto = Client()
+    otto.force_login(person("otto", "view_server", "add_server"))
+    raw = {"mcpServers": {"plain": {"url": "https://plain.example/mcp"}}}
+    shown = otto.post(posted(otto, raw), {"version": "1", "choice-0": "create"}, follow=True).content.decode()
+    assert "Created" in shown
+    assert 'href="/servers/plain/tools/"' in shown
+    assert "/settings/" not in shown
+    more = client.post(posted(client, raw), {"version": "1", "choice-0": "rename", "name-0": "More"}, follow=True)
+    assert 'href="/servers/more/settings/"' in more.content.decode()
+
+
 def test_a_missing_value_stops_the_import_before_it_begins_and_keeps_what_was_entered(client: Client) -> None:
     asks = {"command": "npx", "args": ["${input:region}", "${input:zone}"], "env": {"API_TOKEN": "${input:token}"}}
     address = posted(client, {"mcpServers": {"asks": asks, "notes": {"url": "https://notes.example/mcp"}}})

@@ -36,7 +36,7 @@ def client_of(name: str, *permissions: str) -> Client:
 
 @pytest.fixture
 def ada() -> Client:
-    return client_of("ada", "view_server", "view_payload", "change_server")
+    return client_of("ada", "view_server", "view_payload", "change_server", "call_tool")
 
 
 def page(client: Client, query: str = "") -> str:
@@ -180,7 +180,7 @@ def test_without_permission_to_see_servers_nothing_is_counted() -> None:
     text = page(client_of("nil", "change_server"))
     assert not charts(text)
     assert "one" not in re.findall(r'href="/servers/([^/"]+)/tools/"', text)
-    assert re.search(r"Calls, last 24 hours</div>\s*<div[^>]*><a[^>]*>0</a>", text)
+    assert "Calls, last 24 hours" not in text
 
 
 def test_a_name_cannot_leave_its_attribute(ada: Client) -> None:

@@ -154,7 +154,7 @@ def test_a_running_check_refreshes_the_page_and_a_lost_one_does_not(server: Serv
     post(keeper, server, "check")
     page = shown(keeper, server)
     assert "Checking…" in page
-    assert 'hx-trigger="load delay:1s"' in page
+    assert 'hx-trigger="every 1s"' in page
     PinnedPackage.objects.update(check_requested_at=timezone.now() - timedelta(hours=1))
     assert "hx-trigger" not in shown(keeper, server)
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from servers.enums import AuditAction
+from servers.enums import AuditAction, IdentityKind, SignsInAs
 from servers.models import AuditEvent, Identity, Server
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import McpSession
@@ -303,6 +303,64 @@ def test_without_permission_to_see_servers_the_list_is_empty_and_nothing_can_be_
     assert names(page(nil)) == []
     assert "No servers selected" in act(nil, "disable", servers, confirmed="1").content.decode()
     assert Server.objects.filter(enabled=True).count() == 1
+
+
+# --- what mends it ------------------------------------------------------------------------------------------------------
+NEEDS_SIGN_IN = {
+    "fault": "unauthorized",
+    "condition": SessionCondition.NEEDS_AUTH,
+    "desired": Desired.OPEN,
+    "fault_at": timezone.now(),
+}
+
+
+@pytest.mark.parametrize("path", ["/", "/servers/", "/servers/?view=cards"])
+def test_a_sign_in_is_offered_to_who_may_and_a_diagnosis_to_all_others(path: str) -> None:
+    session = remote()
+    McpSession.objects.update(**NEEDS_SIGN_IN)
+    Identity.objects.update(challenge={"metadata_url": "https://a.example/m"})
+    found = page_at(client_of("vera", "view_server"), path)
+    assert fixes(found) == {
+        ("/servers/remote/sign-in/", "data-needs-sign-in"),
+        ("/servers/remote/info/", "data-without-sign-in"),
+    }
+    Identity.objects.filter(pk=session.identity_id).update(challenge={})
+    McpSession.objects.update(fault="key_needed")
+    assert fixes(page_at(client_of("carl", "view_server"), path)) == {
+        ("/servers/remote/settings/#credentials", "data-needs-change-server"),
+        ("/servers/remote/info/", "data-without-change-server"),
+    }
+
+
+def test_a_page_says_whether_its_reader_may_sign_in_for_all(ada: Client) -> None:
+    assert "data-may-sign-in" not in page(ada)
+    assert "data-may-sign-in" in page(client_of("otto", "view_server", "change_server", "manage_credential"))
+
+
+def test_an_own_sign_in_is_offered_to_who_may_call() -> None:
+    session = remote()
+    user = person("bea", "view_server", "call_tool")
+    Server.objects.update(signs_in_as=SignsInAs.EITHER)
+    Identity.objects.update(kind=IdentityKind.PERSONAL, user=user, challenge={"metadata_url": "https://a.example/m"})
+    McpSession.objects.update(**NEEDS_SIGN_IN)
+    bea = Client()
+    bea.force_login(user)
+    assert fixes(page(bea)) == {
+        ("/servers/remote/identity/sign-in/", "data-needs-call-tool"),
+        ("/servers/remote/info/", "data-without-call-tool"),
+    }
+    assert session.identity_id == Identity.objects.get().pk
+
+
+def page_at(client: Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def fixes(text: str) -> set[tuple[str, str]]:
+    """The links that depend on a permission, with their condition."""
+    return set(re.findall(r'href="([^"]+)"\s+(data-(?:needs|without)-[a-z-]+)', text))
 
 
 # --- while it is open ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from servers.models import AgentToken, OAuthClient
+from sessions.agents import overview
 from sessions.enums import SessionState
 from sessions.models import AgentCall, AgentSession, Call, McpSession
 from tests.servers.conftest import person
@@ -64,6 +65,39 @@ def test_connected_agents_are_listed_with_their_calls_of_the_last_hour(client: C
 
 
 # --- created once ------------------------------------------------------------------------------------------------------
+def test_old_tokens_that_work_stand_before_newer_ones_that_do_not_and_all_are_on_some_page(client: Client) -> None:
+    session, now = make_session(), timezone.now()
+    old = principal_of(User.objects.get(username="ann"), name="oldest").token
+    more = [
+        AgentToken(
+            user=old.user,
+            public_id=f"{number:012}",
+            digest=f"{number:064}",
+            name=f"n{number:03}",
+            expires_at=now + timedelta(days=1),
+            revoked_at=now if number % 2 else None,
+        )
+        for number in range(2 * overview.SHOWN)
+    ]
+    AgentToken.objects.bulk_create(more)
+    AgentSession.objects.create(
+        key="old",
+        program="Old",
+        last_seen_at=now,
+        token=old,
+        server=session.server,
+        revision="2025-11-25",
+        created_at=now,
+    )
+    first, second, third = (client.get(f"/agents/?page={number}") for number in (1, 2, 3))
+    assert [one.session.program for one in second.context["connected"]] == ["Old"]
+    names = [[token.name for token in page.context["rows"]] for page in (first, second, third)]
+    assert names[0] == [f"n{number:03}" for number in range(2 * overview.SHOWN - 2, -1, -2)]
+    assert names[1][:2] == ["oldest", f"n{2 * overview.SHOWN - 1:03}"]
+    assert names[2] == ["n001"]
+    assert "1–200 of 401" in first.content.decode()
+
+
 def test_reloading_the_page_that_shows_a_token_creates_no_other_token(client: Client) -> None:
     posted = FORM | {"servers": [str(make_session().server.uid)]} | sent()
     assert client.post("/agents/tokens/new/", posted).context["text"]

@@ -1,6 +1,7 @@
 """Service accounts: permissions and tokens, no sign-in, never more than who manages them has."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -92,3 +93,37 @@ def test_the_pages_lead_from_a_new_account_to_its_token(manager: Any) -> None:
     stranger.force_login(person("carl", *PERMISSIONS))
     assert stranger.post("/agents/tokens/new/", new).status_code == 200  # the field is not his: a token of his own
     assert AgentToken.objects.first().user.username == "carl"
+
+
+def test_disabling_says_what_becomes_of_tokens_and_says_nothing_of_signing_in_for_a_service_account(
+    manager: Any,
+) -> None:
+    client = Client()
+    client.force_login(manager)
+    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly"))
+    assert "No permissions." in words(client, account)
+    assert "can sign in" not in words(client, account)
+    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("hourly", permissions=PERMISSIONS))
+    token(manager, account)
+    asked = words(client, account, "disable/")
+    assert "Agents can no longer use the tokens of hourly." in asked
+    assert "Agent tokens 1 refused while the account is disabled" in asked
+    assert "no longer sign in" not in asked
+    assert "Password links" not in asked
+    client.post(f"/users/{account.pk}/disable/")
+    assert "hourly is enabled. Its tokens work again." in text(client.post(f"/users/{account.pk}/enable/", follow=True))
+    carl = person("carl")
+    assert "This person can sign in but sees no servers." in words(client, carl)
+    asked = words(client, carl, "disable/")
+    assert "carl can no longer sign in, and agents can no longer use their tokens." in asked
+    assert "Agent tokens None" in asked
+    client.post(f"/users/{carl.pk}/disable/")
+    assert "can sign in" not in words(client, carl)
+
+
+def words(client: Client, account: Any, more: str = "") -> str:
+    return text(client.get(f"/users/{account.pk}/{more}"))
+
+
+def text(answer: Any) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())

@@ -81,6 +81,10 @@ def test_a_rule_is_added_changed_disabled_and_deleted_each_with_an_event(
     ada.post(f"/privacy/rules/{rule.uid}/switch/", {"enabled": "0"})
     assert payload_privacy.stored().rules == ()
     assert "$.pin" in words(ada.get("/privacy/"))
+    assert f'href="/privacy/rules/{rule.uid}/delete/"' in ada.get("/privacy/").content.decode()
+    asked = words(ada.get(f"/privacy/rules/{rule.uid}/delete/"))
+    assert "The rule is off, so nothing changes" in asked
+    assert RedactionRule.objects.exists(), "the page only asks"
     ada.post(f"/privacy/rules/{rule.uid}/delete/")
     assert [change["rule"] for change in changes()] == ["added", "changed", "disabled", "deleted"]
     assert changes()[1]["before"]["path"] == "$..pin"

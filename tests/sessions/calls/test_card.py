@@ -315,7 +315,15 @@ def test_a_call_that_needs_more_permission_says_which_and_leads_to_the_sign_in(c
     shown = html(over(call, CallState.FAILED, fault="insufficient_scope", detail=words))
     assert words in shown
     assert f'href="/servers/{call.server.slug}/sign-in/"' in shown
+    assert "data-needs-sign-in" in shown
     assert "/sign-in/" not in html(over(call, CallState.FAILED, fault="forbidden", detail="No."))
+
+
+def test_a_call_of_ones_own_identity_leads_to_the_sign_in_of_that_identity(call: Call) -> None:
+    shown = html(over(call, CallState.FAILED, fault="insufficient_scope", personal=True))
+    assert f'href="/servers/{call.server.slug}/identity/sign-in/"' in shown
+    assert f'href="/servers/{call.server.slug}/sign-in/"' not in shown
+    assert "data-needs-call-tool" in shown.split("Sign in to allow more")[0]
 
 
 def test_the_card_says_whether_the_result_is_valid_and_where_it_is_not(call: Call) -> None:

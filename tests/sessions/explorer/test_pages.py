@@ -389,7 +389,21 @@ def test_an_administrator_may_delete_a_shared_view_of_another_person_and_no_priv
         bob.post("/explorer/views/", {"name": name, "q": "in:calls", **shared})
     uids = dict(SavedView.objects.values_list("name", "uid"))
     assert ada.post(f"/explorer/views/{uids['mine']}/delete/").status_code == 404
-    assert ada.post(f"/explorer/views/{uids['open']}/delete/").status_code == 302
+    address = f"/explorer/views/{uids['open']}/delete/"
+    asked = ada.get(f"{address}?back=/explorer/%3Fq%3Din:calls").content.decode()
+    assert "It is shared: it is deleted for everyone." in asked
+    assert 'href="/explorer/?q=in:calls">Cancel' in asked
+    assert SavedView.objects.filter(name="open").exists(), "the page only asks"
+    assert ada.post(f"{address}?back=/explorer/%3Fq%3Din:calls")["Location"] == "/explorer/?q=in:calls"
+    assert ada.get(f"/explorer/views/{uids['mine']}/delete/").status_code == 404
+
+
+def test_only_a_shared_view_is_deleted_after_a_question(ada: Client) -> None:
+    for name, shared in (("open", {"shared": "yes"}), ("mine", {})):
+        ada.post("/explorer/views/", {"name": name, "q": "in:calls", **shared})
+    uids, page = dict(SavedView.objects.values_list("name", "uid")), markup(ada)
+    assert f'href="/explorer/views/{uids["open"]}/delete/?back=' in page
+    assert f'action="/explorer/views/{uids["mine"]}/delete/"' in page
 
 
 @pytest.mark.parametrize("back", ["https://evil.example/", "//evil.example/", "/users/"])

@@ -294,6 +294,29 @@ def test_a_form_without_fields_is_a_question_of_yes_or_no(ada: Client) -> None:
     assert "erased" not in text(ada.get(f"/inbox/{question.uid}/"))
 
 
+NESTED = {"city": {"type": "string"}, "place": {"type": "object", "properties": {"x": {"type": "string"}}}}
+
+
+def test_a_form_with_nested_values_is_sent_without_them(ada: Client) -> None:
+    schema = {"type": "object", "properties": NESTED, "required": ["city"]}
+    question = a_question({"message": "x", "requestedSchema": schema})
+    added = {"_op": "add:/place", "arg:/city": "Oslo"}
+    page = text(ada.post(f"/inbox/{question.uid}/answer/", added))
+    assert "mcpadmin does not send. Remove them, or decline." in page
+    assert "the server receives your answer and continues." in page
+    assert post(ada, question, **{"arg:/city": "Oslo"}).status_code == 303
+    assert stored(question) == {"city": "Oslo"}
+
+
+def test_a_form_that_requires_nested_values_can_only_be_refused(ada: Client) -> None:
+    schema = {"type": "object", "properties": NESTED, "required": ["place"]}
+    question = a_question({"message": "x", "requestedSchema": schema})
+    page = text(ada.get(f"/inbox/{question.uid}/"))
+    assert "You can only decline or cancel." in page
+    assert "the server receives your answer and continues." not in page
+    assert post(ada, question, "decline").status_code == 303
+
+
 @pytest.mark.parametrize(
     "schema", [None, [], "x", {"properties": []}, {"properties": {"a": 1}}, {"$ref": "http://x/"}], ids=str
 )

@@ -1,0 +1,44 @@
+"""A part that asks for itself every second leaves the reader where they are, and goes on after an error."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.template.loader import render_to_string
+from playwright.sync_api import Page, Route, expect
+
+Opener = Callable[..., tuple[Page, Any, Any]]
+
+
+def part(host: str, *, waits: bool = True) -> str:
+    return render_to_string("oauth/_document.html", {"waits": waits, "address": "/part/", "client": {"host": host}})
+
+
+def test_it_keeps_the_focus_outlives_errors_in_silence_and_ends_with_its_work(open_page: Opener) -> None:
+    page, complaints, _ = open_page()
+    for words in ("500", "ERR_FAILED", "htmx:"):
+        complaints.allow(words)
+    asked: list[str] = []
+    works = True
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.fulfill(status=500, body="")
+        elif len(asked) == 2:
+            route.abort()
+        else:
+            route.fulfill(content_type="text/html", body=part("b.example", waits=works))
+
+    page.route("**/part/", answer)
+    page.goto("pages/followed/")
+    refresh = page.get_by_role("link", name="Refresh")
+    refresh.focus()
+    shown = page.locator("#client-document")
+    expect(shown).to_contain_text("b.example")
+    expect(refresh).to_be_focused()
+    assert not page.locator("[data-toasts-assertive] > *").count()
+    works = False
+    expect(shown).to_contain_text("could not be read")
+    count = len(asked)
+    page.wait_for_timeout(2_500)
+    assert len(asked) == count
