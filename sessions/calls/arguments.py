@@ -83,7 +83,7 @@ def _value(schema: Any, given: Given) -> Any:
 def _parsed(schema: Any, given: Given) -> parse.Parsed:
     """The page's form has two modes. In JSON mode its one field contains everything."""
     if given.form is None:
-        return parse.parse_json(given.text or "")
+        return parse.parse_json(given.text or "{}")
     if list(given.form.get("_mode", [])) == ["json"]:
         return parse.parse_json("".join(given.form.get("_json", [])) or "{}")
     if is_outdated(given.form, schema):
