@@ -93,7 +93,7 @@ def block_of(item: Any, budget: Budget, position: int) -> Block:
         case "text" if isinstance(item.get("text"), str):
             return located(text_block(item["text"]), item, position)
         case "image" | "audio" as kind:
-            return replace(media_block(item, kind, budget), position=_readable(item, position))
+            return replace(media_block(item, kind, budget), position=_readable({"data": item.get("data")}, position))
         case "resource_link":
             return _link(item)
         case "resource" if isinstance(item.get("resource"), dict):
@@ -133,8 +133,8 @@ def media_block(item: dict[str, Any], kind: str, budget: Budget) -> Block:
     found = format_of(raw)
     if found is None or found.kind == "binary":
         told = mismatch(mime, raw) or f"{named} of type “{mime[:60]}” is not shown."
-        return Block("note", text=told, mime=mime[:100], size=len(raw), opens=found is not None and bool(found.mimes))
-    shown = mime if mime in found.mimes else found.mimes[0]
+        return Block("note", text=told, mime=mime[:100], size=len(raw), opens=found is not None and found.opens)
+    shown = mime if mime in found.mimes else found.mime
     block = Block(kind_of(mime, found), mime=shown, size=len(raw), remark=mismatch(mime, raw), opens=True)
     if len(raw) > SHOWN_BYTES:
         return replace(block, kind="note", text=f"{named} is too large to show here. Download it.")
@@ -149,7 +149,7 @@ def blob_block(resource: dict[str, Any], budget: Budget) -> Block | None:
     mime, found = mime_of(resource), format_of(data)
     if found is not None and found.kind != "binary":
         return media_block({"mimeType": mime, "data": resource["blob"]}, kind_of(mime, found), budget)
-    opens = found is not None and bool(found.mimes)
+    opens = found is not None and found.opens
     promised = declared_format(mime)
     if promised is not None and promised.kind != "binary":
         return media_block({"mimeType": mime, "data": resource["blob"]}, promised.kind, budget)

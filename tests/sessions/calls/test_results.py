@@ -15,6 +15,7 @@ from sessions.calls.results import view_of
 from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
+WEBM = b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\x82\x84webm"
 
 
 def blob(data: bytes, mime: str | None = None) -> dict[str, Any]:
@@ -109,10 +110,20 @@ def test_the_values_of_a_completion_are_shown() -> None:
         ("application/pdf", b"<!doctype html>", "binary", "Declared as application/pdf, but the data is HTML or SVG."),
         ("application/pdf", b"", "binary", "Empty: the server sent 0 bytes."),
         ("application/octet-stream", PNG, "image", "Declared as application/octet-stream, but the data is PNG."),
-        ("video/webm", b"\x1a\x45\xdf\xa3", "video", ""),
-        ("audio/webm", b"\x1a\x45\xdf\xa3", "audio", ""),
+        ("video/webm", WEBM, "video", ""),
+        ("audio/webm", WEBM, "audio", ""),
+        ("video/x-matroska", WEBM.replace(b"webm", b"matroska"), "binary", ""),
+        ("video/mp4", b"\0\0\0\x20ftypisom", "video", ""),
+        ("image/avif", b"\0\0\0\x20ftypavif", "image", ""),
+        ("image/avif", b"\0\0\0\x20ftypmif1\0\0\0\0mif1avif", "image", ""),
+        ("image/heic", b"\0\0\0\x20ftypheic\0\0\0\0mif1heic", "binary", ""),
+        ("audio/mpeg", b"\xff\xfb\x90\x64", "audio", ""),
+        ("text/plain", "hé".encode("utf-16"), "binary", ""),
     ],
-    ids=["png-as-jpeg", "svg", "html-as-pdf", "empty", "undeclared", "video", "sound"],
+    ids=[
+        *("png-as-jpeg", "svg", "html-as-pdf", "empty", "undeclared", "video", "sound", "matroska", "mp4"),
+        *("avif", "compatible-with-avif", "heic", "mp3", "utf-16"),
+    ],
 )
 def test_the_bytes_decide_how_a_content_is_shown_and_a_wrong_type_is_said(
     mime: str, data: bytes, kind: str, remark: str
