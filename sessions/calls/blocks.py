@@ -1,12 +1,12 @@
 """The content of a tool's result, block by block (MCP 2025-11-25, server/tools, Tool Result)."""
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
 from servers.kit.long_table import may_have_table
 from servers.media_types import declared_format, format_of, kind_of, mismatch
+from servers.schemas import jsontext
 from sessions.calls.result_files import bytes_of, mime_of
 
 BLOCKS = 100
@@ -108,9 +108,9 @@ def block_of(item: Any, budget: Budget, position: int) -> Block:
 def text_block(text: str, title: str = "", uri: str = "") -> Block:
     if text[:100].lstrip()[:1] in ("{", "[") and len(text) <= TEXT_CHARS:
         try:
-            return Block("json", title or "JSON text", value=json.loads(text), uri=uri)
-        except (ValueError, RecursionError):
-            pass  # it only looked like JSON: show it as text
+            return Block("json", title or "JSON text", value=jsontext.exact(text), uri=uri)
+        except jsontext.JsonProblem:
+            pass  # it only looked like JSON, or its value would say something else: show it as text
     cut = len(text) > TEXT_CHARS
     return Block("text", title, text[:TEXT_CHARS], uri=uri, cut=cut, tabular=cut and may_have_table(text))
 
