@@ -19,8 +19,8 @@ function givenBy(form) {
   for (const [name, value] of new FormData(form)) {
     if (typeof value === 'string') (fields[name] ??= []).push(value);
   }
-  const { _mode, _json, _confirm, _task, _restored, _anyway, csrfmiddlewaretoken, ...rest } = fields;
-  const given = { confirm: _confirm?.[0] ?? '', task: _task !== undefined };
+  const { _mode, _json, _confirm, _unchecked, _task, _restored, _anyway, csrfmiddlewaretoken, ...rest } = fields;
+  const given = { confirm: _confirm?.[0] ?? '', unchecked: _unchecked !== undefined, task: _task !== undefined };
   return _mode?.[0] === 'json' ? { ...given, json: _json?.[0] ?? '' } : { ...given, form: rest };
 }
 
