@@ -162,6 +162,10 @@ def _link(item: dict[str, Any]) -> Block:
     title = str(item.get("title") or item.get("name") or "")[:300]
     text = str(item.get("description") or "")[:2_000]
     uri, mime = str(item.get("uri", "")), str(item.get("mimeType", ""))[:100]
+    try:
+        uri.encode()
+    except UnicodeEncodeError:  # half a character, which no address of a page can contain
+        return Block("json", "Link without a valid URI", value=item)
     return Block("link", title, text, uri=uri[:URI_CHARS], mime=mime, cut=len(uri) > URI_CHARS)
 
 

@@ -14,7 +14,7 @@ from sessions.calls.blocks import Block
 from sessions.calls.passing_on import NoValue, value_of
 from sessions.calls.resource_blocks import contents_of
 from sessions.calls.results import view_of
-from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
+from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
 WEBM = b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\x82\x84webm"
@@ -64,6 +64,12 @@ def test_json_whose_value_would_say_something_else_is_shown_as_the_text_that_it_
 def test_json_that_is_only_written_in_another_way_is_shown_as_json(text: str) -> None:
     (block,) = contents_of([{"uri": "x://1", "text": text}])
     assert (block.kind, block.value) == ("json", json.loads(text))
+
+
+def test_a_link_whose_uri_has_half_a_character_is_shown_as_json() -> None:
+    link = {"type": "resource_link", "uri": "x://\ud800", "name": "n"}
+    (block,) = view_of(TOOLS_CALL, "t", {"content": [link]}).blocks
+    assert (block.kind, block.value) == ("json", link)
 
 
 LARGE = blob(PNG * 20_000, "image/png")
