@@ -68,7 +68,10 @@ function showAsRendered() {
 /* One at a time, because another one would name its item by a place that this one changes. Resolves with whether it is done. */
 function edit({ name, value }) {
   editing ??= rerender({ [name]: value })
-    .then(() => true, (problem) => refuse(shown(), reasonOf(problem)))
+    .then((form) => {
+      form.querySelector('[data-sf-errors]')?.focus(); // the form did not become JSON, and says why
+      return true;
+    }, (problem) => refuse(shown(), reasonOf(problem)))
     .finally(() => {
       editing = null;
     });
