@@ -24,6 +24,7 @@ OPEN_DEPTH = 2
 DEPTH = 64
 PREVIEW = 3  # members that a closed node names
 PREVIEW_STRING = 24  # characters of each
+_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
 
 
 class Tree:
@@ -173,7 +174,9 @@ def _short(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     """As JSON writes it, but with hidden characters left in, for the marker to name."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
+    for character, escaped in _ESCAPES:
+        text = text.replace(character, escaped)
+    return f'"{text}"'
 
 
 def _count(value: dict[str, Any] | list[Any]) -> str:

@@ -19,8 +19,9 @@ _EMOJI_GLUE = {"\u200d", "\ufe0f"}
 
 
 def visible_html(text: str) -> str:
-    """Escaped text with a marked span for each run of hidden characters; for element content only."""
-    return _replace(text, _marker, escape)
+    """Escaped text with a marked span for each run of hidden characters; for element content only. `data-hid` has them all
+    for js/copy.js. The CR of a Windows line end hides nothing."""
+    return _replace(text.replace("\r\n", "\n"), _marker, escape)
 
 
 def visible_text(text: str) -> str:
@@ -46,7 +47,8 @@ def _is_glue(text: str, match: re.Match[str]) -> bool:
 def _marker(run: str) -> str:
     names = "; ".join(_name(character) for character in run[:_SHOWN_OF_A_RUN])
     title = f"{len(run)} hidden characters: {names}" if len(run) > 1 else f"hidden character: {names}"
-    return f'<span class="hid" title="{escape(title)}">{escape(_codes(run))}</span>'
+    codes = " ".join(f"{ord(character):x}" for character in run)
+    return f'<span class="hid" title="{escape(title)}" data-hid="{codes}">{escape(_codes(run))}</span>'
 
 
 def _codes(run: str) -> str:

@@ -1,9 +1,9 @@
-"""Which branch of a union a value is in."""
+"""Which branch of a union a value is in, and what tells a new value of one from those of the others."""
 
 from servers.schemas.kinds import Union
 from servers.schemas.match import fits, likeness
 from servers.schemas.resolve import Document
-from servers.schemas.values import ABSENT, Branch, Draft, loose
+from servers.schemas.values import ABSENT, FRESH, Branch, Draft, loose, same
 
 
 def choose(document: Document, union: Union, draft: Draft) -> int:
@@ -18,3 +18,14 @@ def choose(document: Document, union: Union, draft: Draft) -> int:
             return index
     scores = [likeness(document, branch, value) for branch in union.branches]
     return scores.index(max(scores))
+
+
+def begin(union: Union, index: int) -> Draft:
+    """A new value of a branch: with the constants that tell it from the other branches, also where the schema does not
+    require them. Without them the server would have to guess which branch was chosen."""
+    telling = {
+        key: value
+        for key, value in union.constants[index].items()
+        if any(key in other and not same(other[key], value) for other in union.constants)
+    }
+    return telling or FRESH

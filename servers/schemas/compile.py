@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from servers.schemas import leaves
-from servers.schemas.branches import choose
+from servers.schemas.branches import begin, choose
 from servers.schemas.errors import attach
 from servers.schemas.kinds import (
     AnyJson,
@@ -137,6 +137,8 @@ class _Builder:
             return flat["default"]
         if isinstance(kind, Object):
             return {}
+        if isinstance(kind, Union):
+            return FRESH
         if isinstance(kind, Array):
             least = flat.get("minItems", len(kind.leading))
             return [FRESH] * min(least if isinstance(least, int) else 0, _INITIAL_ITEMS)
@@ -155,7 +157,7 @@ class _Builder:
             child = self.node(kind.branches[index], ABSENT, at.branch(index), required=False)
             child = child if not isinstance(child, AbsentNode) else leaves.json_node(flat, ABSENT, at, False, "")
         else:
-            inner = FRESH if inner is ABSENT else inner
+            inner = begin(kind, index) if inner is ABSENT or inner is FRESH else inner
             child = self.node(kind.branches[index], inner, at.branch(index), required=True)
         child.optional = child.removable = False
         child.title = kind.labels[index]

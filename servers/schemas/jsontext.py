@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
@@ -29,21 +30,31 @@ class JsonProblem(ValueError):
 
 def loads(text: str) -> Json:
     """Raises JsonProblem."""
+    value = _loads(text, _finite)
+    if depth(value, MAX_DEPTH) > MAX_DEPTH:
+        raise JsonProblem(f"Nested more than {MAX_DEPTH} levels deep, which is a fixed limit.")
+    return value
+
+
+def exact(text: str) -> Json:
+    """The value that can be shown in place of a stranger's text, of any depth: a number that a float would change is
+    refused too. Raises JsonProblem."""
+    return _loads(text, _unchanged)
+
+
+def _loads(text: str, number_of: Callable[[str], float]) -> Json:
     try:
-        value = json.loads(
+        return json.loads(
             text,
             object_pairs_hook=_unique,
             parse_constant=_no_constant,
             parse_int=_integer,
-            parse_float=_finite,
+            parse_float=number_of,
         )
     except json.JSONDecodeError as exc:
         raise JsonProblem(_wording(exc, text), exc.lineno, exc.colno) from exc
     except RecursionError as exc:
         raise JsonProblem("Nested too deeply.") from exc
-    if depth(value, MAX_DEPTH) > MAX_DEPTH:
-        raise JsonProblem(f"Nested more than {MAX_DEPTH} levels deep, which is a fixed limit.")
-    return value
 
 
 def dumps(value: Json, *, indent: int | None = 2, ascii_only: bool = False) -> str:
@@ -86,6 +97,19 @@ def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise JsonProblem("A number is too large.")
+    return value
+
+
+def _unchanged(text: str) -> float:
+    value = float(text)
+    if repr(value) == text:
+        return value
+    try:
+        same = Decimal(text) == Decimal(repr(value))
+    except InvalidOperation:  # an exponent that no decimal holds
+        same = False
+    if not same:
+        raise JsonProblem(f"The number {text[:40]} has more digits than mcpadmin keeps.")
     return value
 
 

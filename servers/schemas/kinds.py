@@ -16,6 +16,7 @@ MAX_BRANCHES = 100
 MAX_SUGGESTIONS, MAX_SUGGESTED_CHARS = 5_000, 200_000
 TOO_MANY_OPTIONS = f"There are more than {MAX_OPTIONS:,} options to choose from here."
 NO_OPTION = "The schema allows no value here: its list of options is empty."
+_NOT_PLAIN = {"anyOf", "oneOf", "const", "enum", "default"}
 _NOT_INHERITED = {"anyOf", "oneOf", "title", "description", "default", "examples"}
 
 
@@ -50,8 +51,11 @@ class Chips:
 
 @dataclass(frozen=True)
 class Union:
+    """`constants`: of each branch that is an object, the properties that have one value only."""
+
     branches: tuple[Schema, ...]
     labels: tuple[str, ...]
+    constants: tuple[dict[str, Json], ...]
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def classify(document: Document, flat: Flat) -> Kind:
     types = _types(flat)
     if len(types) > 1:
         shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
-        return Union(tuple({**shared, "type": name} for name in types), tuple(types))
+        return Union(tuple({**shared, "type": name} for name in types), tuple(types), ({},) * len(types))
     return _single(document, flat, types[0]) if types else AnyJson()
 
 
@@ -176,7 +180,18 @@ def _union(document: Document, flat: Flat, branches: list[Schema]) -> Kind:
     shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
     schemas = tuple({"allOf": [branch, shared]} if shared else branch for branch in branches)
     labels = tuple(branch_label(document, branch, number) for number, branch in enumerate(branches, 1))
-    return Union(schemas, labels)
+    return Union(schemas, labels, tuple(_constants_of(document, branch) for branch in branches))
+
+
+def _constants_of(document: Document, branch: Schema) -> dict[str, Json]:
+    try:
+        flat, _ = document.flatten(branch)
+    except Unsupported:
+        return {}
+    if types_of(flat) not in ([], ["object"]) or not flat.keys().isdisjoint(_NOT_PLAIN):
+        return {}
+    properties = flat.get("properties", {}).items()
+    return {key: sub["const"] for key, sub in properties if isinstance(sub, dict) and "const" in sub}
 
 
 def _types(flat: Flat) -> list[str]:

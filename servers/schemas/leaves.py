@@ -44,7 +44,7 @@ def json_node(flat: Flat, draft: Draft, at: NodePlace, required: bool, reason: s
     else:
         new = draft is FRESH or (draft is ABSENT and required)
         value = flat.get("default", ABSENT) if new else loose(draft)
-        text = "" if value is ABSENT else _json_text(value)
+        text = "" if value is ABSENT else json_text(value)
     return JsonNode(
         text=text,
         reason=reason,
@@ -55,7 +55,8 @@ def json_node(flat: Flat, draft: Draft, at: NodePlace, required: bool, reason: s
     )
 
 
-def _json_text(value: Draft) -> str:
+def json_text(value: Draft) -> str:
+    """As a text area can give it back."""
     text = dumps(value)
     return dumps(value, ascii_only=True) if _UNSAFE.search(text) else text
 

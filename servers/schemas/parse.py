@@ -35,16 +35,23 @@ EMPTY_TEXT = "Required. To send an empty string, tick “send empty string”."
 
 @dataclass(frozen=True)
 class Parsed:
-    """`value` is JSON to send, ABSENT while there are errors; `draft` is what to render again, errors or not."""
+    """`value` is JSON to send, ABSENT while there are errors; `draft` is what to render again, errors or not. `missing`:
+    the pointers of errors where nothing was entered."""
 
     value: Json
     errors: dict[str, list[str]] = field(default_factory=dict)
     op: Operation | None = None
     draft: Draft = ABSENT
+    missing: frozenset[str] = frozenset()
 
     @property
     def ok(self) -> bool:
         return not self.errors and self.value is not ABSENT
+
+    @property
+    def unreadable(self) -> dict[str, list[str]]:
+        """The errors of what was entered and is no value, so that JSON cannot hold it."""
+        return {pointer: lines for pointer, lines in self.errors.items() if pointer not in self.missing}
 
 
 def parse_form(schema: Schema, data: Fields, *, prefix: str = PREFIX) -> Parsed:
@@ -56,7 +63,7 @@ def parse_form(schema: Schema, data: Fields, *, prefix: str = PREFIX) -> Parsed:
     reader = _Reader(schema, data, prefix)
     draft = reader.read(schema, NodePlace())
     op = parse_operation(data.get("_op", []), lambda path: data.get(name(prefix, path, "pick"), [""])[-1])
-    return _parsed(draft, reader.errors, op)
+    return _parsed(draft, reader.errors, op, frozenset(reader.missing))
 
 
 def parse_json(text: str) -> Parsed:
@@ -68,12 +75,12 @@ def parse_json(text: str) -> Parsed:
     return Parsed(value, draft=value)
 
 
-def _parsed(draft: Draft, errors: dict[str, list[str]], op: Operation | None) -> Parsed:
+def _parsed(draft: Draft, errors: dict[str, list[str]], op: Operation | None, missing: frozenset[str]) -> Parsed:
     try:
         value = ABSENT if errors else clean(draft)
     except Unsendable as exc:  # nothing unreadable may pass without an error beside it
         return Parsed(ABSENT, {"": [f"{exc}."]}, op, draft)
-    return Parsed(value, errors, op, draft)
+    return Parsed(value, errors, op, draft, missing)
 
 
 class _Reader:
@@ -84,6 +91,7 @@ class _Reader:
         self._left = MAX_NODES * 2
         self._scripted = data.get(name(prefix, "", "live")) == ["1"]
         self.errors: dict[str, list[str]] = {}
+        self.missing: set[str] = set()
 
     def read(self, schema: Schema, at: NodePlace) -> Draft:
         """The draft of one node that is sent."""
@@ -137,9 +145,13 @@ class _Reader:
     def _error(self, at: NodePlace, message: str) -> None:
         self.errors.setdefault(at.pointer, []).append(message)
 
+    def _nothing(self, at: NodePlace, message: str) -> None:
+        self._error(at, message)
+        self.missing.add(at.pointer)
+
     def _empty(self, at: NodePlace) -> None:
         optional = name(self._prefix, at.path, "send") in self._data
-        self._error(at, "Enter a value, or untick “send”." if optional else REQUIRED)
+        self._nothing(at, "Enter a value, or untick “send”." if optional else REQUIRED)
 
     def _missing(self, at: NodePlace) -> Draft:
         self._empty(at)
@@ -161,7 +173,7 @@ class _Reader:
         )
         if text or decided:
             return text
-        self._error(at, EMPTY_TEXT)
+        self._nothing(at, EMPTY_TEXT)
         return Unread("")
 
     def _number(self, kind: Number, at: NodePlace) -> Draft:
@@ -184,7 +196,10 @@ class _Reader:
     def _choice(self, kind: Choice, at: NodePlace) -> Draft:
         index = _index(self._text(at) or "", len(kind.options))
         if index is None:
-            self._error(at, "Choose a value." if not self._text(at) else "This option is not available.")
+            if self._text(at):
+                self._error(at, "This option is not available.")
+            else:
+                self._nothing(at, "Choose a value.")
             return Unread("")
         return kind.options[index].value
 

@@ -27,15 +27,16 @@ class NotListed(Rejected):
 
 @dataclass(frozen=True)
 class Given:
-    """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm` is what the person typed or
-    ticked. `as_task`: run the tool as a task where that is optional. `anyway`: also with arguments that the schema of the
-    tool forbids."""
+    """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm` is what the person typed.
+    `as_task`: run the tool as a task where that is optional. `unchecked`: also with arguments that cannot be checked;
+    `anyway`: also with those, and with arguments that the schema of the tool forbids."""
 
     form: Mapping[str, list[str]] | None = None
     text: str | None = None
     value: Any = None
     confirm: str | bool = ""
     as_task: bool = False
+    unchecked: bool = False
     anyway: bool = False
 
 
@@ -83,7 +84,7 @@ def _value(schema: Any, given: Given) -> Any:
 def _parsed(schema: Any, given: Given) -> parse.Parsed:
     """The page's form has two modes. In JSON mode its one field contains everything."""
     if given.form is None:
-        return parse.parse_json(given.text or "")
+        return parse.parse_json(given.text or "{}")
     if list(given.form.get("_mode", [])) == ["json"]:
         return parse.parse_json("".join(given.form.get("_json", [])) or "{}")
     if is_outdated(given.form, schema):

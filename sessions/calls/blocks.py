@@ -1,12 +1,12 @@
 """The content of a tool's result, block by block (MCP 2025-11-25, server/tools, Tool Result)."""
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from typing import Any
 
 from servers.kit.long_table import may_have_table
 from servers.media_types import declared_format, format_of, kind_of, mismatch
+from servers.schemas import jsontext
 from sessions.calls.result_files import bytes_of, mime_of
 
 BLOCKS = 100
@@ -93,7 +93,7 @@ def block_of(item: Any, budget: Budget, position: int) -> Block:
         case "text" if isinstance(item.get("text"), str):
             return located(text_block(item["text"]), item, position)
         case "image" | "audio" as kind:
-            return replace(media_block(item, kind, budget), position=_readable(item, position))
+            return replace(media_block(item, kind, budget), position=_readable({"data": item.get("data")}, position))
         case "resource_link":
             return _link(item)
         case "resource" if isinstance(item.get("resource"), dict):
@@ -108,9 +108,9 @@ def block_of(item: Any, budget: Budget, position: int) -> Block:
 def text_block(text: str, title: str = "", uri: str = "") -> Block:
     if text[:100].lstrip()[:1] in ("{", "[") and len(text) <= TEXT_CHARS:
         try:
-            return Block("json", title or "JSON text", value=json.loads(text), uri=uri)
-        except (ValueError, RecursionError):
-            pass  # it only looked like JSON: show it as text
+            return Block("json", title or "JSON text", value=jsontext.exact(text), uri=uri)
+        except jsontext.JsonProblem:
+            pass  # it only looked like JSON, or its value would say something else: show it as text
     cut = len(text) > TEXT_CHARS
     return Block("text", title, text[:TEXT_CHARS], uri=uri, cut=cut, tabular=cut and may_have_table(text))
 
@@ -133,8 +133,8 @@ def media_block(item: dict[str, Any], kind: str, budget: Budget) -> Block:
     found = format_of(raw)
     if found is None or found.kind == "binary":
         told = mismatch(mime, raw) or f"{named} of type “{mime[:60]}” is not shown."
-        return Block("note", text=told, mime=mime[:100], size=len(raw), opens=found is not None and bool(found.mimes))
-    shown = mime if mime in found.mimes else found.mimes[0]
+        return Block("note", text=told, mime=mime[:100], size=len(raw), opens=found is not None and found.opens)
+    shown = mime if mime in found.mimes else found.mime
     block = Block(kind_of(mime, found), mime=shown, size=len(raw), remark=mismatch(mime, raw), opens=True)
     if len(raw) > SHOWN_BYTES:
         return replace(block, kind="note", text=f"{named} is too large to show here. Download it.")
@@ -149,7 +149,7 @@ def blob_block(resource: dict[str, Any], budget: Budget) -> Block | None:
     mime, found = mime_of(resource), format_of(data)
     if found is not None and found.kind != "binary":
         return media_block({"mimeType": mime, "data": resource["blob"]}, kind_of(mime, found), budget)
-    opens = found is not None and bool(found.mimes)
+    opens = found is not None and found.opens
     promised = declared_format(mime)
     if promised is not None and promised.kind != "binary":
         return media_block({"mimeType": mime, "data": resource["blob"]}, promised.kind, budget)
@@ -162,6 +162,10 @@ def _link(item: dict[str, Any]) -> Block:
     title = str(item.get("title") or item.get("name") or "")[:300]
     text = str(item.get("description") or "")[:2_000]
     uri, mime = str(item.get("uri", "")), str(item.get("mimeType", ""))[:100]
+    try:
+        uri.encode()
+    except UnicodeEncodeError:  # half a character, which no address of a page can contain
+        return Block("json", "Link without a valid URI", value=item)
     return Block("link", title, text, uri=uri[:URI_CHARS], mime=mime, cut=len(uri) > URI_CHARS)
 
 

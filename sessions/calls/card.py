@@ -153,7 +153,12 @@ class Card:
         done, total = self.call.progress, self.call.progress_total
         if done is None:
             return ""
-        return f"{done:g} of {total:g}" if total else f"{done:g}"
+        return f"{_progress(done)} of {_progress(total)}" if total else _progress(done)
+
+
+def _progress(number: float) -> str:
+    """Bytes and rows to the last digit."""
+    return f"{number:,.0f}" if float(number).is_integer() and abs(number) < 2**53 else f"{number:.10g}"
 
 
 def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:

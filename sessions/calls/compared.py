@@ -31,16 +31,23 @@ _NAMES = {"structuredContent": "Structured content", "isError": "Error flag"}
 
 
 def _part(name: str, item: Any) -> dict[str, Any]:
-    """Text as text, data as data, anything else as JSON."""
-    found = item.get("content", item) if isinstance(item, dict) and "role" in item else item
+    """Text as text and data as data, with the fields around it; anything else as JSON."""
+    found, around = item, []
+    if isinstance(item, dict) and "role" in item and "content" in item:
+        found = item["content"]
+        around.append(("content", item))
     if isinstance(found, dict) and isinstance(found.get("resource"), dict):
+        around.append(("resource", found))
         found = found["resource"]
     if not isinstance(found, dict):
         return _as_json(name, item)
     mime = str(found.get("mimeType") or "")
     for key, as_key in (("text", "text"), ("data", "blob"), ("blob", "blob")):
         if isinstance(found.get(key), str):
-            return {"uri": name, "mimeType": mime, as_key: found[key]}
+            fields = {one: found[one] for one in found if one not in (key, "mimeType")}
+            for inner, outer in reversed(around):
+                fields = outer | {inner: fields}
+            return {"uri": name, "mimeType": mime, as_key: found[key], "fields": fields}
     return _as_json(name, item)
 
 

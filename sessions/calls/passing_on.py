@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servers.kit.json_tree import value_at
+from servers.schemas import jsontext
 from servers.schemas.compile import compile_form
 from servers.schemas.jsontext import MAX_DEPTH
 from servers.schemas.match import fits
@@ -91,9 +92,9 @@ def _text(method: str, result: Mapping[str, Any], part: str) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise NoValue("This text is not JSON.") from None
+        return jsontext.exact(text)
+    except jsontext.JsonProblem as problem:
+        raise NoValue(f"This text cannot be read as JSON. {problem}") from None
 
 
 def fields_of(schema: Schema) -> list[Field]:
@@ -149,8 +150,8 @@ def _forms(value: Any) -> Iterator[Any]:
     yield value
     if isinstance(value, str):
         try:
-            parsed = json.loads(value)
-        except (ValueError, RecursionError):
+            parsed = jsontext.exact(value)
+        except jsontext.JsonProblem:
             pass
         else:
             if not _too_deep(parsed):

@@ -208,7 +208,7 @@ def check(
 def _require_confirmation(target: Target, destructive: bool, given: Given, doubt: Doubt) -> None:
     if destructive and given.confirm != target.name:
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
-    if doubt and not given.confirm and not given.anyway:
+    if doubt and not given.unchecked and not given.anyway:
         message = (
             f"The arguments cannot be checked against the tool's schema ({doubt.reason}). Confirm to run it anyway."
         )

@@ -7,13 +7,14 @@ from typing import Any
 from servers.audit import payloads
 from servers.crypto import SealError
 from servers.models import Payload
+from servers.schemas.values import Draft, Unread, loose
 from servers.secret import MASK
 
 
 @dataclass(frozen=True)
 class Prefill:
-    """`value`: the arguments without what was masked; None if they cannot be shown, and `problem` says why. `whose`: in
-    words. `url` leads there."""
+    """`value`: the draft of the arguments without what was masked; None if they cannot be shown, and `problem` says why.
+    `whose`: in words. `url` leads there. `omitted`: masked items of lists are not in the form, not even empty."""
 
     whose: str
     url: str = ""
@@ -21,6 +22,7 @@ class Prefill:
     masked: int = 0
     as_task: bool = False
     problem: str = ""
+    omitted: bool = False
 
     @property
     def texts(self) -> dict[str, str]:
@@ -37,17 +39,22 @@ def prefill_of(payload: Payload, whose: str, url: str, *, as_task: bool = False)
         return Prefill(whose, url, problem=str(problem))
     if text is None:
         return Prefill(whose, url, problem="Its arguments were erased.")
-    return Prefill(whose, url, unmasked(value) if payload.redacted else value, payload.redacted, as_task)
+    return Prefill(whose, url, _draft(value) if payload.redacted else value, payload.redacted, as_task)
 
 
 def unmasked(value: Any) -> Any:
-    """Without members and items that hold a mask: a form leaves them empty. A whole value that is masked is None."""
-    if isinstance(value, str):
-        return None if MASK in value else value
+    """Without members and items that hold a mask. A whole value that is masked is None."""
+    return loose(_draft(value))
+
+
+def _draft(value: Any) -> Draft:
+    """The form leaves masked members and items empty: an item keeps its place, which no other one may take."""
+    if _masked(value):
+        return None
     if isinstance(value, list):
-        return [unmasked(item) for item in value if not _masked(item)]
+        return [Unread("") if _masked(item) else _draft(item) for item in value]
     if isinstance(value, dict):
-        return {name: unmasked(item) for name, item in value.items() if not _masked(item)}
+        return {name: _draft(item) for name, item in value.items() if not _masked(item)}
     return value
 
 

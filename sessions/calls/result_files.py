@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from servers.audit import payloads
-from servers.media_types import ACTIVE, declared_format, format_of
+from servers.media_types import ACTIVE, declared_format, extensions_of, format_of
 from servers.models import Payload
 from sessions.mcp.core import methods
 
@@ -110,7 +110,10 @@ def _object(text: str) -> Mapping[str, Any]:
 
 
 def _only_file(item: Any) -> Any:
-    """Without the parts that `file_of` does not read; None for what is no file."""
+    """Without the parts that `file_of` does not read; None for what is no file. An image or a recording is its data,
+    as pages show it."""
+    if is_media(item):
+        return {name: item[name] for name in ("mimeType", "data") if isinstance(item.get(name), str)}
     inner = item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
     if not isinstance(inner, dict):
         return None
@@ -163,7 +166,7 @@ def _type(mime: str, data: bytes) -> tuple[str, bool]:
     """What the bytes are. The declared type counts only where they cannot tell."""
     found, declared = format_of(data), declared_format(mime)
     if found is not None and found.mimes:
-        return (mime if mime in found.mimes else found.mimes[0]), True
+        return (mime if mime in found.mimes else found.mime), found.opens
     if found is ACTIVE or declared is not None or not _INERT.fullmatch(mime):
         return OCTETS, False
     return mime, False
@@ -182,8 +185,14 @@ def bytes_of(item: Any) -> bytes | None:
         return None
 
 
+def is_media(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") in ("image", "audio")
+
+
 def text_of(item: Any) -> str | None:
     """The text of a content block or of a resource content."""
+    if is_media(item):
+        return None
     inner = item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
     return inner["text"] if isinstance(inner, dict) and isinstance(inner.get("text"), str) else None
 
@@ -207,7 +216,12 @@ def _name(uri: Any, mime: str, stem: str) -> str:
     last = unquote(str(uri or "")[-500:]).partition("?")[0].partition("#")[0].rstrip("/").rpartition("/")[2]
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip(".-")[-_NAME_CHARS:].strip(".-")
     base, dot, _ = plain.rpartition(".")
-    if plain and dot and mime != OCTETS and mimetypes.guess_type(plain)[0] == mime:
+    known = extensions_of(mime)
+    if plain and dot and (plain.lower().endswith(known) if known else _is_of(plain, mime)):
         return plain
-    extension = ".bin" if mime == OCTETS else mimetypes.guess_extension(mime) or ".bin"
-    return f"{(base if dot else plain) or stem}{extension}"
+    extension = known[0] if known else mimetypes.guess_extension(mime) if mime != OCTETS else None
+    return f"{(base if dot else plain) or stem}{extension or '.bin'}"
+
+
+def _is_of(name: str, mime: str) -> bool:
+    return mime != OCTETS and mimetypes.guess_type(name)[0] == mime

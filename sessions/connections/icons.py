@@ -110,7 +110,7 @@ def store(lease: Lease, found: dict[str, Fetched]) -> None:
 
 def _row(fetched: Fetched, now: datetime) -> dict[str, Any]:
     mime = _mime(fetched.data)
-    problem = fetched.problem or ("" if mime else "It is not a PNG, JPEG, WebP or GIF picture.")
+    problem = fetched.problem or ("" if mime else "It is not a PNG, JPEG, WebP, GIF or AVIF picture.")
     if len(fetched.data) > ICON_BYTES:
         problem = f"It is larger than {ICON_BYTES // 1024} KiB."
     if problem:
@@ -121,7 +121,7 @@ def _row(fetched: Fetched, now: datetime) -> dict[str, Any]:
 def _mime(data: bytes) -> str:
     """By signature: the type that the server claims is ignored."""
     found = format_of(data)
-    return found.mimes[0] if found is not None and found.kind == "image" else ""
+    return found.mime if found is not None and found.kind == "image" else ""
 
 
 # --- what pages show -----------------------------------------------------------------------------------------------------

@@ -106,18 +106,18 @@ def _rejected(
 
 
 def _given(body: Mapping[str, Any]) -> Given:
-    confirm, as_task, anyway = body.get("confirm", ""), body.get("task") is True, body.get("anyway") is True
+    confirm, as_task = body.get("confirm", ""), body.get("task") is True
+    unchecked, anyway = body.get("unchecked") is True, body.get("anyway") is True
     if isinstance(form := body.get("form"), dict):
         fields = {
             str(name): [str(value) for value in values] for name, values in form.items() if isinstance(values, list)
         }
-        return Given(
-            form=fields, confirm=confirm or next(iter(fields.get("_confirm", [])), ""), as_task=as_task, anyway=anyway
-        )
+        confirm = confirm or next(iter(fields.get("_confirm", [])), "")
+        return Given(form=fields, confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
     if isinstance(text := body.get("json"), str):
-        return Given(text=text, confirm=confirm, as_task=as_task, anyway=anyway)
+        return Given(text=text, confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
     if "args" in body:
-        return Given(value=body["args"], confirm=confirm, as_task=as_task, anyway=anyway)
+        return Given(value=body["args"], confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
     raise _Malformed("The message carries no arguments.")
 
 

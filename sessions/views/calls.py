@@ -60,6 +60,7 @@ def place(request: WebRequest, slug: str) -> HttpResponse:
         form=fields,
         confirm=request.POST.get("_confirm", ""),
         as_task="_task" in request.POST,
+        unchecked="_unchecked" in request.POST,
         anyway="_anyway" in request.POST,
     )
     try:

@@ -105,7 +105,7 @@ def page(request: WebRequest, uid: UUID, other: UUID) -> HttpResponse:
 
 def _difference(left: str, right: str, old: Parts, new: Parts) -> VersionDifference | None:
     """None where a side cannot be shown."""
-    return compare(old, new) if left and right else None
+    return compare(old, new, others=True) if left and right else None
 
 
 def _side(call: Call) -> Side:

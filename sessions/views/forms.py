@@ -14,12 +14,12 @@ from servers.definitions.versions import digest_of
 from servers.enums import Environment
 from servers.kit.filters import Ignored, ignored
 from servers.models import Definition
-from servers.schemas import checker, jsontext, render
+from servers.schemas import checker, jsontext, leaves, render
 from servers.schemas.compile import compile_form
 from servers.schemas.operations import apply
 from servers.schemas.parse import Parsed, parse_form, parse_json
 from servers.schemas.secrets import holds_secret
-from servers.schemas.values import ABSENT, loose
+from servers.schemas.values import ABSENT, Draft, Unread, loose
 from sessions.calls.arguments import is_outdated
 from sessions.calls.prefilling import Prefill
 from sessions.mcp.core.tasks import offer_of, support_of
@@ -146,8 +146,16 @@ class ToolForm:
 
     @cached_property
     def mode(self) -> str:
+        if self.stays_in_form:
+            return "form"
         mode = self._data.get("_switch") or self._data.get("_mode") or self._data.get("mode") or "form"
         return "json" if mode == "json" else "form"
+
+    @cached_property
+    def stays_in_form(self) -> bool:
+        """A switch to JSON would lose what was entered and is no value yet."""
+        switched = self._posted and self._data.get("_switch") == "json" and self._data.get("_mode") != "json"
+        return switched and bool(self.parsed.unreadable) and not _is_text(self.parsed.draft)
 
     @cached_property
     def parsed(self) -> Parsed:
@@ -179,6 +187,8 @@ class ToolForm:
     @cached_property
     def errors(self) -> dict[str, list[str]]:
         """None after a switch of mode or an edit: incomplete input is not an error yet."""
+        if self.stays_in_form:
+            return self.parsed.unreadable
         if "_validate" not in self._data:
             return {}
         return self.parsed.errors if self.verdict is None else self.verdict.errors
@@ -208,8 +218,10 @@ class ToolForm:
 
     @property
     def notice(self) -> str:
+        if self.stays_in_form:
+            return "Correct these values before you switch to JSON, which cannot contain them."
         if self.mode == "form" and self._posted and self._data.get("_switch") == "form" and not self.parsed.ok:
-            return "Invalid JSON, so the form starts empty. Switch back to see your text."
+            return "Invalid JSON: correct it here or switch back."
         return self.verdict.reason if self.verdict is not None and self.verdict.unable else ""
 
     @cached_property
@@ -239,8 +251,16 @@ class ToolForm:
     def _json_text(self) -> str:
         if self._posted and self._data.get("_mode") == "json":
             return str(self._data.get("_json", ""))
-        value = loose(self.parsed.draft)
-        return jsontext.dumps({} if value is ABSENT else value)
+        draft = self.parsed.draft
+        if _is_text(draft):
+            return str(draft.text)
+        value = loose(draft)
+        return leaves.json_text({} if value is ABSENT else value)
+
+
+def _is_text(draft: Draft) -> bool:
+    """The arguments are one text that is no JSON."""
+    return isinstance(draft, Unread) and draft.raw
 
 
 def _prefilled(word: str) -> Any:

@@ -102,7 +102,7 @@ def prefill(request: WebRequest, schema: Any) -> Prefill | None:
         arguments = passing_on.arguments_with(schema, request.GET.get("into", ""), value)
     except NoValue as problem:
         return Prefill(whose, url, problem=str(problem))
-    return Prefill(whose, url, arguments, masked)
+    return Prefill(whose, url, arguments, masked, omitted=True)
 
 
 def _result(request: WebRequest, call: Call) -> dict[str, Any]:

@@ -20,6 +20,17 @@ export function copied(button, words) {
   setTimeout(() => delete button.dataset.copied, 1_800);
 }
 
+/* Marked characters (servers/kit/visible.py) stand for themselves in what is copied. */
+function textIn(source) {
+  if (source.value !== undefined) return source.value;
+  if (!source.querySelector('[data-hid]')) return source.textContent;
+  const whole = source.cloneNode(true);
+  for (const mark of whole.querySelectorAll('[data-hid]')) {
+    mark.textContent = mark.dataset.hid.split(' ').map((code) => String.fromCodePoint(Number.parseInt(code, 16))).join('');
+  }
+  return whole.textContent;
+}
+
 async function textOf(button) {
   const source = button.dataset.copyFrom ? document.querySelector(button.dataset.copyFrom) : null;
   if (source?.dataset.fullUrl) {
@@ -27,7 +38,7 @@ async function textOf(button) {
     if (!response.ok) throw new Error(`the full text could not be loaded (status ${response.status})`);
     return response.text();
   }
-  return source ? (source.value ?? source.textContent) : (button.dataset.copy ?? '');
+  return source ? textIn(source) : (button.dataset.copy ?? '');
 }
 
 export function startCopy() {

@@ -5,7 +5,7 @@ import { kept } from './tab-storage.js';
 const PREFIX = 'draft:';
 const MOST = 50;
 const MOST_CHARS = 200_000;
-const NEVER = ['csrfmiddlewaretoken', '_confirm', '_validate', '_restored'];
+const NEVER = ['csrfmiddlewaretoken', '_confirm', '_unchecked', '_validate', '_restored'];
 
 /* Whose, of what, and of which prefilled address. */
 function keyOf(form) {

@@ -205,7 +205,7 @@ function csv(table) {
   const quote = (text) => `"${text.replaceAll('"', '""')}"`;
   const line = (cells, text) => [...cells].filter((cell) => !cell.hidden).map((cell) => quote(text(cell))).join(',');
   const risky = /^[=+\-@\uff1d\uff0b\uff0d\uff20]/;
-  const name = (cell) => cell.textContent.trim().replace(risky, "'$&");
+  const name = (cell) => (cell.dataset.csv ?? cell.textContent).trim().replace(risky, "'$&");
   return [line(table.querySelector('thead tr').cells, name), ...rowsOf(table).map((row) => line(row.cells, csvText))].join('\r\n');
 }
 

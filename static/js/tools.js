@@ -19,8 +19,8 @@ function givenBy(form) {
   for (const [name, value] of new FormData(form)) {
     if (typeof value === 'string') (fields[name] ??= []).push(value);
   }
-  const { _mode, _json, _confirm, _task, _restored, _anyway, csrfmiddlewaretoken, ...rest } = fields;
-  const given = { confirm: _confirm?.[0] ?? '', task: _task !== undefined };
+  const { _mode, _json, _confirm, _unchecked, _task, _restored, _anyway, csrfmiddlewaretoken, ...rest } = fields;
+  const given = { confirm: _confirm?.[0] ?? '', unchecked: _unchecked !== undefined, task: _task !== undefined };
   return _mode?.[0] === 'json' ? { ...given, json: _json?.[0] ?? '' } : { ...given, form: rest };
 }
 
@@ -68,7 +68,10 @@ function showAsRendered() {
 /* One at a time, because another one would name its item by a place that this one changes. Resolves with whether it is done. */
 function edit({ name, value }) {
   editing ??= rerender({ [name]: value })
-    .then(() => true, (problem) => refuse(shown(), reasonOf(problem)))
+    .then((form) => {
+      form.querySelector('[data-sf-errors]')?.focus(); // the form did not become JSON, and says why
+      return true;
+    }, (problem) => refuse(shown(), reasonOf(problem)))
     .finally(() => {
       editing = null;
     });

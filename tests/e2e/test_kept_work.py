@@ -477,6 +477,24 @@ def test_what_is_typed_while_an_edit_of_the_form_is_on_its_way_is_kept_and_sent(
     assert (calls_with(stack, first), calls_with(stack, second)) == (0, 0)
 
 
+def test_nothing_typed_is_lost_between_the_form_and_json(ada: Walk, forms: str) -> None:
+    page = ada.page
+    ada.open_tool(forms, "order")
+    ada.fill_argument(NOTE, "12a")
+    page.get_by_role("button", name="JSON", exact=True).click()
+    expect(page.get_by_text("Correct these values before you switch to JSON")).to_be_visible()
+    expect(page.locator("[data-sf-errors]")).to_be_focused()
+    expect(field(page, NOTE)).to_have_value("12a")
+    field(page, NOTE).fill("12")
+    page.get_by_role("button", name="JSON", exact=True).click()
+    expect(page.locator("#tool-json")).to_have_value(re.compile(f'"{NOTE}": 12'))
+    page.locator("#tool-json").fill('{"title": "x", ')
+    page.get_by_role("button", name="Form", exact=True).click()
+    expect(page.get_by_text("Invalid JSON: correct it here or switch back.")).to_be_visible()
+    page.get_by_role("button", name="JSON", exact=True).click()
+    expect(page.locator("#tool-json")).to_have_value('{"title": "x", ')
+
+
 def test_a_tool_that_changed_meanwhile_is_not_run_with_options_of_the_old_one(
     stack: Stack, ada: Walk, parcels: tuple[str, str]
 ) -> None:

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.kit import hostile_markup
 from tests.kit.test_pages import faults
+from tests.kit.urls import MARKED, QUESTION
 
 Opener = Callable[..., tuple[Page, Any, Any]]
 
@@ -102,6 +103,20 @@ def test_a_tree_is_searched_and_says_path_and_value_of_each_node_exactly(open_pa
     assert complaints.unexpected() == []
 
 
+def test_characters_that_are_marked_are_themselves_in_what_is_copied(open_page: Opener) -> None:
+    page, complaints, _ = open_page()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("pages/results/")
+    marked = page.locator("#marked")
+    expect(marked.locator(".hid").first).to_have_text("U+FEFF")
+    expect(marked.locator(".hid").last).to_have_text("hidden text: AB")
+    marked.get_by_role("button", name="Copy").click()
+    expect(marked.locator("[data-copied=Copied]")).to_be_attached()
+    assert page.evaluate("navigator.clipboard.readText()") == MARKED.replace("\r\n", "\n")
+    expect(marked.locator(".hid").first).to_have_text("U+FEFF")
+    assert complaints.unexpected() == []
+
+
 def test_a_list_of_objects_is_a_table_that_is_sorted_paged_and_copied_without_formulas(open_page: Opener) -> None:
     page, complaints, _ = open_page()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -129,9 +144,9 @@ def test_a_list_of_objects_is_a_table_that_is_sorted_paged_and_copied_without_fo
     lines = page.evaluate("navigator.clipboard.readText()").split("\r\n")
     assert len(lines) == 131
     assert lines[:3] == [
-        '"id","note","lines","gift"',
-        '"1000","\'=1+1","[{""sku"": ""a/0""}]",""',
-        '"999","null","[{""sku"": ""a/1""}]","true"',
+        f'"id","note","lines","gift","{QUESTION}"',
+        '"1000","\'=1+1","[{""sku"": ""a/0""}]","",""',
+        '"999","null","[{""sku"": ""a/1""}]","true","4"',
     ]
     page.reload()
     expect(view.locator("[data-json-table]")).to_be_visible()

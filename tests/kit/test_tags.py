@@ -55,6 +55,17 @@ def test_ordinary_text_and_emoji_are_left_alone() -> None:
         assert visible_text(text) == text
 
 
+def test_a_line_end_of_windows_hides_nothing_and_another_carriage_return_is_marked() -> None:
+    assert visible_html("a\r\nb\r\n") == "a\nb\n"
+    assert "U+000D" in visible_html("a\rb")
+    assert "U+000D" in visible_html("a\r\r\nb")
+    assert _json_tree.Tree().render({"text": "a\r\nb"}).count("a\\r\\nb") == 2  # the tree and the preview of it
+
+
+def test_a_marker_has_the_characters_that_it_stands_for() -> None:
+    assert 'data-hid="200c fe0f"' in visible_html("a\u200c\ufe0fb")
+
+
 def test_a_value_in_an_attribute_stays_one_attribute() -> None:
     page = render('<p title="{{ x|visible_text }}">', x='\u202e" onmouseover="alert(1)')
     assert page == '<p title="[U+202E]&quot; onmouseover=&quot;alert(1)">'

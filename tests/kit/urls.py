@@ -38,6 +38,9 @@ print("pay\u202egnp.exe")
 ```
 > quoted
 """
+QUESTION = "How satisfied are you with the overall quality of our service in 2026?"
+#: needed spelling, a byte order mark, half an emoji sequence and a line end of Windows
+MARKED = "\ufeffمی\u200cخواهم ℹ\ufe0f\r\n<b>\U000e0041\U000e0042"
 ORDERS = {
     "count": 130,
     "orders": [
@@ -47,7 +50,7 @@ ORDERS = {
             "note": "=1+1" if n == 0 else None,
             "lines": [{"sku": f"a/{n}"}],
         }
-        | ({"gift": True} if n % 3 else {})
+        | ({"gift": True, QUESTION: 4} if n % 3 else {})
         for n in range(130)
     ],
     "a/b~c'd\u202e": {"x": {"exact": 12345678901234567890}},
@@ -74,7 +77,9 @@ def sample(request: HttpRequest, name: str) -> HttpResponse:
         "pills": [session_look(*pill) for pill in PILLS],
         "hostile": "<img src=x onerror=alert(1)>\u200b",
     }
-    context |= {"markdown": MARKDOWN, "orders": ORDERS} | (hostile_markup.context() if name == "hostile" else {})
+    context |= {"markdown": MARKDOWN, "orders": ORDERS, "marked": MARKED} | (
+        hostile_markup.context() if name == "hostile" else {}
+    )
     return HttpResponse(template.render(context, request))
 
 

@@ -13,6 +13,7 @@ from servers.audit import writer as writing
 from servers.enums import PayloadKind
 from sessions.differences.text import SHOWN_LINES
 from sessions.enums import CallState
+from sessions.mcp.core.methods import PROMPTS_GET, TOOLS_CALL
 from sessions.models import Call, McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
@@ -59,6 +60,41 @@ def test_lines_that_are_not_shown_are_counted_and_are_below() -> None:
     page = client.get(f"/calls/{calls[0].uid}/compare/{calls[1].uid}/").content.decode()
     assert "1 more changed line not shown. Both calls are below in full." in page
     assert "Download both versions" not in page
+
+
+@pytest.mark.parametrize(
+    ("method", "results", "path"),
+    [
+        (
+            PROMPTS_GET,
+            [
+                {"messages": [{"role": role, "content": {"type": "text", "text": "A"}}]}
+                for role in ("user", "assistant")
+            ],
+            "$.fields.role",
+        ),
+        (
+            TOOLS_CALL,
+            [{"content": [{"type": "resource", "resource": {"uri": uri, "text": "A"}}]} for uri in ("x://1", "x://2")],
+            "$.fields.resource.uri",
+        ),
+    ],
+    ids=["role", "uri"],
+)
+def test_equal_texts_of_another_role_or_address_differ(
+    client: Client, method: str, results: list[dict[str, Any]], path: str
+) -> None:
+    carla = person("carla", "view_server", "call_tool")
+    client.force_login(carla)
+    session = make_session("one")
+    one, two = (ended(session, carla, "a", result) for result in results)
+    Call.objects.update(method=method)
+    page = client.get(f"/calls/{one.uid}/compare/{two.uid}/").content.decode()
+    assert "Other fields changed" in page
+    assert path in page
+    again = ended(session, carla, "a", results[0])
+    Call.objects.update(method=method)
+    assert client.get(f"/calls/{one.uid}/compare/{again.uid}/").content.decode().count("No differences.") == 2
 
 
 def test_two_calls_of_two_servers_are_compared_by_value_and_by_line() -> None:

@@ -207,7 +207,7 @@ def test_masked_values_are_left_out_and_counted(call: Call) -> None:
     Call.objects.filter(pk=call.pk).update(result=stored)
     address = f"/servers/search/tools/?tool=search_find&use={call.uid}&"
     form = carla.get(f"{address}part=structured&into=").content.decode()
-    assert "1 masked value left empty" in form
+    assert "1 masked value left out" in form
     assert MASK not in form
     assert "The value is masked." in carla.get(f"{address}part=0&into=/text").content.decode()
 

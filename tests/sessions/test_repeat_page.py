@@ -20,6 +20,7 @@ from sessions.calls import repeating
 from sessions.enums import ArgumentDoubt, CallState
 from sessions.models import Call
 from tests.servers.conftest import person
+from tests.servers.schemas.browser_form import posted
 from tests.sessions.host.make import make_call, make_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -141,13 +142,32 @@ def test_masked_values_of_a_call_are_left_empty_in_its_form_and_said() -> None:
     stored = payloads.store(PayloadKind.ARGUMENTS, json.dumps(masked), redacted=2)
     Call.objects.filter(pk=call.pk).update(arguments=stored)
     page = client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}&mode=json").content.decode()
-    assert "2 masked values left empty: enter them again." in page
+    assert "2 masked values left out: enter them again." in page
     assert MASK not in page[page.index('<form id="tool-form"') : page.index("</form>", page.index("tool-form"))]
     assert "kept" in page
     payloads.erase(stored)
     assert (
         "Its arguments were erased." in client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}").content.decode()
     )
+
+
+def test_a_masked_item_of_a_list_keeps_its_place_and_has_to_be_entered_again() -> None:
+    call, client = make_ended()
+    schema = {"type": "object", "properties": {"args": {"type": "array", "items": {"type": "string"}}}}
+    tools = [{"name": "echo", "inputSchema": schema}]
+    versions.store_listing(call.server, DefinitionKind.TOOL, tools, timezone.now())
+    masked = json.dumps({"args": ["--token", MASK, "--dry-run"]})
+    Call.objects.filter(pk=call.pk).update(arguments=payloads.store(PayloadKind.ARGUMENTS, masked, redacted=1))
+    page = client.get(f"/servers/tools/tools/?tool=echo&call={call.uid}").content.decode()
+    assert "1 masked value left empty: enter it again." in page
+    start = page.index('<form id="tool-form"')
+    fields: dict[str, Any] = posted(page[start : page.index("</form>", start)])
+    assert [fields[f"arg:/args/{number}"] for number in range(3)] == [["--token"], [""], ["--dry-run"]]
+    refused = client.post("/servers/tools/call/?tool=echo", fields)
+    assert (refused.status_code, "Required." in refused.content.decode()) == (422, True)
+    assert Call.objects.count() == 1
+    client.post("/servers/tools/call/?tool=echo", fields | {"arg:/args/1": ["again"]})
+    assert payloads.read(Call.objects.latest("pk").arguments) == '{"args": ["--token", "again", "--dry-run"]}'
 
 
 @pytest.mark.parametrize(("chars", "cut"), [(100, False), (100_000, True)])

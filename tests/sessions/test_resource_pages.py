@@ -291,7 +291,7 @@ def test_one_content_can_be_downloaded_as_bytes_that_no_browser_opens(session: M
 
 def test_a_content_is_revalidated_read_in_pieces_and_gone_once_it_was_erased(session: McpSession) -> None:
     call = read_before(session, "lib://plain", "x")
-    film = b"\x1a\x45\xdf\xa3" + b"f" * 96
+    film = b"\x1a\x45\xdf\xa3webm" + b"f" * 92
     contents = [{"uri": "x", "mimeType": "video/webm", "blob": base64.b64encode(film).decode()}]
     contents.append({"uri": "x", "mimeType": "image/png", "blob": base64.b64encode(b"<html>").decode()})
     result = payloads.store(PayloadKind.RESULT, json.dumps({"contents": contents}))
@@ -320,7 +320,11 @@ def test_binary_parts_of_a_tools_result_are_files_of_their_own_type_and_a_safe_n
     def part(data: bytes, mime: str, uri: str) -> dict[str, Any]:
         return {"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": base64.b64encode(data).decode()}}
 
-    png = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()}
+    def media(kind: str, data: bytes, mime: str) -> dict[str, Any]:
+        """Its text is nothing that a page shows."""
+        return {"type": kind, "mimeType": mime, "data": base64.b64encode(data).decode(), "text": "Chart"}
+
+    png = media("image", b"\x89PNG\r\n\x1a\n", "image/png")
     content = [
         part(b"%PDF-1.7", "application/pdf", "file:///tmp/..%2f..%2fReport 2026.pdf"),
         part(b"alert(1)", "text/javascript", "x://evil.js"),
@@ -328,28 +332,37 @@ def test_binary_parts_of_a_tools_result_are_files_of_their_own_type_and_a_safe_n
         part(b"PK", "application/zip; x=y", "x://archive.exe"),
         png,
         {"type": "text", "text": "words"},
+        part(b"RIFF\0\0\0\0WAVE", "audio/wav", "file:///voice.wav"),
+        media("audio", b"RIFF\0\0\0\0WAVE", "audio/wav"),
+        part(b"\0\0\0\x20ftypheic", "image/heic", "file:///IMG_1.HEIC"),
+        part("hé".encode("utf-16"), "text/plain", "file:///notes.txt"),
         {"type": "resource_link", "uri": "x://1", "name": "n"},
     ]
     call = make_call(session, "make")
     result = payloads.store(PayloadKind.RESULT, json.dumps({"content": content}))
     Call.objects.filter(pk=call.pk).update(state=CallState.SUCCEEDED, result=result, finished_at=timezone.now())
     client = signed_in(*CALLER, "view_payload")
-    answers = [client.get(f"/calls/{call.uid}/contents/{number}/") for number in range(8)]
-    assert [answer.status_code for answer in answers] == [200] * 6 + [404] * 2
+    answers = [client.get(f"/calls/{call.uid}/contents/{number}/") for number in range(12)]
+    assert [answer.status_code for answer in answers] == [200] * 10 + [404] * 2
+    assert answers[4].content.startswith(b"\x89PNG"), "an image is its data, whatever text is beside it"
     name = f"call-{call.pk}"
-    assert [(answer["Content-Type"], answer["Content-Disposition"]) for answer in answers[:6]] == [
+    assert [(answer["Content-Type"], answer["Content-Disposition"]) for answer in answers[:10]] == [
         ("application/pdf", 'attachment; filename="Report-2026.pdf"'),
         ("application/octet-stream", 'attachment; filename="evil.bin"'),
         ("application/octet-stream", 'attachment; filename="a-b.bin"'),
         ("application/zip", 'attachment; filename="archive.zip"'),
         ("image/png", f'attachment; filename="{name}-5.png"'),
         ("text/plain", f'attachment; filename="{name}-6.txt"'),
+        ("audio/wav", 'attachment; filename="voice.wav"'),
+        ("audio/wav", f'attachment; filename="{name}-8.wav"'),
+        ("image/heic", 'attachment; filename="IMG_1.HEIC"'),
+        ("text/plain", 'attachment; filename="notes.txt"'),
     ]
-    for answer in answers[:6]:
+    for answer in answers[:10]:
         assert answer["X-Content-Type-Options"] == "nosniff"
         assert answer["Content-Security-Policy"] == "default-src 'none'; sandbox"
     page = html(client, f"/calls/{call.uid}/")
-    assert page.count('aria-label="Download content"') == 5
+    assert page.count('aria-label="Download content"') == 9
     assert signed_in(name="other").get(f"/calls/{call.uid}/contents/0/").status_code == 403
     assert signed_in(name="third").get(f"/calls/{call.uid}/structured.json").status_code == 403
 

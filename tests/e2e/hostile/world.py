@@ -270,8 +270,12 @@ def _call_everything(world: World, count: int) -> None:
         JOIN servers_server s ON s.id = i.server_id WHERE s.slug = 'live' AND d.kind = 'prompt'"""
     until(world, lambda: world.stack.rows(known), "the scripted server has no lists")
     tools = [key for key in world._keys("tool") if key.startswith("call ")]
+    asked = {"_unchecked": "yes"}
     answers = [
-        *(world.visitor.post(f"/servers/{LIVE}/call/?{urlencode({'tool': key})}", {"_confirm": key}) for key in tools),
+        *(
+            world.visitor.post(f"/servers/{LIVE}/call/?{urlencode({'tool': key})}", asked | {"_confirm": key})
+            for key in tools
+        ),
         *(
             world.visitor.post(f"/servers/{LIVE}/resources/read/", {"uri": key})
             for key in world._keys("resource")[:count]

@@ -155,6 +155,59 @@ def test_the_branch_of_a_union_follows_the_value_and_then_the_person() -> None:
     assert form(apply(parsed.op, ORDER, parsed.draft))["arg.branch:/filter"] == ["1"]
 
 
+PETS = {
+    "type": "object",
+    "properties": {
+        "pet": {"$ref": "#/$defs/Pet"},
+        "more": {"type": "array", "items": {"$ref": "#/$defs/Pet"}},
+        "other": {"$ref": "#/$defs/Pet"},
+    },
+    "required": ["pet"],
+    "$defs": {
+        "Pet": {
+            "oneOf": [
+                {
+                    "title": kind.title(),
+                    "type": "object",
+                    "properties": {"kind": {"const": kind, "default": kind}, "name": {"type": "string"}},
+                    "required": ["name"],
+                }
+                for kind in ("cat", "dog")
+            ]
+        }
+    },
+}
+
+
+def after(data: dict[str, list[str]], op: str) -> dict[str, list[str]]:
+    """The fields of the form once a button of it was pressed."""
+    parsed = parse_form(PETS, {**data, "_op": [op]})
+    assert parsed.op is not None
+    return form(apply(parsed.op, PETS, parsed.draft), PETS)
+
+
+def test_the_variant_that_a_person_chose_is_in_what_is_sent_though_its_constant_is_not_required() -> None:
+    data = after(form(ABSENT, PETS), "branch:/pet=1") | {"arg:/pet/~b1/name": ["x"]}
+    assert parse_form(PETS, data).value == {"pet": {"kind": "dog", "name": "x"}}
+    untouched = form(ABSENT, PETS) | {"arg:/pet/~b0/name": ["x"]}
+    assert parse_form(PETS, untouched).value == {"pet": {"kind": "cat", "name": "x"}}
+    unticked = {**data, "arg.send:/pet/~b1/kind": ["0"], "arg.live:": ["1"]}
+    assert parse_form(PETS, unticked).value == {"pet": {"name": "x"}}
+    again = form(parse_form(PETS, unticked).draft, PETS)
+    assert "on" not in again["arg.send:/pet/~b1/kind"], "what was unticked stays so"
+
+
+def test_a_variant_that_is_added_to_a_list_is_sent_with_its_constant() -> None:
+    data = after(form({"pet": {"kind": "cat", "name": "x"}}, PETS), "add:/more")
+    data = after(data, "branch:/more/0=1") | {"arg:/more/0/~b1/name": ["y"]}
+    assert parse_form(PETS, data).value["more"] == [{"kind": "dog", "name": "y"}]
+
+
+def test_an_optional_choice_of_objects_that_is_added_is_sent() -> None:
+    data = after(form({"pet": {"kind": "cat", "name": "x"}}, PETS), "add:/other") | {"arg:/other/~b0/name": ["y"]}
+    assert parse_form(PETS, data).value["other"] == {"kind": "cat", "name": "y"}
+
+
 def test_a_branch_picked_in_a_select_but_not_switched_to_is_not_sent() -> None:
     schema = {"oneOf": [{"type": "string", "title": f"A rather long name {n}"} for n in range(6)]}
     data = form("x", schema)

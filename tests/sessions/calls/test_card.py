@@ -147,7 +147,15 @@ def test_the_words_of_the_server_in_a_failure_are_for_those_who_may_read_results
 def test_the_last_progress_stays_on_the_card(call: Call) -> None:
     call.progress, call.progress_total, call.progress_message = 3, 4, "step 3"
     shown = html(over(call, CallState.OUTCOME_UNKNOWN))
-    assert "Last progress" in shown
+    assert 'Last progress: <span class="num">3 of 4</span>' in shown
+    for done, total, words in (
+        (1_234_567, 5_000_000, "1,234,567 of 5,000,000"),
+        (10_485_760.0, None, "10,485,760"),
+        (0.5, 1.5, "0.5 of 1.5"),
+        (1e300, float("inf"), "1e+300 of inf"),
+    ):
+        call.progress, call.progress_total = done, total
+        assert call_card.card_of(call, may_read=True).got_to == words
     assert "3 of 4" in shown
     assert "step 3" in shown
 

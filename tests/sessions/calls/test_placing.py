@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.http import Http404
+from django.test import Client
 from django.utils import timezone
 
 from servers import access
@@ -138,8 +139,32 @@ def test_arguments_that_cannot_be_checked_need_a_confirmation_which_is_recorded(
     with pytest.raises(Rejected) as refusal:
         place(caller, server, "odd", value={})
     assert refusal.value.confirm == "unchecked"
-    place(caller, server, "odd", value={}, confirm="yes")
+    place(caller, server, "odd", value={}, unchecked=True)
     assert json.loads(AuditEvent.objects.get(action=AuditAction.CALL_REQUEST).body)["details"]["unchecked"]
+
+
+def test_the_name_of_a_destructive_tool_is_no_confirmation_of_arguments_that_cannot_be_checked(
+    caller: Any, server: Server
+) -> None:
+    body = {"name": "odd", **TOOLS["odd"], "annotations": {"destructiveHint": True}}
+    Definition.objects.filter(key="odd").update(body=json.dumps(body))
+    for given, missing in (({"confirm": "odd"}, "unchecked"), ({"unchecked": True}, "name")):
+        with pytest.raises(Rejected) as refusal:
+            place(caller, server, "odd", value={}, **given)
+        assert refusal.value.confirm == missing
+    assert place(caller, server, "odd", value={}, confirm="odd", unchecked=True).doubt == ArgumentDoubt.UNCHECKED
+
+
+def test_the_page_of_a_destructive_tool_asks_both_questions(server: Server, client: Client) -> None:
+    body = {"name": "odd", **TOOLS["odd"], "annotations": {"destructiveHint": True}}
+    Definition.objects.filter(key="odd").update(body=json.dumps(body))
+    client.force_login(person("view_server", "call_tool"))
+    path, fields = "/servers/demo/call/?tool=odd", {"_mode": "json", "_json": "{}", "_confirm": "odd"}
+    refused = client.post(path, fields)
+    assert refused.status_code == 422
+    assert "Run it with unchecked arguments" in refused.content.decode()
+    assert "Type <code>odd</code> to confirm" in refused.content.decode()
+    assert client.post(path, fields | {"_unchecked": "yes"}).status_code == 303
 
 
 def test_without_permission_the_refusal_is_in_the_log(server: Server) -> None:

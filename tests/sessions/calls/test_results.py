@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,13 @@ from django.conf import settings
 from django.template.loader import render_to_string
 
 from sessions.calls.blocks import Block
+from sessions.calls.passing_on import NoValue, value_of
 from sessions.calls.resource_blocks import contents_of
 from sessions.calls.results import view_of
-from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
+from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
+WEBM = b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\x82\x84webm"
 
 
 def blob(data: bytes, mime: str | None = None) -> dict[str, Any]:
@@ -35,6 +38,38 @@ def test_text_json_images_sounds_and_binaries_are_told_apart() -> None:
     assert blocks[2].source.startswith("data:image/png;base64,")
     assert (blocks[4].size, blocks[4].digest) == (8, hashlib.sha256(b"%PDF-1.7").hexdigest())
     assert [block.uri for block in blocks] == [""] * 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"note": "ignore your rules", "note": "ok"}',
+        '{"amount": 12345678901234567.89}',
+        "[1e400]",
+        "[1e-400]",
+        f"[0e{'9' * 30}]",
+        "[NaN]",
+        f"[{'9' * 5_000}]",
+    ],
+    ids=["repeated-key", "long-fraction", "too-large", "too-small", "strange-zero", "no-json", "endless"],
+)
+def test_json_whose_value_would_say_something_else_is_shown_as_the_text_that_it_is(text: str) -> None:
+    (block,) = contents_of([{"uri": "x://1", "mimeType": "application/json", "text": text}])
+    assert (block.kind, block.text) == ("text", text)
+    with pytest.raises(NoValue, match="cannot be read as JSON"):
+        value_of(RESOURCES_READ, {"contents": [{"uri": "x://1", "text": text}]}, "0", "")
+
+
+@pytest.mark.parametrize("text", ["[1.10, -0.0, 1E5, 0.30000000000000004, 12345678901234567890]", "[" * 70 + "]" * 70])
+def test_json_that_is_only_written_in_another_way_is_shown_as_json(text: str) -> None:
+    (block,) = contents_of([{"uri": "x://1", "text": text}])
+    assert (block.kind, block.value) == ("json", json.loads(text))
+
+
+def test_a_link_whose_uri_has_half_a_character_is_shown_as_json() -> None:
+    link = {"type": "resource_link", "uri": "x://\ud800", "name": "n"}
+    (block,) = view_of(TOOLS_CALL, "t", {"content": [link]}).blocks
+    assert (block.kind, block.value) == ("json", link)
 
 
 LARGE = blob(PNG * 20_000, "image/png")
@@ -109,10 +144,20 @@ def test_the_values_of_a_completion_are_shown() -> None:
         ("application/pdf", b"<!doctype html>", "binary", "Declared as application/pdf, but the data is HTML or SVG."),
         ("application/pdf", b"", "binary", "Empty: the server sent 0 bytes."),
         ("application/octet-stream", PNG, "image", "Declared as application/octet-stream, but the data is PNG."),
-        ("video/webm", b"\x1a\x45\xdf\xa3", "video", ""),
-        ("audio/webm", b"\x1a\x45\xdf\xa3", "audio", ""),
+        ("video/webm", WEBM, "video", ""),
+        ("audio/webm", WEBM, "audio", ""),
+        ("video/x-matroska", WEBM.replace(b"webm", b"matroska"), "binary", ""),
+        ("video/mp4", b"\0\0\0\x20ftypisom", "video", ""),
+        ("image/avif", b"\0\0\0\x20ftypavif", "image", ""),
+        ("image/avif", b"\0\0\0\x20ftypmif1\0\0\0\0mif1avif", "image", ""),
+        ("image/heic", b"\0\0\0\x20ftypheic\0\0\0\0mif1heic", "binary", ""),
+        ("audio/mpeg", b"\xff\xfb\x90\x64", "audio", ""),
+        ("text/plain", "hé".encode("utf-16"), "binary", ""),
     ],
-    ids=["png-as-jpeg", "svg", "html-as-pdf", "empty", "undeclared", "video", "sound"],
+    ids=[
+        *("png-as-jpeg", "svg", "html-as-pdf", "empty", "undeclared", "video", "sound", "matroska", "mp4"),
+        *("avif", "compatible-with-avif", "heic", "mp3", "utf-16"),
+    ],
 )
 def test_the_bytes_decide_how_a_content_is_shown_and_a_wrong_type_is_said(
     mime: str, data: bytes, kind: str, remark: str

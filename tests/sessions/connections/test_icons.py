@@ -86,6 +86,8 @@ def test_the_icons_of_the_server_and_of_its_tools_are_wanted_up_to_a_bound() -> 
         (b"\xff\xd8\xff\xe0", "image/jpeg"),
         (b"GIF89a", "image/gif"),
         (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
+        (b"\0\0\0\x1cftypavif", "image/avif"),
+        (b"\0\0\0\x1cftypheic", ""),
         (b"RIFF\x10\0\0\0WAVEfmt ", ""),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", ""),
         (b"<html>", ""),

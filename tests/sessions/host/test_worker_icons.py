@@ -96,7 +96,7 @@ def test_icons_are_fetched_by_the_worker_within_bounds_and_shown_from_our_own_ad
     assert {name: row.mime for name, row in rows.items() if row.data} == {"good": "image/png", "inline": "image/gif"}
     assert bytes(rows["good"].data or b"") == PNG
     assert rows["big"].problem == "It is larger than 128 KiB."
-    assert rows["page"].problem == "It is not a PNG, JPEG, WebP or GIF picture."
+    assert rows["page"].problem == "It is not a PNG, JPEG, WebP, GIF or AVIF picture."
     assert rows["moved"].problem == "Its address answered with HTTP 302."
     assert "guard" in rows["metadata"].problem
     assert sorted(path for path, _ in handler.asked) == ["/big.png", "/good.png", "/moved.png", "/page.png"]

@@ -48,6 +48,7 @@ ECHO = {
     },
 }
 WIPE = {"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}
+UNCHECKED = {**WIPE, "name": "wipe_unchecked", "inputSchema": {"$ref": "https://example.invalid/schema.json"}}
 
 
 def migrate() -> None:
@@ -120,7 +121,7 @@ def server(name: str, tools: list[dict[str, Any]] | None = None, policy: str = "
         slug=name, name=name, transport=TransportKind.STDIO, command="true", connection_policy=policy
     )
     session, now = commands.shared_session(made), timezone.now()
-    for position, tool in enumerate(tools or [ECHO, WIPE]):
+    for position, tool in enumerate(tools or [ECHO, WIPE, UNCHECKED]):
         Definition.objects.create(
             server=made,
             identity=session.identity,

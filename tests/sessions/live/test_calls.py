@@ -109,6 +109,17 @@ async def test_a_destructive_tool_asks_for_its_name(site: Site, server: str) -> 
     assert right["op"] == "accepted"
 
 
+async def test_arguments_of_a_destructive_tool_that_cannot_be_checked_are_a_question_of_their_own(
+    site: Site, server: str
+) -> None:
+    call = {"op": "call", "server": server, "tool": "wipe_unchecked", "form": {"_mode": ["json"], "_json": ["{}"]}}
+    async with person(site).tab() as tab:
+        named = await tab.ask(**call, confirm="wipe_unchecked")
+        both = await tab.ask(**call, confirm="wipe_unchecked", unchecked=True)
+    assert (named["op"], named["confirm"]) == ("rejected", "unchecked")
+    assert both["op"] == "accepted"
+
+
 async def test_without_permission_a_call_is_refused_and_recorded(site: Site, server: str) -> None:
     before = len(site.do("events", "account:permission:deny"))
     async with person(site, ["view_server"]).tab() as tab:
