@@ -98,8 +98,7 @@ async def _adopted() -> tuple[Any, Any]:
 def test_a_worker_takes_as_many_descriptors_as_it_may_have() -> None:
     lines = (
         "import resource as r; most = r.getrlimit(r.RLIMIT_NOFILE)[1]; r.setrlimit(r.RLIMIT_NOFILE, (256, most))",
-        "import django; django.setup()",
-        "from sessions.host import boot; boot.DESCRIPTORS = 300; boot.more_descriptors()",
+        "from servers import open_files; open_files.raise_limit(300)",
         "print(r.getrlimit(r.RLIMIT_NOFILE)[0])",
     )
     run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
