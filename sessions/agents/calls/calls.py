@@ -45,7 +45,7 @@ from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.errors import InvalidRequest
 from sessions.mcp.core.headers import ANNOTATION
-from sessions.mcp.core.versions import Era
+from sessions.mcp.core.versions import REVISIONS, Era
 from sessions.mcp.server import modern, streams
 from sessions.mcp.server.refusals import (
     DUPLICATE,
@@ -142,7 +142,7 @@ class Calls:
             return _rejected(exchange, asked, problem)
         if answer is not None:
             answer.headers[CALL_HEADER] = str(uid)
-        resumes = exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25" and idempotency.is_short(exchange.id)
+        resumes = REVISIONS[exchange.revision].resumes and idempotency.is_short(exchange.id)
         if answer is not None and resumes:
             answer.name = name or str(uid)
         return await self.view(
