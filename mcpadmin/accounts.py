@@ -28,6 +28,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from mcpadmin import known_browsers, setup
+from mcpadmin.web.bodies import sent_by_script
 from servers import limits
 from servers.accounts import browser_sessions
 
@@ -89,7 +90,7 @@ class SignInRequired(LoginRequiredMiddleware):
     def handle_no_permission(  # type: ignore[override]  # the stubs allow redirects only
         self, request: HttpRequest, view_func: Callable[..., Any]
     ) -> HttpResponse:
-        if sent_by_script(request):
+        if sent_by_script(request.headers):
             return _not_done("Sign in, then send this again.", 401)
         page = page_of(request)
         login_url = self.get_login_url(view_func)
@@ -108,13 +109,6 @@ class SignInsNoted:
         if user is not None and user.is_authenticated:
             browser_sessions.note(request, user)
         return response
-
-
-def sent_by_script(request: HttpRequest) -> bool:
-    """Our own modules and htmx name themselves; over https and on loopback the browser names every other fetch."""
-    headers = request.headers
-    named = headers.get("HX-Request") == "true" or headers.get("X-Requested-With") == "XMLHttpRequest"
-    return named or headers.get("Accept") == "application/json" or headers.get("Sec-Fetch-Dest") == "empty"
 
 
 def page_of(request: HttpRequest) -> str:
@@ -165,7 +159,7 @@ def signed_in(request: HttpRequest) -> HttpResponse:
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """A script renews its token and sends again once: a request that is refused here did nothing."""
-    if sent_by_script(request):
+    if sent_by_script(request.headers):
         return _not_done("This page is out of date.", 403, **{"X-CSRF": "renew"})
     return page_out_of_date(request, reason)
 
@@ -173,7 +167,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 def too_many_requests(request: HttpRequest) -> HttpResponse:
     """The answer of allauth's limits on requests."""
     words = f"{limits.stated('sign_in_requests_per_address')} Wait a minute, then try again."
-    if sent_by_script(request):
+    if sent_by_script(request.headers):
         return _not_done(f"Too many requests. {words}", 429)
     context = {"status": 429, "title": "Too many requests", "text": words}
     return render(request, "mcpadmin/refused.html", context, status=429)

@@ -25,14 +25,13 @@ from mcpadmin.installation import IS_PACKAGE, ROOT
 from servers import limits
 from servers.accounts import attempts
 from servers.accounts.forms import AccountForm
+from servers.advisory_locks import AdvisoryLock, in_transaction
 from servers.audit.record import Actor, Event, client_ip, record
 from servers.enums import AuditAction, AuditOutcome
 
 PATH = "setup/"
 SALT = "mcpadmin.setup.first-administrator"
 MAX_AGE_SECONDS = 24 * 3600
-# Any constant that no other part of the product uses as an advisory lock.
-_LOCK_ID = 7_230_001
 
 
 class AdministratorExists(Exception):
@@ -115,20 +114,13 @@ def create_administrator(form: AccountForm, request: HttpRequest) -> Any:
     user = form.save(commit=False)  # hashes the password for 50 ms: not while SQLite's only write lock is held
     user.is_staff = user.is_superuser = True
     with transaction.atomic():
-        _one_at_a_time()
+        in_transaction(connection, AdvisoryLock.FIRST_ADMINISTRATOR)  # PostgreSQL would let two see no administrator
         if administrator_exists():
             raise AdministratorExists
         user.save()
         actor = Actor.of_user(user, client_ip(request), getattr(request, "request_id", ""))
         record(Event(AuditAction.ADMINISTRATOR_CREATE, AuditOutcome.OK, actor, subject=user.get_username()))
     return user
-
-
-def _one_at_a_time() -> None:
-    """SQLite's IMMEDIATE transactions exclude each other anyway; PostgreSQL would let two see no administrator."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
 
 
 def _refusal(request: HttpRequest, token: str) -> SetupRefusal | None:

@@ -74,7 +74,7 @@ def drop(data_dir: Path, wanted: str) -> Privileges:
     user = _named(wanted) if wanted else _chosen(data_dir)
     if user.uid == 0:
         return Privileges()
-    _make(data_dir, user)
+    _make(data_dir)
     namespace, refused = _namespace(user)
     problem = obstacle(user, data_dir) or ("" if wanted else refused)
     if problem:
@@ -333,7 +333,7 @@ def _answer(question: Callable[[], str | None]) -> str:
     return answer
 
 
-def _make(data_dir: Path, user: User) -> None:
+def _make(data_dir: Path) -> None:
     """A missing data directory, in folders that can be passed."""
     missing = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
     try:

@@ -102,6 +102,7 @@ def signed_in(key: str) -> bool:
 
 
 def sent_by_script(headers: Mapping[str, str]) -> bool:
-    """As mcpadmin.accounts.sent_by_script, for a request that is not one of Django's yet. Names in lower case."""
+    """Our own modules and htmx name themselves; over https and on loopback the browser names every other fetch. Names in
+    lower case, or of any case where `headers` does not care."""
     named = headers.get("hx-request") == "true" or headers.get("x-requested-with") == "XMLHttpRequest"
     return named or headers.get("accept") == "application/json" or headers.get("sec-fetch-dest") == "empty"

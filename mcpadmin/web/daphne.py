@@ -3,10 +3,8 @@
 import asyncio
 import logging
 import os
-import resource
 import selectors
 import sys
-from contextlib import suppress
 from typing import Any
 
 from daphne import server as daphne_server  # first: it chooses Twisted's reactor
@@ -15,27 +13,14 @@ from twisted.internet.defer import Deferred
 
 from mcpadmin.web.connections import Connections
 from mcpadmin.web.protocol import Factory, WebSocketFactory
-from servers import limits
+from servers import limits, open_files
 
 logger = logging.getLogger(__name__)
 
-#: open files that this process may need; more would only make the start of child processes slower
-DESCRIPTORS = 65_536
 #: kept free for the database, Redis, static files and child processes
 RESERVED = 256
 #: for requests of agents when this process stops; `up` grants it 0.9 s in all
 DRAIN_SECONDS = 0.5
-
-
-def raise_descriptor_limit() -> int:
-    """Up to DESCRIPTORS, as far as the system allows: 1,024 is a common default. Returns the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    aim = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < aim:
-        with suppress(ValueError, OSError):  # some systems have a lower limit of their own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (aim, hard))
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def require_scalable_loop(loop: Any) -> None:
@@ -60,7 +45,7 @@ class Server(daphne_server.Server):
         from django.conf import settings  # noqa: PLC0415  # the application is loaded by now
 
         require_scalable_loop(daphne_server.twisted_loop)
-        Factory.open_connections = connections(raise_descriptor_limit(), behind_proxy=settings.TRUSTED_PROXIES > 0)
+        Factory.open_connections = connections(open_files.raise_limit(), behind_proxy=settings.TRUSTED_PROXIES > 0)
         Factory.seconds = settings.REQUEST_SECONDS
         super().run()
 

@@ -10,6 +10,7 @@ from servers import access
 from servers.agents.tokens import MOST_DAYS, Wanted
 from servers.enums import AgentScope
 from servers.kit.choices import ServersField, offer
+from servers.kit.lines import unique_lines
 from servers.models import Server
 
 _LINES = 50
@@ -105,7 +106,7 @@ class TokenForm(forms.Form):
 
 
 def _lines(text: str) -> list[str]:
-    found = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+    found = unique_lines(text)
     if len(found) > _LINES or any(len(line) > 200 for line in found):
         raise ValidationError(f"At most {_LINES} lines of 200 characters.")
     return found

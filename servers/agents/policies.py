@@ -8,13 +8,13 @@ that is marked destructive asks unless the token has the scope for it, which is 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from django.db.models import Q
 
 from servers.enums import AgentScope, DefinitionKind, OwnApproval, PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentToken, Bundle, Server
+from servers.patterns import matches
 
 STRICTNESS: Final = {PolicyEffect.DENY: 0, PolicyEffect.ASK: 1, PolicyEffect.ALLOW: 2}
 _OWN: Final = (OwnApproval.NEVER, OwnApproval.EXCEPT_DESTRUCTIVE, OwnApproval.ALWAYS)
@@ -36,8 +36,7 @@ class Rule:
     calls_per_minute: int | None = None
 
     def matches(self, kind: PolicyKind, key: str) -> bool:
-        """`*` and `?` alone have a meaning: URIs may hold brackets."""
-        return self.kind is kind and fnmatchcase(key, self.pattern.replace("[", "[[]"))
+        return self.kind is kind and matches(self.pattern, key)
 
 
 @dataclass(frozen=True)

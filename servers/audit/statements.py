@@ -86,6 +86,11 @@ def _with_question_marks(sql: str) -> str:
 
 
 # --- values and columns ------------------------------------------------------------------------------------------------
+def tables(*of: type[Model]) -> dict[str, str]:
+    """The names of their tables by the names of the models, to be filled into a statement."""
+    return {model.__name__: model._meta.db_table for model in of}
+
+
 def prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
     """A value as the database driver wants it for the column of this field."""
     if type(value) in _STORED_TYPES and isinstance(field, _AS_THEY_ARE):

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from servers.bundles import exposed, names, offers, overrides
 from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing, DefinitionKind, PolicyEffect, PolicyKind
 from servers.models import AgentRule, Bundle, BundleMember, Definition, Server
+from servers.patterns import matches
 from servers.signals import bundle_changed
 
 MOST_MEMBERS: Final = 50
@@ -348,13 +348,13 @@ def _marked_names(bundle: Bundle, one: Membership, old: str) -> list[tuple[Polic
 
 def _missing_name(marked: Sequence[tuple[PolicyKind, str, str]], rule: AgentRule, others: Sequence[AgentRule]) -> str:
     for kind, name, new in marked:
-        if kind == rule.kind and _matches(rule, name) and not any(_matches(other, new) for other in others):
+        if (
+            kind == rule.kind
+            and matches(rule.pattern, name)
+            and not any(matches(other.pattern, new) for other in others)
+        ):
             return new
     return ""
-
-
-def _matches(rule: AgentRule, name: str) -> bool:
-    return fnmatchcase(name, rule.pattern.replace("[", "[[]"))
 
 
 def former_aliases(bundle: Bundle | None) -> dict[int, str]:

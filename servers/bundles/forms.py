@@ -19,6 +19,7 @@ from servers.bundles.changing import (
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing
 from servers.kit.choices import ServersField, offer
+from servers.kit.lines import unique_lines
 from servers.models import Bundle, BundleMember, Server
 
 _MONO: Final = {"class": "form-control mono", "spellcheck": "false", "autocomplete": "off"}
@@ -59,7 +60,7 @@ class MemberForm(forms.Form):
 
     def membership(self) -> Membership:
         given = self.cleaned_data
-        lists = {name: (*_lines(given[name]), *self._unshown(name)) for name in _LISTS}
+        lists = {name: (*unique_lines(given[name]), *self._unshown(name)) for name in _LISTS}
         kept = Membership.of(self._row).overrides if self._row is not None else {}
         return Membership(self.server, given["alias"].strip(), **lists, overrides=kept)
 
@@ -148,7 +149,7 @@ class BundleForm(forms.Form):
             given["slug"].strip().lower(),
             given["instructions"],
             given["listing"],
-            tuple(_lines(given["pinned"])),
+            tuple(unique_lines(given["pinned"])),
         )
 
 
@@ -190,7 +191,3 @@ class ImportForm(forms.Form):
 def _is_line(pattern: str) -> bool:
     """Whether a line of a form can hold it: the name of a hostile tool may have line breaks, or end in a space."""
     return pattern.strip().splitlines() == [pattern]
-
-
-def _lines(text: str) -> list[str]:
-    return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))

@@ -12,7 +12,7 @@ from servers.credentials.binding import NOT_ENCRYPTED, may_carry_credentials
 from servers.credentials.references import has_reference
 from servers.enums import EraChoice, TransportKind, ValueKind
 
-_VALUE_RULES: dict[str, tuple[Callable[[str], None], Callable[[str], None]]] = {
+VALUE_RULES: dict[str, tuple[Callable[[str], None], Callable[[str], None]]] = {
     ValueKind.HEADER: (validators.validate_header_name, validators.validate_header_value),
     ValueKind.ENVIRONMENT: (validators.validate_variable_name, validators.validate_variable_value),
 }
@@ -70,7 +70,7 @@ def _require_encrypted(url: str) -> None:
 
 
 def _check_value(value: ValueInput) -> None:
-    check_name, check_text = _VALUE_RULES[value.kind]
+    check_name, check_text = VALUE_RULES[value.kind]
     check_name(value.name)
     if value.value is not None:
         check_text(value.text())

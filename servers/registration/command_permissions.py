@@ -5,9 +5,14 @@ from typing import Any
 
 from servers import permissions
 from servers.audit.record import Actor
+from servers.enums import TransportKind
 from servers.models import Server
 
 
-def require_stdio_permission(user: Any, actor: Actor, server_name: str, server: Server | None = None) -> None:
-    """Raises access.Denied (a PermissionDenied) after writing the refusal into the audit log."""
-    permissions.require(user, actor, "manage_stdio", server, subject=server_name)
+def require_stdio_permission(
+    user: Any, actor: Actor, transport: str, server_name: str, server: Server | None = None
+) -> None:
+    """For a transport that runs a command. Raises access.Denied (a PermissionDenied) after writing the refusal into the
+    audit log."""
+    if transport == TransportKind.STDIO:
+        permissions.require(user, actor, "manage_stdio", server, subject=server_name)

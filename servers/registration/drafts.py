@@ -44,8 +44,7 @@ def create_draft(
     `chosen`: credentials of the vault to try it with. Their values are opened by the worker alone.
     """
     permissions.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
-    if registration.transport == TransportKind.STDIO:
-        require_stdio_permission(user, actor, registration.name, server)
+    require_stdio_permission(user, actor, registration.transport, registration.name, server)
     registration = with_declared(registration, chosen)
     check(registration)
     credentials.require_chosen(actor, user, registration, chosen)

@@ -23,7 +23,7 @@ from servers.configuration import Registration, ValueInput
 from servers.credentials.binding import blank_moved
 from servers.credentials.variables import with_declared
 from servers.credentials.vault import choosable, put_to_use, require_chosen
-from servers.enums import AuditAction, EraChoice, IdentityKind, TransportKind
+from servers.enums import AuditAction, EraChoice, IdentityKind
 from servers.models import Bundle, Credential, Identity, Server
 from servers.packages import pins
 from servers.packages.pins import Pin
@@ -83,7 +83,7 @@ def register(
     """A new server with its one shared identity, which speaks with the `chosen` credentials. `package`: a pin that comes
     with it."""
     permissions.require(user, actor, "add_server", subject=data.name)
-    _require_stdio(actor, user, data.transport, data.name)
+    require_stdio_permission(user, actor, data.transport, data.name)
     data = with_declared(data, chosen)
     check(data)
     require_references(user, actor, data)
@@ -97,7 +97,7 @@ def change(
     """`expected_version` is the version that the form showed. Raises Conflict when it is no longer the stored one.
     `package`: a pin that comes with it, where none applies yet."""
     permissions.require(user, actor, "change_server", server)
-    _require_stdio(actor, user, data.transport, server.name, server)
+    require_stdio_permission(user, actor, data.transport, server.name, server)
     check(data)
     stored = Server.objects.get(pk=server.pk)
     if stored.version == expected_version:  # that of another save is judged after its differences were seen
@@ -120,7 +120,7 @@ def change(
 def choose_era(actor: Actor, user: Any, server: Server, era: EraChoice) -> Server:
     """The one setting of the era, and a new connection with it; nothing where it is so already."""
     permissions.require(user, actor, "change_server", server)
-    _require_stdio(actor, user, server.transport, server.name, server)
+    require_stdio_permission(user, actor, server.transport, server.name, server)
     with audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
         before = str(current.era)
@@ -141,7 +141,7 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
     """
     permissions.require(user, actor, "add_server", server)
     permissions.require(user, actor, "change_server", server)
-    _require_stdio(actor, user, server.transport, server.name, server)
+    require_stdio_permission(user, actor, server.transport, server.name, server)
     kept = Registration.of_server(server)
     name = name.strip() or f"{server.name[: _NAME_LENGTH - 7]} (copy)"
     used, given = used_by(server), set(choosable(user))
@@ -160,7 +160,7 @@ def clone(actor: Actor, user: Any, server: Server, name: str = "") -> Server:
 def enable(actor: Actor, user: Any, server: Server) -> Server:
     """An archived server is restored first: ValidationError."""
     permissions.require(user, actor, "change_server", server)
-    _require_stdio(actor, user, server.transport, server.name, server)
+    require_stdio_permission(user, actor, server.transport, server.name, server)
     return _switch(actor, server, AuditAction.SERVER_ENABLE, _enabling)
 
 
@@ -197,11 +197,6 @@ def delete(actor: Actor, user: Any, server: Server) -> None:
 
 
 # --- steps -------------------------------------------------------------------------------------------------------------
-def _require_stdio(actor: Actor, user: Any, transport: str, name: str, server: Server | None = None) -> None:
-    if transport == TransportKind.STDIO:
-        require_stdio_permission(user, actor, name, server)
-
-
 def _create(
     actor: Actor,
     user: Any,

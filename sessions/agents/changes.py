@@ -26,6 +26,7 @@ from sessions.agents.endpoints import BundleEndpoint, Entry
 from sessions.agents.policy import policy_check
 from sessions.agents.policy.admission import Admission
 from sessions.agents.stream_reads import CHECK_SECONDS, StreamReads, next_check
+from sessions.hints.hint_rows import first_row
 from sessions.live.hub import Hub
 from sessions.mcp.core import jsonrpc, methods
 
@@ -183,8 +184,7 @@ class Changes:
         """The session now follows other resources, or another of its streams took over: the newest wins."""
         if hint is None:
             return self._suspect()
-        rows = hint.get("rows") or [{}]
-        row = rows[0] if isinstance(rows[0], dict) else {}
+        row = first_row(hint.get("rows"))
         newest, newest_post = row.get("stream"), row.get("post")
         if newest is not None or newest_post is not None:
             opened = row.get("opened")

@@ -19,7 +19,7 @@ from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange, legacy_exchange
 from sessions.agents.shared import Shared
 from sessions.mcp.core import jsonrpc, methods
-from sessions.mcp.core.versions import Era
+from sessions.mcp.core.versions import REVISIONS, Era
 from sessions.mcp.server import answers, legacy, modern, posted, streams
 from sessions.mcp.server.refusals import Refusal, invalid_request
 from sessions.models import AgentSession
@@ -74,7 +74,7 @@ class StandingStreams:
             await stream.follow(await self._shared.reader.run(partial(follows.of_session, session)))
             await answer.open()
             await stream.run(answer)
-            resumes = session.revision >= "2025-11-25"  # it knows when to come back
+            resumes = REVISIONS[session.revision].resumes
             await answer.end(streams.retry(RETRY_MS) if self._shared.admission.draining and resumes else b"")
         finally:
             await stream.close()

@@ -22,8 +22,9 @@ from servers.enums import AuditAction, AuditOutcome, OwnApproval
 from servers.storable import storable
 from sessions import hints
 from sessions.approvals import validity
-from sessions.approvals.ending import REFUSED_BY_PERSON, ended_events, event_of, finish, void
+from sessions.approvals.ending import REFUSED_BY_PERSON, ended_events, finish, void
 from sessions.calls import intents
+from sessions.calls.final_states import event_of
 from sessions.calls.placing import DURABLE_SECONDS, WAIT_SECONDS
 from sessions.connections import commands
 from sessions.enums import ApprovalState, CallState

@@ -4,7 +4,7 @@ with its events."""
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -15,7 +15,7 @@ from servers.audit.record import SYSTEM, Actor, Event
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome
 from sessions.approvals import validity
-from sessions.calls.final_states import BATCH, FinalState, end_now, finish_event, notify, server_ref
+from sessions.calls.final_states import BATCH, FinalState, end_now, event_of, finish_event, notify
 from sessions.enums import ApprovalState, CallState
 from sessions.models import Approval, Call
 
@@ -86,18 +86,3 @@ def ended_events(
         found.append(event_of(call, action, outcome, actor, {"detail": final.detail[:500]}))
         found.append(finish_event(call, final, actor))
     return found
-
-
-def event_of(
-    call: Call, action: AuditAction, outcome: AuditOutcome, actor: Actor, details: dict[str, Any] | None = None
-) -> Event:
-    return Event(
-        action=action,
-        outcome=outcome,
-        actor=actor,
-        server=server_ref(call),
-        identity_name=call.identity_name,
-        subject=call.target[:300],
-        call_uid=call.uid,
-        details={"method": call.method, **(details or {})},
-    )

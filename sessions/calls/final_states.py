@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -165,21 +166,28 @@ def request_cancel(uids: Iterable[UUID], name: str) -> int:
 
 
 def finish_event(call: Call, final: FinalState, actor: Actor = SYSTEM) -> Event:
+    details = {"state": final.after.value, "detail": final.detail}
+    context = {
+        "session": str(call.session.uid) if call.session else "",
+        "epoch": call.epoch,
+        "bytes_in": call.argument_bytes,
+        "duration_ms": call.duration_ms,
+    }
+    return replace(event_of(call, AuditAction.CALL_FINISH, final.outcome, actor, details), context=context)
+
+
+def event_of(
+    call: Call, action: AuditAction, outcome: AuditOutcome, actor: Actor, details: dict[str, Any] | None = None
+) -> Event:
     return Event(
-        action=AuditAction.CALL_FINISH,
-        outcome=final.outcome,
+        action=action,
+        outcome=outcome,
         actor=actor,
         server=server_ref(call),
         identity_name=call.identity_name,
         subject=call.target[:300],
         call_uid=call.uid,
-        details={"method": call.method, "state": final.after.value, "detail": final.detail},
-        context={
-            "session": str(call.session.uid) if call.session else "",
-            "epoch": call.epoch,
-            "bytes_in": call.argument_bytes,
-            "duration_ms": call.duration_ms,
-        },
+        details={"method": call.method, **(details or {})},
     )
 
 

@@ -198,7 +198,7 @@ def write(intent: Intent) -> Call:
         request_session(intent.target.session_id)
     if intent.companion is not None:
         intent.companion.write(intent.call, intent.hold)
-    transaction.on_commit(partial(_announce, intent, intent.call, closed), robust=True)
+    transaction.on_commit(partial(_announce, intent, closed), robust=True)
     return intent.call
 
 
@@ -236,12 +236,12 @@ def requested(intent: Intent, call: Call) -> list[Event]:
     return [request, replace(request, action=AuditAction.APPROVAL_ASK, details=details, context={})]
 
 
-def _announce(intent: Intent, call: Call, closed: bool) -> None:
+def _announce(intent: Intent, closed: bool) -> None:
     """`closed`: the session was, when the call was written. Runs in the writer's thread after the commit: nothing here may wait."""
+    call, target = intent.call, intent.target
     if intent.settlement.settle("accepted") == "refused":
         final_states.end([call.uid], final_states.REFUSED_LATE)
         return
-    target = intent.target
     if intent.hold is not None:
         hints.call_changed(call.uid, call.version, target.server_uid)  # the agent's request, and lists of calls
     elif target.owner_uid is not None and not closed:

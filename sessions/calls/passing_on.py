@@ -16,7 +16,7 @@ from servers.schemas.resolve import Document
 from servers.schemas.shapes import Schema, Unsupported, types_of
 from servers.schemas.values import depth, is_type
 from servers.secret import MASK
-from sessions.calls.result_files import items_of, text_of
+from sessions.calls.result_files import as_messages, items_of, text_of
 from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ
 
 STRUCTURED, MESSAGES = "structured", "messages"
@@ -65,8 +65,7 @@ def value_of(method: str, result: Mapping[str, Any], part: str, pointer: str | N
     elif part == MESSAGES and method == PROMPTS_GET:
         value = result.get("messages")
     elif part == MESSAGES and method == RESOURCES_READ:
-        resources = items_of(method, result)
-        value = [{"role": "user", "content": {"type": "resource", "resource": item}} for item in resources]
+        value = as_messages(items_of(method, result))
     else:
         value = _text(method, result, part)
         if pointer is not None:

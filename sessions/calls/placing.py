@@ -31,10 +31,10 @@ from sessions.calls.final_states import (
     REFUSED_UNCONFIRMED,
     end,
     end_now,
+    event_of,
     finish_event,
     notify,
     request_cancel,
-    server_ref,
 )
 from sessions.calls.intents import (
     AlreadyPlaced,
@@ -240,16 +240,7 @@ def _cancel(actor: Actor, uid: UUID) -> Call | None:
 def _cancel_events(actor: Actor, call: Call | None) -> list[Event]:
     if call is None:
         return []
-    asked = Event(
-        action=AuditAction.CALL_CANCEL,
-        outcome=AuditOutcome.OK,
-        actor=actor,
-        server=server_ref(call),
-        identity_name=call.identity_name,
-        subject=call.target[:300],
-        call_uid=call.uid,
-        details={"method": call.method},
-    )
+    asked = event_of(call, AuditAction.CALL_CANCEL, AuditOutcome.OK, actor)
     return [asked, finish_event(call, CANCELLED_BEFORE, actor)] if call.state == CallState.CANCELLED else [asked]
 
 

@@ -1,22 +1,20 @@
 """Checks each call's row against the audit events of the call."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
 from django.db.models import Min
 
 from servers.audit.proof.notes import stamp
-from servers.audit.proof.rows import Finding, Removed
+from servers.audit.proof.rows import TOLERANCE, Finding, Removed
 from servers.enums import AuditAction
 from servers.models import AuditEvent
 from servers.storable import storable
 from sessions.enums import UNSENT, CallState
 from sessions.models import Call
 
-#: between a time in a row and the event of the same transaction: a commit may wait, and a clock may be set
-TOLERANCE = timedelta(seconds=30)
 _CHUNK = 500
 _COLUMNS = (
     "uid", "user_id", "user_name", "server__uid", "server_name", "identity_name", "method", "target", "state", "epoch",

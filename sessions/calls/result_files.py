@@ -114,7 +114,7 @@ def _only_file(item: Any) -> Any:
     as pages show it."""
     if is_media(item):
         return {name: item[name] for name in ("mimeType", "data") if isinstance(item.get(name), str)}
-    inner = item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
+    inner = _inner(item)
     if not isinstance(inner, dict):
         return None
     return {
@@ -127,8 +127,13 @@ def items_of(method: str, result: Mapping[str, Any]) -> list[Any]:
     if method == methods.RESOURCES_READ:
         return _list(result.get("contents"))
     if method == methods.PROMPTS_GET:
-        return list(chain.from_iterable(_said(message) for message in _list(result.get("messages"))))
+        return list(chain.from_iterable(map(contents_of_message, _list(result.get("messages")))))
     return _list(result.get("content"))
+
+
+def as_messages(contents: list[Any]) -> list[Any]:
+    """The contents of a resource as messages of a prompt."""
+    return [{"role": "user", "content": {"type": "resource", "resource": item}} for item in contents]
 
 
 def file_of(item: Any, stem: str) -> File | None:
@@ -136,7 +141,7 @@ def file_of(item: Any, stem: str) -> File | None:
     without a name."""
     if not isinstance(item, dict):
         return None
-    inner = item.get("resource") if item.get("type") == "resource" else item
+    inner = _inner(item)
     data = bytes_of(inner)
     if data is None or not isinstance(inner, dict):
         return None
@@ -193,7 +198,7 @@ def text_of(item: Any) -> str | None:
     """The text of a content block or of a resource content."""
     if is_media(item):
         return None
-    inner = item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
+    inner = _inner(item)
     return inner["text"] if isinstance(inner, dict) and isinstance(inner.get("text"), str) else None
 
 
@@ -206,7 +211,13 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _said(message: Any) -> list[Any]:
+def _inner(item: Any) -> Any:
+    """What an embedded resource holds; everything else itself."""
+    return item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
+
+
+def contents_of_message(message: Any) -> list[Any]:
+    """One content per message by the specification; a list of contents is accepted too."""
     content = message.get("content") if isinstance(message, dict) else message
     return content if isinstance(content, list) else [content]
 

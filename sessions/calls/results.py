@@ -8,6 +8,7 @@ from typing import Any
 from sessions.calls.blocks import BLOCKS, Block, Budget, block_of, blocks_of, text_block
 from sessions.calls.markdown_blocks import with_markdown
 from sessions.calls.resource_blocks import contents_of
+from sessions.calls.result_files import as_messages, contents_of_message
 from sessions.mcp.core import methods
 
 #: shown as a tree; of a larger one only the download is offered
@@ -92,8 +93,7 @@ def _one_text(structured: Any) -> str | None:
 
 def _resource(target: str, result: Mapping[str, Any]) -> View:
     contents = result.get("contents")
-    items = contents if isinstance(contents, list) else []
-    messages = [{"role": "user", "content": {"type": "resource", "resource": item}} for item in items]
+    messages = as_messages(contents if isinstance(contents, list) else [])
     return View("Contents", contents_of(contents, target), messages=_copied(messages))
 
 
@@ -111,14 +111,13 @@ def _copied(messages: list[Any]) -> str:
 
 
 def _messages(messages: list[Any]) -> list[Block]:
-    """One content per message by the specification; a list of contents is accepted too."""
+    """The position of a block is that of its content in `result_files.items_of`."""
     budget = Budget()
     blocks: list[Block] = []
     position = 0
     for message in messages[:BLOCKS]:
-        said = message if isinstance(message, dict) else {"content": message}
-        content, role = said.get("content"), str(said.get("role") or "no role")[:60]
-        items = content if isinstance(content, list) else [content]
+        role = str((message.get("role") if isinstance(message, dict) else None) or "no role")[:60]
+        items = contents_of_message(message)
         blocks += [replace(block_of(item, budget, position + n), role=role) for n, item in enumerate(items[:BLOCKS])]
         position += len(items)
     if len(messages) > BLOCKS:

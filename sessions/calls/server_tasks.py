@@ -15,13 +15,14 @@ from django.utils import timezone
 
 from servers import permissions
 from servers.audit.acts import audited
-from servers.audit.record import Actor, Event, ServerRef
+from servers.audit.record import Actor, Event
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from servers.storable import storable
 from sessions import hints
 from sessions.calls import claims, intents, visibility
 from sessions.calls.claims import CallOutcome, PendingCall
+from sessions.calls.final_states import event_of
 from sessions.connections import commands
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState, SessionState
@@ -213,19 +214,7 @@ def request_cancel(actor: Actor, user: Any, call: Call) -> str:
         if task.session_id is not None:
             intents.request_session(task.session_id)
         transaction.on_commit(partial(_wake, call), robust=True)
-        server = ServerRef.of(call.server) if call.server else None
-        trail.add(
-            Event(
-                action=AuditAction.CALL_CANCEL,
-                outcome=AuditOutcome.OK,
-                actor=actor,
-                server=server,
-                identity_name=call.identity_name,
-                subject=call.target[:300],
-                call_uid=call.uid,
-                details={"method": call.method, "task": True},
-            )
-        )
+        trail.add(event_of(call, AuditAction.CALL_CANCEL, AuditOutcome.OK, actor, {"task": True}))
         if call.server is not None:
             _announce(call.server.uid)
     return CANCEL_SENT if _is_connected(task) else "The cancellation is sent once the server is connected."

@@ -13,15 +13,14 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from servers.audit.statements import Columns, Fields, Insert, database, fetch, fetch_one, param
+from servers.audit.statements import Columns, Fields, Insert, database, fetch, fetch_one, param, tables
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState, Desired
 from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, LogLine, McpSession
 
-_MODELS = (AgentCall, AgentRound, AgentToken, Approval, Call, Definition, LogLine, McpSession, Payload, Server)
-_TABLES = {model.__name__: model._meta.db_table for model in _MODELS}
+_TABLES = tables(AgentCall, AgentRound, AgentToken, Approval, Call, Definition, LogLine, McpSession, Payload, Server)
 insert_attempt = Insert(Attempt)
 insert_call = Insert(Call)
 

@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 
 from servers import access, permissions
 from servers.audit.record import Actor, ServerRef
-from servers.audit.statements import database, fetch_one
+from servers.audit.statements import database, fetch_one, tables
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Identity, Server
 from sessions.calls.arguments import NotListed, Rejected
@@ -110,7 +110,7 @@ def _require_permissions(user: access.User, actor: Actor, server_uid: UUID, name
 
 
 # --- SQL: through the ORM this read costs eight times as much, on the path of every call ------------------------------
-_TABLES = {model.__name__: model._meta.db_table for model in (Server, Identity, McpSession, Worker, Definition)}
+_TABLES = tables(Server, Identity, McpSession, Worker, Definition)
 #: The kinds stand in the text: while they are parameters, SQLite compiles the statement again for each of their values, since
 #: the partial indexes of identities depend on them. That took six times as long as the read.
 _READ = """

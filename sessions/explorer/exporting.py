@@ -21,7 +21,7 @@ def events_of(user: access.User, text: str, now: datetime) -> QuerySet[AuditEven
     """Log lines and messages are no audit events: what a query says of them does not count. Raises QueryNotUnderstood."""
     query = _query(text, now)
     found = []
-    for stream in streams.chosen(user, query):
+    for stream in streams.chosen(query):
         if stream.name not in _EVENT or (selected := search.select(user, query, stream, by_arms=False)) is None:
             continue
         row = Q(uid=OuterRef("call_uid")) if stream.name == "calls" else Q(pk=OuterRef("pk"))

@@ -173,11 +173,11 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     match = stream.free_text(user, query) if query.of(FREE_TEXT) else None
     terms = [term for term in query.terms if term.field != "own" and (term.field or match is None)]
     walked = by_arms and not (match is not None and match.texts)
-    driver, arms = _driver(user, stream, terms) if walked else (None, [Arm(Q())])
+    driver, arms = _driver(stream, terms) if walked else (None, [Arm(Q())])
     rest = [term for term in terms if term is not driver]
     never = not arms or shown == NOTHING
     for term in rest:
-        found = stream.condition(user, term)
+        found = stream.condition(term)
         never |= found == NOTHING and not term.negated
         rows = rows.filter(_none_of(found) if term.negated else found)
     compared = bool(rest) or streams.only_own(query) or any(arm.rest for arm in arms)
@@ -202,11 +202,11 @@ def _none_of(found: Q) -> Case:
     return Case(When(found, then=Value(False)), default=Value(True))
 
 
-def _driver(user: access.User, stream: Stream, terms: list[Term]) -> tuple[Term | None, list[Arm]]:
+def _driver(stream: Stream, terms: list[Term]) -> tuple[Term | None, list[Arm]]:
     """The condition whose index is read."""
     for name in _PREFERRED:
         for term in (term for term in terms if term.field == name and not term.negated):
-            arms = stream.arms(user, term)
+            arms = stream.arms(term)
             if arms is not None and len(arms) <= ARMS:
                 return term, arms
     return None, [Arm(Q())]
@@ -229,14 +229,14 @@ def _in_time(selection: Selection, query: Query) -> Selection:
 
 
 def _selected(user: access.User, query: Query) -> tuple[list[Selection], list[str]]:
-    found = [(stream, select(user, query, stream)) for stream in streams.chosen(user, query)]
+    found = [(stream, select(user, query, stream)) for stream in streams.chosen(query)]
     return [one for _, one in found if one is not None], [stream.name for stream, one in found if one is None]
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------
 def page(user: access.User, query: Query, cursor: str = "", limit: int = PAGE_SIZE) -> ResultPage:
     boundary = Boundary.read(cursor)
-    by_words = bool(query.of(FREE_TEXT)) and any(one.name in fulltext.STREAMS for one in streams.chosen(user, query))
+    by_words = bool(query.of(FREE_TEXT)) and any(one.name in fulltext.STREAMS for one in streams.chosen(query))
     unindexed = indexing.unindexed() if by_words else None  # before the rows: then it never says too little
     selected, hidden = _selected(user, query)
     part = _next(selected, boundary, limit)

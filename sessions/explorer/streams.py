@@ -136,10 +136,10 @@ class Stream(ABC):
         """The rows that this person may see; None if they may see none of the stream."""
 
     @abstractmethod
-    def condition(self, user: access.User, term: Term) -> Q:
+    def condition(self, term: Term) -> Q:
         """Of a term without its negation, over `plain_` columns. What the stream's rows do not have matches none."""
 
-    def arms(self, user: access.User, term: Term) -> list[Arm] | None:
+    def arms(self, term: Term) -> list[Arm] | None:
         """The same by an index; None if there is none for it."""
         return None
 
@@ -310,7 +310,7 @@ class Calls(Stream):
         too = query.of("own") or any("completion" in texts(term) for term in query.of("kind"))
         return Q() if too else ~Q(plain_method=COMPLETE)
 
-    def condition(self, user: access.User, term: Term) -> Q:
+    def condition(self, term: Term) -> Q:
         match term.field:
             case "server":
                 gone = Q(names(term, "plain_server_name"), plain_server_id=None)
@@ -345,7 +345,7 @@ class Calls(Stream):
                 return Q(session__uid__in=uids(term))
         return NOTHING
 
-    def arms(self, user: access.User, term: Term) -> list[Arm] | None:
+    def arms(self, term: Term) -> list[Arm] | None:
         match term.field:
             case "call":
                 return [Arm(Q(uid=uid)) for uid in uids(term)]
@@ -461,7 +461,7 @@ class Events(Stream):
             return None
         return access.audit_events(user).filter(_NO_STEP).defer("body", "hash")
 
-    def condition(self, user: access.User, term: Term) -> Q:
+    def condition(self, term: Term) -> Q:
         match term.field:
             case "server":
                 return Q(plain_server_uid__in=self._server_uids(term))
@@ -484,7 +484,7 @@ class Events(Stream):
                 return Q(call_uid__in=uids(term))
         return NOTHING
 
-    def arms(self, user: access.User, term: Term) -> list[Arm] | None:
+    def arms(self, term: Term) -> list[Arm] | None:
         match term.field:
             case "call":
                 return [Arm(Q(call_uid=uid)) for uid in uids(term)]
@@ -572,7 +572,7 @@ class Logs(Stream):
         seen = access.seen_of_people(user, Q(identity__isnull=False), Q(identity__user_id=user.pk))
         return LogLine.objects.filter(seen).select_related("server", "identity")
 
-    def condition(self, user: access.User, term: Term) -> Q:
+    def condition(self, term: Term) -> Q:
         match term.field:
             case "server":
                 return Q(plain_server_id__in=servers(term).values("pk"))
@@ -590,7 +590,7 @@ class Logs(Stream):
                 return Q(plain_text__icontains=term.values[0].text) | Q(plain_logger__icontains=term.values[0].text)
         return NOTHING
 
-    def arms(self, user: access.User, term: Term) -> list[Arm] | None:
+    def arms(self, term: Term) -> list[Arm] | None:
         found = _few(servers(term), "pk") if term.field == "server" else None
         return None if found is None else [Arm(Q(server_id=key)) for key in found]
 
@@ -639,7 +639,7 @@ class Messages(Stream):
             return None
         return wire.messages(user).select_related("server", "identity").defer("body", "headers")
 
-    def condition(self, user: access.User, term: Term) -> Q:
+    def condition(self, term: Term) -> Q:
         match term.field:
             case "server":
                 return Q(plain_server_id__in=servers(term).values("pk"))
@@ -664,7 +664,7 @@ class Messages(Stream):
                 return Q(plain_method__icontains=term.values[0].text) | Q(plain_target__icontains=term.values[0].text)
         return NOTHING
 
-    def arms(self, user: access.User, term: Term) -> list[Arm] | None:
+    def arms(self, term: Term) -> list[Arm] | None:
         return [Arm(Q(call_uid=uid)) for uid in uids(term)] if term.field == "call" else None
 
     def row(self, user: access.User, found: WireMessage) -> Row:
@@ -699,6 +699,6 @@ class Messages(Stream):
 STREAMS: dict[str, Stream] = {stream.name: stream for stream in (Calls(), Events(), Logs(), Messages())}
 
 
-def chosen(user: access.User, query: Query) -> list[Stream]:
+def chosen(query: Query) -> list[Stream]:
     """The streams that `query` reads."""
     return [stream for name, stream in STREAMS.items() if name in (query.streams or USUAL)]

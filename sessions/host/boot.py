@@ -1,25 +1,14 @@
 """Starts the session host as a step of the Celery worker, so a lost broker ends no session."""
 
-import resource
-from contextlib import suppress
 from typing import Any
 
 import structlog
 from celery import bootsteps
 
+from servers import open_files
 from sessions.host.loop import HostThread
 
-DESCRIPTORS = 65_536
 log = structlog.get_logger(__name__)
-
-
-def more_descriptors() -> None:
-    """Raise the limit of open files, up to DESCRIPTORS: a session takes two to four, and 1,024 is a common default."""
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, DESCRIPTORS)
-    if now != resource.RLIM_INFINITY and now < limit:
-        with suppress(ValueError, OSError):  # some systems have a lower limit of their own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
 class HostStep(bootsteps.StartStopStep):
@@ -32,7 +21,7 @@ class HostStep(bootsteps.StartStopStep):
         super().__init__(worker, **kwargs)
 
     def start(self, worker: Any) -> None:
-        more_descriptors()
+        open_files.raise_limit()  # a session takes two to four
         worker.mcp_host = HostThread(worker.hostname)
         worker.mcp_host.start()
 

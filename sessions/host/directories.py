@@ -28,18 +28,8 @@ def work_of_draft(draft: UUID) -> Path:
     return _root() / f"draft-{draft}" / "work"
 
 
-def of_session(server: UUID, identity: UUID | None = None) -> Path:
-    """Create the directory if needed. Raises OSError."""
-    return made(work_of_session(server, identity))
-
-
-def of_draft(draft: UUID) -> Path:
-    """Create the directory if needed. Raises OSError."""
-    return made(work_of_draft(draft))
-
-
 def made(private: Path) -> Path:
-    """Raises OSError."""
+    """Create the directory if needed. Raises OSError."""
     return _made(private.parent, private.name)
 
 

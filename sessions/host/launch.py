@@ -96,6 +96,10 @@ class LaunchProblem(Exception):
         self.failure = failure
 
 
+def _not_started(words: str) -> LaunchProblem:
+    return LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect"))
+
+
 @dataclass(frozen=True)
 class Launch:
     """Everything that one connection needs. Contains secrets: lives as long as the connection, never in a row or a
@@ -212,7 +216,7 @@ def _placed(source: Server | Registration, values: LaunchValues, private: Path) 
         words = (
             f"The private working directory of the server could not be created: {problem.strerror}: {problem.filename}."
         )
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
+        raise _not_started(words) from problem
     return replace(values, reached=replace(values.reached, working_directory=directory))
 
 
@@ -241,7 +245,7 @@ def _confinement(
     changed = (*source.writable_paths, *(() if folder_is_private else (directory,)))
     if closed := next((path for path in (*named, *changed) if stdio.is_interface(path)), None):
         words = f"{closed} leads to processes, settings or devices of the machine, which no server may access. Grant the folder that the server works with."
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect"))
+        raise _not_started(words)
     user = stdio.user(number)
     if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):
         user = None  # only our own user reaches these files
@@ -249,7 +253,7 @@ def _confinement(
         own = folders(user, reachable=not stdio.has_view())
     except OSError as problem:
         words = f"The private folders of the server could not be created: {problem.strerror}: {problem.filename}."
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
+        raise _not_started(words) from problem
     files, hosts = _of_the_operator()
     return stdio.Confinement(
         home=str(own.home),
@@ -271,7 +275,7 @@ def _hosts(source: Server | Registration) -> list[stdio.Host]:
         return [*map(stdio.Host.parsed, source.network_hosts)]
     except ValueError as problem:  # stored by a version that took it
         words = f"The hosts under Access in the server's settings cannot be used: {problem}"
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
+        raise _not_started(words) from problem
 
 
 def _ours() -> tuple[str, ...]:
@@ -297,7 +301,7 @@ def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
         files, hosts = [], [*map(stdio.Host.parsed, settings.STDIO_HOSTS)]
     except ValueError as problem:
         words = f"The setting MCPADMIN_STDIO_HOSTS cannot be used: {problem}"
-        raise LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect")) from problem
+        raise _not_started(words) from problem
     for value in inherited().values():
         if value.startswith("/") and Path(value).exists():
             files.append(value)

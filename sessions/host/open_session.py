@@ -172,7 +172,7 @@ class OpenSession:
         self.catalog.opened(refresh_request)
         self._spawn(self._measure())
         self.follow_tasks()
-        self._spawn(self._ask_for_news(connected, watch_request))
+        self._spawn(self._ask_for_news(watch_request))
 
     def follow_tasks(self) -> None:
         """Follow on what runs at the server for calls that have ended without an answer."""
@@ -235,7 +235,7 @@ class OpenSession:
         late = " This session opened without roots; they are declared when it reconnects."
         self.log.host(f"Roots changed: {len(roots)} now.{'' if known or not roots else late}")
 
-    async def _ask_for_news(self, connected: Connected, watch_request: int) -> None:
+    async def _ask_for_news(self, watch_request: int) -> None:
         """A modern server sends log messages and list changes only on request; a legacy one sends both unasked."""
         if self._log_level or self.modern:
             await self._ask_log_level(self._log_level)

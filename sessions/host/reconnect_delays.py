@@ -51,7 +51,7 @@ class Pace:
     """`breaker_open`: too many failures in a short time, so there is one attempt per longest pause. `load`: a lower
     limit in seconds for the longest pause, for a host with many sessions that fail at the same time."""
 
-    def __init__(self, ceilings: Ceilings, load: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, ceilings: Ceilings, load: Callable[[], float]) -> None:
         self._ceilings, self._load = ceilings, load
         self._failing_since: float | None = None
         self._longest = min(ceilings.early, ceilings.last)

@@ -14,10 +14,6 @@ OPENING_AT_ONCE = 50
 TRIES_A_SECOND = 25
 
 
-def _nobody() -> None:
-    """Do nothing."""
-
-
 @dataclass
 class Shared:
     logs: LogWriter
@@ -27,7 +23,7 @@ class Shared:
     #: called with the id of a session that is ready, or has room again: its waiting calls may be sent
     on_ready: Callable[[int], None]
     #: called when a subscribed resource changed: its webhook may be due
-    on_change: Callable[[], None] = field(default_factory=lambda: _nobody)
+    on_change: Callable[[], None]
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OPENING_AT_ONCE))
     draining: bool = False
     drain_until: float = 0.0

@@ -6,6 +6,7 @@ stale period may judge: after an outage every heartbeat is old.
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -56,6 +57,8 @@ class Tick:
         self._beaten_at = time.time()
         self._orphans: set[int] = set()
         self._woken: asyncio.Task[None] | None = None
+        #: kept here, or it might be collected before it has run
+        self._last_beat: asyncio.Task[None] | None = None
         host.look_for_dead = self.look_now
 
     async def run(self) -> None:
@@ -68,8 +71,7 @@ class Tick:
 
     def look_now(self) -> None:
         """Another worker was seen to end: clean up before the next tick."""
-        if not self._closing and (self._woken is None or self._woken.done()):
-            self._woken = asyncio.create_task(self._look_now())
+        self._woken = self._started(self._woken, self._look_now)
 
     async def _look_now(self) -> None:
         if self._sweeping is not None:
@@ -80,7 +82,7 @@ class Tick:
     async def close(self) -> None:
         """The worker drains: no more sweeps. A last heartbeat lets other workers know before their next look."""
         self._closing = True
-        self._last_words = asyncio.create_task(self._beat())
+        self._last_beat = asyncio.create_task(self._beat())
         await cancel_all(self._woken, self._sweeping, self._claiming, self._indexing)
 
     async def _beat(self) -> None:
@@ -96,12 +98,17 @@ class Tick:
             self._answering_since = time.monotonic()
         host.may_claim = self._steady() or not self._was_away
         hints.workers_changed()
-        if not self._closing and (self._sweeping is None or self._sweeping.done()):
-            self._sweeping = asyncio.create_task(self._sweep())
-        if not self._closing and (self._claiming is None or self._claiming.done()):
-            self._claiming = asyncio.create_task(self._claim())
-        if not self._closing and (self._indexing is None or self._indexing.done()):
-            self._indexing = asyncio.create_task(self._index())
+        self._sweeping = self._started(self._sweeping, self._sweep)
+        self._claiming = self._started(self._claiming, self._claim)
+        self._indexing = self._started(self._indexing, self._index)
+
+    def _started(
+        self, task: asyncio.Task[None] | None, job: Callable[[], Coroutine[Any, Any, None]]
+    ) -> asyncio.Task[None] | None:
+        """`task` while it runs, then a new one of `job`; none is begun once the worker drains."""
+        if self._closing or not (task is None or task.done()):
+            return task
+        return asyncio.create_task(job())
 
     async def _index(self) -> None:
         """The words of what has ended, for the search; when nothing else is to be written."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from sessions.hints.hint_rows import first_row, is_passing
 from sessions.live.frames import Frame
 from sessions.live.streams import WINDOW_SECONDS, Dirty, Row, SnapshotStream, TopicSubscription
 from sessions.live.topics import Topic
@@ -46,7 +47,7 @@ class CallStream(SnapshotStream):
             self._later(_progress_row(hint.get("rows")))
         elif hint["kind"] in _FOR_AGENTS or self._knows(hint):
             return
-        elif _passing(hint.get("rows")):
+        elif is_passing(hint.get("rows")):
             asyncio.get_running_loop().call_later(PASSING_SECONDS, self._look, hint)
         else:
             super().hint(hint)
@@ -92,13 +93,9 @@ class CallStream(SnapshotStream):
             await asyncio.gather(self._progress_task, return_exceptions=True)
 
 
-def _passing(rows: Any) -> bool:
-    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and rows[0].get("passing") is True
-
-
 def _progress_row(rows: Any) -> Row | None:
     """Keep only valid fields: anyone who can write to Redis can publish anything."""
-    row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    row = first_row(rows)
     done, total, text = row.get("progress"), row.get("total"), row.get("message")
     if not isinstance(done, int | float) and not text:
         return None

@@ -9,7 +9,6 @@ from django.urls import reverse
 
 from servers.audit import query as audit_query
 from servers.kit.visible import visible_text
-from servers.models import AuditHead
 from sessions.enums import LogSource
 from sessions.live.frames import encode
 from sessions.live.topics import Topic, TopicKind
@@ -64,7 +63,7 @@ def _within(rows: list[Row], chars: int) -> list[Row]:
 def feed_head(topic: Topic) -> int:
     """The newest sequence number, 0 before the first row."""
     if topic.kind is TopicKind.AUDIT:
-        return AuditHead.objects.filter(chain=1).values_list("seq", flat=True).first() or 0
+        return audit_query.head_seq()
     rows = _wire_messages(topic) if topic.kind is TopicKind.WIRE else _log_lines(topic)
     return rows.aggregate(newest=Max("seq"))["newest"] or 0
 

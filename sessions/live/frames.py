@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -24,6 +25,8 @@ class Audience:
         return user_id not in self.but and (self.users is None or user_id in self.users)
 
 
+#: a listener that may have missed a hint receives what changed this recently; pages load the rest anyway
+RECENT = timedelta(minutes=2)
 EVERYBODY = Audience()
 SEES_PERSONAL = Audience(users=frozenset(), sees_personal=True)
 

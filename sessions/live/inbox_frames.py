@@ -4,7 +4,6 @@ The frames contain no text from a server. Users who may read it get it from the 
 """
 
 from collections import Counter
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,32 +12,31 @@ from django.utils import timezone
 
 from servers.kit.visible import visible_text
 from sessions.enums import ApprovalState, QuestionState
-from sessions.live.frames import EVERYBODY, SEES_PERSONAL, Audience, Frame, encode, of_owner
+from sessions.live.frames import EVERYBODY, RECENT, SEES_PERSONAL, Audience, Frame, encode, of_owner
 from sessions.models import Approval, Question
 
-#: a listener that may have missed a hint also receives items that ended this recently
-_ENDED_SINCE = timedelta(minutes=2)
 _MOST = 200
 
 
 def frames(uids: list[UUID] | None) -> list[Frame]:
     """Frames of the named items. None: all open items, and those that ended recently."""
-    rows = Question.objects.select_related("server", "call", "session__identity")
-    if uids is None:
-        selected = rows.filter(Q(state=QuestionState.OPEN) | Q(ended_at__gt=timezone.now() - _ENDED_SINCE))
-    else:
-        selected = rows.filter(uid__in=uids)
-    found = [_frame(question) for question in selected.order_by("-id")[:_MOST]]
+    rows = Question.objects.select_related("server", "call", "session__identity").filter(
+        _selected(QuestionState.OPEN, uids)
+    )
+    found = [_frame(question) for question in rows.order_by("-id")[:_MOST]]
     return [*found, *_approval_frames(uids), *_counts()]
 
 
 def _approval_frames(uids: list[UUID] | None) -> list[Frame]:
-    rows = Approval.objects.select_related("call__server")
-    if uids is None:
-        rows = rows.filter(Q(state=ApprovalState.OPEN) | Q(ended_at__gt=timezone.now() - _ENDED_SINCE))
-    else:
-        rows = rows.filter(uid__in=uids)
+    rows = Approval.objects.select_related("call__server").filter(_selected(ApprovalState.OPEN, uids))
     return [_approval_frame(approval) for approval in rows.order_by("-id")[:_MOST]]
+
+
+def _selected(open_state: QuestionState | ApprovalState, uids: list[UUID] | None) -> Q:
+    """The named items. None: those that are open or ended recently."""
+    if uids is not None:
+        return Q(uid__in=uids)
+    return Q(state=open_state) | Q(ended_at__gt=timezone.now() - RECENT)
 
 
 def _approval_frame(approval: Approval) -> Frame:

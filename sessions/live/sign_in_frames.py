@@ -4,7 +4,7 @@ All pages of users who may sign in join the first topic, for the shared identity
 viewer's own identity. The frames contain names and the link that helps, but no text from a server.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,12 +15,10 @@ from django.utils import timezone
 from servers.enums import IdentityKind
 from servers.kit.visible import visible_text
 from sessions.enums import SessionCondition, SessionState
-from sessions.live.frames import Audience, Frame, encode
+from sessions.live.frames import RECENT, Audience, Frame, encode
 from sessions.live.topics import TopicKind
 from sessions.models import ConnectionEvent, McpSession
 
-#: a listener that missed a hint still receives this much; the cards show anything older
-RECENT = timedelta(minutes=2)
 _MOST = 50
 _SIGN_IN = ("sign_in", "sign_in_again")
 

@@ -19,7 +19,7 @@ class Socket:
         viewer: Viewer,
         actor: Actor,
         send: Callable[[str], Awaitable[None]],
-        close: Callable[[int], None],
+        close: Callable[[CloseCode], None],
         backlog: Callable[[], int],
     ) -> None:
         self.viewer, self.actor = viewer, actor
@@ -46,7 +46,7 @@ class Socket:
     async def room(self) -> None:
         await self._outbox.room()
 
-    def give_up(self, code: int) -> None:
+    def give_up(self, code: CloseCode) -> None:
         """Close from our side and send nothing more."""
         self.suspended = True
         self._close(code)

@@ -4,7 +4,6 @@ Every page joins `subscriptions`, so its frames contain what a message and a pil
 board and the page of one subscription reload their parts with the permissions of their own user.
 """
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,12 +14,10 @@ from django.utils import timezone
 
 from servers.enums import IdentityKind
 from servers.kit.visible import visible_text
-from sessions.live.frames import EVERYBODY, Frame, encode, of_owner
+from sessions.live.frames import EVERYBODY, RECENT, Frame, encode, of_owner
 from sessions.models import Subscription
 from sessions.subscriptions import history
 
-#: a listener that may have missed a hint receives changes this recent; pages load the rest anyway
-RECENT = timedelta(minutes=2)
 MOST = 100
 _TITLE_CHARS = 80
 _LAST = 1 << 62  # nothing is newer than a deletion

@@ -13,6 +13,7 @@ from typing import Any
 from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.utils import timezone
 
+from servers.advisory_locks import AdvisoryLock, in_transaction
 from servers.audit.spare import in_turn
 from servers.audit.statements import database
 from sessions.enums import StoredKind
@@ -24,8 +25,6 @@ SETTLED = timedelta(minutes=2)
 CHUNK = 2_000
 #: the retention removes whole entries, so an hour with many or large rows has several
 MOST_ROWS, MOST_BYTES = 20_000, 32 * 1024 * 1024
-# Any constant that no other part of the product uses as an advisory lock.
-_LOCK_ID = 7_230_002
 OnProgress = Callable[[int], None]
 
 
@@ -80,11 +79,7 @@ def _forget(kind: StoredKind) -> None:
 
 
 def _one_at_a_time() -> None:
-    """Until the end of the transaction. SQLite's IMMEDIATE ones exclude each other anyway."""
-    connection = database()
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
+    in_transaction(database(), AdvisoryLock.STORAGE_HOURS)
 
 
 def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> list[StorageHour]:

@@ -7,6 +7,7 @@ import pytest
 from django.utils import timezone
 
 from sessions.live import subscription_frames
+from sessions.live.frames import RECENT
 from sessions.models import McpSession, Subscription
 from tests.sessions.host.make import make_session
 from tests.sessions.subscriptions.rows import add_version, make_subscription
@@ -38,7 +39,7 @@ def test_a_frame_carries_a_message_and_a_pill_and_no_content(subscription: Subsc
 
 
 def test_whoever_joins_hears_only_of_what_moved_just_now(session: McpSession) -> None:
-    old = timezone.now() - subscription_frames.RECENT * 2
+    old = timezone.now() - RECENT * 2
     make_subscription(session, "quiet", state_since=old)
     make_subscription(session, "new state")
     changed = make_subscription(session, "changed", state_since=old)

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from servers.advisory_locks import AdvisoryLock, in_transaction
 from servers.audit.proof import file, key
 from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp, time_of
 from servers.audit.record import CHAIN
@@ -23,8 +24,6 @@ from servers.models import AuditEvent, AuditHead, Checkpoint
 
 #: statements of the checkpoint file that are compared with the log, from the newest on
 COMPARED = 100
-# Any constant that no other part of the product uses as an advisory lock.
-_LOCK_ID = 7_230_004
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,8 @@ def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
 
 def one_at_a_time() -> None:
     """Until the end of the transaction: a witness that has one statement is not looked at for those before it, so none may
-    be committed after a later one. SQLite's IMMEDIATE transactions exclude each other anyway."""
-    connection = database()
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_ID])
+    be committed after a later one."""
+    in_transaction(database(), AdvisoryLock.CHECKPOINTS)
 
 
 def head() -> tuple[int, str]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
 from servers.models import AuditEvent
+
+#: between a time in a row and the event of the same transaction: a commit may wait, and a clock may be set
+TOLERANCE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)

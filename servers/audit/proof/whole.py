@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Min
@@ -16,8 +16,6 @@ from servers.audit.verdict import Broken
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Checkpoint, Payload
 
-#: of a row's time to its event's: see sessions/calls/proof.py
-_TOLERANCE = timedelta(seconds=30)
 #: content of payloads that is read at a time
 _BYTES = 4 * 1024 * 1024
 #: digests of this role name payloads that a person had erased
@@ -177,7 +175,7 @@ class Whole:
         """The request decides: what may be gone of a call can have come after the time that the leave names."""
         if self.removed.payloads is None:
             return False
-        before = self.removed.payloads + _TOLERANCE
+        before = self.removed.payloads + rows.TOLERANCE
         if event.at < before:
             return True
         requested = _requested(event)

@@ -5,9 +5,10 @@ from typing import Any
 
 from django.http import QueryDict
 
+from servers.configuration import value_key
 from servers.numbers import whole_number
 from servers.registration.adding.reading import Reading, read_source
-from servers.registration.forms.values import PREFIX, ROWS_READ, stored_key
+from servers.registration.forms.values import PREFIX, ROWS_READ
 from servers.secret import Secret
 
 SOURCE, INDEX, FILLED_FROM, NEED = "source", "source_index", "filled_from", "need-"
@@ -36,14 +37,14 @@ def with_secrets(data: QueryDict, reading: Reading | None) -> QueryDict:
     if reading is None or reading.registration is None or not is_filled_from(data, reading):
         return data
     secrets = {
-        stored_key(value.kind, value.name): value.text()
+        value_key(value.kind, value.name): value.text()
         for value in reading.registration.used_values()
         if isinstance(value.value, Secret)
     }
     data = data.copy()
     posted = whole_number(data.get(f"{PREFIX}-TOTAL_FORMS", "")) or 0
     for row in range(min(posted, ROWS_READ)):  # as many as the formset reads, whatever number was posted
-        key = stored_key(data.get(f"{PREFIX}-{row}-kind", ""), data.get(f"{PREFIX}-{row}-name", ""))
+        key = value_key(data.get(f"{PREFIX}-{row}-kind", ""), data.get(f"{PREFIX}-{row}-name", ""))
         if key in secrets and f"{PREFIX}-{row}-secret" in data and not data.get(f"{PREFIX}-{row}-value"):
             data[f"{PREFIX}-{row}-value"] = secrets[key]
     return data

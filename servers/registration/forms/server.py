@@ -22,6 +22,7 @@ from servers.enums import (
     TransportKind,
     ValueKind,
 )
+from servers.kit.lines import unique_lines
 from servers.models import Bundle, Server
 from servers.packages.commands import readable
 from servers.registration.forms import roots, values
@@ -371,8 +372,7 @@ class ServerForm(forms.Form):
         return [host.lower() for host in self._clean_lines("network_hosts")]
 
     def _clean_lines(self, field: str) -> list[str]:
-        lines = (line.strip() for line in str(self.cleaned_data[field]).splitlines())
-        entries = list(dict.fromkeys(line for line in lines if line))
+        entries = unique_lines(str(self.cleaned_data[field]))
         for entry in entries:
             _LINES[field](entry)
         return entries

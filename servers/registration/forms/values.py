@@ -6,35 +6,24 @@ from typing import Any, cast
 from django import forms
 from django.forms.formsets import formset_factory
 
-from servers.configuration import Registration, ValueInput
+from servers.configuration import Registration, ValueInput, value_key
 from servers.enums import TransportKind, ValueKind
 from servers.models import Server, ServerValue
+from servers.registration.checking import VALUE_RULES
 from servers.registration.forms.rows import RowForm, RowFormSet
 from servers.secret import Secret
 from servers.validators import (
     SECRET_NAME,
-    validate_header_name,
-    validate_header_value,
-    validate_variable_name,
-    validate_variable_value,
 )
 
 PREFIX = "values"
 BLANK_ROWS, MOST_ROWS = 1, 100
 #: of what was posted; further rows are ignored
 ROWS_READ = MOST_ROWS * 2
-_RULES = {
-    ValueKind.HEADER: (validate_header_name, validate_header_value),
-    ValueKind.ENVIRONMENT: (validate_variable_name, validate_variable_value),
-}
 _MISPLACED = {
     ValueKind.HEADER: "stdio servers have no headers. Remove this row or change it to an environment variable.",
     ValueKind.ENVIRONMENT: "Servers with a URL have no environment variables. Remove this row or change it to a header.",
 }
-
-
-def stored_key(kind: str, name: str) -> tuple[str, str]:
-    return str(kind), name.lower() if kind == ValueKind.HEADER else name
 
 
 class ValueForm(RowForm):
@@ -100,13 +89,13 @@ class ValueForm(RowForm):
     @property
     def stored_row(self) -> ServerValue | None:
         """The sealed row that an empty box keeps: the page says when it was set."""
-        row = self._rows.get(stored_key(self._now("kind"), self._now("name").strip()))
+        row = self._rows.get(value_key(self._now("kind"), self._now("name").strip()))
         return row if row is not None and row.secret else None
 
     @property
     def is_read(self) -> bool:
         """Whether the box of *Add server* holds this secret, so that the page need not."""
-        return not self.is_bound and stored_key(self._now("kind"), self._now("name")) in self._read
+        return not self.is_bound and value_key(self._now("kind"), self._now("name")) in self._read
 
     def _now(self, field: str) -> str:
         return str(self[field].value() or "")
@@ -122,7 +111,7 @@ class ValueForm(RowForm):
             if not data.get(field):
                 self.add_error(field, words)
                 return data
-        check_name, check_value = _RULES[ValueKind(data["kind"])]
+        check_name, check_value = VALUE_RULES[ValueKind(data["kind"])]
         self._try("name", check_name, data["name"])
         self._try("value", check_value, data.get("value", ""))
         if not data.get("value"):
@@ -134,7 +123,7 @@ class ValueForm(RowForm):
             self.add_error("value", "Enter the value.")
         if not data.get("secret") and self.stored_row is not None:
             self.add_error("value", "Enter the value again: stored secrets cannot be converted to plain text.")
-        elif not data.get("secret") and stored_key(data["kind"], data["name"]) in self._read:
+        elif not data.get("secret") and value_key(data["kind"], data["name"]) in self._read:
             self.add_error("value", "Enter the value again: secrets from your input cannot be converted to plain text.")
 
     @property
@@ -145,7 +134,7 @@ class ValueForm(RowForm):
     @property
     def key(self) -> tuple[str, str]:
         """As `ValueInput.key`. After is_valid()."""
-        return stored_key(self.cleaned_data["kind"], self.cleaned_data["name"])
+        return value_key(self.cleaned_data["kind"], self.cleaned_data["name"])
 
     def data_for_registration(self) -> dict[str, Any]:
         data = self.cleaned_data
@@ -181,7 +170,7 @@ class BaseValueFormSet(RowFormSet):
             name = form.cleaned_data.get("name")
             if not name:  # it has an error of its own, and two missing names are not the same name
                 continue
-            key = stored_key(form.cleaned_data.get("kind", ""), name)
+            key = value_key(form.cleaned_data.get("kind", ""), name)
             if key in seen:
                 form.add_error("name", "This name is listed twice.")
             seen.add(key)
@@ -221,8 +210,8 @@ def value_rows(data: Any, server: Server | None, kind: ValueKind, read: Registra
         prefix=PREFIX,
         initial=[_initial(row) for row in stored] + [_initial_of_read(value) for value in given],
         form_kwargs={
-            "stored": {stored_key(row.kind, row.name): row for row in stored},
-            "read": frozenset(stored_key(one.kind, one.name) for one in given if isinstance(one.value, Secret)),
+            "stored": {value_key(row.kind, row.name): row for row in stored},
+            "read": frozenset(value_key(one.kind, one.name) for one in given if isinstance(one.value, Secret)),
         },
     )
     rows = cast("BaseValueFormSet", made)

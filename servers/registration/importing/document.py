@@ -53,8 +53,7 @@ def read(text: str) -> ImportedDocument:
         words = f"Paste a configuration, or choose a file of at most {limits.in_words('import_bytes')}."
         raise ValidationError(words, code="required")
     if len(text.encode(errors="surrogatepass")) > limits.number("import_bytes"):
-        words = f"Too large. {limits.stated('import_bytes')} Remove everything except the servers."
-        raise ValidationError(words, code="size")
+        raise ValidationError(too_large(), code="size")
     document = _first(text)
     if not document.servers:
         raise ValidationError("This configuration contains no servers.", code="empty")
@@ -62,6 +61,10 @@ def read(text: str) -> ImportedDocument:
         words = f"Too many servers: {len(document.servers):,}. {limits.stated('import_servers')} Import them in parts."
         raise ValidationError(words, code="servers")
     return document
+
+
+def too_large() -> str:
+    return f"Too large. {limits.stated('import_bytes')} Remove everything except the servers."
 
 
 def _first(text: str) -> ImportedDocument:

@@ -8,10 +8,10 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from servers.configuration import COLUMNS, Registration
-from servers.enums import TransportKind
 from servers.models import Server
 from servers.packages.pins import Pin
 from servers.registration.checking import check
+from servers.registration.forms.suggestion import transport_of
 from servers.registration.importing.connection import connection
 from servers.registration.importing.document import ImportedDocument
 from servers.registration.importing.entry_reader import EntryReader, Need, short
@@ -102,7 +102,7 @@ def _entry(name: str, reading: EntryReader) -> Entry:
     columns |= own
     credentials = own_credentials(reading)
     stated = frozenset(columns)
-    columns.setdefault("transport", _open_transport(columns.get("url", "")))
+    columns.setdefault("transport", transport_of(columns.get("url", "")))
     enabled = _enabled(reading)
     columns = {"name": name.strip(), **columns}
     if description := reading.text("description"):
@@ -182,11 +182,6 @@ def _times(reading: EntryReader) -> dict[str, Any]:
 def _enabled(reading: EntryReader) -> bool:
     disabled, enabled = reading.flag("disabled"), reading.flag("enabled", "isActive")
     return not disabled and enabled is not False
-
-
-def _open_transport(url: str) -> TransportKind:
-    is_socket = url.lower().startswith(("ws://", "wss://"))
-    return TransportKind.WEBSOCKET if is_socket else TransportKind.AUTO_HTTP
 
 
 def _once(lines: list[str]) -> tuple[str, ...]:

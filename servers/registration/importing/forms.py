@@ -12,7 +12,7 @@ from servers.kit.choices import LongCheckList, ServersField, offer
 from servers.numbers import whole_number
 from servers.registration.exporting import Form
 from servers.registration.importing.applying import Choice, Decision, choices
-from servers.registration.importing.document import ImportedDocument, read
+from servers.registration.importing.document import ImportedDocument, read, too_large
 from servers.registration.importing.planning import Proposal
 
 
@@ -63,8 +63,7 @@ class ImportForm(forms.Form):
 
 def _decoded(upload: UploadedFile) -> str:
     if upload.size is None or upload.size > limits.number("import_bytes"):
-        words = f"Too large. {limits.stated('import_bytes')} Remove everything except the servers."
-        raise ValidationError({"file": words})
+        raise ValidationError({"file": too_large()})
     try:
         return upload.read().decode("utf-8")
     except UnicodeDecodeError:

@@ -23,6 +23,7 @@ from servers.registration.importing.text import (
     is_json,
     pairs_of,
     require_depth,
+    too_deep,
 )
 
 log = structlog.get_logger(__name__)
@@ -59,7 +60,7 @@ def _plain_json(given: str) -> list[JsonPart] | None:
     except ValueError:
         return None
     except RecursionError:
-        raise Unreadable("Nested too deeply for a configuration.", "depth", "import_depth") from None
+        raise too_deep() from None
     require_depth([value], limits.number("import_depth"))
     return [JsonPart(value)]
 

@@ -57,6 +57,10 @@ class Unreadable(Exception):
         self.words, self.code, self.limit = words, code, limit
 
 
+def too_deep() -> Unreadable:
+    return Unreadable("Nested too deeply for a configuration.", "depth", "import_depth")
+
+
 class Pairs(dict[str, Any]):
     """An object of the document."""
 
@@ -140,7 +144,7 @@ def require_depth(values: list[Any], most: int) -> None:
         ]
         if not level:
             return
-    raise Unreadable("Nested too deeply for a configuration.", "depth", "import_depth")
+    raise too_deep()
 
 
 def is_json(text: str) -> bool:
@@ -164,7 +168,7 @@ def _by_format(text: str, bounds: Bounds) -> list[JsonPart]:
             return [JsonPart(part.value, beside=True) for part in _json(text[start.end() :], bounds)]
         return [JsonPart(_yaml(text, bounds))]
     except RecursionError:
-        raise Unreadable("Nested too deeply for a configuration.", "depth", "import_depth") from None
+        raise too_deep() from None
 
 
 def _is_prose(text: str) -> bool:
@@ -294,7 +298,7 @@ def _yaml(text: str, bounds: Bounds) -> Any:
                 raise Unreadable("YAML aliases (*name) are not supported. Write the value out.", "yaml")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > bounds.import_depth:
-                raise Unreadable("Nested too deeply for a configuration.", "depth", "import_depth")
+                raise too_deep()
         return yaml.load(text, Loader=_Loader)  # noqa: S506  # a subclass of the safe loader
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark

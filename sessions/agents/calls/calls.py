@@ -39,12 +39,13 @@ from sessions.calls.arguments import Given, NotListed, Rejected
 from sessions.calls.intents import Hold
 from sessions.calls.targets import Target
 from sessions.enums import CallState
+from sessions.hints.hint_rows import first_row, is_passing
 from sessions.live.hub import Hub
 from sessions.live.reader import Together
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.errors import InvalidRequest
 from sessions.mcp.core.headers import ANNOTATION
-from sessions.mcp.core.versions import Era
+from sessions.mcp.core.versions import REVISIONS, Era
 from sessions.mcp.server import modern, streams
 from sessions.mcp.server.refusals import (
     DUPLICATE,
@@ -141,7 +142,7 @@ class Calls:
             return _rejected(exchange, asked, problem)
         if answer is not None:
             answer.headers[CALL_HEADER] = str(uid)
-        resumes = exchange.era is Era.LEGACY and exchange.revision >= "2025-11-25" and idempotency.is_short(exchange.id)
+        resumes = REVISIONS[exchange.revision].resumes and idempotency.is_short(exchange.id)
         if answer is not None and resumes:
             answer.name = name or str(uid)
         return await self.view(
@@ -438,14 +439,13 @@ class _Viewer:
             self._take_line(hint)
         elif hint.get("kind") == "visit":
             self._take_visit(hint)
-        elif not _passing(hint):
+        elif not is_passing(hint.get("rows")):
             self._dirty = True
         self._wake.set()
 
     def _take(self, hint: dict[str, Any]) -> None:
         """Only valid fields: anyone who can write to Redis can publish anything."""
-        rows = hint.get("rows")
-        row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+        row = first_row(hint.get("rows"))
         done, total, text = row.get("progress"), row.get("total"), row.get("message")
         if _is_number(done) and len(self._waiting) < _MOST_WAITING:
             self._waiting.append(
@@ -453,8 +453,7 @@ class _Viewer:
             )
 
     def _take_line(self, hint: dict[str, Any]) -> None:
-        rows = hint.get("rows")
-        row = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+        row = first_row(hint.get("rows"))
         level, logger, text = row.get("level"), row.get("logger"), row.get("text")
         if (
             not self._logs
@@ -575,11 +574,6 @@ class _Viewer:
 def _is_number(value: Any) -> TypeGuard[float]:
     """One that JSON has."""
     return type(value) is int or (type(value) is float and math.isfinite(value))
-
-
-def _passing(hint: dict[str, Any]) -> bool:
-    rows = hint.get("rows")
-    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and rows[0].get("passing") is True
 
 
 def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:

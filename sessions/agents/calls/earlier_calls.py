@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, cast
 
-from servers.audit.statements import Columns, fetch, param
+from servers.audit.statements import Columns, fetch, param, tables
 from sessions.models import AgentAttachment, AgentCall, Approval, Call
 
 CONTINUES, REQUEST, ATTACHED, UNHEARD = "continues", "request", "attached", "unheard"
@@ -15,7 +15,7 @@ KEY, ATTACHED_KEY = "key", "attached key"
 _CALL: Final = Columns(
     Call, "one", ("id", "uid", "state", "created_at", "sent_at", "cancel_requested_at", "may_have_run")
 )
-_TABLES: Final = {model.__name__: model._meta.db_table for model in (AgentAttachment, AgentCall, Approval, Call)}
+_TABLES: Final = tables(AgentAttachment, AgentCall, Approval, Call)
 #: the last condition of the keys and of `unheard` is the one of its index
 _WHERE: Final = {
     CONTINUES: "agent.continues_id = %s",

@@ -126,12 +126,10 @@ def inputs_of(relayed: list[Relayed]) -> dict[str, Any]:
     return {one.key: {"method": one.method, "params": one.params} for one in relayed}
 
 
-def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
-    """What a retry continues: the id of a call, running or ended, whose questions it settled, or a further call. None
-    for a first request. Raises Refusal. For a thread."""
+def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation:
+    """What a retry (see `continues`) continues: the id of a call, running or ended, whose questions it settled, or a further
+    call. Raises Refusal. For a thread."""
     params = exchange.params
-    if "requestState" not in params and "inputResponses" not in params:
-        return None
     responses = params.get("inputResponses", {})
     if not isinstance(responses, dict):
         raise invalid_params("inputResponses must be an object.")

@@ -4,11 +4,12 @@ each costs, and what would make it easier to use."""
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from servers.agents import policies
 from servers.agents.policies import KIND_OF, Policies
 from servers.bundles import exposed, offers
+from servers.bundles.names import shown_by_claude_code
 from servers.definitions import model_tokens
 from servers.definitions.advice import Advice, advice
 from servers.enums import BundleListing, DefinitionKind
@@ -19,9 +20,6 @@ from sessions.agents.catalog.bundle_contents import tokens_of
 from sessions.agents.catalog.bundles import Row
 from sessions.agents.catalog.preview import ANY
 from sessions.agents.endpoints import BundleEndpoint
-
-#: Claude Code's, which is the longest that is known
-PREFIX: Final = "mcp__{}__"
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,8 @@ def _judged(
 ) -> list[ModelTool]:
     definitions: list[dict[str, Any]] = [json.loads(body) for body in bodies]
     counts = [tokens_of(body) for body in bodies]
-    judged = advice(definitions, counts, PREFIX.format(slug))
+    # no client is known whose prefix is longer
+    judged = advice(definitions, counts, shown_by_claude_code(slug, ""))
     return [
         ModelTool(str(definition.get("name", "")), definition, tokens, found, row, shown)
         for definition, tokens, found, row, shown in zip(

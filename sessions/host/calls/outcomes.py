@@ -12,7 +12,7 @@ from sessions.calls.claims import CallOutcome, PendingCall, Required
 from sessions.calls.outcome_words import NOT_CHECKED
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 
 MAY_HAVE_RUN = "The tool may have run."
@@ -39,7 +39,7 @@ class ResultMasks:
         return redaction.redacted(self.redactor.json_text(value), self.subject, payload_privacy.latest())
 
     def text(self, text: str) -> str:
-        return redaction.detected_in(self.redactor.text(text), payload_privacy.latest())
+        return masked_words(text, self.redactor)
 
 
 @dataclass(frozen=True)

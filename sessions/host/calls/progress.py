@@ -7,12 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from servers.audit import payload_privacy
-from servers.privacy import redaction
 from sessions import hints
 from sessions.calls import claims, server_tasks
 from sessions.connections.lifecycle import Lease
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.db import Database, RowsOrphaned
 from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.core.tasks import Status, TaskState
@@ -73,7 +71,7 @@ class CallProgress:
             throttle.trigger()
 
     def _masked(self, message: str) -> str:
-        return redaction.detected_in(self._redactor.text(message), payload_privacy.latest())
+        return masked_words(message, self._redactor)
 
     def numbered(self, request_id: RequestId) -> None:
         """The request got its id; a further round of the call gets another."""

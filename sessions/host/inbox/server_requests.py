@@ -11,7 +11,7 @@ from servers.privacy import redaction
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
 from sessions.enums import QuestionKind, QuestionState
-from sessions.host.answer_redaction import Redactor, dumped
+from sessions.host.answer_redaction import Redactor, dumped, masked_words
 from sessions.host.launch import Launch
 from sessions.inbox.questions import SUMMARY_CHARS, NewQuestion
 from sessions.inbox.reads import Settled
@@ -68,7 +68,7 @@ def new_question(
         kind=kind,
         method=asked.method,
         origin=asked.origin,
-        summary=_masked_words(_words(asked)[: 4 * SUMMARY_CHARS], redactor),
+        summary=masked_words(_words(asked)[: 4 * SUMMARY_CHARS], redactor),
         params=params,
         refused=redactor.text(_refused(asked)) if kind is QuestionKind.URL else "",
         call=call,
@@ -89,10 +89,6 @@ def _masked(params: Mapping[str, Any], redactor: Redactor) -> str:
     words = redactor.json_text({name: value for name, value in params.items() if name not in _USED})
     masked = redaction.detected_in_json(words, payload_privacy.latest())
     return redactor.json_text(params if masked == words else {**params, **json.loads(masked)})
-
-
-def _masked_words(text: str, redactor: Redactor) -> str:
-    return redaction.detected_in(redactor.text(text), payload_privacy.latest())
 
 
 def _kind(asked: InputRequest) -> QuestionKind:

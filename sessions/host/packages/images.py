@@ -42,7 +42,7 @@ async def _found(programs: Programs, command: PackageCommand, folder: Path, outp
     found = await _digests(programs, command, folder, asked)
     if found is None:
         _require(output, command, None)
-        raise failed(command, f"{asked} was fetched, but the engine does not know it.")
+        raise failed(f"{asked} was fetched, but the engine does not know it.")
     repositories, own = found
     name, tag = image_parts(asked)
     digest = next((one.partition("@")[2] for one in repositories if _same(one.partition("@")[0], name)), "")
@@ -55,26 +55,26 @@ def reference(pin: Pin) -> str:
 
 
 async def _pull(programs: Programs, command: PackageCommand, folder: Path, image: str) -> Output:
-    return await _engine(programs, command, folder, "pull", *command.options, image)
+    return await _engine(programs, folder, "pull", *command.options, image)
 
 
 async def _digests(
     programs: Programs, command: PackageCommand, folder: Path, image: str
 ) -> tuple[list[str], str] | None:
     """(repository@digest of each registry, the image's own id); None where the image is not here."""
-    output = await _engine(programs, command, folder, "image", "inspect", image)
+    output = await _engine(programs, folder, "image", "inspect", image)
     if output.code != 0:
         if _NO_ENGINE.search(output.text):
-            raise failed(command, f"{_program(command)} cannot reach its engine.", output.text)
+            raise failed(f"{_program(command)} cannot reach its engine.", output.text)
         return None
     try:
         [found, *_] = json.loads("\n".join(output.stdout))
         return list(found.get("RepoDigests") or []), str(found["Id"])
     except (ValueError, KeyError, TypeError):
-        raise failed(command, f"The output of {_program(command)} about {image} cannot be read.") from None
+        raise failed(f"The output of {_program(command)} about {image} cannot be read.") from None
 
 
-async def _engine(programs: Programs, command: PackageCommand, folder: Path, *arguments: str) -> Output:
+async def _engine(programs: Programs, folder: Path, *arguments: str) -> Output:
     return await programs.run(programs.spec.command, *arguments, folder=folder)
 
 
@@ -91,7 +91,7 @@ def _require(output: Output, command: PackageCommand, pin: Pin | None) -> None:
     if output.code == 0:
         return
     if _NO_ENGINE.search(output.text):
-        raise failed(command, f"{_program(command)} cannot reach its engine.", output.text)
+        raise failed(f"{_program(command)} cannot reach its engine.", output.text)
     if _AWAY.search(output.text):
         raise unavailable(command, pin, "", output.text)
-    raise failed(command, f"{_program(command)} pull ended with exit code {output.code}.", output.text)
+    raise failed(f"{_program(command)} pull ended with exit code {output.code}.", output.text)

@@ -103,12 +103,12 @@ def program(command: PackageCommand, folder: Path) -> Path:
     links = folder / "node_modules" / ".bin"
     if command.executable:
         if not (links / command.executable).exists():
-            raise failed(command, f"{command.name} has no program named {command.executable}.")
+            raise failed(f"{command.name} has no program named {command.executable}.")
         return links / command.executable
     try:
         about = json.loads(files.read(folder / "node_modules" / command.name / "package.json"))
     except (OSError, ValueError, RecursionError):
-        raise failed(command, f"{command.name} was not installed completely.") from None
+        raise failed(f"{command.name} was not installed completely.") from None
     bins = about.get("bin") if isinstance(about, dict) else None
     own = command.name.rpartition("/")[2]
     programs = {own: bins} if isinstance(bins, str) else bins if isinstance(bins, dict) else {}
@@ -116,7 +116,7 @@ def program(command: PackageCommand, folder: Path) -> Path:
     name = own if own in names else names[0] if len(set(map(str, programs.values()))) == 1 else ""
     if not name or not (links / name).exists():
         offers = f" It has {', '.join(sorted(names))}: name one with -p {command.name} PROGRAM." if names else ""
-        raise failed(command, f"{command.name} has no program with the name of the package.{offers}")
+        raise failed(f"{command.name} has no program with the name of the package.{offers}")
     return links / name
 
 
@@ -160,7 +160,7 @@ def _pin(command: PackageCommand, lock: str) -> Pin:
     if not whole or len(version) > MOST_VERSION or len(integrity) > MOST_INTEGRITY:  # code of the package ran beside it
         raise not_readable(command, LOCK)
     if not integrity:
-        raise failed(command, f"The registry gives no hash for {command.name}, so it cannot be pinned.")
+        raise failed(f"The registry gives no hash for {command.name}, so it cannot be pinned.")
     return Pin(
         command.ecosystem,
         command.requested,
@@ -188,7 +188,7 @@ def _require(output: Output, command: PackageCommand, pin: Pin | None, lock: str
         raise changed(command, pin, name, version, got)
     if code in _AWAY or "network" in text.lower():
         raise unavailable(command, pin, code, text)
-    raise failed(command, f"npm ended with exit code {output.code}{f' ({code})' if code else ''}.", text)
+    raise failed(f"npm ended with exit code {output.code}{f' ({code})' if code else ''}.", text)
 
 
 def _hashes(text: str) -> tuple[str, str]:

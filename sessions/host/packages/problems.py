@@ -46,12 +46,12 @@ def unavailable(command: PackageCommand, pin: Pin | None, code: str, text: str) 
     return PackageUnavailable(words, missing, _excerpt(text))
 
 
-def failed(command: PackageCommand, words: str, text: str = "") -> LaunchError:
+def failed(words: str, text: str = "") -> LaunchError:
     return LaunchError(Fault.PACKAGE_FAILED, f"{words} {_excerpt(text)}".strip())
 
 
 def not_readable(command: PackageCommand, what: str) -> LaunchError:
-    return failed(command, f"The information that {what} gives about {command.name} cannot be read.")
+    return failed(f"The information that {what} gives about {command.name} cannot be read.")
 
 
 def _excerpt(text: str) -> str:

@@ -99,7 +99,7 @@ def program(command: PackageCommand, folder: Path) -> Path:
             name for name in os.listdir(programs) if not name.startswith(("python", "activate", "deactivate"))
         )
         offers = f" It has {', '.join(names[:20])}." if names else ""
-        raise failed(command, f"{command.name} has no program named {command.executable}.{offers}")
+        raise failed(f"{command.name} has no program named {command.executable}.{offers}")
     return path
 
 
@@ -156,7 +156,7 @@ def _pin(command: PackageCommand, lock: str, tags: frozenset[str]) -> Pin:
         locks.locked(command.ecosystem, lock)
     except (StopIteration, KeyError, IndexError, tomllib.TOMLDecodeError):
         words = f"The index gives no hash for {command.name}, so it cannot be pinned."
-        raise failed(command, words) from None
+        raise failed(words) from None
     except (AttributeError, TypeError, RecursionError):  # code of a package ran beside this file
         raise not_readable(command, LOCK) from None
     if len(version) > MOST_VERSION:
@@ -222,4 +222,4 @@ def _require(output: Output, command: PackageCommand, pin: Pin | None, lock: str
         )
     if _AWAY.search(text):
         raise unavailable(command, pin, "", text)
-    raise failed(command, f"uv ended with exit code {output.code}.", text)
+    raise failed(f"uv ended with exit code {output.code}.", text)

@@ -222,7 +222,7 @@ async def _written(command: PackageCommand) -> AsyncIterator[None]:
     except OSError as problem:
         where = f": {problem.filename}" if problem.filename else ""
         words = f"The folder of the package could not be written: {problem.strerror or problem}{where}."
-        raise failed(command, words) from problem
+        raise failed(words) from problem
 
 
 @asynccontextmanager

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import hashlib
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +47,6 @@ async def put(
     data: bytes,
     *,
     policy: OutboundPolicy,
-    tls: ssl.SSLContext | None = None,
     content_type: str = "application/octet-stream",
     lock_until: str = "",
 ) -> None:
@@ -57,7 +55,7 @@ async def put(
     headers = {"Content-Type": content_type}
     if lock_until:
         headers |= {"x-amz-object-lock-mode": "COMPLIANCE", "x-amz-object-lock-retain-until-date": lock_until}
-    await _request(store, "PUT", key, "", headers, data, policy, tls)
+    await _request(store, "PUT", key, "", headers, data, policy)
 
 
 async def put_file(
@@ -66,7 +64,6 @@ async def put_file(
     path: Path,
     *,
     policy: OutboundPolicy,
-    tls: ssl.SSLContext | None = None,
     content_type: str = "application/octet-stream",
 ) -> None:
     """A file of any size: above PART_BYTES in parts, which become one object at the end or none. Raises NotDelivered, and
@@ -74,9 +71,9 @@ async def put_file(
     size = (await asyncio.to_thread(path.stat)).st_size
     if size <= PART_BYTES:
         data = await asyncio.to_thread(path.read_bytes)
-        await put(store, key, data, policy=policy, tls=tls, content_type=content_type)
+        await put(store, key, data, policy=policy, content_type=content_type)
         return
-    begun = await _request(store, "POST", key, "uploads=", {"Content-Type": content_type}, b"", policy, tls)
+    begun = await _request(store, "POST", key, "uploads=", {"Content-Type": content_type}, b"", policy)
     found = _UPLOAD_ID.search(begun.body)
     if found is None:
         raise NotDelivered("The store did not start the multipart upload.")
@@ -86,25 +83,23 @@ async def put_file(
         length = max(PART_BYTES, -(-size // PARTS))
         for number in range(1, -(-size // length) + 1):
             part = await asyncio.to_thread(_part, path, (number - 1) * length, length)
-            answer = await _request(store, "PUT", key, f"partNumber={number}&{upload}", {}, part, policy, tls)
+            answer = await _request(store, "PUT", key, f"partNumber={number}&{upload}", {}, part, policy)
             tags.append(answer.headers.get("etag", ""))
-        await _complete(store, key, upload, tags, policy, tls)
+        await _complete(store, key, upload, tags, policy)
     except BaseException:  # parts that stay behind cost money
         try:
-            await _request(store, "DELETE", key, upload, {}, b"", policy, tls)
+            await _request(store, "DELETE", key, upload, {}, b"", policy)
         except NotDelivered:
             pass  # the first failure is the one to report
         raise
 
 
-async def _complete(
-    store: Store, key: str, upload: str, tags: list[str], policy: OutboundPolicy, tls: ssl.SSLContext | None
-) -> None:
+async def _complete(store: Store, key: str, upload: str, tags: list[str], policy: OutboundPolicy) -> None:
     items = "".join(
         f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>" for number, tag in enumerate(tags, 1)
     )
     document = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode()
-    answer = await _request(store, "POST", key, upload, {"Content-Type": "application/xml"}, document, policy, tls)
+    answer = await _request(store, "POST", key, upload, {"Content-Type": "application/xml"}, document, policy)
     # the store answers 200 before it knows, and the rest may say that it failed, or never come
     if b"CompleteMultipartUploadResult" not in answer.body:
         raise NotDelivered("The store could not complete the multipart upload.", answer.status)
@@ -118,7 +113,6 @@ async def _request(
     headers: Mapping[str, str],
     body: bytes,
     policy: OutboundPolicy,
-    tls: ssl.SSLContext | None,
 ) -> Answer:
     from requests_aws4auth import AWS4Auth  # noqa: PLC0415  # 5 MB with requests, which few installations need
 
@@ -131,7 +125,7 @@ async def _request(
     try:
         headers = signed.headers
         return await http.send(
-            method, str(signed.url), headers, body, policy=policy, tls=tls, seconds=SECONDS, secrets=[store.secret_key]
+            method, str(signed.url), headers, body, policy=policy, seconds=SECONDS, secrets=[store.secret_key]
         )
     except NotDelivered as exc:
         raise NotDelivered(_explained(exc, store), exc.status, exc.retry_after) from exc

@@ -32,6 +32,8 @@ class Revision:
     completions_declared: bool = True
     completion_context: bool = False
     extensions: bool = False
+    #: a client resumes a response whose stream ends early, and obeys when it is told how long to wait before that
+    resumes: bool = False
 
 
 REVISIONS: Final = {
@@ -54,6 +56,7 @@ REVISIONS: Final = {
             sampling_tools=True,
             core_tasks=True,
             completion_context=True,
+            resumes=True,
         ),
         Revision("2025-06-18", Era.LEGACY, elicitation=True, completion_context=True),
         Revision("2025-03-26", Era.LEGACY, batches=True, version_header=False),

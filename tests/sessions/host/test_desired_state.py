@@ -73,7 +73,7 @@ def test_a_session_without_subscriptions_is_told_so_when_it_is_opened() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_orders_that_did_not_change_wake_nobody() -> None:
     lease, desired = await _adopted()
-    shared = Shared(LogWriter(None), WireWriter(None), Ceilings(1.0, 60.0, 1.0), print)  # type: ignore[arg-type]  # no database is needed
+    shared = Shared(LogWriter(None), WireWriter(None), Ceilings(1.0, 60.0, 1.0), print, print)  # type: ignore[arg-type]  # no database is needed
     supervisor = SessionSupervisor(lease, desired, None, shared)  # type: ignore[arg-type]  # nor a database here
     supervisor.desired_changed(replace(desired))
     assert not supervisor._news.is_set()
@@ -98,8 +98,7 @@ async def _adopted() -> tuple[Any, Any]:
 def test_a_worker_takes_as_many_descriptors_as_it_may_have() -> None:
     lines = (
         "import resource as r; most = r.getrlimit(r.RLIMIT_NOFILE)[1]; r.setrlimit(r.RLIMIT_NOFILE, (256, most))",
-        "import django; django.setup()",
-        "from sessions.host import boot; boot.DESCRIPTORS = 300; boot.more_descriptors()",
+        "from servers import open_files; open_files.raise_limit(300)",
         "print(r.getrlimit(r.RLIMIT_NOFILE)[0])",
     )
     run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)

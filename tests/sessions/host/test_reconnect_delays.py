@@ -33,7 +33,7 @@ async def test_in_the_first_minutes_of_an_outage_no_pause_is_longer_than_the_ear
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(monkeypatch)
-    found = pauses(Pace(Ceilings(8.0, 300.0, 60.0)), clock, 300.0)
+    found = pauses(Pace(Ceilings(8.0, 300.0, 60.0), lambda: 0.0), clock, 300.0)
     assert max(found) == 8.0
     assert len(found) < 60
 
@@ -41,7 +41,7 @@ async def test_in_the_first_minutes_of_an_outage_no_pause_is_longer_than_the_ear
 async def test_after_that_the_pause_doubles_up_to_the_ceiling_and_the_breaker_keeps_it_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, pace = Clock(monkeypatch), Pace(Ceilings(8.0, 300.0, 60.0))
+    clock, pace = Clock(monkeypatch), Pace(Ceilings(8.0, 300.0, 60.0), lambda: 0.0)
     pauses(pace, clock, 300.0)
     clock.now = max(clock.now, 1_300.1)
     assert pace.breaker_open
@@ -49,7 +49,7 @@ async def test_after_that_the_pause_doubles_up_to_the_ceiling_and_the_breaker_ke
 
 
 async def test_a_server_that_held_begins_with_short_pauses_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, pace = Clock(monkeypatch), Pace(Ceilings(8.0, 300.0, 60.0))
+    clock, pace = Clock(monkeypatch), Pace(Ceilings(8.0, 300.0, 60.0), lambda: 0.0)
     pauses(pace, clock, 900.0)
     pace.ready_for(3_600.0)
     clock.now += 3_600.0

@@ -83,7 +83,7 @@ async def launch(tokens: Tokens, port: int) -> Launch:
 
 
 def shared_by(database: Any) -> Shared:
-    return Shared(LogWriter(database), WireWriter(database), ceilings(), lambda _: None)
+    return Shared(LogWriter(database), WireWriter(database), ceilings(), lambda _: None, lambda: None)
 
 
 def supervisor_of(launch: Launch, shared: Shared | None = None) -> SessionSupervisor:

@@ -85,8 +85,9 @@ def test_the_directory_of_the_form_is_used_and_no_other_is_made(data: Path) -> N
 @pytest.mark.django_db
 def test_a_directory_goes_with_its_server_and_only_when_that_was_deleted(data: Path, admin_user: object) -> None:
     session, missing = make_session(), uuid4()
-    mine = directories.of_session(session.server.uid)
-    theirs, draft = directories.of_session(missing), directories.of_draft(uuid4())
+    mine = directories.made(directories.work_of_session(session.server.uid))
+    theirs = directories.made(directories.work_of_session(missing))
+    draft = directories.made(directories.work_of_draft(uuid4()))
     (mine / "picture.png").write_bytes(b"x")
     directories.remove_if_deleted(session.server.uid)
     directories.remove_deleted()
@@ -104,7 +105,7 @@ def test_a_directory_goes_also_where_a_program_took_the_right_to_write_from_its_
         if user is not None:
             os.chown(folder, user, user)
         with processes.acting_as(user):
-            cache = directories.of_draft(draft).parent / "home" / "go" / "mod"
+            cache = directories.made(directories.work_of_draft(draft)).parent / "home" / "go" / "mod"
             cache.mkdir(parents=True)
             (cache / "go.mod").write_text("module x")
             (cache / "more").mkdir(mode=0)
@@ -163,7 +164,7 @@ def test_a_worker_that_starts_removes_the_directory_of_a_server_deleted_meanwhil
     start_worker: StartWorker, admin_user: Any
 ) -> None:
     session = make_session(desired=Desired.CLOSED)
-    place = directories.of_session(session.server.uid)
+    place = directories.made(directories.work_of_session(session.server.uid))
     registering.delete(Actor.of_user(admin_user), admin_user, session.server)
     assert place.exists()
     start_worker()
