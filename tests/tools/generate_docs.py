@@ -46,6 +46,7 @@ FEATURES = {
     "elicitation_url": "URL elicitation",
     "sampling_tools": "sampling with tools",
     "core_tasks": "tasks, requested by the client",
+    "resumes": "clients resume a response whose stream ended early",
     "extensions": "extensions, including tasks started by the server",
 }
 
