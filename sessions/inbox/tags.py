@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
+from servers import access
 from servers.kit.visible import visible_html, visible_text
 from servers.kit.words import clock_words
 from servers.models import Server
@@ -22,18 +23,24 @@ from sessions.models import Approval, Call, Question
 register = template.Library()
 
 
+def inbox_count(user: access.User) -> int:
+    """Open questions, and calls of agents that wait for approval."""
+    return card.open_count(user) + approvals.open_count(user)
+
+
 @register.inclusion_tag("inbox/_nav.html", takes_context=True)
 def inbox_nav(context: Context) -> dict[str, Any]:
-    """The entry in the side bar with the number of open questions; empty if the page does not exist."""
+    """The entry in the side bar with what waits in the inbox; empty if the page does not exist. A page that shows the number
+    as well has read it: `inbox_count`."""
     try:
         url = reverse("inbox:list")
     except NoReverseMatch:
         return {"url": ""}
-    user = context["request"].user
+    user, count = context["request"].user, context.get("inbox_count")
     return {
         "url": url,
         "current": context.get("nav") == "inbox",
-        "count": card.open_count(user) + approvals.open_count(user),
+        "count": inbox_count(user) if count is None else count,
         "answers": card.may_answer(user),
     }
 

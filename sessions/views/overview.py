@@ -13,9 +13,9 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.kit.filters import ignored
 from servers.kit.visible import visible_text
-from sessions.approvals import reading as approvals
 from sessions.enums import CallState
 from sessions.inbox import card
+from sessions.inbox.tags import inbox_count
 from sessions.overview import activity as activities
 from sessions.overview import numbers as reading
 from sessions.overview import server_list
@@ -41,6 +41,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     mark, servers_mark = reading.mark(), server_list.mark()  # read before what they cover
     activity = activities.activity(request.user, servers, length, step)
     unknown = activity.total.states.get(CallState.OUTCOME_UNKNOWN.value, 0)
+    waiting = inbox_count(request.user)
     links = Links(f"last:{last}")
     context = {
         "nav": "overview",
@@ -66,15 +67,11 @@ def overview(request: HttpRequest) -> HttpResponse:
         "alarming": [line_context(line, links) for line in activity.lines if line.alarming],
         "unknown": unknown,
         "unknown_link": links.to("outcome:unknown"),
-        "waiting": _waiting(request.user),
+        "waiting": waiting if card.may_answer(request.user) else 0,
+        "inbox_count": waiting,  # for the side bar
         "permissions": access.permissions(request.user),
     }
     return render(request, "overview/overview.html", context)
-
-
-def _waiting(user: access.User) -> int:
-    """As the side bar counts them: requests of servers, and calls of agents that wait for approval."""
-    return card.open_count(user) + approvals.open_count(user) if card.may_answer(user) else 0
 
 
 @dataclass(frozen=True)
