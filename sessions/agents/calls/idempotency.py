@@ -169,10 +169,11 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
     found = earlier_calls(row, now - longest)
     by_why = {one.why: one for one in found}
     if (earlier := by_why.get(CONTINUES)) is not None:  # a requestState works once; a repetition gets the same call
-        raise SameRequest(earlier.call.uid, equal=True)
+        raise SameRequest(earlier.call.uid, equal=True, asked=earlier.needed_approval)
     repeated = next((by_why[why] for why in _REPEATS if why in by_why), None)
     if repeated is not None:
-        raise SameRequest(repeated.call.uid, equal=repeated.same == row["same"])
+        same = repeated.same == row["same"]
+        raise SameRequest(repeated.call.uid, equal=same, asked=repeated.needed_approval)
     _check_unheard([one for one in found if one.why == UNHEARD], now, tool=tool)
 
 

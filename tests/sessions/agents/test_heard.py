@@ -269,3 +269,26 @@ async def test_a_call_that_may_have_been_committed_is_not_called_safe_to_repeat_
     door.hint(f"call.{call.uid}")
     assert "result" in await again.response()
     assert await door.thread(Call.objects.count) == 1
+
+
+@pytest.mark.parametrize("keys", [("first", "first", "second"), ("", "", "")])
+async def test_a_held_call_that_its_key_or_id_led_to_again_does_not_answer_the_next_equal_one(
+    ada: Any, door: Door, keys: tuple[str, ...]
+) -> None:
+    await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ASK))
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    ids = (1, 2, 3) if keys[0] else (1, 1, 2)
+    first = keyed(door, token, session, ids[0], keys[0])
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+    again = keyed(door, token, session, ids[1], keys[1])
+    assert await door.viewed() == call
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert (await again.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    another = keyed(door, token, session, ids[2], keys[2])
+    assert await door.viewed() != call
+    another.leaves()
+    await another.ends()
