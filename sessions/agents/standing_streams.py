@@ -89,7 +89,8 @@ class StandingStreams:
             raise invalid_request("This event does not belong to this session.")
         call, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
         heard = last.endswith(streams.RESPONDED)
-        if heard or await self._shared.reader.run(partial(idempotency.stays_unanswered, call)):
+        unanswered = partial(idempotency.stays_unanswered, session.pk, exchange.id, call)
+        if heard or await self._shared.reader.run(unanswered):
             return await answer.empty(204)
         answer.name = last.partition(":")[0]
         answer.answers = exchange.id

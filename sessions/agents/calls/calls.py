@@ -18,7 +18,6 @@ import structlog
 from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
-from django.utils import timezone
 
 from servers.crypto import SealError
 from sessions.agents import visits
@@ -56,7 +55,7 @@ from sessions.mcp.server.refusals import (
     invalid_params,
 )
 from sessions.mcp.server.streams import ProgressRelay
-from sessions.models import AgentCall, Call
+from sessions.models import Call
 
 #: the call that this answer is of; absent where nothing was placed
 CALL_HEADER: Final = "Mcpadmin-Call"
@@ -263,7 +262,7 @@ class Calls:
         def work() -> None:
             call = Call.objects.select_related("server").filter(uid=uid).first()
             if call is not None and call.server is not None:
-                AgentCall.objects.filter(call=call).update(cancelled_at=timezone.now())
+                idempotency.cancelled(exchange, uid)
                 placing.cancel(exchange.actor, exchange.entry.principal.user, call)
 
         with suppress(PermissionDenied, placing.AuditUnavailable):
@@ -383,10 +382,12 @@ class Calls:
         )
 
     async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
-        """None for a call that the agent itself cancelled: nothing may follow."""
-        cancelled = row.call.state == CallState.CANCELLED and exchange.era is Era.LEGACY
-        if cancelled and await self._hub.reader.run(partial(idempotency.cancelled_by_agent, row.call.uid)):
-            return None
+        """None for a request that the agent itself cancelled: nothing may follow."""
+        session = exchange.session
+        if row.call.state == CallState.CANCELLED and session is not None:
+            asked = partial(idempotency.was_cancelled, session.pk, exchange.id, row.call.uid)
+            if await self._hub.reader.run(asked):
+                return None
         if row.result is not None and len(row.result) > outcomes.LONG_CHARS:
             return await self._hub.reader.work(partial(outcomes.message, exchange, row))
         return outcomes.message(exchange, row)

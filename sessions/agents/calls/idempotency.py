@@ -255,6 +255,17 @@ def unconfirmed(calls: list[UUID]) -> None:
     writer().submit_and_wait(lambda: rows.update(unheard_at=now))
 
 
+def cancelled(exchange: Exchange, call: UUID) -> None:
+    """The agent cancelled this request: nothing may follow. For a thread."""
+    now, session = timezone.now(), exchange.session
+    if session is None:
+        AgentCall.objects.filter(call__uid=call).update(cancelled_at=now)
+        return
+    own = {"session_id": session.pk, "request_id": stored_id(exchange.id)}
+    if not AgentCall.objects.filter(call__uid=call, **own).update(cancelled_at=now):
+        AgentAttachment.objects.filter(call__call__uid=call, **own).update(cancelled_at=now)
+
+
 def heard_of_asked(call: UUID) -> None:
     """The agent receives the outcome of a call that needed approval. From now on an identical request is a new call, in
     every web process. For a work thread."""
@@ -293,11 +304,16 @@ def _resumed(call: Call, request_id: str) -> tuple[Call, Request] | None:
     return None if request_id.startswith(_DIGEST) else (call, Request(json.loads(request_id), call.method, {}))
 
 
-def stays_unanswered(call: Call) -> bool:
-    """The agent cancelled it and has no response of it."""
+def stays_unanswered(session_pk: int, request_id: RequestId, call: Call) -> bool:
+    """The agent cancelled this request and has no response of it."""
     state = CallState(call.state)
-    return (state is CallState.CANCELLED or not state.final) and cancelled_by_agent(call.uid)
+    return (state is CallState.CANCELLED or not state.final) and was_cancelled(session_pk, request_id, call.uid)
 
 
-def cancelled_by_agent(call: UUID) -> bool:
-    return AgentCall.objects.filter(call__uid=call, cancelled_at__isnull=False).exists()
+def was_cancelled(session_pk: int, request_id: RequestId, call: UUID) -> bool:
+    """Whether the agent cancelled this request. Others that wait for the same call hear what became of it."""
+    own = {"session_id": session_pk, "request_id": stored_id(request_id), "cancelled_at__isnull": False}
+    return (
+        AgentCall.objects.filter(call__uid=call, **own).exists()
+        or AgentAttachment.objects.filter(call__call__uid=call, **own).exists()
+    )

@@ -292,3 +292,48 @@ async def test_a_held_call_that_its_key_or_id_led_to_again_does_not_answer_the_n
     assert await door.viewed() != call
     another.leaves()
     await another.ends()
+
+
+def cancel(door: Door, token: str, session: str, id: int) -> Asked:
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+    return door.post(token, "files", notice, mcp_session_id=session, mcp_protocol_version=LEGACY)
+
+
+async def test_nothing_follows_to_a_request_that_its_agent_cancelled_and_all_others_of_the_call_hear_its_end(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session, other = await door.session(token, "files"), await door.session(token, "files")
+    first = keyed(door, token, session, 1, "k")
+    call = await door.viewed()
+    second, foreign = keyed(door, token, session, 2, "k"), keyed(door, token, other, 1, "k")
+    async with asyncio.timeout(30):
+        while await door.thread(AgentAttachment.objects.count) < 2:  # noqa: ASYNC110 - another thread writes them
+            await asyncio.sleep(0.01)
+    await cancel(door, token, session, 2).ends()
+    door.hint(f"call.{call}")
+    await second.ends()
+    assert b"result" not in second.sent
+    attached = await door.thread(AgentAttachment.objects.get, session__key=session)
+    resumed = door.get(token, "files", session, last_event_id=f"{call}.{attached.pk}:0")
+    await resumed.ends()
+    assert resumed.status == 204
+    for asked in (first, foreign, keyed(door, token, session, 3, "k")):
+        result = (await asked.response())["result"]
+        assert (result["isError"], result["_meta"]["mcpadmin/outcome"]) == (True, "cancelled")
+    assert await door.thread(Call.objects.count) == 1
+
+
+async def test_a_key_whose_first_request_was_cancelled_leads_to_what_became_of_its_call(ada: Any, door: Door) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    first = keyed(door, token, session, 1, "k")
+    call = await door.viewed()
+    await cancel(door, token, session, 1).ends()
+    door.hint(f"call.{call}")
+    await first.ends()
+    assert b"result" not in first.sent
+    result = (await keyed(door, token, session, 2, "k").response())["result"]
+    assert (result["isError"], result["_meta"]["mcpadmin/outcome"]) == (True, "cancelled")
