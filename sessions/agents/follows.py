@@ -100,6 +100,11 @@ def stands(session: AgentSession) -> None:
     AgentSession.objects.filter(pk=session.pk).update(streams_until=timezone.now() + STANDS)
 
 
+def has_stream(session: AgentSession) -> bool:
+    """As the row said when it was read."""
+    return session.streams_until is not None and session.streams_until > timezone.now()
+
+
 def stands_no_more(session: AgentSession) -> None:
     AgentSession.objects.filter(pk=session.pk).update(streams_until=None)
 

@@ -1,10 +1,11 @@
 """Who may come in, and how much: tokens, and the limits of each."""
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -34,6 +35,8 @@ from sessions.mcp.server.refusals import QUOTA, UNAUTHORIZED, Refusal
 KNOWN_SECONDS: Final = 5.0
 _MOST_KNOWN: Final = 10_000
 _NOTED_SECONDS: Final = 60.0
+#: in which a stream that another one replaces ends, also in another web process
+_REPLACED_SECONDS: Final = 2.0
 _SOON: Final = {"Retry-After": "1", "Connection": "close"}
 log = structlog.get_logger(__name__)
 
@@ -184,14 +187,27 @@ class Admission:
         return known if known is not None else await self._reader.run(partial(policy_check.policies_of, entry))
 
     @asynccontextmanager
-    async def stream(self, principal: Principal, *, request: bool = False) -> AsyncIterator[None]:
-        """`request`: it counts as one too. Raises Refusal (429, 503)."""
+    async def stream(self, principal: Principal, *, replaces: bool = False) -> AsyncIterator[None]:
+        """`replaces`: another stream is ending, and its place is waited for. Raises Refusal (429, 503)."""
+        until = time.monotonic() + (_REPLACED_SECONDS if replaces else 0.0)
+        async with AsyncExitStack() as place:
+            while True:
+                try:
+                    await place.enter_async_context(self._place_of_stream(principal))
+                    break
+                except Refusal:
+                    if time.monotonic() >= until:
+                        raise
+                await asyncio.sleep(_REPLACED_SECONDS / 20)
+            yield
+
+    @asynccontextmanager
+    async def _place_of_stream(self, principal: Principal) -> AsyncIterator[None]:
         if self._streams >= limits.number("agent_streams_in_all"):
             raise full()
         self._streams += 1
         try:
-            rates, flights = quotas.of_stream(principal) if request else ([], quotas.streams_of(principal))
-            async with self._counted(rates, flights):
+            async with self._counted((), quotas.streams_of(principal)):
                 yield
         finally:
             self._streams -= 1

@@ -30,11 +30,6 @@ def of_principal(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
     return _rates(principal), _flights(principal)
 
 
-def of_stream(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
-    """Of a GET."""
-    return _rates(principal), streams_of(principal)
-
-
 def _rates(principal: Principal) -> list[Rate]:
     token, own = principal.token, principal.policy.requests_per_second
     most, words = limits.number("agent_requests_per_second"), limits.stated("agent_requests_per_second")
