@@ -125,7 +125,9 @@ class StandingStreams:
             try:
                 await stream.join()
                 followed = []
-                for uri in granted.resources:
+                may_any = partial(follows.may_follow_any, exchange.actor, entry)
+                uris = granted.resources if granted.resources and await self._shared.reader.work(may_any) else ()
+                for uri in uris:
                     with suppress(Refusal):
                         asked = replace(exchange, method=methods.RESOURCES_SUBSCRIBE, params={"uri": uri})
                         # Without a wait for a server: one that is starting would hold up the acknowledgement.
