@@ -109,15 +109,10 @@ def companion(
 ) -> Companion:
     """The agent's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld; then no call is placed.
     Raises AuditUnavailable if there is no key to encrypt the answers that are sent with it."""
-    token, session = exchange.entry.principal.token, exchange.session
-    row: dict[str, Any] = {
-        "token_id": token.pk,
+    token = exchange.entry.principal.token
+    row = _identifying(exchange, asked) | {
         "token_name": token.name,
         "program": exchange.program,
-        "session_id": session.pk if session is not None else None,
-        "request_id": stored_id(exchange.id) if session is not None else "",
-        "key": key_of(exchange),
-        "same": asked.same(exchange),
         "log_level": exchange.log_level,
         "asks_people": exchange.entry.principal.has(AgentScope.INBOX.value),
         "one_exchange": one_exchange(exchange),
@@ -148,6 +143,24 @@ def companion(
     if continuation is not None:
         details |= {"answers": ", ".join(sorted(continuation.added.get("inputResponses", {})))[:500]}
     return Companion(write, details, check)
+
+
+def _identifying(exchange: Exchange, asked: CallRequest) -> dict[str, Any]:
+    """The columns by which a later request is the same."""
+    session = exchange.session
+    return {
+        "token_id": exchange.entry.principal.token.pk,
+        "session_id": session.pk if session is not None else None,
+        "request_id": stored_id(exchange.id) if session is not None else "",
+        "key": key_of(exchange),
+        "same": asked.same(exchange),
+        "continues_id": None,
+    }
+
+
+def check_repeated(exchange: Exchange, asked: CallRequest) -> None:
+    """Raises SameRequest and Unheard where placing a call would. For a thread."""
+    _check(_identifying(exchange, asked), tool=asked.method == methods.TOOLS_CALL)
 
 
 def _part_that_may_fail() -> AbstractContextManager[Any]:

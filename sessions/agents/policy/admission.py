@@ -26,7 +26,7 @@ from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
 from sessions.agents.policy import policy_check, quotas
-from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
+from sessions.agents.policy.counting import Counted, Counting, Exceeded, InFlight, Rate
 from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.live.hub import Hub
 from sessions.mcp.core import methods
@@ -166,11 +166,15 @@ class Admission:
             yield
 
     @asynccontextmanager
-    async def call(self, exchange: Exchange, asked: CallRequest) -> AsyncIterator[None]:
-        """And against those of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal (429)."""
+    async def call(self, exchange: Exchange, asked: CallRequest) -> AsyncIterator[Counted]:
+        """And against those of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal (429). One
+        that exceeds a limit of rules goes on: it may lead to an earlier call, and is none then."""
         known = await self._policies(exchange.entry)
-        async with self._counted(*quotas.of_call(known, exchange, asked)):
-            yield
+        rates = quotas.of_rules(known, exchange, asked)
+        async with self._counting.revocable(rates, *quotas.of_call(known, exchange)) as counted:
+            if counted.exceeded is not None and counted.exceeded.name != quotas.BY_RULES:
+                raise too_many(counted.exceeded)
+            yield counted
 
     async def repeats(self, exchange: Exchange, asked: CallRequest) -> bool:
         """Whether equal calls come too often for the endpoint. False where it sets no number."""
