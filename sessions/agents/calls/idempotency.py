@@ -1,8 +1,10 @@
 """What is stored of an agent's requests besides their calls, so that none is sent twice by mistake.
 
 A repeated request (the same id in a session, or the same key) attaches to the earlier call. So does a request that is
-identical to a call which is still running after its agent disconnected. A request that is identical to a call whose
-outcome never reached the agent is not sent either: the agent is told about that call first.
+identical to a call which is still running after its agent disconnected. A request that is identical to a call of which
+it is not known whether it ran, and whose agent did not hear so, is not sent either: the agent is told about that call
+first. A call that ended with a result stands in the way of no other, unless it needed approval: equal calls are often
+meant, and the lost result is found by id, key or event.
 """
 
 import hashlib

@@ -381,3 +381,21 @@ async def test_an_answer_to_a_server_is_no_further_call_for_a_rule(ada: Any, doo
     ):
         asked = Exchange(entry, era, LEGACY, 0, "tools/call", params, {}, "192.0.2.7", "request-0001")
         assert len(quotas.of_rules(known, asked, call_request_of(asked))) == counted
+
+
+async def test_a_call_that_returned_after_its_agent_had_left_answers_its_key_and_no_equal_call(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    first = keyed(door, token, session, 1, "k")
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+    await door.finish(call)
+    another = keyed(door, token, session, 2, "")
+    assert await door.viewed() != call
+    another.leaves()
+    await another.ends()
+    assert (await keyed(door, token, session, 3, "k").response())["result"]["content"][0]["text"] == "done"
