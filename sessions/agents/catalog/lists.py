@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -185,7 +186,7 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
             data,
             headers={"Retry-After": "5"},
         )
-    rows, all_names = _usable(entry, place, [kind], listed)
+    rows, all_names = _usable(entry, place, [kind], listed, most=PAGE)
     names = all_names.get(kind, {})
     own: tuple[str, ...] = ()
     if kind == DefinitionKind.TOOL and place.bundle.listing == BundleListing.SEARCH:
@@ -195,7 +196,8 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
     twins = twin_titles(rows) if names else frozenset()
     everything = len(own) + len(rows)
     end = min(start + PAGE, everything)
-    shown = [(row, exposed_body(row, names, twins, era)) for row in rows[max(0, start - len(own)) : end - len(own)]]
+    here = _with_bodies(rows[max(0, start - len(own)) : end - len(own)])
+    shown = [(row, exposed_body(row, names, twins, era)) for row in here]
     items = [*own[start:end], *(body for _, body in shown if body is not None)]
     for alias, count in Counter(row.member.alias for row, body in shown if body is None).items():
         outcomes[alias] += f"; {count} left out. {definitions.BAD_SCHEMA}"
@@ -234,9 +236,10 @@ def _usable(
     members: Iterable[Member],
     *,
     bodies: bool = True,
+    most: int | None = None,
 ) -> tuple[list[Row], dict[DefinitionKind, dict[Target, str]]]:
     """What is offered and not denied, and the names of tools and prompts."""
-    rows = bundles.offered(entry, kinds, members, bodies=bodies)
+    rows = bundles.offered(entry, kinds, members, bodies=bodies, most=most)
     names: dict[DefinitionKind, dict[Target, str]] = {
         kind: bundles.named(place, kind, [row for row in rows if row.kind == kind]) for kind in kinds if kind in _NAMED
     }
@@ -259,29 +262,26 @@ def _outward(row: Row, names: Mapping[Target, str]) -> str:
     return names.get(row.target) or uris.outward(row.member.alias, row.key)
 
 
+def _with_bodies(rows: list[Row]) -> list[Row]:
+    """One query where they were not read."""
+    if all(row.body for row in rows):
+        return rows
+    bodies = dict(Definition.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "body"))
+    return [replace(row, body=bodies[row.pk]) for row in rows if row.pk in bodies]
+
+
 def twin_titles(rows: Iterable[Row]) -> frozenset[str]:
     """Titles that tools of several members have."""
     owners: dict[str, set[str]] = {}
     for row in rows:
-        if title := _title(row.body):
-            owners.setdefault(title, set()).add(row.member.alias)
+        if row.title:
+            owners.setdefault(row.title, set()).add(row.member.alias)
     return frozenset(title for title, aliases in owners.items() if len(aliases) > 1)
-
-
-def _title(body: str) -> str:
-    return (_read_title if len(body) <= KEPT_CHARS else _read_title.__wrapped__)(body)
-
-
-@lru_cache(maxsize=2_048)
-def _read_title(body: str) -> str:
-    title = json.loads(body).get("title") if '"title"' in body else None
-    return title if isinstance(title, str) else ""
 
 
 def exposed_body(row: Row, names: Mapping[Target, str], twins: Collection[str], era: Era = Era.MODERN) -> str | None:
     """A definition as a bundle has it, as JSON text. None for one that would cost clients the whole list."""
-    twin = _title(row.body) in twins if twins else False
-    owner = row.member.endpoint.name if twin else ""
+    owner = row.member.endpoint.name if row.title in twins else ""
     legacy = _is_other_for_legacy(row.body, era)
     expose = _exposed if len(row.body) <= KEPT_CHARS else _exposed.__wrapped__
     return expose(row.body, row.kind, row.member.alias, names.get(row.target, ""), owner, row.override, legacy)
@@ -304,8 +304,8 @@ def _exposed(
         changed["uriTemplate"] = uris.outward(alias, value["uriTemplate"])
     else:
         changed["name"] = name
-        if owner:
-            changed["title"] = f"{value['title']} ({owner})"
+        if owner and isinstance(title := value.get("title"), str):
+            changed["title"] = f"{title} ({owner})"
     if kind not in _NAMED and not isinstance(value.get("name"), str):
         changed["name"] = next(iter(changed.values()))
     return json_text.encode(rewriting.definition(value, partial(uris.outward, alias), **changed))

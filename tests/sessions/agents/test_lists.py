@@ -192,13 +192,11 @@ def test_a_long_definition_of_a_bundle_is_not_kept(ann: Any) -> None:
     session.server_capabilities, session.catalog_counts = {"tools": {}}, {"tool": {"read_at": "2026-01-01"}}
     session.save()
     found = replace(entry(ann, session), place=endpoints.endpoint_of(entry(ann, session).principal, "team"))
-    caches = lists._exposed, lists._read_title
-    for cache in caches:
-        cache.cache_clear()
+    lists._exposed.cache_clear()
     tools = read(found)["tools"]
     assert [tool["name"] for tool in tools] == ["files__short", "files__long"]
     assert tools[1]["description"] == long["description"]
-    assert [cache.cache_info().currsize for cache in caches] == [1, 1]
+    assert lists._exposed.cache_info().currsize == 1
 
 
 def test_only_arguments_that_headers_repeat_are_checked(ann: Any) -> None:
@@ -257,3 +255,21 @@ def test_a_long_list_is_paged_and_only_the_bodies_of_a_page_are_read(ann: Any) -
     bodies = [one["sql"] for queries in (first, second) for one in queries if "body" in one["sql"]]
     assert all("LIMIT" in sql or " IN (" in sql for sql in bodies)
     assert len(bodies) == 4
+
+
+def test_a_long_list_of_a_bundle_reads_only_the_bodies_of_a_page(ann: Any) -> None:
+    one, two = make_session("one"), make_session("two")
+    names = [f"t{number:03}" for number in range(lists.PAGE)]
+    offer(one, *(json.dumps({"name": name, "title": "T", "inputSchema": {"type": "object"}}) for name in names))
+    offer(two, '{"name":"a","title":"T","inputSchema":{"type":"object"}}')
+    Definition.objects.update(title="T")
+    found = of_bundle(ann, one, two)
+    with CaptureQueriesContext(connection) as queries:
+        page = read(found)
+        rest = read(found, cursor=page["nextCursor"])
+    tools = page["tools"] + rest["tools"]
+    assert [tool["name"] for tool in tools] == [*(f"one__{name}" for name in names), "two__a"]
+    assert {tool["title"] for tool in tools} == {"T (One)", "T (Two)"}
+    bodies = [query["sql"] for query in queries if '"body"' in query["sql"]]
+    assert len(bodies) == 4
+    assert all("LIMIT" in sql or '"id" IN (' in sql for sql in bodies)
