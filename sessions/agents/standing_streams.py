@@ -125,8 +125,9 @@ class StandingStreams:
             try:
                 await stream.join()
                 followed = []
-                may_any = partial(follows.may_follow_any, exchange.actor, entry)
-                uris = granted.resources if granted.resources and await self._shared.reader.work(may_any) else ()
+                uris, may_any = granted.resources, partial(follows.may_follow_any, exchange.actor, entry)
+                if uris and not await self._shared.reader.work(may_any):
+                    uris = ()
                 for uri in uris:
                     with suppress(Refusal):
                         asked = replace(exchange, method=methods.RESOURCES_SUBSCRIBE, params={"uri": uri})
