@@ -35,6 +35,8 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 LISTS_SECONDS: Final = 5.0
 #: updates of one resource within this time are announced as one
 UPDATES_SECONDS: Final = 1.0
+#: a bundle is read again at most once in this time, however much its servers do
+MEMBERS_SECONDS: Final = 1.0
 #: after hints may have been lost: how often, on average, permissions and lists are read again
 RECHECK_SECONDS: Final = 60.0
 #: ended visits that are waiting to be announced
@@ -66,7 +68,7 @@ class Changes:
         # stay.
         self.stream, self.opened = uuid.uuid4(), time.time()
         self._wake = asyncio.Event()
-        self._lists_dirty = self._permissions_dirty = self._replaced = False
+        self._lists_dirty = self._permissions_dirty = self._members_dirty = self._replaced = False
         self._announced: set[str] = set()
         self._follows_dirty: set[UUID] = set()
         self._followed: dict[UUID, follows.Followed] = {}
@@ -75,6 +77,7 @@ class Changes:
         self._lists_told = float("-inf")
         self._recheck_at = float("inf")
         self._rechecked = time.monotonic()
+        self._members_read = float("-inf")
         self._told: dict[UUID, float] = {}
         #: elicitation ids, with the calls in which the server asked for the visits
         self._visits: list[tuple[str, UUID]] = []
@@ -125,7 +128,8 @@ class Changes:
     def _watch_servers(self) -> None:
         for topic in set(self._entry.place.topics) - self._watched:
             self._watched.add(topic)
-            self._watch(topic, self._on_server)
+            # What a bundle offers may have changed; of its servers there are many hints, and few change anything.
+            self._watch(topic, self._on_permissions if topic.startswith("bundle.") else self._on_server)
 
     def _watch(self, topic: str, watcher: Callable[[dict[str, Any] | None], None]) -> None:
         self._stops.append(self._hub.watch(topic, watcher))
@@ -143,7 +147,7 @@ class Changes:
             return self._on_visit(hint)
         if isinstance(self._entry.place, BundleEndpoint):  # its members and their states are part of what is listed
             if hint.get("kind") != "call":
-                self._permissions_dirty = True
+                self._members_dirty = True
                 self._wake.set()
             return
         if hint.get("kind") == "announced":
@@ -212,8 +216,10 @@ class Changes:
             if now - beat >= KEEP_ALIVE_SECONDS:
                 beat = now
                 await answer.keep_alive()
-            if self._permissions_dirty or now >= self._recheck_at:
-                self._permissions_dirty, self._recheck_at, self._rechecked = False, float("inf"), now
+            members_due = self._members_dirty and now >= self._members_read + MEMBERS_SECONDS
+            if self._permissions_dirty or members_due or now >= self._recheck_at:
+                self._permissions_dirty = self._members_dirty = False
+                self._recheck_at, self._rechecked, self._members_read = float("inf"), now, now
                 if not await self._still_valid():
                     return
             if now >= check_at:
@@ -246,6 +252,8 @@ class Changes:
 
     async def _wait(self, until: float) -> None:
         times = [until]
+        if self._members_dirty:
+            times.append(self._members_read + MEMBERS_SECONDS)
         if self._lists_dirty:
             times.append(self._lists_told + LISTS_SECONDS)
         times += [self._told.get(one, 0.0) + UPDATES_SECONDS for one in self._follows_dirty]

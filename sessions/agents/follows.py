@@ -11,11 +11,11 @@ from django.core.exceptions import ValidationError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from servers import access
+from servers import access, permissions
 from servers.agents.policies import Policies
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
-from sessions.agents.endpoints import Entry
+from sessions.agents.endpoints import Endpoint, Entry
 from sessions.agents.policy.policy_check import may_follow, require_followable
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params
 from sessions.models import AgentFollow, AgentSession, ResourceVersion, Subscription
@@ -53,6 +53,17 @@ class Events:
     def changed_since(self, known: Followed) -> bool:
         """The first version is no change. One that was notified is counted in `count`, perhaps not at the same moment."""
         return self.count > known.events or (self.unnotified and self.newest > max(known.newest, 1))
+
+
+def may_follow_any(actor: Actor, entry: Entry) -> bool:
+    """Whether this person may follow resources at all: a refusal is recorded once, not for each of many. For a work
+    thread."""
+    server = entry.place.server if isinstance(entry.place, Endpoint) else None
+    try:
+        permissions.require(entry.principal.user, actor, "manage_subscription", server, subject=entry.place.name)
+    except access.Denied:
+        return False
+    return True
 
 
 def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, shown: str = "") -> Followed:
@@ -98,6 +109,11 @@ def without_stream(session: AgentSession) -> list[Followed]:
 def stands(session: AgentSession) -> None:
     """The session has a GET stream, until it says so no more."""
     AgentSession.objects.filter(pk=session.pk).update(streams_until=timezone.now() + STANDS)
+
+
+def has_stream(session: AgentSession) -> bool:
+    """As the row said when it was read."""
+    return session.streams_until is not None and session.streams_until > timezone.now()
 
 
 def stands_no_more(session: AgentSession) -> None:

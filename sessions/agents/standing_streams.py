@@ -47,37 +47,35 @@ class StandingStreams:
             raise endpoints.NoSession
         legacy.check_version(connection.headers, entry.session.revision)
         await connection.body()
+        await self._shared.admission.admit(principal)
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._shared.admission.stream(principal, request=True))
             watching = asyncio.create_task(connection.watch())
             stack.callback(watching.cancel)
             if last := connection.headers.get("last-event-id", ""):
+                # It counts as the POST whose rest it is.
+                await stack.enter_async_context(self._shared.admission.flight(principal))
                 return await self._resume(entry, entry.session, connection, answer, last)
-            scope = principal.has(AgentScope.LIST.value)
-            granted = frozenset(lists.CHANGED) if scope else frozenset()
-            stream = Changes(
-                self._shared.hub,
-                self._shared.admission,
-                self._shared.stream_reads,
-                entry,
-                connection,
-                granted=granted,
-                stands=True,
-            )
-            changes.take_over(entry.session.uid, stream)
-            await self._shared.reader.work(partial(follows.stands, entry.session))
-            await self._stand(stream, answer, entry.session)
+            await self._stand(entry, entry.session, connection, answer, stack)
 
-    async def _stand(self, stream: Changes, answer: Answer, session: AgentSession) -> None:
-        try:
-            await stream.join()
-            await stream.follow(await self._shared.reader.run(partial(follows.of_session, session)))
-            await answer.open()
-            await stream.run(answer)
-            resumes = REVISIONS[session.revision].resumes
-            await answer.end(streams.retry(RETRY_MS) if self._shared.admission.draining and resumes else b"")
-        finally:
-            await stream.close()
+    async def _stand(
+        self, entry: Entry, session: AgentSession, connection: Connection, answer: Answer, stack: AsyncExitStack
+    ) -> None:
+        principal, admission, reader = entry.principal, self._shared.admission, self._shared.reader
+        scope = principal.has(AgentScope.LIST.value)
+        granted = frozenset(lists.CHANGED) if scope else frozenset()
+        reads = self._shared.stream_reads
+        stream = Changes(self._shared.hub, admission, reads, entry, connection, granted=granted, stands=True)
+        stack.push_async_callback(stream.close)
+        await stream.join()
+        # Before it is counted: the stream of before, whose agent may be gone, gives its place.
+        changes.take_over(session.uid, stream)
+        await stack.enter_async_context(admission.stream(principal, replaces=follows.has_stream(session)))
+        await reader.work(partial(follows.stands, session))
+        await stream.follow(await reader.run(partial(follows.of_session, session)))
+        await answer.open()
+        await stream.run(answer)
+        resumes = REVISIONS[session.revision].resumes
+        await answer.end(streams.retry(RETRY_MS) if admission.draining and resumes else b"")
 
     async def _resume(
         self, entry: Entry, session: AgentSession, connection: Connection, answer: Answer, last: str
@@ -89,7 +87,8 @@ class StandingStreams:
             raise invalid_request("This event does not belong to this session.")
         call, exchange = found[0], legacy_exchange(entry, session, connection, found[1])
         heard = last.endswith(streams.RESPONDED)
-        if heard or await self._shared.reader.run(partial(idempotency.stays_unanswered, call)):
+        unanswered = partial(idempotency.stays_unanswered, session.pk, exchange.id, call)
+        if heard or await self._shared.reader.run(unanswered):
             return await answer.empty(204)
         answer.name = last.partition(":")[0]
         answer.answers = exchange.id
@@ -126,7 +125,10 @@ class StandingStreams:
             try:
                 await stream.join()
                 followed = []
-                for uri in granted.resources:
+                uris, may_any = granted.resources, partial(follows.may_follow_any, exchange.actor, entry)
+                if uris and not await self._shared.reader.work(may_any):
+                    uris = ()
+                for uri in uris:
                     with suppress(Refusal):
                         asked = replace(exchange, method=methods.RESOURCES_SUBSCRIBE, params={"uri": uri})
                         # Without a wait for a server: one that is starting would hold up the acknowledgement.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from django.db.models import Q
 from ninja.security.base import AuthBase
 
 from servers import access
@@ -12,7 +13,7 @@ from servers.agents.addresses import slug_of
 from servers.agents.tokens import Principal
 from servers.audit.record import Actor
 from servers.enums import AgentScope, Way
-from servers.models import Server
+from servers.models import BundleMember, Server
 from servers.requests import WebRequest
 from servers.storable import storable
 from sessions.agents.asgi import shared
@@ -56,14 +57,26 @@ class Caller:
         """Also of a row whose server is gone: only for a token without a limit."""
         if server is None:
             return self.principal.server_ids is None and not self.only
-        return self.principal.reaches(server.pk) and self.only in ("", server.slug)
+        if not self.principal.reaches(server.pk):
+            return False
+        return not self.only or self.read_servers().filter(pk=server.pk).exists()
 
     def servers(self) -> Any:
         """Those that this token reaches and its person sees. For a thread."""
-        rows = access.visible_servers(self.user)
-        if self.principal.server_ids is not None:
-            rows = rows.filter(pk__in=self.principal.server_ids)
+        rows = self._reached()
         return rows.filter(slug=self.only) if self.only else rows
+
+    def read_servers(self) -> Any:
+        """Those whose calls and events it reads: a grant for a bundle covers its members. For a thread."""
+        rows = self._reached()
+        if not self.only:
+            return rows
+        members = BundleMember.objects.filter(bundle__slug=self.only, bundle__deleted_at=None, retired_at=None)
+        return rows.filter(Q(slug=self.only) | Q(pk__in=members.values("server")))
+
+    def _reached(self) -> Any:
+        rows = access.visible_servers(self.user)
+        return rows if self.principal.server_ids is None else rows.filter(pk__in=self.principal.server_ids)
 
 
 class Token(AuthBase):

@@ -36,7 +36,7 @@ def _page(caller: Caller, cursor: str, limit: int) -> AuditEventPage:
         raise Problem(422, "invalid-cursor", "This cursor does not belong to this list. Start again without it.")
     rows = AuditEvent.objects.filter(seq__gt=after)
     if caller.principal.server_ids is not None or caller.only:
-        rows = rows.filter(server_uid__in=list(caller.servers().values_list("uid", flat=True)))
+        rows = rows.filter(server_uid__in=list(caller.read_servers().values_list("uid", flat=True)))
     found = list(rows.order_by("seq")[: limit + 1])
     shown = found[:limit]
     last = shown[-1].seq if shown else after

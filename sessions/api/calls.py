@@ -149,7 +149,7 @@ def _page(caller: Caller, text: str, cursor: str, limit: int) -> CallPage:
 
 def _reached(caller: Caller) -> list[Server] | None:
     """None: all, also calls of servers that were deleted."""
-    return None if caller.principal.server_ids is None and not caller.only else list(caller.servers())
+    return None if caller.principal.server_ids is None and not caller.only else list(caller.read_servers())
 
 
 def _row(row: Row) -> CallRow:

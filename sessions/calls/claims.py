@@ -20,13 +20,14 @@ from django.utils import timezone
 from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event, ServerRef
 from servers.crypto import SealError
-from servers.enums import AuditAction, AuditOutcome, PayloadKind
+from servers.enums import AuditAction, AuditOutcome, DefinitionKind, PayloadKind
 from servers.models import Payload
 from servers.storable import storable
 from sessions import hints
 from sessions.calls import agent_calls, statements
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_event
+from sessions.calls.operations import operation_of
 from sessions.connections.lifecycle import AUDITED_CHARS, Lease
 from sessions.enums import CallState
 from sessions.mcp.core.methods import TOOLS_CALL
@@ -185,18 +186,18 @@ def cancelled_by_people(worker_uid: UUID) -> list[UUID]:
 # --- claim and attempts --------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ClaimedCall:
-    """`call` is None if it may not be sent: `events` then tell of its end. `too_early`: the lists of the server have to be
+    """`call` is None if it may not be sent: `events` then tell of its end. `too_early`: this list of the server has to be
     read first."""
 
     call: PendingCall | None
     events: list[Event]
-    too_early: bool = False
+    too_early: DefinitionKind | None = None
 
 
-def take(uid: UUID, lease: Lease, *, lists_read: bool = True) -> ClaimedCall | None:
+def take(uid: UUID, lease: Lease, *, unread: Collection[DefinitionKind] = ()) -> ClaimedCall | None:
     """Read a call that waits for the session of `lease`, and claim it. Both in one transaction, because each round trip
-    to the database costs more than the statements. `lists_read` False: the server announced a change of its lists that
-    was not read yet, so calls of agents have to wait."""
+    to the database costs more than the statements. `unread`: lists of which the server announced a change that was not
+    read yet, so calls of agents that concern them have to wait."""
     try:
         call = read_pending_call(uid)
     except SealError as problem:  # it stays requested, and expires unless the key ring is back in time
@@ -205,8 +206,8 @@ def take(uid: UUID, lease: Lease, *, lists_read: bool = True) -> ClaimedCall | N
     if call is None or call.session_id != lease.session_id:
         return None
     if call.agent is not None:
-        if not lists_read:
-            return ClaimedCall(None, [], too_early=True)
+        if unread and (kind := operation_of(call.method).place(call.target)[0]) in unread:
+            return ClaimedCall(None, [], too_early=kind)
         if why := agent_calls.barrier(call.agent.standing):
             return ClaimedCall(None, agent_calls.refuse(uid, why))
     call = replace(call, sent_at=timezone.now())

@@ -71,7 +71,9 @@ def note(
     warnings = [warning for one in notes.values() for warning in one.warnings]
     warnings += [_unlisted(kind, one) for kind, one in notes.items() if one.problem]
     cuts = {kind.value: list(one.cut) for kind, one in notes.items() if one.cut}
-    more = {"catalog_counts": counts, "catalog_stale_at": stale_at} | ({"catalog_read_at": max(times)} if times else {})
+    more: dict[str, Any] = {"catalog_counts": counts, "catalog_stale_at": stale_at}
+    if times and request_number is not None:
+        more["catalog_read_at"] = max(times)
     return lifecycle.catalog_read(lease, request_number, warnings, cuts, **more)
 
 

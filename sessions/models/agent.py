@@ -55,7 +55,7 @@ class AgentCall(models.Model):
     # when the agent went away before it had the answer, or its call began to wait for approval; null if it got the
     # answer, or still waits
     unheard_at = models.DateTimeField(null=True)
-    cancelled_at = models.DateTimeField(null=True)  # by the program itself
+    cancelled_at = models.DateTimeField(null=True)  # when the agent cancelled the request that began it
     capabilities = models.JSONField(default=dict)  # what the agent answers: see sessions.agents.call_request.answerable
     log_level = models.CharField(max_length=10, blank=True)  # lines of this call that it wants; blank: none
     asks_people = models.BooleanField(default=True)  # what it cannot answer waits for people in the inbox
@@ -88,6 +88,7 @@ class AgentAttachment(models.Model):
     token = models.ForeignKey(AgentToken, null=True, on_delete=models.CASCADE, related_name="attachments")
     key = models.CharField(max_length=128, blank=True)  # as AgentCall has it
     call = models.ForeignKey(AgentCall, on_delete=models.CASCADE, related_name="attachments")
+    cancelled_at = models.DateTimeField(null=True)  # when the agent cancelled this request
 
     class Meta:
         constraints = [

@@ -18,7 +18,6 @@ import structlog
 from django.core.exceptions import PermissionDenied
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
-from django.utils import timezone
 
 from servers.crypto import SealError
 from sessions.agents import visits
@@ -30,7 +29,8 @@ from sessions.agents.calls.questions import Continuation
 from sessions.agents.catalog import lists
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange, unavailable
-from sessions.agents.policy.admission import Admission, no_longer_valid
+from sessions.agents.policy.admission import Admission, no_longer_valid, too_many
+from sessions.agents.policy.counting import Counted
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.agents.stream_reads import StreamReads, next_check
 from sessions.approvals.requesting import TooManyHeld
@@ -57,7 +57,7 @@ from sessions.mcp.server.refusals import (
     invalid_params,
 )
 from sessions.mcp.server.streams import ProgressRelay
-from sessions.models import AgentCall, Call
+from sessions.models import Call
 
 #: the call that this answer is of; absent where nothing was placed
 CALL_HEADER: Final = "Mcpadmin-Call"
@@ -104,11 +104,17 @@ class Calls:
         """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. `mirrors`: its
         headers must repeat arguments where the definition says so. Raises Refusal, and Gone."""
         asked = call_request_of(exchange)
-        async with self._admission.call(exchange, asked):
-            return await self._performed(exchange, asked, answer, connection, mirrors)
+        async with self._admission.call(exchange, asked) as counted:
+            return await self._performed(exchange, asked, answer, connection, mirrors, counted)
 
     async def _performed(
-        self, exchange: Exchange, asked: CallRequest, answer: Answer | None, connection: Connection, mirrors: bool
+        self,
+        exchange: Exchange,
+        asked: CallRequest,
+        answer: Answer | None,
+        connection: Connection,
+        mirrors: bool,
+        counted: Counted,
     ) -> bytes | None:
         late = needed_approval = False
         name = ""  # of its stream's events, for a request that attached to an earlier call
@@ -120,7 +126,7 @@ class Calls:
             else:
                 if exchange.era is Era.MODERN and connection.closed:  # a modern agent that leaves cancels
                     raise Gone
-                placed = await self._place(exchange, asked, found, mirrors=mirrors)
+                placed = await self._place_counted(exchange, asked, found, counted, mirrors=mirrors)
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except idempotency.SameRequest as earlier:
             if not earlier.equal:
@@ -154,8 +160,8 @@ class Calls:
         asked = call_request_of(exchange)
         await self._inherit()
         try:
-            async with self._admission.call(exchange, asked):
-                return (await self._place(exchange, asked, None)).uid
+            async with self._admission.call(exchange, asked) as counted:
+                return (await self._place_counted(exchange, asked, None, counted)).uid
         except idempotency.SameRequest as earlier:
             if not earlier.equal:
                 raise Refusal(409, DUPLICATE, "This key was already used for another call.") from None
@@ -197,6 +203,26 @@ class Calls:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
     # --- placing -------------------------------------------------------------------------------------------------
+    async def _place_counted(
+        self,
+        exchange: Exchange,
+        asked: CallRequest,
+        continuation: Continuation | None,
+        counted: Counted,
+        *,
+        mirrors: bool = False,
+    ) -> Call:
+        """Rules limit calls: a request that leads to an earlier one, or starts none, does not count. Raises what `_place`
+        raises."""
+        if counted.exceeded is not None:
+            await self._hub.reader.work(partial(idempotency.check_repeated, exchange, asked))
+            raise too_many(counted.exceeded)
+        try:
+            return await self._place(exchange, asked, continuation, mirrors=mirrors)
+        except (idempotency.SameRequest, idempotency.Unheard, TooManyHeld, Rejected):
+            await counted.take_back()
+            raise
+
     async def _place(
         self, exchange: Exchange, asked: CallRequest, continuation: Continuation | None, *, mirrors: bool = False
     ) -> Call:
@@ -264,7 +290,7 @@ class Calls:
         def work() -> None:
             call = Call.objects.select_related("server").filter(uid=uid).first()
             if call is not None and call.server is not None:
-                AgentCall.objects.filter(call=call).update(cancelled_at=timezone.now())
+                idempotency.cancelled(exchange, uid)
                 placing.cancel(exchange.actor, exchange.entry.principal.user, call)
 
         with suppress(PermissionDenied, placing.AuditUnavailable):
@@ -384,10 +410,12 @@ class Calls:
         )
 
     async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
-        """None for a call that the agent itself cancelled: nothing may follow."""
-        cancelled = row.call.state == CallState.CANCELLED and exchange.era is Era.LEGACY
-        if cancelled and await self._hub.reader.run(partial(idempotency.cancelled_by_agent, row.call.uid)):
-            return None
+        """None for a request that the agent itself cancelled: nothing may follow."""
+        session = exchange.session
+        if row.call.state == CallState.CANCELLED and session is not None:
+            asked = partial(idempotency.was_cancelled, session.pk, exchange.id, row.call.uid)
+            if await self._hub.reader.run(asked):
+                return None
         if row.result is not None and len(row.result) > outcomes.LONG_CHARS:
             return await self._hub.reader.work(partial(outcomes.message, exchange, row))
         return outcomes.message(exchange, row)

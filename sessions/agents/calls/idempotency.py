@@ -1,8 +1,10 @@
 """What is stored of an agent's requests besides their calls, so that none is sent twice by mistake.
 
 A repeated request (the same id in a session, or the same key) attaches to the earlier call. So does a request that is
-identical to a call which is still running after its agent disconnected. A request that is identical to a call whose
-outcome never reached the agent is not sent either: the agent is told about that call first.
+identical to a call which is still running after its agent disconnected. A request that is identical to a call of which
+it is not known whether it ran, and whose agent did not hear so, is not sent either: the agent is told about that call
+first. A call that ended with a result stands in the way of no other, unless it needed approval: equal calls are often
+meant, and the lost result is found by id, key or event.
 """
 
 import hashlib
@@ -109,15 +111,10 @@ def companion(
 ) -> Companion:
     """The agent's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld; then no call is placed.
     Raises AuditUnavailable if there is no key to encrypt the answers that are sent with it."""
-    token, session = exchange.entry.principal.token, exchange.session
-    row: dict[str, Any] = {
-        "token_id": token.pk,
+    token = exchange.entry.principal.token
+    row = _identifying(exchange, asked) | {
         "token_name": token.name,
         "program": exchange.program,
-        "session_id": session.pk if session is not None else None,
-        "request_id": stored_id(exchange.id) if session is not None else "",
-        "key": key_of(exchange),
-        "same": asked.same(exchange),
         "log_level": exchange.log_level,
         "asks_people": exchange.entry.principal.has(AgentScope.INBOX.value),
         "one_exchange": one_exchange(exchange),
@@ -150,6 +147,24 @@ def companion(
     return Companion(write, details, check)
 
 
+def _identifying(exchange: Exchange, asked: CallRequest) -> dict[str, Any]:
+    """The columns by which a later request is the same."""
+    session = exchange.session
+    return {
+        "token_id": exchange.entry.principal.token.pk,
+        "session_id": session.pk if session is not None else None,
+        "request_id": stored_id(exchange.id) if session is not None else "",
+        "key": key_of(exchange),
+        "same": asked.same(exchange),
+        "continues_id": None,
+    }
+
+
+def check_repeated(exchange: Exchange, asked: CallRequest) -> None:
+    """Raises SameRequest and Unheard where placing a call would. For a thread."""
+    _check(_identifying(exchange, asked), tool=asked.method == methods.TOOLS_CALL)
+
+
 def _part_that_may_fail() -> AbstractContextManager[Any]:
     """For a transaction that reads again after a failed statement. SQLite rolls back only that statement, without a
     savepoint."""
@@ -169,10 +184,11 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
     found = earlier_calls(row, now - longest)
     by_why = {one.why: one for one in found}
     if (earlier := by_why.get(CONTINUES)) is not None:  # a requestState works once; a repetition gets the same call
-        raise SameRequest(earlier.call.uid, equal=True)
+        raise SameRequest(earlier.call.uid, equal=True, asked=earlier.needed_approval)
     repeated = next((by_why[why] for why in _REPEATS if why in by_why), None)
     if repeated is not None:
-        raise SameRequest(repeated.call.uid, equal=repeated.same == row["same"])
+        same = repeated.same == row["same"]
+        raise SameRequest(repeated.call.uid, equal=same, asked=repeated.needed_approval)
     _check_unheard([one for one in found if one.why == UNHEARD], now, tool=tool)
 
 
@@ -254,6 +270,17 @@ def unconfirmed(calls: list[UUID]) -> None:
     writer().submit_and_wait(lambda: rows.update(unheard_at=now))
 
 
+def cancelled(exchange: Exchange, call: UUID) -> None:
+    """The agent cancelled this request: nothing may follow. For a thread."""
+    now, session = timezone.now(), exchange.session
+    if session is None:
+        AgentCall.objects.filter(call__uid=call).update(cancelled_at=now)
+        return
+    own = {"session_id": session.pk, "request_id": stored_id(exchange.id)}
+    if not AgentCall.objects.filter(call__uid=call, **own).update(cancelled_at=now):
+        AgentAttachment.objects.filter(call__call__uid=call, **own).update(cancelled_at=now)
+
+
 def heard_of_asked(call: UUID) -> None:
     """The agent receives the outcome of a call that needed approval. From now on an identical request is a new call, in
     every web process. For a work thread."""
@@ -292,11 +319,16 @@ def _resumed(call: Call, request_id: str) -> tuple[Call, Request] | None:
     return None if request_id.startswith(_DIGEST) else (call, Request(json.loads(request_id), call.method, {}))
 
 
-def stays_unanswered(call: Call) -> bool:
-    """The agent cancelled it and has no response of it."""
+def stays_unanswered(session_pk: int, request_id: RequestId, call: Call) -> bool:
+    """The agent cancelled this request and has no response of it."""
     state = CallState(call.state)
-    return (state is CallState.CANCELLED or not state.final) and cancelled_by_agent(call.uid)
+    return (state is CallState.CANCELLED or not state.final) and was_cancelled(session_pk, request_id, call.uid)
 
 
-def cancelled_by_agent(call: UUID) -> bool:
-    return AgentCall.objects.filter(call__uid=call, cancelled_at__isnull=False).exists()
+def was_cancelled(session_pk: int, request_id: RequestId, call: UUID) -> bool:
+    """Whether the agent cancelled this request. Others that wait for the same call hear what became of it."""
+    own = {"session_id": session_pk, "request_id": stored_id(request_id), "cancelled_at__isnull": False}
+    return (
+        AgentCall.objects.filter(call__uid=call, **own).exists()
+        or AgentAttachment.objects.filter(call__call__uid=call, **own).exists()
+    )

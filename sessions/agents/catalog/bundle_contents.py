@@ -13,6 +13,7 @@ from sessions.agents import endpoints
 from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.catalog.bundles import Row
 from sessions.agents.endpoints import Member
+from sessions.mcp.server import definitions
 
 #: a list that some clients cut, and one that no model uses well
 MANY_TOOLS, TOO_MANY_TOOLS = 40, 128
@@ -21,13 +22,19 @@ SEEN_BY_MODELS: Final = ("name", "description", "inputSchema")
 
 @dataclass(frozen=True)
 class Line:
-    """One definition on a bundle's page. `reason`: why it has another name than alias and own name, or cannot be offered."""
+    """One definition on a bundle's page. `reason`: why it has another name than alias and own name, or cannot be offered.
+    `offered`: as chosen; `readable`: by clients."""
 
     row: Row
     exposed: str
     offered: bool
     reason: str
     tokens: int
+    readable: bool = True
+
+    @property
+    def listed(self) -> bool:
+        return self.offered and self.readable
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,10 @@ def _line(row: Row, named: Mapping[names.Target, str]) -> Line:
         )
         return Line(row, uris.outward(row.member.alias, row.key), offered, uris.HIDDEN if hidden else "", 0)
     name = named[row.target]
-    tokens = tokens_of(lists.exposed_body(row, named, ())) if row.kind == DefinitionKind.TOOL else 0
-    return Line(row, name, offered, _reason(row, name), tokens)
+    body = lists.exposed_body(row, named, ()) if row.kind == DefinitionKind.TOOL else ""
+    if body is None:
+        return Line(row, name, offered, definitions.BAD_SCHEMA, 0, readable=False)
+    return Line(row, name, offered, _reason(row, name), tokens_of(body) if body else 0)
 
 
 def _reason(row: Row, name: str) -> str:
@@ -107,7 +116,7 @@ def tokens_of(body: str) -> int:
 
 def _weight(bundle: Bundle, tools: list[Line]) -> Weight:
     before = sum(tokens_of(line.row.body) for line in tools)
-    offered = [line for line in tools if line.offered]
+    offered = [line for line in tools if line.listed]
     own: tuple[str, ...] = ()
     if bundle.listing == BundleListing.SEARCH:
         own, offered = search.DEFINITIONS, [line for line in offered if offers.offers(bundle.pinned, line.exposed)]

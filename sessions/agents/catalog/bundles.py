@@ -41,9 +41,11 @@ class Row:
     kind: DefinitionKind
     key: str
     digest: str
-    body: str  # empty where only names and digests were asked for
+    body: str  # empty where it was not read
     override: Override = overrides.NONE
     unseen: bool = False  # it changed in a way that breaks what it was, and no person has seen that
+    pk: int = 0
+    title: str = ""
 
     @property
     def target(self) -> Target:
@@ -52,30 +54,45 @@ class Row:
 
 # --- what is offered -------------------------------------------------------------------------------------------------
 def offered(
-    entry: Entry, kinds: Iterable[DefinitionKind], members: Iterable[Member], *, bodies: bool = True
+    entry: Entry,
+    kinds: Iterable[DefinitionKind],
+    members: Iterable[Member],
+    *,
+    bodies: bool = True,
+    most: int | None = None,
 ) -> list[Row]:
     """To this principal, in the order of the members, and of each one's own list. One query. Also what rules deny: a call
     of it is told so."""
-    rows = rows_of(members, kinds, bodies=bodies)
+    rows = rows_of(members, kinds, bodies=bodies, most=most)
     return [row for row in rows if row.kind != DefinitionKind.TOOL or entry.principal.may_use(row.key)]
 
 
 def rows_of(
-    members: Iterable[Member], kinds: Iterable[DefinitionKind], *, hidden: bool = False, bodies: bool = True
+    members: Iterable[Member],
+    kinds: Iterable[DefinitionKind],
+    *,
+    hidden: bool = False,
+    bodies: bool = True,
+    most: int | None = None,
 ) -> list[Row]:
-    """What a bundle of these members offers; with `hidden`, all that they have. One query. Bodies may be many megabytes."""
+    """What a bundle of these members offers; with `hidden`, all that they have. One query; a second one where there are
+    more than `most`: then no bodies are read, which may be many megabytes."""
     chosen = list(members)
     if not chosen:
         return []
     rows = Definition.objects.filter(_mine(chosen), kind__in=list(kinds), removed_at=None).order_by("position", "pk")
     found: dict[int, list[Row]] = {one.endpoint.server.pk: [] for one in chosen}
     by_server = {one.endpoint.server.pk: one for one in chosen}
-    columns = ("server_id", "kind", "key", "digest", "approved_digest", "body" if bodies else Value(""))
-    for server_id, kind, key, digest, approved, body in rows.values_list(*columns):
+    columns = ("pk", "server_id", "kind", "key", "title", "digest", "approved_digest")
+    read = list(rows.values_list(*columns, "body" if bodies else Value(""))[: None if most is None else most + 1])
+    if most is not None and len(read) > most:
+        read = list(rows.values_list(*columns, Value("")))
+    for pk, server_id, kind, key, title, digest, approved, body in read:
         member = by_server[server_id]
         if hidden or chosen_by(member, DefinitionKind(kind), key):
             override = overrides.stored(member.row.overrides, key) if kind == DefinitionKind.TOOL else overrides.NONE
-            row = Row(member, DefinitionKind(kind), key, digest + override.digest, body, override, bool(approved))
+            digest += override.digest
+            row = Row(member, DefinitionKind(kind), key, digest, body, override, bool(approved), pk, title)
             found[server_id].append(row)
     listed = [row for one in chosen for row in found[one.endpoint.server.pk]]
     return _once(listed)

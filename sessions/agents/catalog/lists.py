@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -24,7 +26,7 @@ from sessions.mcp.core import json_text, jsonrpc, methods
 from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.headers import BadAnnotation, Mirrored, mirrored_arguments
 from sessions.mcp.core.versions import Era
-from sessions.mcp.server import answers, rewriting
+from sessions.mcp.server import answers, definitions, rewriting
 from sessions.mcp.server.refusals import Refusal, invalid_params
 
 PAGE: Final = 250
@@ -72,7 +74,7 @@ def page(entry: Entry, method: str, params: Mapping[str, Any], era: Era) -> str:
     generation = _digest(rows)
     start = _start(entry, method, generation, params.get("cursor"))
     here = [row[2] for row in rows[start : start + PAGE]]
-    items = [item(body) for body in (here if whole else _bodies(here))]
+    items = [item(body, era) for body in (here if whole else _bodies(here))]
     more = start + PAGE < len(rows)
     cursor = _cursor(entry, method, generation, start + PAGE) if more else ""
     return answers.page(method, items, cursor, era, TTL_MS if entry.endpoint.ready else 0)
@@ -128,12 +130,26 @@ def _digest(rows: list[Any]) -> str:
     return hashlib.sha256(repr([row[:2] for row in rows]).encode()).hexdigest()[:16]
 
 
-def item(body: str) -> str:
-    """As the server wrote it. `execution` is left out: it offers tasks, which this endpoint does not."""
-    if '"execution"' not in body:
+def item(body: str, era: Era = Era.MODERN) -> str:
+    """As the server wrote it, except what the agent's era does not have. `execution` is left out: it offers tasks, which
+    this endpoint does not."""
+    legacy = _is_other_for_legacy(body, era)
+    if not legacy and '"execution"' not in body:
         return body
+    return (_item if len(body) <= KEPT_CHARS else _item.__wrapped__)(body, legacy)
+
+
+def _is_other_for_legacy(body: str, era: Era) -> bool:
+    return era is Era.LEGACY and '"outputSchema"' in body
+
+
+@lru_cache(maxsize=2_048)
+def _item(body: str, legacy: bool) -> str:
     value = json.loads(body)
-    return body if value.pop("execution", None) is None else json.dumps(value, separators=(",", ":"))
+    changed = value.pop("execution", None) is not None
+    if legacy:
+        changed |= definitions.drop_other_structure(value)
+    return json.dumps(value, separators=(",", ":")) if changed else body
 
 
 def _cursor(entry: Entry, method: str, generation: str, offset: int) -> str:
@@ -170,7 +186,7 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
             data,
             headers={"Retry-After": "5"},
         )
-    rows, all_names = _usable(entry, place, [kind], listed)
+    rows, all_names = _usable(entry, place, [kind], listed, most=PAGE)
     names = all_names.get(kind, {})
     own: tuple[str, ...] = ()
     if kind == DefinitionKind.TOOL and place.bundle.listing == BundleListing.SEARCH:
@@ -179,8 +195,12 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
     start = _start(entry, method, generation, params.get("cursor"))
     twins = twin_titles(rows) if names else frozenset()
     everything = len(own) + len(rows)
-    here = range(start, min(start + PAGE, everything))
-    items = [own[at] if at < len(own) else exposed_body(rows[at - len(own)], names, twins) for at in here]
+    end = min(start + PAGE, everything)
+    here = _with_bodies(rows[max(0, start - len(own)) : end - len(own)])
+    shown = [(row, exposed_body(row, names, twins, era)) for row in here]
+    items = [*own[start:end], *(body for _, body in shown if body is not None)]
+    for alias, count in Counter(row.member.alias for row, body in shown if body is None).items():
+        outcomes[alias] += f"; {count} left out. {definitions.BAD_SCHEMA}"
     cursor = _cursor(entry, method, generation, start + PAGE) if start + PAGE < everything else ""
     ready = all(not one.down for one in place.members) and place.ready
     return answers.page(method, items, cursor, era, TTL_MS if ready else 0, {MEMBERS_KEY: outcomes})
@@ -216,9 +236,10 @@ def _usable(
     members: Iterable[Member],
     *,
     bodies: bool = True,
+    most: int | None = None,
 ) -> tuple[list[Row], dict[DefinitionKind, dict[Target, str]]]:
     """What is offered and not denied, and the names of tools and prompts."""
-    rows = bundles.offered(entry, kinds, members, bodies=bodies)
+    rows = bundles.offered(entry, kinds, members, bodies=bodies, most=most)
     names: dict[DefinitionKind, dict[Target, str]] = {
         kind: bundles.named(place, kind, [row for row in rows if row.kind == kind]) for kind in kinds if kind in _NAMED
     }
@@ -241,37 +262,41 @@ def _outward(row: Row, names: Mapping[Target, str]) -> str:
     return names.get(row.target) or uris.outward(row.member.alias, row.key)
 
 
+def _with_bodies(rows: list[Row]) -> list[Row]:
+    """One query where they were not read."""
+    if all(row.body for row in rows):
+        return rows
+    bodies = dict(Definition.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "body"))
+    return [replace(row, body=bodies[row.pk]) for row in rows if row.pk in bodies]
+
+
 def twin_titles(rows: Iterable[Row]) -> frozenset[str]:
     """Titles that tools of several members have."""
     owners: dict[str, set[str]] = {}
     for row in rows:
-        if title := _title(row.body):
-            owners.setdefault(title, set()).add(row.member.alias)
+        if row.title:
+            owners.setdefault(row.title, set()).add(row.member.alias)
     return frozenset(title for title, aliases in owners.items() if len(aliases) > 1)
 
 
-def _title(body: str) -> str:
-    return (_read_title if len(body) <= KEPT_CHARS else _read_title.__wrapped__)(body)
-
-
-@lru_cache(maxsize=2_048)
-def _read_title(body: str) -> str:
-    title = json.loads(body).get("title") if '"title"' in body else None
-    return title if isinstance(title, str) else ""
-
-
-def exposed_body(row: Row, names: Mapping[Target, str], twins: Collection[str]) -> str:
-    """A definition as a bundle has it, as JSON text."""
-    twin = _title(row.body) in twins if twins else False
-    owner = row.member.endpoint.name if twin else ""
+def exposed_body(row: Row, names: Mapping[Target, str], twins: Collection[str], era: Era = Era.MODERN) -> str | None:
+    """A definition as a bundle has it, as JSON text. None for one that would cost clients the whole list."""
+    owner = row.member.endpoint.name if row.title in twins else ""
+    legacy = _is_other_for_legacy(row.body, era)
     expose = _exposed if len(row.body) <= KEPT_CHARS else _exposed.__wrapped__
-    return expose(row.body, row.kind, row.member.alias, names.get(row.target, ""), owner, row.override)
+    return expose(row.body, row.kind, row.member.alias, names.get(row.target, ""), owner, row.override, legacy)
 
 
 @lru_cache(maxsize=2_048)
-def _exposed(body: str, kind: DefinitionKind, alias: str, name: str, owner: str, override: Override) -> str:
-    value = overrides.applied(json.loads(body), override)
+def _exposed(
+    body: str, kind: DefinitionKind, alias: str, name: str, owner: str, override: Override, legacy: bool
+) -> str | None:
+    value = definitions.mended(overrides.applied(json.loads(body), override), tool=kind == DefinitionKind.TOOL)
+    if value is None:
+        return None
     value.pop("execution", None)
+    if legacy:
+        definitions.drop_other_structure(value)
     changed: dict[str, str] = {}
     if kind == DefinitionKind.RESOURCE:
         changed["uri"] = uris.outward(alias, value["uri"])
@@ -279,8 +304,10 @@ def _exposed(body: str, kind: DefinitionKind, alias: str, name: str, owner: str,
         changed["uriTemplate"] = uris.outward(alias, value["uriTemplate"])
     else:
         changed["name"] = name
-        if owner:
-            changed["title"] = f"{value['title']} ({owner})"
+        if owner and isinstance(title := value.get("title"), str):
+            changed["title"] = f"{title} ({owner})"
+    if kind not in _NAMED and not isinstance(value.get("name"), str):
+        changed["name"] = next(iter(changed.values()))
     return json_text.encode(rewriting.definition(value, partial(uris.outward, alias), **changed))
 
 
@@ -290,7 +317,8 @@ def findable(entry: Entry) -> list[dict[str, Any]]:
     if not isinstance(place, BundleEndpoint):
         return []
     rows, names = _usable(entry, place, [DefinitionKind.TOOL], [one for one in place.members if one.listed])
-    return [json.loads(exposed_body(row, names[DefinitionKind.TOOL], ())) for row in rows]
+    bodies = (exposed_body(row, names[DefinitionKind.TOOL], ()) for row in rows)
+    return [json.loads(body) for body in bodies if body is not None]
 
 
 def fingerprints(entry: Entry) -> dict[str, str]:

@@ -46,7 +46,7 @@ class ModelTool:
 
 @dataclass(frozen=True)
 class ModelList:
-    """`withheld`: tools that no token gets: a rule denies them, or a change waits for approval."""
+    """`withheld`: tools that no token gets: a rule denies them, a change waits for approval, or clients cannot read them."""
 
     tools: list[ModelTool]
     instructions: str
@@ -93,7 +93,9 @@ def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelL
 
     found = [row for row in every if not denied(row)]
     twins = lists.twin_titles(found)
-    bodies = [lists.exposed_body(row, names, twins) for row in found]
+    exposed_bodies = [(row, lists.exposed_body(row, names, twins)) for row in found]
+    found = [row for row, body in exposed_bodies if body is not None]
+    bodies = [body for _, body in exposed_bodies if body is not None]
     searches = bundle.listing == BundleListing.SEARCH
     listed = [not searches or offers.offers(bundle.pinned, names[row.target]) for row in found]
     own = _judged(bundle.slug, list(search.DEFINITIONS)) if searches else []

@@ -66,7 +66,7 @@ def preview_of_bundle(contents: Contents, bundle: Bundle, number: str = "") -> P
     """For a token with every scope and no rules. Two queries."""
     servers = [one.endpoint.server for one in contents.members]
     known = policies.policies_of_each([bundle, *servers])
-    page = Paginator([line for line in contents.lines if line.offered], PAGE).get_page(number)
+    page = Paginator([line for line in contents.lines if line.listed], PAGE).get_page(number)
     rows = []
     for line in page:
         row = line.row

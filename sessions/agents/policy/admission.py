@@ -1,10 +1,11 @@
 """Who may come in, and how much: tokens, and the limits of each."""
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -25,7 +26,7 @@ from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
 from sessions.agents.policy import policy_check, quotas
-from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
+from sessions.agents.policy.counting import Counted, Counting, Exceeded, InFlight, Rate
 from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.live.hub import Hub
 from sessions.mcp.core import methods
@@ -34,6 +35,8 @@ from sessions.mcp.server.refusals import QUOTA, UNAUTHORIZED, Refusal
 KNOWN_SECONDS: Final = 5.0
 _MOST_KNOWN: Final = 10_000
 _NOTED_SECONDS: Final = 60.0
+#: in which a stream that another one replaces ends, also in another web process
+_REPLACED_SECONDS: Final = 2.0
 _SOON: Final = {"Retry-After": "1", "Connection": "close"}
 log = structlog.get_logger(__name__)
 
@@ -163,11 +166,15 @@ class Admission:
             yield
 
     @asynccontextmanager
-    async def call(self, exchange: Exchange, asked: CallRequest) -> AsyncIterator[None]:
-        """And against those of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal (429)."""
+    async def call(self, exchange: Exchange, asked: CallRequest) -> AsyncIterator[Counted]:
+        """And against those of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal (429). One
+        that exceeds a limit of rules goes on: it may lead to an earlier call, and is none then."""
         known = await self._policies(exchange.entry)
-        async with self._counted(*quotas.of_call(known, exchange, asked)):
-            yield
+        rates = quotas.of_rules(known, exchange, asked)
+        async with self._counting.revocable(rates, *quotas.of_call(known, exchange)) as counted:
+            if counted.exceeded is not None and counted.exceeded.name != quotas.BY_RULES:
+                raise too_many(counted.exceeded)
+            yield counted
 
     async def repeats(self, exchange: Exchange, asked: CallRequest) -> bool:
         """Whether equal calls come too often for the endpoint. False where it sets no number."""
@@ -184,14 +191,27 @@ class Admission:
         return known if known is not None else await self._reader.run(partial(policy_check.policies_of, entry))
 
     @asynccontextmanager
-    async def stream(self, principal: Principal, *, request: bool = False) -> AsyncIterator[None]:
-        """`request`: it counts as one too. Raises Refusal (429, 503)."""
+    async def stream(self, principal: Principal, *, replaces: bool = False) -> AsyncIterator[None]:
+        """`replaces`: another stream is ending, and its place is waited for. Raises Refusal (429, 503)."""
+        until = time.monotonic() + (_REPLACED_SECONDS if replaces else 0.0)
+        async with AsyncExitStack() as place:
+            while True:
+                try:
+                    await place.enter_async_context(self._place_of_stream(principal))
+                    break
+                except Refusal:
+                    if time.monotonic() >= until:
+                        raise
+                await asyncio.sleep(_REPLACED_SECONDS / 20)
+            yield
+
+    @asynccontextmanager
+    async def _place_of_stream(self, principal: Principal) -> AsyncIterator[None]:
         if self._streams >= limits.number("agent_streams_in_all"):
             raise full()
         self._streams += 1
         try:
-            rates, flights = quotas.of_stream(principal) if request else ([], quotas.streams_of(principal))
-            async with self._counted(rates, flights):
+            async with self._counted((), quotas.streams_of(principal)):
                 yield
         finally:
             self._streams -= 1

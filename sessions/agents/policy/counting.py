@@ -121,6 +121,19 @@ class _Written:
     at: float
 
 
+class Counted:
+    """One request against these rates; it may turn out that it does not count. `exceeded`: a limit that it exceeds, so it
+    was not counted."""
+
+    def __init__(self, counting: "Counting", rates: Sequence[Rate], at: float, exceeded: Exceeded | None) -> None:
+        self._counting, self._rates, self._at, self.exceeded = counting, rates, at, exceeded
+
+    async def take_back(self) -> None:
+        if self.exceeded is None and self._rates:
+            rates, self._rates = self._rates, ()
+            await self._counting.take_back(rates, self._at)
+
+
 class Counting:
     """Of one web process."""
 
@@ -164,6 +177,18 @@ class Counting:
             yield exceeded
         finally:
             self._land(flights)
+
+    @asynccontextmanager
+    async def revocable(
+        self, rates: Sequence[Rate], more: Sequence[Rate], flights: Sequence[InFlight]
+    ) -> AsyncIterator[Counted]:
+        """As `enter`. What is counted against `rates` can be taken back."""
+        at = time.time()
+        async with self.enter([*more, *rates], flights) as exceeded:
+            yield Counted(self, rates, at, exceeded)
+
+    async def take_back(self, rates: Sequence[Rate], counted_at: float) -> None:
+        await self._run(self._take_back(rates, counted_at))
 
     async def _exceeded(self, rates: Sequence[Rate], flights: Sequence[InFlight]) -> Exceeded | None:
         for one in flights:

@@ -17,7 +17,10 @@ from sessions.agents.policy.counting import BURST_SECONDS, InFlight, Rate
 from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.calls.operations import operation_of
 from sessions.mcp.core import methods
+from sessions.mcp.core.versions import Era
 
+#: the name of the limits that rules set
+BY_RULES: Final = "calls_per_minute"
 _BY_OWNER: Final = "The owner of the token can change it under Agents, Policy."
 
 
@@ -28,11 +31,6 @@ def _rate(key: str, per_second: int, name: str, words: str) -> Rate:
 def of_principal(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
     """Of any request."""
     return _rates(principal), _flights(principal)
-
-
-def of_stream(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
-    """Of a GET."""
-    return _rates(principal), streams_of(principal)
 
 
 def _rates(principal: Principal) -> list[Rate]:
@@ -83,14 +81,18 @@ def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFli
     return rates, flights
 
 
-def of_call(known: Policies, exchange: Exchange, asked: CallRequest) -> tuple[list[Rate], list[InFlight]]:
-    """Of what rules limit, and of the server behind a bundle; a server's own endpoint was counted before."""
+def of_call(known: Policies, exchange: Exchange) -> tuple[list[Rate], list[InFlight]]:
+    """Of the server behind a bundle; a server's own endpoint was counted before."""
     entry = exchange.entry
-    rates = [] if asked.method == methods.COMPLETE else list(_of_rules(known, exchange, asked))
-    if entry.bundle is None:
-        return rates, []
-    more, flights = of_owner(entry.endpoint.server, known.endpoint)
-    return [*rates, *more], flights
+    return ([], []) if entry.bundle is None else of_owner(entry.endpoint.server, known.endpoint)
+
+
+def of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> list[Rate]:
+    """Of what rules limit. A request that brings answers belongs to a call that was counted."""
+    answers = exchange.era is Era.MODERN and "requestState" in exchange.params
+    if asked.method == methods.COMPLETE or answers:
+        return []
+    return list(_of_rules(known, exchange, asked))
 
 
 def _of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> Iterator[Rate]:
@@ -109,7 +111,7 @@ def _of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> Iterat
     for most, whose, who in found:
         if most is not None:
             words = f"Limit: {most} calls of {shown[:200]} a minute. {who}"
-            yield Rate(f"{whose}:{digest}", most, 60.0, "calls_per_minute", words)
+            yield Rate(f"{whose}:{digest}", most, 60.0, BY_RULES, words)
 
 
 def _by_managers(owner: PolicyOwner) -> str:

@@ -142,10 +142,11 @@ class CallRun:
                 await self._answer(call, live)
 
     async def _take(self, live: OpenSession) -> PendingCall | None:
-        """An agent's call waits until a change that the server announced is read: it may be of the tool that it calls."""
-        take = partial(claims.take, self.uid, live.lease, lists_read=live.catalog.caught_up)
+        """An agent's call waits until a change that the server announced is read: it may be of the tool that it calls.
+        Changes of other lists do not concern it."""
+        take = partial(claims.take, self.uid, live.lease, unread=live.catalog.unread)
         taken = await self._db.write(take, claims.taken_events)
-        if taken is not None and taken.too_early and await live.catalog.catch_up():
+        if taken is not None and taken.too_early and await live.catalog.catch_up(taken.too_early):
             taken = await self._db.write(partial(claims.take, self.uid, live.lease), claims.taken_events)
         return taken.call if taken is not None else None
 

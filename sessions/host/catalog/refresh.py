@@ -124,26 +124,32 @@ class Catalog:
         #: announced and not read since; and what of it is being read
         self._unread: set[DefinitionKind] = set()
         self._catching_up: set[DefinitionKind] = set()
-        self._round = asyncio.Event()
+        #: set at the end of the next read of each list
+        self._reads = {kind: asyncio.Event() for kind in DefinitionKind}
         self.request_number = 0
 
     @property
-    def caught_up(self) -> bool:
-        """Whether everything that the server announced as changed was read since."""
-        return not self._unread and not self._catching_up
+    def unread(self) -> frozenset[DefinitionKind]:
+        """The lists that the server announced as changed and that were not read since."""
+        return frozenset(self._unread | self._catching_up)
 
-    async def catch_up(self) -> bool:
-        """Read at once what was announced. A server that announces a change with each read is not read for ever: the last
-        of a few reads counts. False if that takes too long."""
+    async def catch_up(self, kind: DefinitionKind) -> bool:
+        """Read at once what was announced, until this list is read. A server that announces a change with each read is
+        not read for ever: the last of a few reads counts. False if that takes too long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 for _ in range(CATCH_UP_READS):
-                    if self.caught_up:
+                    if kind not in self.unread:
                         break
                     self._asked.set()
-                    await self._round.wait()
+                    await self._reads[kind].wait()
                 return True
         return False
+
+    def _was_read(self, kind: DefinitionKind) -> None:
+        self._catching_up.discard(kind)
+        self._reads[kind].set()
+        self._reads[kind] = asyncio.Event()
 
     def opened(self, request_number: int) -> None:
         """Read everything now. `request_number` is the number of the refresh request that this fulfils."""
@@ -202,9 +208,8 @@ class Catalog:
                 log.exception("host.catalog_failed", session=str(self._lease.session_uid))
             finally:
                 self._read_ended |= dict.fromkeys(kinds, clock())
-                self._catching_up = set()
-                self._round.set()
-                self._round = asyncio.Event()
+                for kind in self._catching_up & kinds:
+                    self._was_read(kind)
             self._pass_on(kinds)
             delay = DEBOUNCE_SECONDS
         self._task = None
@@ -226,11 +231,15 @@ class Catalog:
     async def _read(self, kinds: list[DefinitionKind], request_number: int) -> bool:
         """Whether any of these lists differs from the stored one."""
         self._known = await self._kinds_known()
+        recorded: set[DefinitionKind] = set()
         for kind in kinds:
             note = self._notes[kind] = await self._read_list(kind)
-            if (note.problem or note.cut or note.warnings) and kind is not kinds[-1]:
-                await self._record(None, [kind])  # its tab says so at once, however long the other lists take
-        await self._record(request_number, kinds)
+            self._was_read(kind)
+            if (note.problem or note.cut or note.warnings or note.counts.first) and kind is not kinds[-1]:
+                # Its tab says so at once, and agents get a first list, however long the other lists take.
+                await self._record(None, [kind])
+                recorded.add(kind)
+        await self._record(request_number, [kind for kind in kinds if kind not in recorded])
         self._icons.look()
         return any(bool(self._notes[kind].counts) for kind in kinds)
 

@@ -274,3 +274,19 @@ async def test_a_stream_that_opens_follows_nothing_that_its_bundle_hides(world: 
         assert stream.told.empty()
     finally:
         await stream.closes()
+
+
+async def test_a_stream_of_a_bundle_reads_it_again_once_a_second_however_much_its_servers_do(world: World) -> None:
+    stream = Stream(world, world.legacy)
+    await stream.opens()
+    try:
+        for _ in range(20):
+            world.hints(f"server.{world.member.server.uid}")
+            await asyncio.sleep(0.01)
+        await world.hides(ONE)
+        async with asyncio.timeout(30):
+            while len(world.hub._watchers.get(f"subscription.{world.one.uid}", ())) > 0:  # noqa: ASYNC110  it tells nobody
+                await asyncio.sleep(0.01)
+        assert stream.changes.checks.qsize() < 10, "the first hint, the change of the bundle, and one for each second"
+    finally:
+        await stream.closes()

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +14,11 @@ from servers.audit import writer as writer_module
 from servers.audit.writer import AuditUnavailable
 from servers.enums import PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, AuditEvent
+from sessions.agents.call_request import call_request_of
 from sessions.agents.calls import idempotency
 from sessions.agents.endpoints import entry_of
 from sessions.agents.exchange import Exchange
-from sessions.agents.policy import policy_check
+from sessions.agents.policy import counting, policy_check, quotas
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.api import calls
 from sessions.api.asking import Caller
@@ -31,9 +34,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ECHO = {"name": "echo", "arguments": {}}
 
 
-def rule(session: McpSession, effect: PolicyEffect) -> None:
+def rule(session: McpSession, effect: PolicyEffect, **limits: int) -> None:
     policy = AgentPolicy.objects.create(server=session.server)
-    AgentRule.objects.create(policy=policy, kind=PolicyKind.TOOL, pattern="*", effect=effect)
+    AgentRule.objects.create(policy=policy, kind=PolicyKind.TOOL, pattern="*", effect=effect, **limits)
     policy_check.memory.forget()
 
 
@@ -170,8 +173,9 @@ def test_a_denied_call_that_could_not_be_recorded_is_recorded_the_next_time(
     assert AuditEvent.objects.filter(subject="echo").count() == 1
 
 
-def keyed(door: Door, token: str, session: str, id: int, key: str) -> Asked:
-    body = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": ECHO}
+def keyed(door: Door, token: str, session: str, id: int, key: str, **arguments: Any) -> Asked:
+    params = {"name": "echo", "arguments": arguments}
+    body = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
     return door.post(token, "files", body, mcp_session_id=session, mcp_protocol_version=LEGACY, idempotency_key=key)
 
 
@@ -269,3 +273,129 @@ async def test_a_call_that_may_have_been_committed_is_not_called_safe_to_repeat_
     door.hint(f"call.{call.uid}")
     assert "result" in await again.response()
     assert await door.thread(Call.objects.count) == 1
+
+
+@pytest.mark.parametrize("keys", [("first", "first", "second"), ("", "", "")])
+async def test_a_held_call_that_its_key_or_id_led_to_again_does_not_answer_the_next_equal_one(
+    ada: Any, door: Door, keys: tuple[str, ...]
+) -> None:
+    await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ASK))
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    ids = (1, 2, 3) if keys[0] else (1, 1, 2)
+    first = keyed(door, token, session, ids[0], keys[0])
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+    again = keyed(door, token, session, ids[1], keys[1])
+    assert await door.viewed() == call
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    assert (await again.response())["result"]["content"] == [{"type": "text", "text": "done"}]
+    another = keyed(door, token, session, ids[2], keys[2])
+    assert await door.viewed() != call
+    another.leaves()
+    await another.ends()
+
+
+def cancel(door: Door, token: str, session: str, id: int) -> Asked:
+    notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+    return door.post(token, "files", notice, mcp_session_id=session, mcp_protocol_version=LEGACY)
+
+
+async def test_nothing_follows_to_a_request_that_its_agent_cancelled_and_all_others_of_the_call_hear_its_end(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session, other = await door.session(token, "files"), await door.session(token, "files")
+    first = keyed(door, token, session, 1, "k")
+    call = await door.viewed()
+    second, foreign = keyed(door, token, session, 2, "k"), keyed(door, token, other, 1, "k")
+    async with asyncio.timeout(30):
+        while await door.thread(AgentAttachment.objects.count) < 2:  # noqa: ASYNC110 - another thread writes them
+            await asyncio.sleep(0.01)
+    await cancel(door, token, session, 2).ends()
+    door.hint(f"call.{call}")
+    await second.ends()
+    assert b"result" not in second.sent
+    attached = await door.thread(AgentAttachment.objects.get, session__key=session)
+    resumed = door.get(token, "files", session, last_event_id=f"{call}.{attached.pk}:0")
+    await resumed.ends()
+    assert resumed.status == 204
+    for asked in (first, foreign, keyed(door, token, session, 3, "k")):
+        result = (await asked.response())["result"]
+        assert (result["isError"], result["_meta"]["mcpadmin/outcome"]) == (True, "cancelled")
+    assert await door.thread(Call.objects.count) == 1
+
+
+async def test_a_key_whose_first_request_was_cancelled_leads_to_what_became_of_its_call(ada: Any, door: Door) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    first = keyed(door, token, session, 1, "k")
+    call = await door.viewed()
+    await cancel(door, token, session, 1).ends()
+    door.hint(f"call.{call}")
+    await first.ends()
+    assert b"result" not in first.sent
+    result = (await keyed(door, token, session, 2, "k").response())["result"]
+    assert (result["isError"], result["_meta"]["mcpadmin/outcome"]) == (True, "cancelled")
+
+
+async def test_a_rule_counts_calls_and_no_request_that_leads_to_an_earlier_one(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "time", SimpleNamespace(time=lambda: 600.0, monotonic=time.monotonic))
+    await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ALLOW, calls_per_minute=2))
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+
+    async def viewed(id: int, key: str, **arguments: Any) -> Any:
+        asked = keyed(door, token, session, id, key, **arguments)
+        call = await door.viewed()
+        asked.leaves()
+        await asked.ends()
+        return call
+
+    first = await viewed(1, "a")
+    assert [await viewed(id, "a") for id in (2, 3)] == [first, first], "below the limit"
+    assert await viewed(4, "b", other=1) != first
+    refused = keyed(door, token, session, 5, "c", other=2)
+    assert "calls of echo a minute" in (await refused.response())["error"]["message"]
+    assert refused.status == 429
+    assert [await viewed(id, "a") for id in (6, 1)] == [first, first], "at the limit"
+    assert await door.thread(Call.objects.count) == 2
+
+
+async def test_an_answer_to_a_server_is_no_further_call_for_a_rule(ada: Any, door: Door) -> None:
+    await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ALLOW, calls_per_minute=1))
+    principal = await door.thread(lambda: principal_of(token_of(ada), ""))
+    entry = await door.thread(entry_of, principal, "files", "")
+    known = await door.thread(policy_check.policies_of, entry)
+    for era, params, counted in (
+        (Era.MODERN, ECHO, 1),
+        (Era.MODERN, ECHO | {"requestState": "x"}, 0),
+        (Era.MODERN, ECHO | {"inputResponses": {}}, 1),
+        (Era.LEGACY, ECHO | {"requestState": "x"}, 1),
+    ):
+        asked = Exchange(entry, era, LEGACY, 0, "tools/call", params, {}, "192.0.2.7", "request-0001")
+        assert len(quotas.of_rules(known, asked, call_request_of(asked))) == counted
+
+
+async def test_a_call_that_returned_after_its_agent_had_left_answers_its_key_and_no_equal_call(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    session = await door.session(token, "files")
+    first = keyed(door, token, session, 1, "k")
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+    await door.finish(call)
+    another = keyed(door, token, session, 2, "")
+    assert await door.viewed() != call
+    another.leaves()
+    await another.ends()
+    assert (await keyed(door, token, session, 3, "k").response())["result"]["content"][0]["text"] == "done"

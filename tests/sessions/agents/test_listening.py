@@ -12,10 +12,11 @@ from django.utils import timezone
 from servers.agents import tokens
 from servers.agents.addresses import address_of
 from servers.agents.tokens import principal_of
-from servers.enums import OAuthClientKind
-from servers.models import AgentPolicy, AgentToken, OAuthClient, OAuthToken, Server
+from servers.enums import AuditAction, OAuthClientKind
+from servers.models import AgentPolicy, AgentToken, AuditEvent, OAuthClient, OAuthToken, Server
 from sessions.agents import changes
 from sessions.agents.policy import policy_check
+from tests.servers.conftest import person
 from tests.sessions.agents.door import LEGACY, Asked, Door, make_listed, token_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -128,3 +129,16 @@ async def test_a_full_token_or_endpoint_takes_cancellations_and_answers(ada: Any
         assert told.status == 202
     door.hint(f"call.{uid}")
     await first.ends()
+
+
+async def test_a_person_who_may_follow_nothing_is_refused_once_however_many_resources_are_listed(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(lambda: token_of(person("ann", "view_server", "call_tool")))
+    listening = await listens(door, token, toolsListChanged=True, resourceSubscriptions=[f"x://{n}" for n in range(50)])
+    assert acknowledged(listening) == {"toolsListChanged": True}
+    refused = AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY)
+    assert await door.thread(refused.count) == 1
+    listening.leaves()
+    await listening.ends()

@@ -16,9 +16,11 @@ from servers.enums import DefinitionKind
 from servers.models import AgentToken, Bundle, BundleMember, Definition
 from sessions.agents import endpoints
 from sessions.agents.catalog import lists
+from sessions.agents.catalog.bundle_contents import contents
 from sessions.agents.endpoints import Entry, NoEndpoint, NoSession
 from sessions.enums import SessionState
 from sessions.mcp.core.versions import Era
+from sessions.mcp.server import definitions
 from sessions.mcp.server.refusals import Refusal
 from sessions.models import AgentSession, McpSession
 from tests.servers.conftest import person
@@ -130,6 +132,56 @@ def test_what_a_stream_compares_of_a_bundle_reads_no_definition(ann: Any) -> Non
     assert lists.fingerprints(found)["tools"] != before["tools"]
 
 
+def of_bundle(user: Any, *sessions: McpSession) -> Entry:
+    """Of a bundle of these servers, whose lists were read."""
+    bundle = Bundle.objects.create(slug="team", name="Team")
+    for session in sessions:
+        slug = session.server.slug
+        BundleMember.objects.create(bundle=bundle, server=session.server, alias=slug, tools=["*"], resources=["*"])
+        session.state, session.revision = SessionState.READY, "2025-11-25"
+        session.server_capabilities = {"tools": {}, "resources": {}}
+        session.catalog_counts = {kind.value: {"read_at": "2026-01-01"} for kind in DefinitionKind}
+        session.save()
+    found = entry(user, sessions[0])
+    return replace(found, place=endpoints.endpoint_of(found.principal, "team"))
+
+
+def test_an_output_schema_that_is_no_objects_reaches_only_agents_whose_revision_has_it(ann: Any) -> None:
+    session = make_session()
+    of_object = {"type": "object", "properties": {"outputSchema": {"type": "array"}}}
+    array = {"name": "array", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}
+    plain = {"name": "plain", "inputSchema": {"type": "object"}, "outputSchema": of_object}
+    offer(session, json.dumps(array), json.dumps(plain))
+    without = {"name": "array", "inputSchema": {"type": "object"}}
+    found = entry(ann, session)
+    assert read(found, era=Era.MODERN)["tools"] == [array, plain]
+    assert read(found)["tools"] == [without, plain]
+    bundled = of_bundle(ann, session)
+    for era, schemas in ((Era.MODERN, [{"type": "array"}, of_object]), (Era.LEGACY, [None, of_object])):
+        assert [tool.get("outputSchema") for tool in read(bundled, era=era)["tools"]] == schemas
+
+
+def test_one_definition_that_clients_cannot_read_costs_no_other_of_a_bundle(ann: Any) -> None:
+    good, bad = make_session("good"), make_session("bad")
+    offer(good, '{"name":"a","inputSchema":{"type":"object"}}')
+    odd = {"name": "odd", "inputSchema": {}, "description": None, "annotations": {"readOnlyHint": 1, "title": "Odd"}}
+    offer(bad, '{"name":"list","inputSchema":[]}', '{"name":"bare"}', json.dumps(odd))
+    offer(bad, '{"uri":"x://a","size":null}', kind=DefinitionKind.RESOURCE)
+    found = of_bundle(ann, good, bad)
+    for era in Era:
+        told = read(found, era=era)
+        assert told["tools"] == [
+            {"name": "good__a", "inputSchema": {"type": "object"}},
+            {"name": "bad__bare", "inputSchema": {"type": "object"}},
+            {"name": "bad__odd", "inputSchema": {"type": "object"}, "annotations": {"title": "Odd"}},
+        ]
+        assert told["_meta"][lists.MEMBERS_KEY] == {"good": "ok", "bad": f"ok; 1 left out. {definitions.BAD_SCHEMA}"}
+        resources = read(found, "resources/list", era)["resources"]
+        assert resources == [{"uri": "x://bad.mcp/a", "name": "x://bad.mcp/a"}]
+    lines = contents(ann, Bundle.objects.get(), list(BundleMember.objects.order_by("pk"))).lines
+    assert {line.row.key: line.reason for line in lines if not line.listed} == {"list": definitions.BAD_SCHEMA}
+
+
 def test_a_long_definition_of_a_bundle_is_not_kept(ann: Any) -> None:
     session = make_session()
     bundle = Bundle.objects.create(slug="team", name="Team")
@@ -140,13 +192,11 @@ def test_a_long_definition_of_a_bundle_is_not_kept(ann: Any) -> None:
     session.server_capabilities, session.catalog_counts = {"tools": {}}, {"tool": {"read_at": "2026-01-01"}}
     session.save()
     found = replace(entry(ann, session), place=endpoints.endpoint_of(entry(ann, session).principal, "team"))
-    caches = lists._exposed, lists._read_title
-    for cache in caches:
-        cache.cache_clear()
+    lists._exposed.cache_clear()
     tools = read(found)["tools"]
     assert [tool["name"] for tool in tools] == ["files__short", "files__long"]
     assert tools[1]["description"] == long["description"]
-    assert [cache.cache_info().currsize for cache in caches] == [1, 1]
+    assert lists._exposed.cache_info().currsize == 1
 
 
 def test_only_arguments_that_headers_repeat_are_checked(ann: Any) -> None:
@@ -205,3 +255,21 @@ def test_a_long_list_is_paged_and_only_the_bodies_of_a_page_are_read(ann: Any) -
     bodies = [one["sql"] for queries in (first, second) for one in queries if "body" in one["sql"]]
     assert all("LIMIT" in sql or " IN (" in sql for sql in bodies)
     assert len(bodies) == 4
+
+
+def test_a_long_list_of_a_bundle_reads_only_the_bodies_of_a_page(ann: Any) -> None:
+    one, two = make_session("one"), make_session("two")
+    names = [f"t{number:03}" for number in range(lists.PAGE)]
+    offer(one, *(json.dumps({"name": name, "title": "T", "inputSchema": {"type": "object"}}) for name in names))
+    offer(two, '{"name":"a","title":"T","inputSchema":{"type":"object"}}')
+    Definition.objects.update(title="T")
+    found = of_bundle(ann, one, two)
+    with CaptureQueriesContext(connection) as queries:
+        page = read(found)
+        rest = read(found, cursor=page["nextCursor"])
+    tools = page["tools"] + rest["tools"]
+    assert [tool["name"] for tool in tools] == [*(f"one__{name}" for name in names), "two__a"]
+    assert {tool["title"] for tool in tools} == {"T (One)", "T (Two)"}
+    bodies = [query["sql"] for query in queries if '"body"' in query["sql"]]
+    assert len(bodies) == 4
+    assert all("LIMIT" in sql or '"id" IN (' in sql for sql in bodies)

@@ -1,6 +1,7 @@
 """A client that lost a stream comes back with the id of its last event, and stops where nothing follows. SDKs come back
 after an error too, and each second after an empty stream."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -64,3 +65,27 @@ async def test_a_resumed_stream_can_be_resumed(ada: Any, door: Door) -> None:
     last = door.get(token, "files", key, last_event_id=f"{call}:0")
     assert (await last.response())["result"]["content"] == [{"type": "text", "text": "done"}]
     assert f"id: {call}:1\n" in last.sent.decode()
+
+
+async def test_all_calls_of_a_lost_connection_are_resumed_beside_the_streams_of_the_token(ada: Any, door: Door) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    key = await door.session(token, "files")
+    calls = []
+    for number in range(6):
+        lost = door.legacy(token, "files", key, "tools/call", ECHO | {"arguments": {"number": number}}, id=number)
+        calls.append(await door.viewed())
+        lost.leaves()
+        await lost.ends()
+    standing = door.get(token, "files", key)
+    resumed = [door.get(token, "files", key, last_event_id=f"{call}:0") for call in calls]
+    async with asyncio.timeout(30):
+        while not all(one.status for one in (standing, *resumed)):  # noqa: ASYNC110 - the application answers them
+            await asyncio.sleep(0.01)
+    assert [one.status for one in (standing, *resumed)] == [200] * 7
+    for number, call in enumerate(calls):
+        await door.finish(call)
+        door.hint(f"call.{call}")
+        assert (await resumed[number].response())["id"] == number
+    standing.leaves()
+    await standing.ends()

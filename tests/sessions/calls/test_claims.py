@@ -264,9 +264,16 @@ def test_a_tool_that_breaks_between_list_and_call_is_not_called(of_agent: Call, 
 
 def test_a_call_of_a_program_waits_until_an_announced_list_was_read(of_agent: Call, lease: Lease) -> None:
     with transaction.atomic():
-        found = claims.take(of_agent.uid, lease, lists_read=False)
-    assert found == claims.ClaimedCall(None, [], too_early=True)
+        found = claims.take(of_agent.uid, lease, unread={DefinitionKind.TOOL, DefinitionKind.PROMPT})
+    assert found == claims.ClaimedCall(None, [], too_early=DefinitionKind.TOOL)
     assert taken(of_agent, lease)[0]
+
+
+def test_a_call_of_a_program_waits_for_no_list_that_does_not_have_its_tool(of_agent: Call, lease: Lease) -> None:
+    with transaction.atomic():
+        found = claims.take(of_agent.uid, lease, unread=set(DefinitionKind) - {DefinitionKind.TOOL})
+    assert found is not None
+    assert found.call is not None
 
 
 def test_a_call_whose_token_was_revoked_is_not_sent(of_agent: Call, lease: Lease) -> None:

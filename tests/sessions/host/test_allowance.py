@@ -1,13 +1,17 @@
 """Changed lists are read at once if a server changes them occasionally, and rarely if it never stops."""
 
 import asyncio
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
 from servers.definitions.listing import CheckedListing
+from servers.definitions.versions import Counts
 from servers.enums import DefinitionKind
+from sessions.catalog.reading import Note
 from sessions.host.catalog import refresh
 from sessions.host.catalog.refresh import BURST, INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, Allowance, Catalog
 from sessions.host.db import Database, DatabaseAway
@@ -140,3 +144,43 @@ async def test_a_list_waits_for_a_database_that_is_away_and_is_never_compared_by
     catalog._db = cast("Database", Away())
     assert await catalog._compared(DefinitionKind.TOOL, []) is found
     assert answers == []
+
+
+class SlowCatalog(Catalog):
+    """Its server sends its tools at once, and its resources when it is allowed to."""
+
+    def __init__(self) -> None:
+        nothing: Any = None
+        super().__init__(nothing, nothing, nothing, nothing)
+        self.may_go_on = asyncio.Event()
+        self.recorded: list[tuple[int | None, list[DefinitionKind]]] = []
+        self._icons = cast(Any, AsyncMock(look=lambda: None))
+
+    async def _kinds_known(self) -> frozenset[DefinitionKind]:
+        return frozenset()
+
+    async def _read_list(self, kind: DefinitionKind) -> Note:
+        if kind is not DefinitionKind.TOOL:
+            await self.may_go_on.wait()
+        return Note(datetime.now(UTC), Counts(added=1, first=kind is DefinitionKind.TOOL))
+
+    async def _record(self, request_number: int | None, kinds: list[DefinitionKind]) -> None:
+        self.recorded.append((request_number, kinds))
+
+
+async def test_a_call_waits_only_for_the_list_that_has_its_tool() -> None:
+    catalog = SlowCatalog()
+    catalog.opened(1)
+    assert catalog.unread == set(DefinitionKind)
+    others = [kind for kind in DefinitionKind if kind is not DefinitionKind.TOOL]
+    async with asyncio.timeout(60):
+        assert await catalog.catch_up(DefinitionKind.TOOL)
+        assert catalog.unread == set(others)
+        await asyncio.sleep(0)
+        assert catalog.recorded == [(None, [DefinitionKind.TOOL])], "agents get the first list of tools"
+        catalog.may_go_on.set()
+        assert await catalog.catch_up(DefinitionKind.PROMPT)
+        assert not catalog.unread
+    await asyncio.sleep(0)
+    assert catalog.recorded[1:] == [(1, others)]
+    await catalog.close()

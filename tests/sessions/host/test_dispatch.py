@@ -46,7 +46,7 @@ class Session:
 
     def __init__(self, lease: Lease) -> None:
         self.lease, self.redactor, self.sent = lease, Redactor(), 0
-        self.catalog = SimpleNamespace(caught_up=True)
+        self.catalog = SimpleNamespace(unread=frozenset())
         self.launch = SimpleNamespace(timeouts=SimpleNamespace(tool=5, total=5))
         self.client = self
         self.answer: dict[str, Any] = {"content": []}
