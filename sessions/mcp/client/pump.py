@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import methods
 from ..core.correlation import Pending
-from ..core.errors import Fault, McpError, NotReady, ProtocolError, TransportError
+from ..core.errors import Fault, HttpError, McpError, NotReady, ProtocolError, RpcError, TransportError
 from ..core.events import DiagnosticLine, Event, LogMessage, NotDelivered, ProtocolViolation
 from ..core.input_requests import ServerRequest, Withdrawn
 from ..core.jsonrpc import RequestId
@@ -26,7 +26,7 @@ from .event_sink import EventSink
 from .pending_request import OnProgress, PendingRequest, RequestSpec
 from .side_queue import SideQueue
 
-__all__ = ["OnProgress", "Pump", "RequestSpec"]
+__all__ = ["OnProgress", "Pump", "RequestSpec", "ended_while_running"]
 
 _OUT_OF_TIME = (Fault.TIMEOUT, Fault.TOTAL_DEADLINE)
 #: while a session is being opened, only these may be sent
@@ -313,5 +313,17 @@ class Pump(EventSink):
         self.over = error
         for pending in self._session.drain():
             waiting: PendingRequest = pending.waiter
-            own = error.again(may_have_run=error.may_have_run and waiting.outgoing.left)
+            if pending.method in _OPENING_METHODS or not waiting.outgoing.left:
+                own = error.again(may_have_run=waiting.outgoing.left)
+            else:
+                own = ended_while_running(error)
             self._resolve(Answered(pending, None, own), None)
+
+
+def ended_while_running(error: McpError) -> McpError:
+    """The end of the session, for a request that the server may be working on. What ended it may be the answer to
+    another request (a refused ping or renewal), which says nothing about this one."""
+    if error.may_have_run and not isinstance(error, (HttpError, RpcError)):
+        return error.again(may_have_run=True)
+    words = f"The session ended while the server worked on the request: {error.detail}"
+    return TransportError(Fault.CONNECTION_LOST, words, may_have_run=True)
