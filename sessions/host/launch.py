@@ -60,8 +60,8 @@ from sessions.subscriptions import watches
 Values = Mapping[str, str | Secret]
 #: faults of a launch that no retry can fix: a person has to act first
 NEEDS_CREDENTIAL = ("credential_needed", "not_encrypted", "value_needed", "variable_refused")
-#: After this time without an answer to the probe, the client sends `initialize` as well. That does no harm, and a
-#: server that never answers unknown requests costs this wait at each start.
+#: After this time without an answer to the probe, the client sends `initialize` as well (not over HTTP). That does no
+#: harm, and a server that never answers unknown requests costs this wait at each start.
 PROBE_SECONDS = 5.0
 #: the minimum connect timeout for a launcher that installs its server first
 INSTALL_SECONDS = 120.0
