@@ -215,7 +215,8 @@ class Session:
     def receive(self, data: bytes, answering: Outgoing | None = None, status: int | None = None) -> list[Input]:
         """The inputs that one message (or batch) causes. ProtocolError if it may be an answer and cannot be read.
 
-        `status`: an HTTP status other than 2xx. An answer with an unknown id then belongs to `answering`.
+        `status`: an HTTP status other than 2xx. An answer with an unknown id then belongs to `answering`, and an error
+        without an id always: the server could not read the request, and there is only this one.
         """
         decoded = self._decoded(data)
         if len(decoded) == 1 and isinstance(decoded[0], Response):
@@ -257,7 +258,8 @@ class Session:
         if pending is None and (echoed := self._correlation.echoed(message.id)) is not None:
             message.id = echoed
             return [*self._answer(message, answering, status), events.ProtocolViolation(_STRING_ID)]
-        if pending is None and status is not None and answering is not None:
+        unnamed = message.id is None and message.error is not None
+        if pending is None and answering is not None and (status is not None or unnamed):
             pending = self._correlation.take(answering.id)
         if pending is None:
             return [self._unasked(message)]

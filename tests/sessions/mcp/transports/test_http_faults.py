@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
+from sessions.mcp.core.errors import Fault, HttpError, McpError, RpcError, TransportError
 from sessions.mcp.core.events import ProtocolViolation
 
 from .http_answers import ERAS, NO_ANSWERS_OF_A_STREAM, OK, empty, fail_call, html, no_http, reset, rubbish
@@ -191,6 +191,26 @@ async def test_an_answer_with_our_id_as_a_string_is_taken_and_told(era: Callable
         assert (await made.client.call_tool("t", {})).raw == OK
         (violation,) = made.of(ProtocolViolation)
     assert violation.detail == "The server wrote the id of our request, which is a number, as a string."
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("identity", [{}, {"id": None}])
+async def test_an_error_without_an_id_answers_the_request_that_it_came_for(
+    era: Callable[..., Script], streamed: bool, identity: dict[str, None]
+) -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        answer = {"jsonrpc": "2.0", "error": {"code": -32602, "message": "bad token"}, **identity}
+        if not streamed:
+            await line.json(answer)
+            return
+        await line.stream()
+        await line.event(answer)
+        await line.end()
+
+    error, _ = await fail_call(era(refuse))
+    assert isinstance(error, RpcError)
+    assert (error.code, error.message, error.http_status) == (-32602, "bad token", None)
 
 
 async def test_a_stream_that_ends_without_an_answer_says_what_could_not_be_read() -> None:
