@@ -102,9 +102,9 @@ def sign_in(
         raise AuthorizationError(
             f"The authorization server {server.issuer} does not say that it supports PKCE with S256. Without it, sign-ins could be intercepted, so the sign-in was not started."
         )
-    client = yield from registration.register(settings, server, known.registration if known else None)
     blank = _blank(settings, demand, known, found, signer)
     scopes = with_offline(blank.scopes_requested, server.scopes)
+    client = yield from registration.register(settings, server, known.registration if known else None, scopes)
     grant = replace(blank, registration=client, scopes_requested=scopes)
     url = _address(server.authorization_endpoint, grant, client, made)
     return Pending(made.state, url, made.verifier, grant, made.now, server.iss_promised)

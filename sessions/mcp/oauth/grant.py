@@ -49,6 +49,8 @@ class Registration(_Data):
     #: how we authenticate at the token endpoint
     endpoint_auth: EndpointAuth = "none"
     redirect_uri: str = ""
+    #: what a dynamic client may request, where the authorization server keeps that; empty: anything
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ def test_a_new_client_says_what_it_is() -> None:
         "response_types": ["code"],
         "application_type": "web",
         "token_endpoint_auth_method": "client_secret_post",
+        "scope": "read list",
     }
     assert pending.grant.registration == Registration(
         ISSUER, "dyn", "dynamic", endpoint_auth="none", redirect_uri=SETTINGS.redirect_uri
@@ -178,6 +179,41 @@ def test_a_registration_is_used_again_and_never_at_another_issuer() -> None:
     assert len(asked) == 2
     old = Grant("https://old.example", replace(known.registration, issuer="https://old.example"))  # type: ignore[type-var]  # it is registered
     assert query(begun(world(), known=old)[0])["client_id"] == "dyn"
+
+
+def kept(*scopes: str) -> Grant:
+    return Grant(
+        ISSUER, Registration(ISSUER, "kept", "dynamic", redirect_uri=SETTINGS.redirect_uri, scopes=tuple(scopes))
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "allowed"),
+    [("read list", ("read", "list")), ("other", ("other", "read", "list")), (None, ())],
+)
+def test_what_a_client_may_request_is_kept_where_the_server_keeps_it(said: str | None, allowed: tuple[str]) -> None:
+    registration = begun(world({"client_id": "dyn"} | ({"scope": said} if said else {})))[0].grant.registration
+    assert registration is not None
+    assert registration.scopes == allowed
+
+
+@pytest.mark.parametrize(("known", "used"), [(kept("read", "write"), "kept"), (kept(), "kept"), (kept("read"), "dyn")])
+def test_a_registration_for_fewer_scopes_is_not_used_for_more(known: Grant, used: str) -> None:
+    assert query(begun(world(), demand=Demand(scopes=("read", "write")), known=known)[0])["client_id"] == used
+
+
+def test_a_server_that_refuses_clients_with_scopes_gets_one_without() -> None:
+    found = documents(world())
+
+    def answer(request: Any) -> Any:
+        response = found(request)
+        if request.url.endswith("/register") and "scope" in json.loads(request.body):
+            return replace(response, status=400, body=b'{"error":"invalid_client_metadata"}')
+        return response
+
+    pending, asked = walk(flows.sign_in(SETTINGS, PLAIN, None, Signer(), MADE), answer)
+    assert [one.url for one in asked].count("https://as.example/register") == 2
+    assert (query(pending)["client_id"], query(pending)["scope"]) == ("dyn", "read list")
 
 
 def test_our_own_document_goes_before_a_registration_where_the_server_takes_it() -> None:
