@@ -56,8 +56,11 @@ async def _step(db: Database, row: ServerAuthorization) -> None:
 
 async def _prepare(db: Database, row: ServerAuthorization, authorization: Authorization) -> None:
     challenge = row.identity.challenge
-    scopes = tuple(challenge.get("scopes", ()))
-    pending = await authorization.begin(metadata_url=challenge.get("metadata_url", ""), scopes=scopes)
+    pending = await authorization.begin(
+        metadata_url=challenge.get("metadata_url", ""),
+        scopes=tuple(challenge.get("scopes", ())),
+        scheme=challenge.get("scheme", ""),
+    )
     ready = partial(authorizations.ready, row, pending.issuer, pending.state, pending.to_data(), pending.url)
     await db.write(ready)
 

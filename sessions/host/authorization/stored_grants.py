@@ -88,14 +88,16 @@ class HeldAuthorization(Authorization):
     """Records the challenge of a server that requires a sign-in, so that the sign-in starts with it."""
 
     def remember(self, db: Database, identity: int) -> "HeldAuthorization":
-        self._note = lambda url, scopes: db.post(partial(grants.challenged, identity, url, scopes))
+        self._note = lambda needed: db.post(
+            partial(grants.challenged, identity, needed.metadata_url, tuple(needed.scopes), needed.scheme)
+        )
         return self
 
     async def authorized(self, sent: int, demand: Demand) -> bool:
         try:
             return await super().authorized(sent, demand)
         except SignInNeeded as needed:
-            self._note(needed.metadata_url, tuple(needed.scopes))
+            self._note(needed)
             raise
 
 

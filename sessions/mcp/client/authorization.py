@@ -75,9 +75,9 @@ class Authorization:
         """What a transport asks for each request (transports/authorizing.py)."""
         return RequestTrial(self, operation, interactive=interactive)
 
-    async def begin(self, *, metadata_url: str = "", scopes: tuple[str, ...] = ()) -> Pending:
+    async def begin(self, *, metadata_url: str = "", scopes: tuple[str, ...] = (), scheme: str = "") -> Pending:
         """Find the authorization server, register there if needed, and build the URL to send the person to."""
-        return await self._begin(Demand(metadata_urls=(metadata_url,) if metadata_url else (), scopes=scopes))
+        return await self._begin(Demand(scheme, (metadata_url,) if metadata_url else (), scopes))
 
     async def finish(self, pending: Pending, parameters: Mapping[str, str]) -> Grant:
         """Check the redirect's parameters (`iss`, error), exchange the code, save and return the grant."""
@@ -187,7 +187,8 @@ class Authorization:
     async def _person(self, demand: Demand) -> None:
         if self._consent is None:
             hint = next(iter(demand.metadata_urls), "")
-            raise SignInNeeded("The server requires sign-in.", metadata_url=hint, scopes=demand.scopes)
+            words, scheme = "The server requires sign-in.", demand.scheme
+            raise SignInNeeded(words, metadata_url=hint, scopes=demand.scopes, scheme=scheme)
         pending = await self._begin(demand)
         try:
             await self.finish(pending, await self._consent(pending))

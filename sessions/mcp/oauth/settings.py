@@ -57,7 +57,7 @@ class AuthorizationSettings:
     workload_token: TokenSource | None = field(default=None, repr=False)
     identity_provider: IdentityProvider | None = None
     expected: ExpectedIssuer | None = None
-    #: bind tokens to a key if the authorization server supports it (RFC 9449)
+    #: bind tokens to a key if the server asks for it (RFC 9449)
     dpop: bool = True
 
     def expected_at(self, named: str) -> str:

@@ -178,7 +178,7 @@ async def test_an_assertion_that_was_rejected_is_not_tried_once_more() -> None:
 
 async def test_the_nonce_of_the_server_is_not_that_of_its_authorization_server() -> None:
     world, store = World(), Store()
-    world.metadata |= {"dpop_signing_alg_values_supported": ["ES256"]}
+    world.resource |= {"dpop_signing_alg_values_supported": ["ES256"]}
     await signed_in(world, store)
     store.grant = replace(store.grant or Grant(ISSUER), token_type="DPoP", generation=9)
     other = world.authorization(store, person=False)

@@ -272,6 +272,35 @@ def test_of_several_authorization_servers_the_chosen_one_or_the_known_one_is_tak
         begun(found, replace(SETTINGS, issuer="https://gone.example"))
 
 
+# -- tokens bound to a key (RFC 9449)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "of_server", "bound"),
+    [
+        ("bearer", {}, False),
+        ("", {}, False),
+        ("dpop", {}, True),
+        ("bearer", {"dpop_bound_access_tokens_required": True}, True),
+        ("bearer", {"dpop_signing_alg_values_supported": ["RS256", "ES256"]}, True),
+        ("bearer", {"dpop_signing_alg_values_supported": ["RS256"]}, False),
+    ],
+)
+def test_tokens_are_bound_to_a_key_if_the_server_asks_for_it_whatever_the_authorization_server_supports(
+    scheme: str, of_server: dict[str, Any], bound: bool
+) -> None:
+    found = world(dpop_signing_alg_values_supported=["ES256"])
+    found[RESOURCE_AT] |= of_server
+    pending, _ = begun(found, demand=Demand(scheme))
+    assert bool(pending.grant.dpop_key) is bound
+
+
+@pytest.mark.parametrize(("scheme", "bound"), [("", True), ("dpop", True), ("bearer", False)])
+def test_a_server_that_refuses_a_bound_token_in_favour_of_a_bearer_token_gets_one(scheme: str, bound: bool) -> None:
+    known = Grant(ISSUER, access_token="t", token_type="DPoP", dpop_key="key")
+    assert bool(begun(world(), demand=Demand(scheme), known=known)[0].grant.dpop_key) is bound
+
+
 # -- the redirect back
 
 
