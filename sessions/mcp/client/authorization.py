@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from ..core.errors import AuthorizationError, McpError, SignInNeeded
 from ..oauth import flows
-from ..oauth.callback import LIFETIME
+from ..oauth.callback import LIFETIME, SignInRefused
 from ..oauth.challenges import Demand
 from ..oauth.exchange import Exchange, HttpResponse
 from ..oauth.grant import Grant, Pending, Registration
@@ -43,6 +43,9 @@ Result = TypeVar("Result")
 #: times that one operation may request the same additional scopes, and how many such requests we meet in total
 _STEP_UPS: Final = 2
 _STEP_UP_KINDS: Final = 32
+#: seconds after which a sign-in from which nobody came back may have met a server that no longer knows the client: it
+#: says so on a page of its own
+_NOT_BACK: Final = 60.0
 #: seconds between two tries to renew a token that still holds, and how long a request waits for one
 _EARLY_PAUSE: Final = 5.0
 _EARLY_WAIT: Final = 2.0
@@ -87,8 +90,8 @@ class Authorization:
             raise AuthorizationError("The server's address has changed since this sign-in began. Start again.")
         try:
             grant = await self._run(flows.redeem(pending, parameters, self.signing, self._clock()))
-        except TokenRefused as exc:
-            await self._forget_registration(pending.grant, exc)
+        except (TokenRefused, SignInRefused) as exc:
+            await self._learn(pending.grant, exc)
             raise
         async with self._store.refreshing():
             last = await self._store.load()
@@ -169,7 +172,7 @@ class Authorization:
             except TokenRefused as exc:
                 if self.settings.flow != "code":
                     raise
-                if exc.error in ("invalid_grant", "invalid_client"):
+                if exc.error in ("invalid_grant", "invalid_client") or _forgotten(grant, exc):
                     await self._keep(_signed_out(grant, exc))
                 return False
         return True
@@ -192,7 +195,7 @@ class Authorization:
         pending = await self._begin(demand)
         try:
             await self.finish(pending, await self._consent(pending))
-        except TokenRefused as exc:
+        except (TokenRefused, SignInRefused) as exc:
             if not _forgotten(pending.grant, exc):
                 raise
             again = await self._begin(demand)
@@ -204,10 +207,12 @@ class Authorization:
         await self._keep(await self._run(flows.renew(self.settings, blank, self.signing, given, self._clock())))
 
     async def _begin(self, demand: Demand) -> Pending:
-        known = await self._store.load()
-        made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), self._clock())
+        known, now = await self._store.load(), self._clock()
+        if known is not None and _unheard(known, now):
+            known = replace(known, registration=None)
+        made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now)
         pending = await self._run(flows.sign_in(self.settings, demand, known, self.signing, made))
-        await self._keep_registration(pending.grant)
+        await self._keep_registration(pending.grant, now)
         return pending
 
     # -- small steps
@@ -231,24 +236,28 @@ class Authorization:
         await self._store.save(grant)
         self._grant, self._loaded = grant, True
 
-    async def _keep_registration(self, grant: Grant) -> None:
+    async def _keep_registration(self, grant: Grant, now: float) -> None:
         """Keep the permanent registration, whether or not the person comes back; drop another issuer's tokens. A refresh
         token works for the client that it was given to, so that one stays with it until there is a new token."""
         async with self._store.refreshing():
             last = await self._store.load()  # its token may have been renewed meanwhile
             if last is None or last.issuer != grant.issuer:
-                await self._keep(grant)
+                await self._keep(replace(grant, begun_at=now))
             elif last.registration is None or (last.registration != grant.registration and not last.refresh_token):
-                await self._keep(replace(last, registration=grant.registration))
+                await self._keep(replace(last, registration=grant.registration, begun_at=now))
+            elif last.registration == grant.registration and not (last.begun_at or last.refresh_token):
+                await self._keep(replace(last, begun_at=now))
 
-    async def _forget_registration(self, grant: Grant, refused: TokenRefused) -> None:
-        """The server no longer knows us: the next sign-in registers again."""
-        if not _forgotten(grant, refused):
-            return
+    async def _learn(self, grant: Grant, refused: TokenRefused | SignInRefused) -> None:
+        """If the server no longer knows us, the next sign-in registers again. Any other refusal shows that it does."""
         async with self._store.refreshing():
             last = await self._store.load()
-            if last is not None and last.registration == grant.registration:
+            if last is None or last.registration != grant.registration:
+                return
+            if _forgotten(grant, refused):
                 await self._keep(replace(last, registration=None))
+            elif last.begun_at:
+                await self._keep(replace(last, begun_at=0.0))
 
     async def _run(self, exchange: Exchange[Result]) -> Result:
         response: HttpResponse | None = None
@@ -262,10 +271,19 @@ class Authorization:
             exchange.close()
 
 
-def _forgotten(grant: Grant, refused: TokenRefused) -> bool:
-    """Whether the server no longer knows the client id that it issued to us."""
+def _forgotten(grant: Grant, refused: TokenRefused | SignInRefused) -> bool:
+    """Whether the server no longer knows the client id that it issued to us. That of the official SDK says
+    `unauthorized_client`."""
     known = grant.registration
-    return refused.error == "invalid_client" and known is not None and known.source == "dynamic"
+    said = refused.error in ("invalid_client", "unauthorized_client")
+    return said and known is not None and known.source == "dynamic"
+
+
+def _unheard(grant: Grant, now: float) -> bool:
+    """Whether a sign-in with a client id that the server issued to us was begun, and nothing came back."""
+    known = grant.registration
+    begun = bool(grant.begun_at) and now - grant.begun_at > _NOT_BACK
+    return begun and not grant.refresh_token and known is not None and known.source == "dynamic"
 
 
 def _signed_out(grant: Grant, refused: TokenRefused) -> Grant:
