@@ -15,14 +15,15 @@ from servers.credentials.binding import Destination
 from servers.credentials.grants import GrantGone
 from servers.credentials.issuers import Expected
 from servers.crypto import SealError
+from servers.registration.resolved_values import Certificate
 from servers.secret import Secret
 from servers.validators import origin
 from sessions.connections import client_document
 from sessions.host.answer_redaction import Redactor
-from sessions.host.authorization.accounts import account_authorization, expected_issuer
+from sessions.host.authorization.accounts import account_authorization, expected_issuer, http_for
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.launch import Launch
+from sessions.host.launch import Launch, tls_of
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
 from sessions.mcp.core.errors import AuthorizationError, Fault, McpError, TransportError
 from sessions.mcp.oauth.challenges import Demand
@@ -117,7 +118,7 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
     made = HeldAuthorization(
         settings_for(launch.spec.url, launch.expected),
         store,
-        AuthorizationHttp(launch.spec.policy, recorder=launch.spec.recorder),
+        http_for(launch, launch.spec),
     )
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))
 
@@ -129,10 +130,13 @@ def for_sign_in(
     policy: OutboundPolicy,
     client: dict[str, Any],
     expected: Expected | None = None,
+    certificate: Certificate | None = None,
 ) -> Authorization:
     """To prepare and finish a person's sign-in. `client`: id and secret if the client was registered by hand."""
     store = RowStore(db, identity, origin(url), Redactor())
-    return Authorization(replace(settings_for(url, expected), **client), store, AuthorizationHttp(policy))
+    tls, elsewhere = tls_of(certificate)
+    http = AuthorizationHttp(policy, tls, server_url=as_sent(url), elsewhere=elsewhere)
+    return Authorization(replace(settings_for(url, expected), **client), store, http)
 
 
 def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSettings:
