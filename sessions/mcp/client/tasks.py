@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from ..core import methods, offered
 from ..core import tasks as protocol
-from ..core.errors import Fault, InvalidRequest, McpError, TransportError
+from ..core.errors import Fault, InvalidRequest, McpError, RpcError, TransportError
 from ..core.events import Event, ListChanged, ListKind, Progress, StateChanged
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
@@ -80,7 +80,11 @@ class Tasks:
         await self._demand("list")
         pages = Pages(methods.TASKS, self._limits)
         while not pages.done:
-            pages.add(await self._requester.request(pages.method, pages.params, self._requester.timeouts.request))
+            try:
+                pages.add(await self._requester.request(pages.method, pages.params, self._requester.timeouts.request))
+            except RpcError as exc:
+                if not pages.ended_by(exc.code):
+                    raise
         listing = pages.listing()
         items, warnings = [], list(listing.warnings)
         for entry in listing.items:

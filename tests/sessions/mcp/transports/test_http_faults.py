@@ -367,3 +367,21 @@ async def test_a_host_that_accepts_no_connection_is_a_timeout_that_certainly_ran
         with pytest.raises(TransportError) as caught:
             await client.connect((lambda step: None) if look_first else None)
         assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)
+
+
+async def test_a_list_whose_empty_cursor_the_server_itself_refuses_is_the_whole_list() -> None:
+    inner = legacy(lambda asked, line: line.result(asked, OK))
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method != "tools/list":
+            await inner(asked, line)
+        elif (asked.message.get("params") or {}).get("cursor") == "":
+            await line.error(asked, -32602)
+        else:
+            await line.result(asked, {"tools": [{"name": "t", "inputSchema": {}}], "nextCursor": ""})
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        listing = await made.client.list_tools()
+        assert peer.count("tools/list") == 2
+    assert ([tool["name"] for tool in listing.items], listing.truncated) == (["t"], False)
+    assert listing.warnings == ["The server ends its list with an empty cursor."]
