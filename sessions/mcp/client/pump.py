@@ -4,7 +4,7 @@ A request waits in its caller's task and the reader's callback hands over the an
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -39,6 +39,8 @@ _MAY_ASK = ASKING_BACK | {methods.TASKS_RESULT}
 _SIDE_MESSAGE = 5.0
 #: seconds to send an answer to a server request: it may be as large as a message
 _REPLY = 30.0
+#: seconds to wait for the id of a task that no caller waits for
+_LINGER = 5.0
 
 
 def _ignore(_: object) -> None:
@@ -47,6 +49,10 @@ def _ignore(_: object) -> None:
 
 def _ignore_feed() -> None:
     """Nobody listens yet."""
+
+
+async def _not_again(_: str) -> None:
+    raise NotReady("The caller gave up.")
 
 
 def _cancel_again(task: "asyncio.Task[Any]") -> None:
@@ -71,6 +77,8 @@ class Pump(EventSink):
             at_once=limits.open_server_requests,
             seconds=_SIDE_MESSAGE,
         )
+        #: requests for a task whose caller gave up
+        self._lingering: set[asyncio.Task[None]] = set()
         #: why no more requests can be made
         self.over: McpError | None = None
         #: called for requests of the server, for its cancellations of them, and when a request of ours is given up
@@ -130,8 +138,9 @@ class Pump(EventSink):
                 deadline = waiting.begin(self._loop.time())
                 try:
                     with waiting:
+                        sending = self.transport.send(outgoing)
                         try:
-                            await self.transport.send(outgoing)
+                            await (self._outliving(sending, outgoing) if spec.wants_task else sending)
                         except McpError:
                             # The answer may have come before its stream broke, or over another stream.
                             if not waiting.is_answered:
@@ -156,6 +165,30 @@ class Pump(EventSink):
         assert answered.result is not None  # noqa: S101  exactly one of the two is set
         return pending.id, answered.result
 
+    async def _outliving(self, sending: Coroutine[Any, Any, None], outgoing: Outgoing) -> None:
+        """A request that becomes a task is not cancelled itself, but its task, which only the answer names. So over HTTP,
+        where the answer comes on the stream of the request, that stays open a while for a caller that gave up."""
+        if not self.transport.exchange:
+            await sending
+            return
+        task = self._loop.create_task(sending, name="mcp task request")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if outgoing.handed:
+                outgoing.before_repeat = _not_again
+                self._lingering.add(task)
+                task.add_done_callback(self._lingered)
+                self._loop.call_later(_LINGER, task.cancel)
+            else:
+                task.cancel()
+            raise
+
+    def _lingered(self, task: "asyncio.Task[None]") -> None:
+        self._lingering.discard(task)
+        if not task.cancelled():
+            task.exception()  # no one waits for it
+
     def _cancel_later(self) -> None:
         """Cancel the current task again where it waits next, unless it ends before, or leaves the time limit that its
         cancellation belongs to."""
@@ -164,14 +197,16 @@ class Pump(EventSink):
         self._loop.call_soon(_cancel_again, task)
 
     def _give_up(self, pending: Pending, waiting: PendingRequest, exc: BaseException) -> None:
-        """The caller stops waiting: remember the id for a late answer, and notify a server that may act on it."""
+        """The caller stops waiting: remember the id for a late answer, and notify a server that may act on it. A task is
+        cancelled by its own id instead (tasks.py)."""
         outgoing = waiting.outgoing
         self.on_given_up(pending.id)
         stopped = isinstance(exc, asyncio.CancelledError) or getattr(exc, "fault", None) in _OUT_OF_TIME
         duplex_or_legacy = not self.transport.exchange or self._session.era is Era.LEGACY
         open_still = outgoing.left and not outgoing.answered and stopped and duplex_or_legacy
         self._session.give_up(pending, late_answer=open_still)
-        if open_still and pending.method not in _OPENING_METHODS and self.over is None:
+        cancellable = pending.method not in _OPENING_METHODS and not waiting.spec.wants_task
+        if open_still and cancellable and self.over is None:
             reason = "cancelled" if isinstance(exc, asyncio.CancelledError) else "timed out"
             self.send_aside(self._session.cancellation(pending, reason))
 

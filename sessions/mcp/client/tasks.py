@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from ..core import methods, offered
 from ..core import tasks as protocol
 from ..core.errors import Fault, InvalidRequest, McpError, RpcError, TransportError
-from ..core.events import Event, ListChanged, ListKind, Progress, StateChanged
+from ..core.events import Event, LateAnswer, ListChanged, ListKind, Progress, StateChanged
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
 from ..core.pagination import Pages
@@ -122,7 +122,15 @@ class Tasks:
         ttl = options.ttl_ms if options else None
         if ttl is not None and ttl <= 0:
             raise InvalidRequest(f"{ttl} ms is not a valid lifetime for a task.")
+        if self._cancel_late not in self._pump.listeners:
+            self._pump.listeners.append(self._cancel_late)
         return {"task": {} if ttl is None else {"ttl": ttl}}
+
+    def _cancel_late(self, event: Event) -> None:
+        """The answer to a call that was given up: the task that it names is cancelled in its place."""
+        result = event.result if type(event) is LateAnswer and event.method == methods.TOOLS_CALL else None
+        if result is not None and protocol.announces(result, asked_for=False):
+            self._cancel_aside(result["task"]["taskId"])
 
     async def _support_of(self, name: str) -> Support:
         """The tool's `execution.taskSupport`; the tools are listed once, until they change."""

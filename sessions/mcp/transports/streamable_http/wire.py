@@ -212,6 +212,8 @@ class Wire:
                 whole = with_host(headers, self.url)
                 request = httpx.Request(verb, self.url, headers=whole, content=body, extensions=self._extensions)
                 request.headers.encoding = "ascii"  # known here; httpx would otherwise guess it for each header
+                if outgoing is not None:
+                    outgoing.handed = True
                 response = await self._engine.handle_async_request(request)
                 response.headers.encoding = "latin-1"
         except McpError as exc:
