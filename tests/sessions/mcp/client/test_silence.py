@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import ListKind, StateChanged
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.state import State
@@ -261,3 +261,23 @@ async def test_a_call_in_flight_may_have_run_although_the_ping_that_ended_its_se
     assert (reason.fault, reason.may_have_run) == (Fault.CONNECTION_REFUSED, False)
     assert (caught.value.fault, caught.value.may_have_run) == (Fault.CONNECTION_LOST, True)
     assert "while the server worked on the request" in caught.value.detail
+
+
+async def test_the_words_of_a_refused_ping_are_no_answer_to_the_call_in_flight() -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.hang()
+
+    async def on_ping(asked: Asked, line: Line) -> None:
+        await line.json({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -32000, "message": "not you"}}, 400)
+
+    inner = legacy(on_call, session="s")
+
+    async def script(asked: Asked, line: Line) -> None:
+        await (on_ping if asked.method == "ping" else inner)(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        with pytest.raises(TransportError) as caught:
+            async with asyncio.timeout(20):
+                await made.client.call_tool("pay", {}, timeout=60)
+    assert (caught.value.fault, caught.value.may_have_run) == (Fault.CONNECTION_LOST, True)
+    assert caught.value.detail.endswith("not you")
