@@ -140,13 +140,14 @@ def for_sign_in(
 
 
 def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSettings:
-    """An instance reachable over https serves a client metadata document. Others use dynamic registration where the
-    server has it."""
+    """An instance reachable over https serves a client metadata document. Others, and those in a private network, use
+    dynamic registration where the server has it."""
     return AuthorizationSettings(
         server_url=as_sent(url),
         redirect_uri=client_document.callback(),
         client_name=client_document.name(),
         metadata_document=client_document.address(),
+        document_last=not client_document.is_fetched(),
         expected=expected_issuer(expected),
     )
 

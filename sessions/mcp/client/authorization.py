@@ -17,7 +17,7 @@ from ..oauth import flows
 from ..oauth.callback import LIFETIME, SignInRefused
 from ..oauth.challenges import Demand
 from ..oauth.exchange import Exchange, HttpResponse
-from ..oauth.grant import Grant, Pending, Registration
+from ..oauth.grant import Grant, Pending, Registration, Source
 from ..oauth.settings import AuthorizationSettings, IdentityProvider
 from ..oauth.tokens import TokenRefused
 from ..oauth.urls import covers, http_twin
@@ -43,8 +43,8 @@ Result = TypeVar("Result")
 #: times that one operation may request the same additional scopes, and how many such requests we meet in total
 _STEP_UPS: Final = 2
 _STEP_UP_KINDS: Final = 32
-#: seconds after which a sign-in from which nobody came back may have met a server that no longer knows the client: it
-#: says so on a page of its own
+#: seconds after which a sign-in from which nobody came back may have met a server that no longer knows the client, or
+#: that could not fetch our document: it says so on a page of its own
 _NOT_BACK: Final = 60.0
 #: seconds between two tries to renew a token that still holds, and how long a request waits for one
 _EARLY_PAUSE: Final = 5.0
@@ -207,11 +207,12 @@ class Authorization:
         await self._keep(await self._run(flows.renew(self.settings, blank, self.signing, given, self._clock())))
 
     async def _begin(self, demand: Demand) -> Pending:
-        known, now = await self._store.load(), self._clock()
-        if known is not None and _unheard(known, now):
+        known, now, settings = await self._store.load(), self._clock(), self.settings
+        if known is not None and (lost := _unheard(known, now)):
+            settings = replace(settings, document_last=settings.document_last or lost == "metadata_document")
             known = replace(known, registration=None)
         made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now)
-        pending = await self._run(flows.sign_in(self.settings, demand, known, self.signing, made))
+        pending = await self._run(flows.sign_in(settings, demand, known, self.signing, made))
         await self._keep_registration(pending.grant, now)
         return pending
 
@@ -279,11 +280,14 @@ def _forgotten(grant: Grant, refused: TokenRefused | SignInRefused) -> bool:
     return said and known is not None and known.source == "dynamic"
 
 
-def _unheard(grant: Grant, now: float) -> bool:
-    """Whether a sign-in with a client id that the server issued to us was begun, and nothing came back."""
+def _unheard(grant: Grant, now: float) -> Source | None:
+    """The source of our client id, if a sign-in with it was begun and nothing came back; None also for one that a person
+    entered."""
     known = grant.registration
     begun = bool(grant.begun_at) and now - grant.begun_at > _NOT_BACK
-    return begun and not grant.refresh_token and known is not None and known.source == "dynamic"
+    if not begun or grant.refresh_token or known is None or known.source == "registered_by_hand":
+        return None
+    return known.source
 
 
 def _signed_out(grant: Grant, refused: TokenRefused) -> Grant:

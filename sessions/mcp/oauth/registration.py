@@ -28,7 +28,8 @@ def register(
     if known is not None and _fits(known, settings, server, scopes):
         return known
     document = settings.metadata_document
-    if server.takes_metadata_documents and document:
+    other = settings.document_last and bool(server.registration_endpoint)
+    if server.takes_metadata_documents and document and not other:
         return Registration(server.issuer, document, "metadata_document", redirect_uri=settings.redirect_uri)
     if server.registration_endpoint:
         return (yield from _dynamic(settings, server, scopes))

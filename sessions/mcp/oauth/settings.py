@@ -43,6 +43,8 @@ class AuthorizationSettings:
     client_name: str = "mcpadmin"
     #: https URL of our own client ID metadata document, if this instance serves one
     metadata_document: str = ""
+    #: authorization servers probably cannot fetch it: dynamic registration goes first
+    document_last: bool = False
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     client_issuer: str = ""

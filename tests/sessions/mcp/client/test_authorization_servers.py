@@ -99,6 +99,31 @@ async def test_a_sign_in_from_which_nobody_came_back_is_followed_by_one_with_a_n
     assert world.registered == 2
 
 
+async def test_a_document_that_the_server_could_not_fetch_is_followed_by_a_registration() -> None:
+    world, store = World(), Store()
+    world.metadata |= {"client_id_metadata_document_supported": True}
+    ours = {"metadata_document": "https://hub.example/client.json"}
+    authorization = world.authorization(store, person=False, **ours)
+    assert "client.json" in (await authorization.begin()).url
+    assert "client.json" in (await authorization.begin()).url
+    world.now += 61
+    pending = await authorization.begin()
+    assert (world.registered, "client.json" in pending.url) == (1, False)
+    await authorization.finish(pending, {"state": pending.state, "code": "c"})
+    await authorization.begin()
+    assert world.registered == 1
+
+
+async def test_a_client_id_that_was_entered_stays_bound_to_its_issuer_though_nobody_came_back() -> None:
+    world, store = World(), Store()
+    by_hand = world.authorization(store, person=False, client_id="mine")
+    await by_hand.begin()
+    world.now += 61
+    world.issuers = ["https://new.example"]
+    with pytest.raises(AuthorizationError, match="was entered for https://as"):
+        await by_hand.begin()
+
+
 async def test_a_sign_in_that_nobody_completes_leaves_our_tokens_the_client_that_they_were_given_to() -> None:
     world, store = World(), Store()
     session = await signed_in(world, store)

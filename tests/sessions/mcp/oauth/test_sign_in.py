@@ -227,6 +227,15 @@ def test_our_own_document_goes_before_a_registration_where_the_server_takes_it()
     assert document["redirect_uris"] == [SETTINGS.redirect_uri]
 
 
+@pytest.mark.parametrize(("also", "used"), [({}, "dyn"), ({"registration_endpoint": None}, "the document")])
+def test_a_document_that_the_server_cannot_fetch_is_used_only_where_nothing_else_is_offered(
+    also: dict[str, None], used: str
+) -> None:
+    settings = replace(SETTINGS, metadata_document="https://hub.lan/client.json", document_last=True)
+    pending, _ = begun(world(client_id_metadata_document_supported=True, **also), settings)
+    assert query(pending)["client_id"] == (settings.metadata_document if used == "the document" else used)
+
+
 def test_a_client_id_that_was_entered_is_never_shown_to_another_issuer() -> None:
     settings = replace(SETTINGS, client_id="mine", client_secret="secret", client_issuer=ISSUER)
     pending, asked = begun(world(registered=500), settings)
