@@ -108,10 +108,13 @@ def release(holder: UUID) -> None:
     Credential.objects.filter(held_by=holder).update(held_by=None, held_until=None)
 
 
-def challenged(identity_pk: int, metadata_url: str, scopes: tuple[str, ...]) -> None:
+def challenged(identity_pk: int, metadata_url: str, scopes: tuple[str, ...], scheme: str = "") -> None:
     """What the server named when it asked for a sign-in; the next one begins with it."""
-    challenge = {"metadata_url": metadata_url[:2000], "scopes": [scope[:200] for scope in scopes[:50]]}
-    issuers.challenged(identity_pk, challenge)
+    challenge: dict[str, Any] = {
+        "metadata_url": metadata_url[:2000],
+        "scopes": [scope[:200] for scope in scopes[:50]],
+    }
+    issuers.challenged(identity_pk, challenge | ({"scheme": scheme} if scheme else {}))
 
 
 def _first(identity_pk: int, place: Destination) -> Credential | None:

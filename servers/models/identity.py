@@ -21,8 +21,8 @@ class Identity(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
     )
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    # what the server's last demand for a sign-in named: {"metadata_url": "", "scopes": []}; of the shared one also
-    # {"expected": …}, an admin's choice: see servers/credentials/issuers.py
+    # what the server's last demand for a sign-in named: {"metadata_url": "", "scopes": [], "scheme": "bearer"}; of the
+    # shared one also {"expected": …}, an admin's choice: see servers/credentials/issuers.py
     challenge = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)  # of a personal one: given up, its history is kept

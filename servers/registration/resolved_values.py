@@ -83,6 +83,17 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
     return _whole(values, server, uses, granted)
 
 
+def certificate_of(server: Server, identity: Identity) -> Certificate | None:
+    """What this identity presents to the server, or trusts there, for requests beside its session. Raises
+    crypto.SealError and NotLaunchable, as above."""
+    uses = [use for use in _uses(server, identity) if use.credential.kind == CredentialKind.CERTIFICATE]
+    return next((_certificate(_parts(server, use)) for use in uses), None)
+
+
+def _certificate(parts: Parts) -> Certificate:
+    return Certificate(Secret(parts.secret("certificate")), Secret(parts.secret("key")), parts.secret("ca"))
+
+
 def _is_own(identity: Identity | None) -> bool:
     return identity is not None and identity.kind == IdentityKind.PERSONAL
 
@@ -221,8 +232,7 @@ def _with_credentials(
             granted = reference_grants.granted_to_credential(use.credential)
             secrets += _resolved(use.credential.name, parts.details["token"], granted)[1]
         if parts.kind == CredentialKind.CERTIFICATE:
-            own = (Secret(parts.secret("certificate")), Secret(parts.secret("key")))
-            certificate = Certificate(*own, parts.secret("ca"))
+            certificate = _certificate(parts)
     return replace(
         values,
         environment=environment,

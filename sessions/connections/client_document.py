@@ -1,11 +1,16 @@
 """How authorization servers identify this installation: its redirect URI and its client ID metadata document."""
 
-from typing import Any
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.urls import reverse
 
 from sessions.mcp.oauth.registration import metadata_document
+
+#: endings of names that only a private network resolves
+_PRIVATE: Final = (".localhost", ".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
 
 
 def callback() -> str:
@@ -15,6 +20,15 @@ def callback() -> str:
 def address() -> str:
     """Empty without a public https URL: authorization servers fetch the document over https."""
     return f"{settings.PUBLIC_URL}{reverse('oauth_client')}" if settings.PUBLIC_URL.startswith("https:") else ""
+
+
+def is_fetched() -> bool:
+    """Whether an authorization server on the internet may fetch the document. One in our own network may all the same."""
+    host = (urlsplit(settings.PUBLIC_URL).hostname or "").rstrip(".")
+    try:
+        return ip_address(host).is_global
+    except ValueError:
+        return "." in host and not host.endswith(_PRIVATE)
 
 
 def name() -> str:

@@ -53,15 +53,15 @@ from sessions.mcp.transports import stdio
 from sessions.mcp.transports.egress import Allow, OutboundPolicy
 from sessions.mcp.transports.proxy import Proxy
 from sessions.mcp.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
-from sessions.mcp.transports.tls import client_context
+from sessions.mcp.transports.tls import client_context, trusting
 from sessions.models import McpSession
 from sessions.subscriptions import watches
 
 Values = Mapping[str, str | Secret]
 #: faults of a launch that no retry can fix: a person has to act first
 NEEDS_CREDENTIAL = ("credential_needed", "not_encrypted", "value_needed", "variable_refused")
-#: After this time without an answer to the probe, the client sends `initialize` as well. That does no harm, and a
-#: server that never answers unknown requests costs this wait at each start.
+#: After this time without an answer to the probe, the client sends `initialize` as well (not over HTTP). That does no
+#: harm, and a server that never answers unknown requests costs this wait at each start.
 PROBE_SECONDS = 5.0
 #: the minimum connect timeout for a launcher that installs its server first
 INSTALL_SECONDS = 120.0
@@ -113,6 +113,8 @@ class Launch:
     idle_seconds: float
     secrets: tuple[Secret, ...] = field(repr=False)
     identity: int | None = None
+    #: for its authorization server, if that is at another origin; None: the shared context
+    tls_elsewhere: ssl.SSLContext | None = field(default=None, repr=False)
     account: Parts | None = field(default=None, repr=False)
     account_row: tuple[int, int] = (0, 0)
     expected: Expected | None = None
@@ -357,6 +359,7 @@ def _launch(
         policy=str(source.connection_policy),
         idle_seconds=_idle_seconds(source),
         secrets=(*_secrets(values), *secrets_of(inherited())),
+        tls_elsewhere=tls_of(values.certificate)[1],
         roots=roots_of(source),
         remembered=remembered,
         answers_sampling=source.answers_sampling,
@@ -422,7 +425,7 @@ def _spec(
             limits=limits,
             confinement=confinement,
         )
-    headers, policy, tls = partial(_revealed, values.headers), egress_policy(), _tls(values.certificate)
+    headers, policy, (tls, _) = partial(_revealed, values.headers), egress_policy(), tls_of(values.certificate)
     carries = values.carries_secret or any(_CREDENTIAL_HEADER.search(name) for name in values.headers)
     if source.transport == TransportKind.WEBSOCKET:
         return WebSocketSpec(values.reached.url, headers, policy, limits, connect, tls, carries, sent=stamp)
@@ -430,12 +433,14 @@ def _spec(
     return HttpSpec(values.reached.url, headers, policy, limits, connect, tls, carries, sent=stamp, kind=kind)
 
 
-def _tls(given: Certificate | None) -> ssl.SSLContext | None:
-    """None selects the process's shared context."""
+def tls_of(given: Certificate | None) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    """The contexts for the server itself and for its authorization server elsewhere, which usually has a certificate of
+    the same private authority. None selects the process's shared context."""
     if given is None:
-        return None
+        return None, None
     try:
-        return client_context(given.certificate.reveal(), given.key.reveal(), given.ca)
+        own = client_context(given.certificate.reveal(), given.key.reveal(), given.ca)
+        return own, trusting(given.ca) if given.ca else None
     except (ssl.SSLError, OSError) as exc:
         words = f"The client certificate cannot be used ({type(exc).__name__}). Replace it under Credentials."
         raise LaunchProblem(Failure("secret_unreadable", words, step="resolve")) from None

@@ -4,8 +4,8 @@ Every person consents at once. `PROTECTED_LOG` gets a line of JSON for each requ
 
 - `PROTECTED_ACCOUNT`: the token endpoint accepts only this service account (service_accounts.py).
 - `PROTECTED_METHOD`: the metadata announces only this method of client authentication.
-- `PROTECTED_DPOP`: the metadata announces proofs of possession, so that clients create a key. The server checks no
-  proof, and its tokens are bearer tokens.
+- `PROTECTED_DPOP`: both metadata documents announce proofs of possession, so that clients create a key. The server
+  checks no proof, and its tokens are bearer tokens.
 - `PROTECTED_ISSUER_KEY`: it issues tokens for assertions signed by others (federation.py).
 - `PROTECTED_STEP_UP`: the tool `publish` also needs the scope `write`; with "never" it is refused whatever the scopes.
 
@@ -197,6 +197,16 @@ def metadata(port: int) -> dict[str, Any]:
     return said
 
 
+def of_resource(port: int) -> dict[str, Any]:
+    base = f"http://127.0.0.1:{port}"
+    return {
+        "resource": f"{base}/mcp",
+        "authorization_servers": [base],
+        "scopes_supported": ["tools"],
+        "dpop_signing_alg_values_supported": ["ES256"],
+    }
+
+
 def build(port: int, provider: Provider) -> MCPServer:
     base = f"http://127.0.0.1:{port}"
     auth = AuthSettings(
@@ -258,6 +268,9 @@ def main() -> None:
     if {"PROTECTED_METHOD", "PROTECTED_DPOP"} & os.environ.keys():
         where = "/.well-known/oauth-authorization-server"
         app.router.routes.insert(0, Route(where, lambda request: JSONResponse(metadata(port)), methods=["GET"]))
+    if "PROTECTED_DPOP" in os.environ:
+        where = "/.well-known/oauth-protected-resource/mcp"
+        app.router.routes.insert(0, Route(where, lambda request: JSONResponse(of_resource(port)), methods=["GET"]))
     if "PROTECTED_ACCOUNT" in os.environ:
         provider.account = Account(f"http://127.0.0.1:{port}")
         app.router.routes.insert(0, Route("/token", provider.account_token, methods=["POST"]))

@@ -117,9 +117,15 @@ def account_authorization(
     """Each session gets its own tokens. They are in no row: only the account can renew them."""
     outcome = TokenOutcome(db, launch.account_row, redactor)
     settings = replace(_settings(spec.url, account, launch.expected), **_given(account, redactor))
-    http = AuthorizationHttp(spec.policy, recorder=spec.recorder)
-    made = AccountAuthorization(settings, MemoryStore(redactor, outcome), http)
+    made = AccountAuthorization(settings, MemoryStore(redactor, outcome), http_for(launch, spec))
     return made.report_to(outcome)
+
+
+def http_for(launch: Launch, spec: HttpSpec | WebSocketSpec) -> AuthorizationHttp:
+    """What a session sends the requests about its tokens with."""
+    return AuthorizationHttp(
+        spec.policy, spec.tls, server_url=as_sent(spec.url), elsewhere=launch.tls_elsewhere, recorder=spec.recorder
+    )
 
 
 def _settings(url: str, account: Parts, allowed: Expected | None) -> AuthorizationSettings:

@@ -10,9 +10,10 @@ from servers.credentials import authorizations, issuers
 from servers.crypto import SealError
 from servers.enums import AuthorizationState
 from servers.models import ServerAuthorization
+from servers.registration.resolved_values import NotLaunchable, certificate_of
 from sessions.host.authorization.stored_grants import for_sign_in
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.launch import egress_policy
+from sessions.host.launch import LaunchProblem, egress_policy
 from sessions.mcp.client.authorization import Authorization, Pending
 from sessions.mcp.core.errors import McpError
 
@@ -34,7 +35,7 @@ async def run(db: Database, uid: UUID) -> None:
             await _step(db, row)
     except McpError as error:
         await _failed(db, row, error.detail)
-    except SealError as problem:
+    except (SealError, NotLaunchable, LaunchProblem) as problem:
         await _failed(db, row, str(problem))
     except TimeoutError:
         await _failed(db, row, f"The authorization server did not finish within {SECONDS:.0f} s.")
@@ -50,14 +51,18 @@ async def _step(db: Database, row: ServerAuthorization) -> None:
     client = await db.read(partial(authorizations.opened, row, "client"))
     server = row.identity.server
     expected = await db.read(partial(issuers.expected, server))
-    authorization = for_sign_in(server.url, row.identity_id, db, egress_policy(), client, expected)
+    certificate = await db.read(partial(certificate_of, server, row.identity))
+    authorization = for_sign_in(server.url, row.identity_id, db, egress_policy(), client, expected, certificate)
     await (_prepare if row.state == AuthorizationState.PREPARING else _finish)(db, row, authorization)
 
 
 async def _prepare(db: Database, row: ServerAuthorization, authorization: Authorization) -> None:
     challenge = row.identity.challenge
-    scopes = tuple(challenge.get("scopes", ()))
-    pending = await authorization.begin(metadata_url=challenge.get("metadata_url", ""), scopes=scopes)
+    pending = await authorization.begin(
+        metadata_url=challenge.get("metadata_url", ""),
+        scopes=tuple(challenge.get("scopes", ())),
+        scheme=challenge.get("scheme", ""),
+    )
     ready = partial(authorizations.ready, row, pending.issuer, pending.state, pending.to_data(), pending.url)
     await db.write(ready)
 

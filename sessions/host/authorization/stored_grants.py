@@ -15,14 +15,15 @@ from servers.credentials.binding import Destination
 from servers.credentials.grants import GrantGone
 from servers.credentials.issuers import Expected
 from servers.crypto import SealError
+from servers.registration.resolved_values import Certificate
 from servers.secret import Secret
 from servers.validators import origin
 from sessions.connections import client_document
 from sessions.host.answer_redaction import Redactor
-from sessions.host.authorization.accounts import account_authorization, expected_issuer
+from sessions.host.authorization.accounts import account_authorization, expected_issuer, http_for
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.launch import Launch
+from sessions.host.launch import Launch, tls_of
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
 from sessions.mcp.core.errors import AuthorizationError, Fault, McpError, TransportError
 from sessions.mcp.oauth.challenges import Demand
@@ -88,14 +89,16 @@ class HeldAuthorization(Authorization):
     """Records the challenge of a server that requires a sign-in, so that the sign-in starts with it."""
 
     def remember(self, db: Database, identity: int) -> "HeldAuthorization":
-        self._note = lambda url, scopes: db.post(partial(grants.challenged, identity, url, scopes))
+        self._note = lambda needed: db.post(
+            partial(grants.challenged, identity, needed.metadata_url, tuple(needed.scopes), needed.scheme)
+        )
         return self
 
     async def authorized(self, sent: int, demand: Demand) -> bool:
         try:
             return await super().authorized(sent, demand)
         except SignInNeeded as needed:
-            self._note(needed.metadata_url, tuple(needed.scopes))
+            self._note(needed)
             raise
 
 
@@ -115,7 +118,7 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
     made = HeldAuthorization(
         settings_for(launch.spec.url, launch.expected),
         store,
-        AuthorizationHttp(launch.spec.policy, recorder=launch.spec.recorder),
+        http_for(launch, launch.spec),
     )
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))
 
@@ -127,20 +130,24 @@ def for_sign_in(
     policy: OutboundPolicy,
     client: dict[str, Any],
     expected: Expected | None = None,
+    certificate: Certificate | None = None,
 ) -> Authorization:
     """To prepare and finish a person's sign-in. `client`: id and secret if the client was registered by hand."""
     store = RowStore(db, identity, origin(url), Redactor())
-    return Authorization(replace(settings_for(url, expected), **client), store, AuthorizationHttp(policy))
+    tls, elsewhere = tls_of(certificate)
+    http = AuthorizationHttp(policy, tls, server_url=as_sent(url), elsewhere=elsewhere)
+    return Authorization(replace(settings_for(url, expected), **client), store, http)
 
 
 def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSettings:
-    """An instance reachable over https serves a client metadata document. Others use dynamic registration where the
-    server has it."""
+    """An instance reachable over https serves a client metadata document. Others, and those in a private network, use
+    dynamic registration where the server has it."""
     return AuthorizationSettings(
         server_url=as_sent(url),
         redirect_uri=client_document.callback(),
         client_name=client_document.name(),
         metadata_document=client_document.address(),
+        document_last=not client_document.is_fetched(),
         expected=expected_issuer(expected),
     )
 

@@ -5,6 +5,7 @@ is stale by the server's own TTL (modern only) is read again too.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -49,6 +50,8 @@ LONGEST_INTERVAL_SECONDS = 300.0
 READ_SECONDS = 300.0
 #: the shortest time between refreshes, even if the server declares its lists stale at once
 REFRESH_SECONDS = 30.0
+#: how much later than it grows stale a list is read, at random: a part of the time until then, and at most so long
+SPREAD, LONGEST_SPREAD_SECONDS = 0.1, 60.0
 #: how long an agent's call waits for lists that the server announced as changed; after it the tick tries again
 CATCH_UP_SECONDS, CATCH_UP_READS = 10.0, 3
 #: after a list that could not be compared with the stored one: the first pause and the longest
@@ -338,9 +341,12 @@ class Catalog:
             self._timer = None
         if not self._stale_at:
             return None
-        loop, first = asyncio.get_running_loop(), min(self._stale_at.values())
-        self._timer = loop.call_at(first, self._refresh_stale)
-        return timezone.now() + timedelta(seconds=first - loop.time())
+        loop = asyncio.get_running_loop()
+        left = max(0.0, min(self._stale_at.values()) - loop.time())
+        # The sessions of one server must not ask it in step (2026-07-28 *Caching*).
+        left += random.uniform(0.0, min(left * SPREAD, LONGEST_SPREAD_SECONDS))  # noqa: S311  no secret
+        self._timer = loop.call_later(left, self._refresh_stale)
+        return timezone.now() + timedelta(seconds=left)
 
     def _refresh_stale(self) -> None:
         self._timer = None

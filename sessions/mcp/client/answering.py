@@ -23,6 +23,8 @@ from .received_tasks import ReceivedTasks
 
 log = logging.getLogger(__name__)
 
+#: their answers name their task already, or are about tasks as such
+_OF_TASKS = AT_ONCE | {methods.TASKS_RESULT}
 _INTERNAL = Refusal(jsonrpc.INTERNAL_ERROR, "Internal error")
 
 
@@ -126,8 +128,9 @@ class Answering:
 
     def _outgoing(self, request: ServerRequest, outcome: TaskOutcome) -> Outgoing:
         if not isinstance(outcome, Refusal):
+            related = rules.related_task(request.params) if request.method not in _OF_TASKS else None
             try:
-                return self._session.reply(request.id, outcome)
+                return self._session.reply(request.id, rules.of_task(outcome, related) if related else outcome)
             except McpError as exc:  # it exceeds one of our limits
                 log.warning("%s could not be answered: %s", request.method, exc)
                 outcome = _INTERNAL

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 
 from ..core.errors import AuthorizationError, McpError, SignInNeeded
 from ..oauth import flows
-from ..oauth.callback import LIFETIME
+from ..oauth.callback import LIFETIME, SignInRefused
 from ..oauth.challenges import Demand
 from ..oauth.exchange import Exchange, HttpResponse
-from ..oauth.grant import Grant, Pending, Registration
+from ..oauth.grant import Grant, Pending, Registration, Source
 from ..oauth.settings import AuthorizationSettings, IdentityProvider
 from ..oauth.tokens import TokenRefused
 from ..oauth.urls import covers, http_twin
@@ -43,6 +43,9 @@ Result = TypeVar("Result")
 #: times that one operation may request the same additional scopes, and how many such requests we meet in total
 _STEP_UPS: Final = 2
 _STEP_UP_KINDS: Final = 32
+#: seconds after which a sign-in from which nobody came back may have met a server that no longer knows the client, or
+#: that could not fetch our document: it says so on a page of its own
+_NOT_BACK: Final = 60.0
 #: seconds between two tries to renew a token that still holds, and how long a request waits for one
 _EARLY_PAUSE: Final = 5.0
 _EARLY_WAIT: Final = 2.0
@@ -75,9 +78,9 @@ class Authorization:
         """What a transport asks for each request (transports/authorizing.py)."""
         return RequestTrial(self, operation, interactive=interactive)
 
-    async def begin(self, *, metadata_url: str = "", scopes: tuple[str, ...] = ()) -> Pending:
+    async def begin(self, *, metadata_url: str = "", scopes: tuple[str, ...] = (), scheme: str = "") -> Pending:
         """Find the authorization server, register there if needed, and build the URL to send the person to."""
-        return await self._begin(Demand(metadata_urls=(metadata_url,) if metadata_url else (), scopes=scopes))
+        return await self._begin(Demand(scheme, (metadata_url,) if metadata_url else (), scopes))
 
     async def finish(self, pending: Pending, parameters: Mapping[str, str]) -> Grant:
         """Check the redirect's parameters (`iss`, error), exchange the code, save and return the grant."""
@@ -87,8 +90,8 @@ class Authorization:
             raise AuthorizationError("The server's address has changed since this sign-in began. Start again.")
         try:
             grant = await self._run(flows.redeem(pending, parameters, self.signing, self._clock()))
-        except TokenRefused as exc:
-            await self._forget_registration(pending.grant, exc)
+        except (TokenRefused, SignInRefused) as exc:
+            await self._learn(pending.grant, exc)
             raise
         async with self._store.refreshing():
             last = await self._store.load()
@@ -169,7 +172,7 @@ class Authorization:
             except TokenRefused as exc:
                 if self.settings.flow != "code":
                     raise
-                if exc.error in ("invalid_grant", "invalid_client"):
+                if exc.error in ("invalid_grant", "invalid_client") or _forgotten(grant, exc):
                     await self._keep(_signed_out(grant, exc))
                 return False
         return True
@@ -187,11 +190,12 @@ class Authorization:
     async def _person(self, demand: Demand) -> None:
         if self._consent is None:
             hint = next(iter(demand.metadata_urls), "")
-            raise SignInNeeded("The server requires sign-in.", metadata_url=hint, scopes=demand.scopes)
+            words, scheme = "The server requires sign-in.", demand.scheme
+            raise SignInNeeded(words, metadata_url=hint, scopes=demand.scopes, scheme=scheme)
         pending = await self._begin(demand)
         try:
             await self.finish(pending, await self._consent(pending))
-        except TokenRefused as exc:
+        except (TokenRefused, SignInRefused) as exc:
             if not _forgotten(pending.grant, exc):
                 raise
             again = await self._begin(demand)
@@ -203,10 +207,13 @@ class Authorization:
         await self._keep(await self._run(flows.renew(self.settings, blank, self.signing, given, self._clock())))
 
     async def _begin(self, demand: Demand) -> Pending:
-        known = await self._store.load()
-        made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), self._clock())
-        pending = await self._run(flows.sign_in(self.settings, demand, known, self.signing, made))
-        await self._keep_registration(pending.grant)
+        known, now, settings = await self._store.load(), self._clock(), self.settings
+        if known is not None and (lost := _unheard(known, now)):
+            settings = replace(settings, document_last=settings.document_last or lost == "metadata_document")
+            known = replace(known, registration=None)
+        made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now)
+        pending = await self._run(flows.sign_in(settings, demand, known, self.signing, made))
+        await self._keep_registration(pending.grant, now)
         return pending
 
     # -- small steps
@@ -230,24 +237,28 @@ class Authorization:
         await self._store.save(grant)
         self._grant, self._loaded = grant, True
 
-    async def _keep_registration(self, grant: Grant) -> None:
+    async def _keep_registration(self, grant: Grant, now: float) -> None:
         """Keep the permanent registration, whether or not the person comes back; drop another issuer's tokens. A refresh
         token works for the client that it was given to, so that one stays with it until there is a new token."""
         async with self._store.refreshing():
             last = await self._store.load()  # its token may have been renewed meanwhile
             if last is None or last.issuer != grant.issuer:
-                await self._keep(grant)
+                await self._keep(replace(grant, begun_at=now))
             elif last.registration is None or (last.registration != grant.registration and not last.refresh_token):
-                await self._keep(replace(last, registration=grant.registration))
+                await self._keep(replace(last, registration=grant.registration, begun_at=now))
+            elif last.registration == grant.registration and not (last.begun_at or last.refresh_token):
+                await self._keep(replace(last, begun_at=now))
 
-    async def _forget_registration(self, grant: Grant, refused: TokenRefused) -> None:
-        """The server no longer knows us: the next sign-in registers again."""
-        if not _forgotten(grant, refused):
-            return
+    async def _learn(self, grant: Grant, refused: TokenRefused | SignInRefused) -> None:
+        """If the server no longer knows us, the next sign-in registers again. Any other refusal shows that it does."""
         async with self._store.refreshing():
             last = await self._store.load()
-            if last is not None and last.registration == grant.registration:
+            if last is None or last.registration != grant.registration:
+                return
+            if _forgotten(grant, refused):
                 await self._keep(replace(last, registration=None))
+            elif last.begun_at:
+                await self._keep(replace(last, begun_at=0.0))
 
     async def _run(self, exchange: Exchange[Result]) -> Result:
         response: HttpResponse | None = None
@@ -261,10 +272,22 @@ class Authorization:
             exchange.close()
 
 
-def _forgotten(grant: Grant, refused: TokenRefused) -> bool:
-    """Whether the server no longer knows the client id that it issued to us."""
+def _forgotten(grant: Grant, refused: TokenRefused | SignInRefused) -> bool:
+    """Whether the server no longer knows the client id that it issued to us. That of the official SDK says
+    `unauthorized_client`."""
     known = grant.registration
-    return refused.error == "invalid_client" and known is not None and known.source == "dynamic"
+    said = refused.error in ("invalid_client", "unauthorized_client")
+    return said and known is not None and known.source == "dynamic"
+
+
+def _unheard(grant: Grant, now: float) -> Source | None:
+    """The source of our client id, if a sign-in with it was begun and nothing came back; None also for one that a person
+    entered."""
+    known = grant.registration
+    begun = bool(grant.begun_at) and now - grant.begun_at > _NOT_BACK
+    if not begun or grant.refresh_token or known is None or known.source == "registered_by_hand":
+        return None
+    return known.source
 
 
 def _signed_out(grant: Grant, refused: TokenRefused) -> Grant:

@@ -88,8 +88,8 @@ class RequestTrial:
             words = f"The server still refuses this request although the required permissions were granted ({named}). Only the operator of the server can change that."
             return AuthorizationError(words, Fault.FORBIDDEN)
         words = f"The server requires more permissions ({named or 'it does not say which'})."
-        scopes, url = needed.scopes, needed.metadata_url
-        return SignInNeeded(words, Fault.INSUFFICIENT_SCOPE, metadata_url=url, scopes=scopes)
+        scopes, url, scheme = needed.scopes, needed.metadata_url, needed.scheme
+        return SignInNeeded(words, Fault.INSUFFICIENT_SCOPE, metadata_url=url, scopes=scopes, scheme=scheme)
 
     def _first(self, remedy: str) -> bool:
         if remedy in self._tried:

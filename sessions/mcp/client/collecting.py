@@ -16,7 +16,7 @@ from ..core.limits import Limits
 from ..core.rounds import Question, Visit
 from ..core.session import Session
 from .answerers import Answers
-from .pump import Pump
+from .pump import Pump, ended_while_running
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,8 @@ class Collecting:
 
     def stop(self, error: McpError | None) -> None:
         """The connection is over: ask nothing more."""
-        self._over = error or NotReady("The session was closed.", Fault.CLOSED, may_have_run=True)
+        closed = NotReady("The session was closed.", Fault.CLOSED, may_have_run=True)
+        self._over = ended_while_running(error or closed)
         for task in self._working:
             task.cancel(Gone.CONNECTION_OVER)
 

@@ -4,13 +4,15 @@ The check is a `ping` or, in the modern era, which has none, a `server/discover`
 nothing there. Without it, only the next call would notice a dead connection.
 
 A server that works on one request at a time answers no ping meanwhile. While it owes answers, its silence is therefore
-judged by the deadlines of these requests.
+judged by the deadlines of these requests. So is an HTTP error to a ping, which may be a gateway's: the answers that are
+owed come over other connections.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from ..core.errors import Fault, McpError, RpcError, TransportError
+from ..core.errors import AuthorizationError, Fault, HttpError, McpError, RpcError, TransportError
 from ..core.jsonrpc import METHOD_NOT_FOUND, RequestId
 from ..core.memory import outdates
 from ..core.results import Timeouts
@@ -18,6 +20,8 @@ from .pump import Pump
 
 #: Connection faults: after one, check at once whether the server can be reached.
 UNREACHABLE = frozenset({Fault.CONNECTION_REFUSED, Fault.DNS_FAILED, Fault.TLS_FAILED, Fault.ADDRESS_REFUSED})
+#: seconds without a check at most, however long a rate limit lasts
+_LONGEST_PAUSE: Final = 300.0
 
 
 class KeepAlive:
@@ -31,8 +35,8 @@ class KeepAlive:
         self._ping = ping
         self._modern = modern
         self._suspected = asyncio.Event()
-        #: loop time of the last check that was not answered because the server was busy
-        self._busy_at = 0.0
+        #: loop time of the last check after which the next one has time
+        self._checked_at = 0.0
         #: the requests that the server owed us when its present silence was noticed, and when that silence began
         self._owed: frozenset[RequestId] = frozenset()
         self._silent_since = 0.0
@@ -43,17 +47,23 @@ class KeepAlive:
             self._suspected.set()
 
     async def run(self) -> McpError:
-        misses, busy = 0, False
+        misses, at_once = 0, False
         while True:
-            suspected = await self._wait(retry=misses > 0 and not busy)
+            suspected = await self._wait(at_once=at_once)
             error = await self._look()
             if error is None:
-                misses = 0
+                misses, at_once = 0, False
                 continue
             misses += 1
-            busy = error.fault is Fault.TIMEOUT and self._is_busy()
-            if error.permanent or suspected or (misses >= self._timeouts.keepalive_misses and not busy):
+            refused = isinstance(error, (HttpError, AuthorizationError))
+            busy = (refused or error.fault is Fault.TIMEOUT) and self._is_busy()
+            spared = refused and busy
+            if not spared and (
+                error.permanent or suspected or (misses >= self._timeouts.keepalive_misses and not busy)
+            ):
                 return self._verdict(error, misses)
+            at_once = not refused and not busy
+            self._checked_at = asyncio.get_running_loop().time()
 
     def _is_busy(self) -> bool:
         """Whether the server may still work on what it owed us when it fell silent. Requests made since are no excuse:
@@ -61,17 +71,14 @@ class KeepAlive:
         owed = self._pump.owed()
         if self._pump.received_at != self._silent_since:
             self._owed, self._silent_since = owed, self._pump.received_at
-        busy = not self._owed.isdisjoint(owed)
-        if busy:
-            self._busy_at = asyncio.get_running_loop().time()
-        return busy
+        return not self._owed.isdisjoint(owed)
 
-    async def _wait(self, *, retry: bool) -> bool:
+    async def _wait(self, *, at_once: bool) -> bool:
         """Wait until the next check is due; True when a failure triggered it early."""
         loop = asyncio.get_running_loop()
         while not self._suspected.is_set():
-            left = max(self._pump.received_at, self._busy_at) + self._timeouts.keepalive_idle - loop.time()
-            if retry or left <= 0:
+            left = max(self._pump.received_at, self._checked_at) + self._timeouts.keepalive_idle - loop.time()
+            if at_once or left <= 0:
                 return False
             try:
                 async with asyncio.timeout(left):
@@ -82,12 +89,18 @@ class KeepAlive:
         return True
 
     async def _look(self) -> McpError | None:
-        """None when the server answered, with an error too, unless the error may mean that the session is gone."""
+        """None when the server answered, with an error too, unless the error may mean that the session is gone. A rate
+        limit says nothing about the session."""
         try:
             await self._ping(self._timeouts.keepalive_answer)
         except RpcError as exc:
             gone = outdates(exc, discover=True) if self._modern else self._disowned(exc)
             return exc if gone else None
+        except HttpError as exc:
+            if exc.fault is not Fault.RATE_LIMITED:
+                return exc
+            pause = min(exc.retry_after or 0.0, _LONGEST_PAUSE)
+            self._checked_at = asyncio.get_running_loop().time() + max(0.0, pause - self._timeouts.keepalive_idle)
         except McpError as exc:
             return exc
         return None

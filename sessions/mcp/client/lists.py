@@ -90,6 +90,8 @@ class Lists:
         except RpcError as exc:
             if exc.code == jsonrpc.METHOD_NOT_FOUND:
                 pages.refused(f"The server declares {pages.capability}, but does not know {pages.method}.")
+            elif pages.ended_by(exc.code):
+                return
             elif exc.code != jsonrpc.INVALID_PARAMS or pages.params is None or not reading.restart():
                 raise
         else:

@@ -174,7 +174,7 @@ class Opener:
             self._pump.move(Trigger.REOPEN)
         self._session.settle(action.revision)
         self._pump.transport.negotiated(None)
-        longest = self._timeouts.probe if self._pump.transport.exchange else self._timeouts.silence
+        longest = self._timeouts.initialize if self._pump.transport.exchange else self._timeouts.silence
         spec = RequestSpec(methods.DISCOVER, None, longest, longest)
         if action.otherwise is None:
             return await self._outcome(spec)

@@ -36,6 +36,11 @@ class RequestSpec:
     meta: Mapping[str, Any] | None = None
     on_behalf: OnBehalf | None = None
 
+    @property
+    def wants_task(self) -> bool:
+        """2025-11-25: whether the server is asked to make it a task."""
+        return self.params is not None and "task" in self.params
+
 
 class PendingRequest(Wait):
     """A request whose caller waits for the answer: `with` it, from `begin()` until the answer is there."""

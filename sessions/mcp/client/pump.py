@@ -4,14 +4,14 @@ A request waits in its caller's task and the reader's callback hands over the an
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from ..core import methods
 from ..core.correlation import Pending
-from ..core.errors import Fault, McpError, NotReady, ProtocolError, TransportError
+from ..core.errors import Fault, HttpError, McpError, NotReady, ProtocolError, RpcError, TransportError
 from ..core.events import DiagnosticLine, Event, LogMessage, NotDelivered, ProtocolViolation
 from ..core.input_requests import ServerRequest, Withdrawn
 from ..core.jsonrpc import RequestId
@@ -27,7 +27,7 @@ from .event_sink import EventSink
 from .pending_request import OnProgress, PendingRequest, RequestSpec
 from .side_queue import SideQueue
 
-__all__ = ["OnProgress", "Pump", "RequestSpec"]
+__all__ = ["OnProgress", "Pump", "RequestSpec", "ended_while_running"]
 
 _OUT_OF_TIME = (Fault.TIMEOUT, Fault.TOTAL_DEADLINE)
 #: while a session is being opened, only these may be sent
@@ -40,6 +40,8 @@ _MAY_ASK = ASKING_BACK | {methods.TASKS_RESULT}
 _SIDE_MESSAGE = 5.0
 #: seconds to send an answer to a server request: it may be as large as a message
 _REPLY = 30.0
+#: seconds to wait for the id of a task that no caller waits for
+_LINGER = 5.0
 
 
 def _ignore(_: object) -> None:
@@ -48,6 +50,10 @@ def _ignore(_: object) -> None:
 
 def _ignore_feed() -> None:
     """Nobody listens yet."""
+
+
+async def _not_again(_: str) -> None:
+    raise NotReady("The caller gave up.")
 
 
 def _cancel_again(task: "asyncio.Task[Any]") -> None:
@@ -72,6 +78,8 @@ class Pump(EventSink):
             at_once=limits.open_server_requests,
             seconds=_SIDE_MESSAGE,
         )
+        #: requests for a task whose caller gave up
+        self._lingering: set[asyncio.Task[None]] = set()
         #: why no more requests can be made
         self.over: McpError | None = None
         #: called for requests of the server, for its cancellations of them, and when a request of ours is given up
@@ -131,8 +139,9 @@ class Pump(EventSink):
                 deadline = waiting.begin(self._loop.time())
                 try:
                     with waiting:
+                        sending = self.transport.send(outgoing)
                         try:
-                            await self.transport.send(outgoing)
+                            await (self._outliving(sending, outgoing) if spec.wants_task else sending)
                         except McpError:
                             # The answer may have come before its stream broke, or over another stream.
                             if not waiting.is_answered:
@@ -157,6 +166,30 @@ class Pump(EventSink):
         assert answered.result is not None  # noqa: S101  exactly one of the two is set
         return pending.id, answered.result
 
+    async def _outliving(self, sending: Coroutine[Any, Any, None], outgoing: Outgoing) -> None:
+        """A request that becomes a task is not cancelled itself, but its task, which only the answer names. So over HTTP,
+        where the answer comes on the stream of the request, that stays open a while for a caller that gave up."""
+        if not self.transport.exchange:
+            await sending
+            return
+        task = self._loop.create_task(sending, name="mcp task request")
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if outgoing.handed:
+                outgoing.before_repeat = _not_again
+                self._lingering.add(task)
+                task.add_done_callback(self._lingered)
+                self._loop.call_later(_LINGER, task.cancel)
+            else:
+                task.cancel()
+            raise
+
+    def _lingered(self, task: "asyncio.Task[None]") -> None:
+        self._lingering.discard(task)
+        if not task.cancelled():
+            task.exception()  # no one waits for it
+
     def _cancel_later(self) -> None:
         """Cancel the current task again where it waits next, unless it ends before, or leaves the time limit that its
         cancellation belongs to."""
@@ -165,14 +198,16 @@ class Pump(EventSink):
         self._loop.call_soon(_cancel_again, task)
 
     def _give_up(self, pending: Pending, waiting: PendingRequest, exc: BaseException) -> None:
-        """The caller stops waiting: remember the id for a late answer, and notify a server that may act on it."""
+        """The caller stops waiting: remember the id for a late answer, and notify a server that may act on it. A task is
+        cancelled by its own id instead (tasks.py)."""
         outgoing = waiting.outgoing
         self.on_given_up(pending.id)
         stopped = isinstance(exc, asyncio.CancelledError) or getattr(exc, "fault", None) in _OUT_OF_TIME
         duplex_or_legacy = not self.transport.exchange or self._session.era is Era.LEGACY
         open_still = outgoing.left and not outgoing.answered and stopped and duplex_or_legacy
         self._session.give_up(pending, late_answer=open_still)
-        if open_still and pending.method not in _OPENING_METHODS and self.over is None:
+        cancellable = pending.method not in _OPENING_METHODS and not waiting.spec.wants_task
+        if open_still and cancellable and self.over is None:
             reason = "cancelled" if isinstance(exc, asyncio.CancelledError) else "timed out"
             self.send_aside(self._session.cancellation(pending, reason))
 
@@ -316,5 +351,17 @@ class Pump(EventSink):
         self.over = error
         for pending in self._session.drain():
             waiting: PendingRequest = pending.waiter
-            own = error.again(may_have_run=error.may_have_run and waiting.outgoing.left)
+            if pending.method in _OPENING_METHODS or not waiting.outgoing.left:
+                own = error.again(may_have_run=waiting.outgoing.left)
+            else:
+                own = ended_while_running(error)
             self._resolve(Answered(pending, None, own), None)
+
+
+def ended_while_running(error: McpError) -> McpError:
+    """The end of the session, for a request that the server may be working on. What ended it may be the answer to
+    another request (a refused ping or renewal), which says nothing about this one."""
+    if error.may_have_run and not isinstance(error, (HttpError, RpcError)):
+        return error.again(may_have_run=True)
+    words = f"The session ended while the server worked on the request: {error.detail}"
+    return TransportError(Fault.CONNECTION_LOST, words, may_have_run=True)

@@ -70,11 +70,10 @@ class Requester:
         revision = self.session.revision
         if revision is None:
             return identity, result, "complete"  # legacy: the session is just being opened again
-        wants_task = spec.params is not None and "task" in spec.params
         return (
             identity,
             result,
-            check_result(result, spec.method, revision, self.session.declared, wants_task=wants_task),
+            check_result(result, spec.method, revision, self.session.declared, wants_task=spec.wants_task),
         )
 
     async def repair(self, error: McpError, generation: int) -> str:

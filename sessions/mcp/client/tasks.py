@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 from ..core import methods, offered
 from ..core import tasks as protocol
-from ..core.errors import Fault, InvalidRequest, McpError, TransportError
-from ..core.events import Event, ListChanged, ListKind, Progress, StateChanged
+from ..core.errors import Fault, InvalidRequest, McpError, RpcError, TransportError
+from ..core.events import Event, LateAnswer, ListChanged, ListKind, Progress, StateChanged
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
 from ..core.pagination import Pages
@@ -20,7 +20,7 @@ from ..core.versions import Era
 from .answering import Answering
 from .collecting import Collecting
 from .lists import Lists
-from .pump import OnProgress, RequestSpec
+from .pump import OnProgress, RequestSpec, ended_while_running
 from .requester import Requester
 from .task_run import TaskRun
 
@@ -80,7 +80,11 @@ class Tasks:
         await self._demand("list")
         pages = Pages(methods.TASKS, self._limits)
         while not pages.done:
-            pages.add(await self._requester.request(pages.method, pages.params, self._requester.timeouts.request))
+            try:
+                pages.add(await self._requester.request(pages.method, pages.params, self._requester.timeouts.request))
+            except RpcError as exc:
+                if not pages.ended_by(exc.code):
+                    raise
         listing = pages.listing()
         items, warnings = [], list(listing.warnings)
         for entry in listing.items:
@@ -118,7 +122,15 @@ class Tasks:
         ttl = options.ttl_ms if options else None
         if ttl is not None and ttl <= 0:
             raise InvalidRequest(f"{ttl} ms is not a valid lifetime for a task.")
+        if self._cancel_late not in self._pump.listeners:
+            self._pump.listeners.append(self._cancel_late)
         return {"task": {} if ttl is None else {"ttl": ttl}}
+
+    def _cancel_late(self, event: Event) -> None:
+        """The answer to a call that was given up: the task that it names is cancelled in its place."""
+        result = event.result if type(event) is LateAnswer and event.method == methods.TOOLS_CALL else None
+        if result is not None and protocol.announces(result, asked_for=False):
+            self._cancel_aside(result["task"]["taskId"])
 
     async def _support_of(self, name: str) -> Support:
         """The tool's `execution.taskSupport`; the tools are listed once, until they change."""
@@ -201,7 +213,7 @@ class Tasks:
     def _not_before_it_ran(self, error: McpError) -> McpError:
         """The call became a task: it may have run, whatever ended the wait."""
         if error.fault is Fault.NOT_READY and self._pump.over is not None:
-            error = self._pump.over  # the same cause, described better
+            return ended_while_running(self._pump.over)  # the same cause, described better
         return error if error.may_have_run else error.again(may_have_run=True)
 
     def _cancel_aside(self, task_id: str) -> bool:

@@ -246,7 +246,7 @@ class AuthorizationError(RemoteError):
 
 class SignInNeeded(AuthorizationError):
     """A user has to sign in. With INSUFFICIENT_SCOPE the earlier grant stays valid and the user only has to grant more.
-    `metadata_url` and `scopes` come from the server's challenge: pass them to `Authorization.begin`."""
+    `metadata_url`, `scopes` and `scheme` come from the server's challenge: pass them to `Authorization.begin`."""
 
     def __init__(
         self,
@@ -255,10 +255,12 @@ class SignInNeeded(AuthorizationError):
         *,
         metadata_url: str = "",
         scopes: tuple[str, ...] = (),
+        scheme: str = "",
     ) -> None:
         super().__init__(detail, fault)
         self.metadata_url = metadata_url
         self.scopes = scopes
+        self.scheme = scheme
 
 
 class ProtocolError(RemoteError):

@@ -158,6 +158,13 @@ def related_task(params: Mapping[str, Any]) -> str | None:
     return identity if isinstance(identity, str) else None
 
 
+def of_task(outcome: Mapping[str, Any], task_id: str) -> dict[str, Any]:
+    """2025-11-25: a result that names the task it belongs to, as every message of a task must."""
+    meta = outcome.get("_meta")
+    own = meta if isinstance(meta, dict) else {}
+    return {**outcome, "_meta": {**own, RELATED_TASK: {"taskId": task_id}}}
+
+
 def cleaned(method: str, params: dict[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that the answering side may see. An `includeContext` that was never declared becomes "none"."""
     if method in _AS_TASK and "task" in params:

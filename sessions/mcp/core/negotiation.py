@@ -59,6 +59,8 @@ def probe_verdict(outcome: ProbeOutcome, *, asked: str, exchange: bool) -> EraDe
         return Legacy(f"the probe was not answered with an MCP message ({outcome.fault})")
     if isinstance(outcome, TransportError) and not exchange:
         return _gone(outcome)
+    if outcome.fault is Fault.TIMEOUT and outcome.may_have_run:
+        outcome.detail = f"{outcome.detail} {SILENT}"
     return Fatal(outcome)
 
 

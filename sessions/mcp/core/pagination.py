@@ -1,19 +1,23 @@
 """Reads a list page by page from a server that may never stop. Pure bookkeeping."""
 
-from typing import Any
+from typing import Any, Final
 
 from . import json_text
 from .errors import Fault, ProtocolError
 from .events import ListKind
+from .jsonrpc import INVALID_PARAMS
 from .limits import Limits
 from .methods import LISTS
 from .results import Listing
+
+_EMPTY_CURSOR: Final = "The server ends its list with an empty cursor."
 
 
 class Pages:
     """Until `done`: request the page of `params`, and pass the result to `add()`. Then take `listing()`.
 
-    An empty string is a valid cursor. A repeated cursor or a limit ends the listing; `limited_by` names the limit.
+    An empty string is a valid cursor, although many servers end a list with one. A repeated cursor or a limit ends the
+    listing; `limited_by` names the limit.
     """
 
     def __init__(self, kind: ListKind | tuple[str, str, str, str], limits: Limits) -> None:
@@ -37,6 +41,9 @@ class Pages:
         if not isinstance(items, list):
             raise ProtocolError(Fault.INVALID_RESULT, f"The response to {self.method} has no list {self._member!r}.")
         self._pages += 1
+        if self._asked_empty and items and all(self._key_of(item) in self._items for item in items):
+            self.refused(_EMPTY_CURSOR)
+            return
         for item in items:
             self._add_item(item)
             if self.done:
@@ -44,8 +51,8 @@ class Pages:
         self._next(result.get("nextCursor"))
 
     def _add_item(self, item: Any) -> None:
-        key = item.get(self._key) if isinstance(item, dict) else None
-        if not isinstance(key, str):
+        key = self._key_of(item)
+        if key is None:
             self._warn(f"An entry without {self._key} was left out.")
         elif key in self._items:
             self._warn(f"{key[:100]!r} is listed twice; the first was kept.")
@@ -53,6 +60,14 @@ class Pages:
             self._limit(Fault.LIST_LIMIT, f"Only the first {self._limits.list_items} entries were read.")
         elif self._fits(len(json_text.encode(item))):
             self._items[key] = item
+
+    @property
+    def _asked_empty(self) -> bool:
+        return self.params == {"cursor": ""}
+
+    def _key_of(self, item: Any) -> str | None:
+        key = item.get(self._key) if isinstance(item, dict) else None
+        return key if isinstance(key, str) else None
 
     def _fits(self, size: int) -> bool:
         """Whether `size` more fits. Counts characters, which is close enough to bytes."""
@@ -68,7 +83,7 @@ class Pages:
             self._cut("The next cursor is not a string.")
         elif cursor == "" and cursor in self._seen:
             self.done = True
-            self._warn("The server repeats a cursor.")  # many servers end a list with an empty cursor
+            self._warn("The server repeats a cursor.")
         elif cursor in self._seen:
             self._limit(Fault.CURSOR_REPEATED, "The server repeats a cursor.")
         elif self._pages >= self._limits.list_pages:
@@ -90,9 +105,16 @@ class Pages:
             self._warnings.append(text)
 
     def refused(self, why: str) -> None:
-        """The server declared the list but does not know the method."""
+        """The server has no more, or does not know the method although it declared the list."""
         self.done = True
         self._warn(why)
+
+    def ended_by(self, code: int) -> bool:
+        """Whether an error means only that the empty cursor was the end of the list. If so, it is done."""
+        ended = self._asked_empty and code == INVALID_PARAMS
+        if ended:
+            self.refused(_EMPTY_CURSOR)
+        return ended
 
     def cut_short(self, fault: Fault, why: str) -> None:
         """End the reading early for an outside reason (a deadline). The entries read so far are kept."""

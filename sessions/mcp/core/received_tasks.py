@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from . import jsonrpc, methods
-from .input_requests import RELATED_TASK, Refusal
+from .input_requests import Refusal, of_task
 from .tasks import TERMINAL, Status
 
 #: milliseconds between two polls, as we suggest to the server
@@ -64,9 +64,7 @@ class ReceivedTask:
         outcome = self.outcome
         if outcome is None or isinstance(outcome, Refusal):
             return outcome or Refusal(jsonrpc.INTERNAL_ERROR, "The task has no result")
-        meta = outcome.get("_meta")
-        own = meta if isinstance(meta, dict) else {}
-        return {**outcome, "_meta": {**own, RELATED_TASK: {"taskId": self.task_id}}}
+        return of_task(outcome, self.task_id)
 
 
 def listed(tasks: Iterable[ReceivedTask], params: dict[str, Any]) -> TaskOutcome:

@@ -37,7 +37,8 @@ class Outgoing:
     """One message to send. `id` is set for requests only; `method` is empty for responses. `tag` is the caller's, as in
     Pending.
 
-    `headers` mirror a modern request on HTTP. The transport sets `left` just before the first byte may leave.
+    `headers` mirror a modern request on HTTP. The transport sets `left` just before the first byte may leave, and over
+    HTTP `handed` when nothing of ours holds it up any more.
     A transport with one reply stream per request reads `answered`, and sets `on_answered` to be notified when the
     answer arrives another way. `unreadable`: what else came in the reply and was no message; the transport names it if
     no answer comes. Before it repeats a request that was refused for lack of a token, a transport awaits
@@ -49,6 +50,7 @@ class Outgoing:
     id: RequestId | None = None
     headers: dict[str, str] = field(default_factory=dict)
     left: bool = False
+    handed: bool = False
     answered: bool = False
     unreadable: ProtocolError | None = None
     on_answered: Callable[[], None] | None = None
@@ -216,7 +218,8 @@ class Session:
     def receive(self, data: bytes, answering: Outgoing | None = None, status: int | None = None) -> list[Input]:
         """The inputs that one message (or batch) causes. ProtocolError if it may be an answer and cannot be read.
 
-        `status`: an HTTP status other than 2xx. An answer with an unknown id then belongs to `answering`.
+        `status`: an HTTP status other than 2xx. An answer with an unknown id then belongs to `answering`, and an error
+        without an id always: the server could not read the request, and there is only this one.
         """
         decoded = self._decoded(data)
         if len(decoded) == 1 and isinstance(decoded[0], Response):
@@ -258,7 +261,8 @@ class Session:
         if pending is None and (echoed := self._correlation.echoed(message.id)) is not None:
             message.id = echoed
             return [*self._answer(message, answering, status), events.ProtocolViolation(_STRING_ID)]
-        if pending is None and status is not None and answering is not None:
+        unnamed = message.id is None and message.error is not None
+        if pending is None and answering is not None and (status is not None or unnamed):
             pending = self._correlation.take(answering.id)
         if pending is None:
             return [self._unasked(message)]

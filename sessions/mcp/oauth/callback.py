@@ -11,6 +11,14 @@ from .words import error_code, shown
 LIFETIME = 600.0
 
 
+class SignInRefused(AuthorizationError):
+    """The redirect brought an error; `error` is its code."""
+
+    def __init__(self, detail: str, error: str) -> None:
+        super().__init__(detail)
+        self.error = error
+
+
 def code_of(pending: Pending, parameters: Mapping[str, str]) -> str:
     """The authorization code. AuthorizationError with a sentence for the user. After a wrong `iss` the error repeats
     nothing of the response (RFC 9207 section 2.4, MCP *Authorization Response Validation*)."""
@@ -18,8 +26,9 @@ def code_of(pending: Pending, parameters: Mapping[str, str]) -> str:
         raise AuthorizationError("This response does not match a sign-in started here. Start again.")
     _check_issuer(pending, parameters.get("iss"))
     if "error" in parameters:
-        said = shown(error_code(parameters["error"]), parameters.get("error_description"), (pending.state,))
-        raise AuthorizationError(f"The authorization server did not grant access. {said}".strip())
+        code = error_code(parameters["error"])
+        said = shown(code, parameters.get("error_description"), (pending.state,))
+        raise SignInRefused(f"The authorization server did not grant access. {said}".strip(), code)
     code = parameters.get("code", "")
     if not code:
         raise AuthorizationError("The authorization server sent neither a code nor an error. Start again.")

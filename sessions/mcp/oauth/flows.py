@@ -29,11 +29,13 @@ ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 
 @dataclass(frozen=True, slots=True)
 class TokenIssuer:
-    """The authorization server that issues tokens for a server, and the resource and scopes to request."""
+    """The authorization server that issues tokens for a server, and the resource and scopes to request. `dpop`: the
+    server says that it takes tokens that are bound to a key."""
 
     server: AuthorizationServer
     resource: str
     scopes: tuple[str, ...] = ()
+    dpop: bool = False
 
 
 def discover(settings: AuthorizationSettings, demand: Demand, known: Grant | None) -> Exchange[TokenIssuer]:
@@ -43,7 +45,7 @@ def discover(settings: AuthorizationSettings, demand: Demand, known: Grant | Non
         return TokenIssuer(beside, canonical(settings.server_url))
     named = _chosen(metadata.issuers, settings, known)
     server = yield from server_metadata.find(named, settings.expected_at(named))
-    return TokenIssuer(server, metadata.resource, metadata.scopes)
+    return TokenIssuer(server, metadata.resource, metadata.scopes, metadata.dpop)
 
 
 def _chosen(issuers: tuple[str, ...], settings: AuthorizationSettings, known: Grant | None) -> str:
@@ -67,7 +69,9 @@ def _blank(
     before = known if known is not None and known.issuer == server.issuer else None
     # A sign-in that never succeeded says nothing: its scopes may be the reason.
     asked = (*before.scopes_requested, *before.scopes_granted) if before and before.scopes_granted else ()
-    bound = settings.dpop and (server.dpop or demand.scheme == "dpop")
+    # What the authorization server supports says nothing about the server, and most take bearer tokens only.
+    asks = found.dpop or demand.scheme == "dpop" or (not demand.scheme and before is not None and before.dpop_key)
+    bound = settings.dpop and asks
     return Grant(
         issuer=server.issuer,
         resource=found.resource,
@@ -102,9 +106,9 @@ def sign_in(
         raise AuthorizationError(
             f"The authorization server {server.issuer} does not say that it supports PKCE with S256. Without it, sign-ins could be intercepted, so the sign-in was not started."
         )
-    client = yield from registration.register(settings, server, known.registration if known else None)
     blank = _blank(settings, demand, known, found, signer)
     scopes = with_offline(blank.scopes_requested, server.scopes)
+    client = yield from registration.register(settings, server, known.registration if known else None, scopes)
     grant = replace(blank, registration=client, scopes_requested=scopes)
     url = _address(server.authorization_endpoint, grant, client, made)
     return Pending(made.state, url, made.verifier, grant, made.now, server.iss_promised)

@@ -49,14 +49,16 @@ class Registration(_Data):
     #: how we authenticate at the token endpoint
     endpoint_auth: EndpointAuth = "none"
     redirect_uri: str = ""
+    #: what a dynamic client may request, where the authorization server keeps that; empty: anything
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Grant(_Data):
     """A token for one server, and everything needed to renew it. Without a token: only how to get one.
 
-    Times are seconds since the epoch (`expires_at` None: the server did not say). `generation` increases with each
-    token.
+    Times are seconds since the epoch (`expires_at` None: the server did not say; `begun_at`: of the first sign-in with
+    this registration from which nobody came back, 0 if there is none). `generation` increases with each token.
     """
 
     issuer: str
@@ -73,6 +75,7 @@ class Grant(_Data):
     #: private JWK as JSON, when tokens are bound to a key (RFC 9449)
     dpop_key: str = field(default="", repr=False)
     generation: int = 0
+    begun_at: float = 0.0
 
     @property
     def signed_in(self) -> bool:

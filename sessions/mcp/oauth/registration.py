@@ -7,6 +7,7 @@ from ..core.errors import AuthorizationError
 from .exchange import Exchange, HttpResponse, post_json
 from .grant import EndpointAuth, Registration, is_sendable
 from .resource_metadata import check_transient
+from .scopes import scopes_in, usable
 from .server_metadata import AuthorizationServer
 from .settings import AuthorizationSettings
 from .urls import is_loopback
@@ -18,18 +19,20 @@ _GRANTS: Final = ["authorization_code", "refresh_token"]
 
 
 def register(
-    settings: AuthorizationSettings, server: AuthorizationServer, known: Registration | None
+    settings: AuthorizationSettings, server: AuthorizationServer, known: Registration | None, scopes: tuple[str, ...]
 ) -> Exchange[Registration]:
-    """The first possible way. `known`: the registration used before; worthless at another issuer."""
+    """The first possible way. `known`: the registration used before; worthless at another issuer. `scopes`: those that
+    the client will request."""
     if settings.client_id:
         return by_hand(settings, server, known)
-    if known is not None and _fits(known, settings, server):
+    if known is not None and _fits(known, settings, server, scopes):
         return known
     document = settings.metadata_document
-    if server.takes_metadata_documents and document:
+    other = settings.document_last and bool(server.registration_endpoint)
+    if server.takes_metadata_documents and document and not other:
         return Registration(server.issuer, document, "metadata_document", redirect_uri=settings.redirect_uri)
     if server.registration_endpoint:
-        return (yield from _dynamic(settings, server))
+        return (yield from _dynamic(settings, server, scopes))
     raise AuthorizationError(
         f"The authorization server {server.issuer} does not support automatic client registration. Register a client there manually with the redirect address of this instance, and enter its client ID."
     )
@@ -67,9 +70,11 @@ def metadata_document(url: str, name: str, redirect_uri: str) -> dict[str, Any]:
     }
 
 
-def _fits(known: Registration, settings: AuthorizationSettings, server: AuthorizationServer) -> bool:
+def _fits(
+    known: Registration, settings: AuthorizationSettings, server: AuthorizationServer, scopes: tuple[str, ...]
+) -> bool:
     same = known.issuer == server.issuer and known.redirect_uri == settings.redirect_uri
-    return same and known.source == "dynamic"
+    return same and known.source == "dynamic" and (not known.scopes or set(scopes) <= set(known.scopes))
 
 
 def _endpoint_auth(server: AuthorizationServer, *, secret: str, key: str) -> EndpointAuth:
@@ -85,9 +90,17 @@ def _endpoint_auth(server: AuthorizationServer, *, secret: str, key: str) -> End
 # -- dynamic registration (RFC 7591)
 
 
-def _dynamic(settings: AuthorizationSettings, server: AuthorizationServer) -> Exchange[Registration]:
-    response = yield post_json(server.registration_endpoint, _request(settings, server))
+def _dynamic(
+    settings: AuthorizationSettings, server: AuthorizationServer, scopes: tuple[str, ...]
+) -> Exchange[Registration]:
+    """Names the scopes: some servers, like that of the official SDK, refuse a client all others. Others refuse clients
+    that name any."""
+    request = _request(settings, server)
+    response = yield post_json(server.registration_endpoint, request | ({"scope": " ".join(scopes)} if scopes else {}))
     check_transient(response, "registration endpoint")
+    if scopes and not response.ok:
+        response = yield post_json(server.registration_endpoint, request)
+        check_transient(response, "registration endpoint")
     said = response.json() or {}
     identity, secret = said.get("client_id"), said.get("client_secret")
     if not response.ok or not isinstance(identity, str) or not identity:
@@ -98,7 +111,10 @@ def _dynamic(settings: AuthorizationSettings, server: AuthorizationServer) -> Ex
             "The authorization server issued a client ID or secret with characters that cannot be sent."
         )
     method = _method_given(said.get("token_endpoint_auth_method"), server, kept)
-    return Registration(server.issuer, identity, "dynamic", kept, method, settings.redirect_uri)
+    listed = scopes_in(said.get("scope"))
+    # A server that gave fewer would do so again: what was requested counts as well.
+    allowed = usable((*listed, *scopes)) if listed else ()
+    return Registration(server.issuer, identity, "dynamic", kept, method, settings.redirect_uri, allowed)
 
 
 def _request(settings: AuthorizationSettings, server: AuthorizationServer) -> dict[str, Any]:

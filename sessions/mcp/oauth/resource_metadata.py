@@ -21,6 +21,8 @@ class ResourceMetadata:
     resource: str
     issuers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
+    #: the server takes tokens that are bound to a key (RFC 9449)
+    dpop: bool = False
 
 
 def find(server_url: str, hints: Iterable[str] = ()) -> Exchange[ResourceMetadata | None]:
@@ -50,7 +52,14 @@ def _read(document: dict[str, object], server_url: str) -> ResourceMetadata:
     named = [one for one in issuers if isinstance(one, str)] if isinstance(issuers, list) else []
     if not named:
         raise AuthorizationError("The server's metadata names no authorization server.")
-    return ResourceMetadata(resource, tuple(named[:_MOST]), scopes_of(document.get("scopes_supported")))
+    algorithms = document.get("dpop_signing_alg_values_supported")
+    return ResourceMetadata(
+        resource,
+        tuple(named[:_MOST]),
+        scopes_of(document.get("scopes_supported")),
+        document.get("dpop_bound_access_tokens_required") is True
+        or (isinstance(algorithms, list) and "ES256" in algorithms),
+    )
 
 
 def check_transient(response: HttpResponse, what: str) -> None:

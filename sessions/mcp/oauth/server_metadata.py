@@ -29,7 +29,6 @@ class AuthorizationServer:
     pkce: bool = False
     takes_metadata_documents: bool = False
     iss_promised: bool = False
-    dpop: bool = False
 
 
 def find(issuer: str, expected: str = "") -> Exchange[AuthorizationServer]:
@@ -95,7 +94,6 @@ def read(document: dict[str, Any]) -> AuthorizationServer:
         pkce="S256" in _listed(document, "code_challenge_methods_supported"),
         takes_metadata_documents=document.get("client_id_metadata_document_supported") is True,
         iss_promised=document.get("authorization_response_iss_parameter_supported") is True,
-        dpop="ES256" in _listed(document, "dpop_signing_alg_values_supported"),
     )
 
 

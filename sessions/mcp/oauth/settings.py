@@ -43,6 +43,8 @@ class AuthorizationSettings:
     client_name: str = "mcpadmin"
     #: https URL of our own client ID metadata document, if this instance serves one
     metadata_document: str = ""
+    #: authorization servers probably cannot fetch it: dynamic registration goes first
+    document_last: bool = False
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     client_issuer: str = ""
@@ -57,7 +59,7 @@ class AuthorizationSettings:
     workload_token: TokenSource | None = field(default=None, repr=False)
     identity_provider: IdentityProvider | None = None
     expected: ExpectedIssuer | None = None
-    #: bind tokens to a key if the authorization server supports it (RFC 9449)
+    #: bind tokens to a key if the server asks for it (RFC 9449)
     dpop: bool = True
 
     def expected_at(self, named: str) -> str:

@@ -28,22 +28,29 @@ _LIMITS: Final = Limits(http_connections=4)
 
 
 class AuthorizationHttp:
-    """A callable that sends one request. `tls`: a context for servers of a private CA; None: the shared context."""
+    """A callable that sends one request. `tls`: the context for requests to the origin of `server_url`, or for all if
+    that is empty. `elsewhere`: for other origins, to which the server's client certificate is not presented. None: the
+    shared context."""
 
     def __init__(
         self,
         policy: OutboundPolicy,
         tls: ssl.SSLContext | None = None,
         *,
+        server_url: str = "",
+        elsewhere: ssl.SSLContext | None = None,
         seconds: float = SECONDS,
         recorder: Recorder = UNRECORDED,
     ) -> None:
-        self._policy, self._tls, self._seconds, self._recorder = policy, tls or shared_tls(), seconds, recorder
+        self._policy, self._seconds, self._recorder = policy, seconds, recorder
+        self._tls, self._elsewhere = tls or shared_tls(), elsewhere or shared_tls()
+        self._origin = origin(server_url) if server_url else None
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         demand_secure(request.url, "An address of the authorization server")
         _demand_sendable(request.url)
-        connections = engine(self._policy, _LIMITS, self._tls, timeout=self._seconds)
+        tls = self._tls if self._origin in (None, origin(request.url)) else self._elsewhere
+        connections = engine(self._policy, _LIMITS, tls, timeout=self._seconds)
         try:
             async with asyncio.timeout(self._seconds):
                 return await _followed(connections, request, self._recorder)

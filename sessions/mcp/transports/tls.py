@@ -1,4 +1,5 @@
-"""TLS contexts of single servers: a client certificate, a private certificate authority, or both.
+"""TLS contexts of single servers and their authorization servers: a client certificate, a private certificate
+authority, or both.
 
 Equal contexts are shared because each costs 700 KiB. A key never touches a disk: OpenSSL reads it from a file in
 memory.
@@ -21,4 +22,12 @@ def client_context(certificate: str, key: str, ca: str = "") -> ssl.SSLContext:
             context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
         finally:
             os.close(descriptor)
+    return context
+
+
+@functools.lru_cache(maxsize=64)
+def trusting(ca: str) -> ssl.SSLContext:
+    """Trusts this authority (PEM) besides the public ones, and presents no certificate. Raises ssl.SSLError."""
+    context = ssl.create_default_context()
+    context.load_verify_locations(cadata=ca)
     return context

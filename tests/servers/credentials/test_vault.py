@@ -20,7 +20,7 @@ from servers.crypto import SealBroken
 from servers.enums import AuditAction, CredentialKind, TransportKind
 from servers.models import AuditEvent, Credential, CredentialUse, Server
 from servers.registration import registering
-from servers.registration.resolved_values import NotLaunchable, launch_values
+from servers.registration.resolved_values import NotLaunchable, certificate_of, launch_values
 from servers.secret import Secret
 from tests.servers.cast import header, over_http, over_stdio
 
@@ -271,6 +271,9 @@ def test_a_private_authority_can_be_given_alone_and_is_no_secret(
     assert values.certificate is not None
     assert (bool(values.certificate.certificate), values.certificate.ca) == (False, authority)
     assert not values.carries_secret
+    for_a_sign_in = certificate_of(server, server.identities.get())
+    assert for_a_sign_in is not None
+    assert for_a_sign_in.ca == authority
 
 
 def test_a_variable_goes_to_a_local_process_only(

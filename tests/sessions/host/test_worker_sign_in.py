@@ -2,9 +2,13 @@
 
 import json
 import re
+import ssl
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
@@ -13,15 +17,19 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from servers.audit.record import Actor
-from servers.enums import AuditAction, AuthorizationState, TransportKind
+from servers.credentials import vault
+from servers.credentials.kinds import Parts
+from servers.enums import AuditAction, AuthorizationState, CredentialKind, TransportKind
 from servers.models import AuditEvent, Credential, Server, ServerAuthorization
 from servers.registration import registering
 from servers.registration.registering import Registration
+from servers.secret import Secret
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import Call, LogLine, McpSession
 from tests.peers.peers import free_port, start_peer
 from tests.sessions.host.harness import WorkerProcess, eventually, wake
 from tests.sessions.host.make import make_call
+from tests.sessions.mcp.transports.test_client_certificates import AUTHORITY, made
 
 pytestmark = [pytest.mark.integration, pytest.mark.deadline(400)]
 
@@ -148,6 +156,55 @@ def test_a_server_that_asks_for_a_token_waits_is_signed_in_to_and_stays_connecte
     assert called(session_in(SessionCondition.NONE, SessionState.READY), "again").state == CallState.SUCCEEDED
     assert protected.events("register") == 1, "the client that was registered is used again"
     no_token_stands_anywhere(ada, server, shared_worker)
+
+
+class WellKnown(BaseHTTPRequestHandler):
+    """A server that is its own authorization server: what a sign-in reads before a person is sent there."""
+
+    def do_GET(self) -> None:
+        base = f"https://127.0.0.1:{self.server.server_address[1]}"
+        ends = {f"{name}_endpoint": f"{base}/{name}" for name in ("authorization", "token", "registration")}
+        documents = {
+            "oauth-protected-resource": {"resource": f"{base}/mcp", "authorization_servers": [base]},
+            "oauth-authorization-server": {"issuer": base, "code_challenge_methods_supported": ["S256"], **ends},
+        }
+        found = next((value for name, value in documents.items() if name in self.path), None)
+        self._say(404 if found is None else 200, found)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._say(401 if self.path == "/mcp" else 201, {"client_id": "dyn"})
+
+    def _say(self, status: int, body: Any) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_server_with_a_private_authority_can_be_signed_in_to(
+    ada: Client, shared_worker: WorkerProcess, tmp_path: Path
+) -> None:
+    own = made("server", AUTHORITY)
+    (tmp_path / "server.pem").write_text(own.pem + own.key_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    with ThreadingHTTPServer(("127.0.0.1", 0), WellKnown) as served:
+        served.socket = context.wrap_socket(served.socket, server_side=True)
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        url = f"https://127.0.0.1:{served.server_address[1]}/mcp"
+        server, user = registered(url), get_user_model().objects.get(username="ada")
+        parts = Parts(
+            CredentialKind.CERTIFICATE, {}, {"certificate": Secret(""), "key": Secret(""), "ca": Secret(AUTHORITY.pem)}
+        )
+        actor = Actor.of_user(user)
+        vault.attach(actor, user, server, vault.create(actor, user, "CA", parts, url))
+        begun(ada, server)
+        row = ServerAuthorization.objects.get()
+        served.shutdown()
+    assert (row.state, row.detail) == (AuthorizationState.READY, "")
 
 
 def no_token_stands_anywhere(ada: Client, server: Server, worker: WorkerProcess) -> None:

@@ -13,8 +13,13 @@ from ...core.errors import McpError, ProtocolError
 from . import answers
 from .wire import STEADY, Cursor, Wire, discard
 
-#: consecutive failures until the listener stops, if the server never opened the stream
+#: consecutive failures after which a server that never opened the stream is asked seldom, and that many seconds apart
 _ATTEMPTS: Final = 3
+_SELDOM: Final = 300.0
+#: refusals that pass, besides those of a server that fails: time-out, too early, rate limit
+_FOR_THE_MOMENT: Final = frozenset({408, 425, 429})
+#: seconds until the next attempt at most, whatever a refusal asks for
+_LONGEST: Final = 3600.0
 #: statuses with which a server that had a stream says that it has none any more
 _NONE_ANY_MORE: Final = frozenset({405, 501})
 _NO_STREAM: Final = "The server offers no stream for notifications."
@@ -41,6 +46,8 @@ class Listener:
         self._answered = asyncio.Event()
         #: whether the server opened the stream in this session: then what refuses it later is passing
         self._opened = False
+        #: seconds that the last refusal asked us to wait
+        self._asked_pause = 0.0
 
     async def start(self) -> None:
         self.stop()
@@ -60,8 +67,8 @@ class Listener:
     async def _run(self) -> None:
         loop, cursor, failures = asyncio.get_running_loop(), Cursor(), 0
         self._opened = False
-        while self._opened or failures < _ATTEMPTS:
-            cursor.moved, began = False, loop.time()
+        while True:
+            cursor.moved, self._asked_pause, began = False, 0.0, loop.time()
             try:
                 if not await self._listen(cursor):
                     self._feed(_NO_STREAM, False)
@@ -75,8 +82,12 @@ class Listener:
             lasted = cursor.moved or loop.time() - began >= STEADY
             failures = 0 if lasted else failures + 1
             if failures or not cursor.last_id:  # with an id, the server replays what was missed
-                self._feed(_BROKEN, self._opened or failures < _ATTEMPTS)
-            await asyncio.sleep(cursor.pause(failures))
+                self._feed(_BROKEN, True)
+            await asyncio.sleep(self._pause(cursor, failures))
+
+    def _pause(self, cursor: Cursor, failures: int) -> float:
+        seldom = _SELDOM if failures >= _ATTEMPTS and not self._opened else 0.0
+        return max(cursor.pause(failures), seldom, self._asked_pause)
 
     async def _listen(self, cursor: Cursor) -> bool:
         """False if the server offers no such stream."""
@@ -84,6 +95,7 @@ class Listener:
         self._answered.set()
         try:
             if response.status_code != 200 or answers.media_type(response) != "text/event-stream":
+                self._asked_pause = min(answers.retry_after(response) or 0.0, _LONGEST)
                 return self._refused(response.status_code, cursor)
             self._opened = True
             self._feed("", True)
@@ -97,7 +109,8 @@ class Listener:
         broken stream as open."""
         if 400 <= status < 500:
             cursor.last_id = ""
-        return status >= (400 if self._opened else 500) and status not in _NONE_ANY_MORE
+        passes = status >= (400 if self._opened else 500) or status in _FOR_THE_MOMENT
+        return passes and status not in _NONE_ANY_MORE
 
 
 def _never() -> bool:

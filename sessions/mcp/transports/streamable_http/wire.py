@@ -28,9 +28,8 @@ ACCEPT_ANY: Final = {
     "Accept": "application/json, text/event-stream",
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",
-    "User-Agent": "mcpadmin",
 }
-ACCEPT_STREAM: Final = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
+ACCEPT_STREAM: Final = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
 #: we send an id back as a header (Last-Event-ID), so it must be valid in one
 _EVENT_ID: Final = re.compile(r"[\x20-\x7e]{1,4096}\Z")
 #: milliseconds: a server that says 0 and ends every stream must not keep us busy
@@ -111,8 +110,13 @@ class Wire:
             self.recorder.hide(self.session_id)
         return bool(self.session_id) or not value
 
+    def _given(self) -> Mapping[str, str]:
+        """The server's own headers, which may name another program."""
+        given = self._headers()
+        return given if any(name.lower() == "user-agent" for name in given) else {"User-Agent": "mcpadmin", **given}
+
     async def post(self, outgoing: Outgoing, headers: Mapping[str, str]) -> httpx.Response:
-        whole = {**self._headers(), **ACCEPT_ANY, **headers}
+        whole = {**self._given(), **ACCEPT_ANY, **headers}
         if self._authorizer is None:
             return await self._request("POST", whole, outgoing)
         trial = self._authorizer.trial(outgoing.method)
@@ -120,14 +124,14 @@ class Wire:
 
     async def get(self, last_id: str, *, interactive: bool = False) -> httpx.Response:
         """Not `interactive`: a stream that belongs to no request is no reason to ask a user to sign in."""
-        headers = {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}
+        headers = {**self._given(), **ACCEPT_STREAM, **self.session_headers()}
         whole = headers | {"Last-Event-ID": last_id} if last_id else headers
         if self._authorizer is None:
             return await self._request("GET", whole)
         return await self._authorized(self._authorizer.trial("", interactive=interactive), "GET", whole)
 
     async def delete(self) -> None:
-        headers = {**self._headers(), **ACCEPT_STREAM, **self.session_headers()}
+        headers = {**self._given(), **ACCEPT_STREAM, **self.session_headers()}
         if self._authorizer is not None:
             headers |= await self._authorizer.trial("", interactive=False).headers("DELETE", str(self.url))
         await discard(await self._request("DELETE", headers))
@@ -208,6 +212,8 @@ class Wire:
                 whole = with_host(headers, self.url)
                 request = httpx.Request(verb, self.url, headers=whole, content=body, extensions=self._extensions)
                 request.headers.encoding = "ascii"  # known here; httpx would otherwise guess it for each header
+                if outgoing is not None:
+                    outgoing.handed = True
                 response = await self._engine.handle_async_request(request)
                 response.headers.encoding = "latin-1"
         except McpError as exc:

@@ -45,6 +45,8 @@ class World:
     def __init__(self, server: str = SERVER, issuer: str = ISSUER) -> None:
         self.server, self.issuers = server, [issuer]
         self.metadata: dict[str, Any] = {"code_challenge_methods_supported": ["S256"]}
+        #: added to the server's own metadata
+        self.resource: dict[str, Any] = {}
         self.asked: list[HttpRequest] = []
         self.given = self.registered = 0
         self.lifetime: float | None = 1000.0
@@ -64,7 +66,7 @@ class World:
         parts = urlsplit(request.url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if parts.path.startswith("/.well-known/oauth-protected-resource"):
-            return said({"resource": http_twin(self.server), "authorization_servers": self.issuers})
+            return said({"resource": http_twin(self.server), "authorization_servers": self.issuers, **self.resource})
         if parts.path == "/.well-known/oauth-authorization-server":
             names = {
                 "authorization_endpoint": "authorize",

@@ -7,19 +7,23 @@ Standard library only above the last function, because each test starts it.
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 ASK = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {"v": {"type": "string"}}}}
+#: seconds until the tool `slow` has a task
+SLOW = 1.0
 SUPPORT = {"plain": "forbidden", "quick": "optional"}
 #: the state that each poll of a task finds; the last one repeats
-STATES = {
+STATES: dict[str, list[str]] = {
     "quick": ["working", "completed"],
     "fails": ["working", "failed"],
     "gives_up": ["cancelled"],
     "asks": ["input_required", "input_required", "input_required"],
     "asks_much": ["input_required"],
     "endless": ["working"],
+    "slow": ["working"],
     "tells": ["working"],
     "spams": ["working"],
     "moves": ["working", "working", "completed"],
@@ -190,6 +194,8 @@ def over_http(server: TaskServer) -> Callable:
         if asked.method in unavailable:
             unavailable.remove(asked.method)
             return await line.reply(503, kind="")
+        if _is_slow(asked.message):
+            await asyncio.sleep(SLOW)
         queue = streams.setdefault(asked.id, asyncio.Queue())
         server.handle(
             asked.message, lambda sent: streams[sent["id"] if "method" not in sent else asked.id].put_nowait(sent)
@@ -209,6 +215,10 @@ def over_http(server: TaskServer) -> Callable:
     return script
 
 
+def _is_slow(message: dict[str, Any]) -> bool:
+    return message.get("method") == "tools/call" and message["params"]["name"] == "slow"
+
+
 def main() -> None:
     server = TaskServer(sys.argv[1], poll=int(sys.argv[2]) if len(sys.argv) > 2 else 100)
 
@@ -218,6 +228,8 @@ def main() -> None:
 
     for text in sys.stdin:
         message = json.loads(text)
+        if _is_slow(message):
+            time.sleep(SLOW)
         server.handle(message, send)
         if message.get("method") == "tasks/get" and "tells" in {task["script"] for task in server.tasks.values()}:
             tell_the_end(server, send)

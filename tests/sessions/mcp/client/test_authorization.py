@@ -31,6 +31,7 @@ async def test_without_a_person_the_request_waits_for_a_sign_in_and_nothing_is_a
     with pytest.raises(SignInNeeded) as needed:
         await trial.refused(Refusal(401, ('Bearer resource_metadata="https://mcp.example/m", scope="a b"',)))
     assert (needed.value.metadata_url, needed.value.scopes) == ("https://mcp.example/m", ("a", "b"))
+    assert needed.value.scheme == "bearer"
     assert needed.value.fault is Fault.UNAUTHORIZED
     assert not needed.value.may_have_run
     assert world.asked == []

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant
-from sessions.mcp.core.errors import AuthorizationError
+from sessions.mcp.core.errors import AuthorizationError, SignInNeeded
 from sessions.mcp.transports.authorizing import Refusal
 from tests.sessions.mcp.client.authorization_world import EXPIRED, ISSUER, SERVER, Store, World, signed_in, token
 
@@ -33,16 +33,46 @@ async def test_nothing_of_the_old_authorization_server_is_shown_to_the_new_one()
     assert world.registered == 2
 
 
-async def test_a_client_that_the_server_forgot_is_registered_anew_once() -> None:
+@pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client"])
+async def test_a_client_that_the_server_forgot_is_registered_anew_once(error: str) -> None:
     world, store = World(), Store()
-    world.refuse = [{"error": "invalid_client"}]
+    world.refuse = [{"error": error}]
     await signed_in(world, store)
     assert (world.registered, world.signed_in) == (2, 2)
-    world.refuse = [{"error": "invalid_client"}] * 3
+    world.refuse = [{"error": error}] * 3
     trial = world.authorization(Store()).trial("x")
     await token(trial)
-    with pytest.raises(AuthorizationError, match="invalid_client"):
+    with pytest.raises(AuthorizationError, match=error):
         await trial.refused(Refusal(401))
+
+
+async def test_a_client_that_the_server_forgot_is_registered_anew_after_a_refused_renewal() -> None:
+    world, store = World(), Store()
+    await signed_in(world, store)
+    session = world.authorization(store, person=False)
+    trial = session.trial("x")
+    await token(trial)
+    world.refuse = [{"error": "unauthorized_client"}]
+    with pytest.raises(SignInNeeded):
+        await trial.refused(EXPIRED)
+    assert store.grant is not None
+    assert (store.grant.registration, store.grant.signed_in) == (None, False)
+    await session.begin()
+    assert world.registered == 2
+
+
+@pytest.mark.parametrize(("error", "registered"), [("unauthorized_client", 2), ("access_denied", 1)])
+async def test_the_redirect_of_a_sign_in_tells_whether_the_server_still_knows_the_client(
+    error: str, registered: int
+) -> None:
+    world, store = World(), Store()
+    authorization = world.authorization(store, person=False)
+    pending = await authorization.begin()
+    with pytest.raises(AuthorizationError, match=error):
+        await authorization.finish(pending, {"state": pending.state, "error": error})
+    world.now += 3600
+    await authorization.begin()
+    assert world.registered == registered
 
 
 async def test_a_registration_is_kept_though_the_person_does_not_come_back() -> None:
@@ -53,6 +83,45 @@ async def test_a_registration_is_kept_though_the_person_does_not_come_back() -> 
     assert first.state != second.state
     assert first.verifier != second.verifier
     assert len(first.state) >= 43
+
+
+async def test_a_sign_in_from_which_nobody_came_back_is_followed_by_one_with_a_new_client() -> None:
+    """A server that no longer knows the client says so on its own page, so nothing comes back."""
+    world, store = World(), Store()
+    authorization = world.authorization(store, person=False)
+    await authorization.begin()
+    world.now += 61
+    pending = await authorization.begin()
+    assert world.registered == 2
+    await authorization.finish(pending, {"state": pending.state, "code": "c"})
+    world.now += 3600
+    await authorization.begin()
+    assert world.registered == 2
+
+
+async def test_a_document_that_the_server_could_not_fetch_is_followed_by_a_registration() -> None:
+    world, store = World(), Store()
+    world.metadata |= {"client_id_metadata_document_supported": True}
+    ours = {"metadata_document": "https://hub.example/client.json"}
+    authorization = world.authorization(store, person=False, **ours)
+    assert "client.json" in (await authorization.begin()).url
+    assert "client.json" in (await authorization.begin()).url
+    world.now += 61
+    pending = await authorization.begin()
+    assert (world.registered, "client.json" in pending.url) == (1, False)
+    await authorization.finish(pending, {"state": pending.state, "code": "c"})
+    await authorization.begin()
+    assert world.registered == 1
+
+
+async def test_a_client_id_that_was_entered_stays_bound_to_its_issuer_though_nobody_came_back() -> None:
+    world, store = World(), Store()
+    by_hand = world.authorization(store, person=False, client_id="mine")
+    await by_hand.begin()
+    world.now += 61
+    world.issuers = ["https://new.example"]
+    with pytest.raises(AuthorizationError, match="was entered for https://as"):
+        await by_hand.begin()
 
 
 async def test_a_sign_in_that_nobody_completes_leaves_our_tokens_the_client_that_they_were_given_to() -> None:
@@ -178,7 +247,7 @@ async def test_an_assertion_that_was_rejected_is_not_tried_once_more() -> None:
 
 async def test_the_nonce_of_the_server_is_not_that_of_its_authorization_server() -> None:
     world, store = World(), Store()
-    world.metadata |= {"dpop_signing_alg_values_supported": ["ES256"]}
+    world.resource |= {"dpop_signing_alg_values_supported": ["ES256"]}
     await signed_in(world, store)
     store.grant = replace(store.grant or Grant(ISSUER), token_type="DPoP", generation=9)
     other = world.authorization(store, person=False)

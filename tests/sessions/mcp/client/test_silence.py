@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, McpError
+from sessions.mcp.core.errors import Fault, McpError, TransportError
 from sessions.mcp.core.events import ListKind, StateChanged
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.state import State
@@ -161,3 +161,123 @@ async def test_a_server_that_hangs_is_given_up_with_the_deadline_of_its_call_wha
         reason = made.client.closed.result()
         assert reason is not None
         assert "pings of 0.05 s each" in reason.detail
+
+
+def refused(how: Script, released: asyncio.Event) -> Script:
+    """Works on a call until `released`, and refuses pings meanwhile."""
+
+    async def on_call(asked: Asked, line: Line) -> None:
+        await released.wait()
+        await line.result(asked, OK)
+
+    inner = legacy(on_call, session="s")
+
+    async def script(asked: Asked, line: Line) -> None:
+        await (how if asked.method == "ping" and not released.is_set() else inner)(asked, line)
+
+    return script
+
+
+@pytest.mark.parametrize("status", [401, 429, 502, 503])
+async def test_an_http_error_to_a_ping_ends_no_call_that_the_server_works_on(status: int) -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.reply(status, kind="")
+
+    released = asyncio.Event()
+    async with scripted_http(refused(refuse, released)) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        call = asyncio.create_task(made.client.call_tool("t", {}, timeout=60))
+        await until(lambda: peer.count("ping") > 4)
+        assert made.client.state is State.READY
+        released.set()
+        assert (await call).raw == OK
+        assert peer.count("tools/call") == 1
+        assert await made.client.ping() > 0
+
+
+@pytest.mark.parametrize(("status", "state"), [(429, State.READY), (503, State.DISCONNECTED)])
+async def test_a_rate_limit_leaves_an_idle_session_open_and_a_failing_gateway_ends_it(
+    status: int, state: State
+) -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.reply(status, kind="")
+
+    async with scripted_http(pinged(refuse)) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        await until(lambda: peer.count("ping") > 4 or made.client.closed.done())
+        assert made.client.state is state
+
+
+async def test_the_second_ping_after_an_http_error_waits_as_long_as_the_first() -> None:
+    times: list[float] = []
+
+    async def refuse(asked: Asked, line: Line) -> None:
+        times.append(asyncio.get_running_loop().time())
+        await line.reply(503, kind="")
+
+    slow = Timeouts(keepalive_idle=0.3, keepalive_misses=2)
+    async with scripted_http(pinged(refuse)) as peer, connected(http(peer.url), timeouts=slow) as made:
+        async with asyncio.timeout(20):
+            await made.client.closed
+    assert len(times) == 2
+    assert times[1] - times[0] > 0.25
+
+
+async def test_a_rate_limit_says_how_long_no_ping_is_sent() -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.reply(429, kind="", Retry_After="60")
+
+    async with scripted_http(pinged(refuse)) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        await until(lambda: peer.count("ping") == 1)
+        await asyncio.sleep(0.5)
+        assert peer.count("ping") == 1
+        assert made.client.state is State.READY
+
+
+async def test_a_call_in_flight_may_have_run_although_the_ping_that_ended_its_session_found_no_server() -> None:
+    """A server that closes its listening socket and finishes the requests that it has."""
+
+    async def on_call(asked: Asked, line: Line) -> None:
+        called.set()
+        await line.hang()
+
+    async def on_ping(asked: Asked, line: Line) -> None:
+        await line.hang()
+
+    called = asyncio.Event()
+    inner = legacy(on_call, session="s")
+
+    async def script(asked: Asked, line: Line) -> None:
+        await (on_ping if asked.method == "ping" else inner)(asked, line)
+
+    idle = Timeouts(keepalive_idle=0.3, keepalive_answer=0.2, keepalive_misses=2)
+    async with scripted_http(script) as peer, connected(http(peer.url), timeouts=idle) as made:
+        call = asyncio.create_task(made.client.call_tool("pay", {}, timeout=60))
+        await called.wait()
+        peer.refuse()
+        with pytest.raises(McpError) as caught:
+            async with asyncio.timeout(20):
+                await call
+        reason = made.client.closed.result()
+    assert reason is not None
+    assert (reason.fault, reason.may_have_run) == (Fault.CONNECTION_REFUSED, False)
+    assert (caught.value.fault, caught.value.may_have_run) == (Fault.CONNECTION_LOST, True)
+    assert "while the server worked on the request" in caught.value.detail
+
+
+async def test_the_words_of_a_refused_ping_are_no_answer_to_the_call_in_flight() -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.hang()
+
+    async def on_ping(asked: Asked, line: Line) -> None:
+        await line.json({"jsonrpc": "2.0", "id": asked.id, "error": {"code": -32000, "message": "not you"}}, 400)
+
+    inner = legacy(on_call, session="s")
+
+    async def script(asked: Asked, line: Line) -> None:
+        await (on_ping if asked.method == "ping" else inner)(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        with pytest.raises(TransportError) as caught:
+            async with asyncio.timeout(20):
+                await made.client.call_tool("pay", {}, timeout=60)
+    assert (caught.value.fault, caught.value.may_have_run) == (Fault.CONNECTION_LOST, True)
+    assert caught.value.detail.endswith("not you")

@@ -28,6 +28,36 @@ async def test_cancelling_the_caller_cancels_the_task_and_never_by_notification(
     ]
 
 
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("times_out", [False, True])
+async def test_a_task_that_is_named_after_its_caller_gave_up_is_cancelled_all_the_same(
+    transport: str, times_out: bool
+) -> None:
+    async with setting("legacy", transport) as here:
+        sent = asyncio.Event()
+
+        async def before_send(attempt: int, reason: str) -> None:
+            sent.set()
+
+        options = TaskOptions(support="required")
+        more = {"timeout": 0.3} if times_out else {}
+        calling = asyncio.create_task(
+            here.made.client.call_tool("slow", {}, task=options, before_send=before_send, **more)
+        )
+        await sent.wait()
+        if times_out:
+            with pytest.raises(McpError) as ended:
+                await calling
+            assert (ended.value.fault, ended.value.may_have_run) == (Fault.TIMEOUT, True)
+        else:
+            await asyncio.sleep(0.3)
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+        assert (await until_seen(here, "tasks/cancel"))[0]["params"]["taskId"] == "task-1"
+        assert await here.seen("notifications/cancelled") == []
+
+
 async def test_the_total_time_bounds_a_task_that_keeps_working(place: Setting) -> None:
     with pytest.raises(McpError) as ended:
         await place.made.client.call_tool("endless", {}, total_timeout=0.6)

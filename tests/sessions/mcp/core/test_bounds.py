@@ -40,6 +40,27 @@ def test_an_empty_cursor_is_followed_once_and_then_ends_without_loss() -> None:
     assert not reading.listing().truncated
 
 
+@pytest.mark.parametrize("cursor", ["", "2"])
+def test_a_list_that_begins_again_after_an_empty_cursor_has_one_warning(cursor: str) -> None:
+    """Servers that take an empty cursor for none."""
+    first = {"tools": [tool(f"t{number}") for number in range(60)], "nextCursor": cursor}
+    reading = pages()
+    reading.add(first)
+    if cursor:
+        reading.add({"tools": [tool("last")], "nextCursor": ""})
+    reading.add(first)
+    assert (reading.done, reading.truncated) == (True, False)
+    assert reading.listing().warnings == ["The server ends its list with an empty cursor."]
+    assert len(reading.listing().items) == (61 if cursor else 60)
+
+
+@pytest.mark.parametrize(("asked", "code", "ended"), [("", -32602, True), ("2", -32602, False), ("", -32603, False)])
+def test_a_server_that_refuses_its_own_empty_cursor_has_listed_everything(asked: str, code: int, ended: bool) -> None:
+    reading = pages()
+    reading.add({"tools": [tool("a")], "nextCursor": asked})
+    assert (reading.ended_by(code), reading.done, reading.truncated) == (ended, ended, False)
+
+
 def test_a_cursor_that_comes_again_stops_the_reading() -> None:
     reading = pages()
     for _ in range(2):

@@ -143,6 +143,7 @@ def test_a_new_client_says_what_it_is() -> None:
         "response_types": ["code"],
         "application_type": "web",
         "token_endpoint_auth_method": "client_secret_post",
+        "scope": "read list",
     }
     assert pending.grant.registration == Registration(
         ISSUER, "dyn", "dynamic", endpoint_auth="none", redirect_uri=SETTINGS.redirect_uri
@@ -180,6 +181,41 @@ def test_a_registration_is_used_again_and_never_at_another_issuer() -> None:
     assert query(begun(world(), known=old)[0])["client_id"] == "dyn"
 
 
+def kept(*scopes: str) -> Grant:
+    return Grant(
+        ISSUER, Registration(ISSUER, "kept", "dynamic", redirect_uri=SETTINGS.redirect_uri, scopes=tuple(scopes))
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "allowed"),
+    [("read list", ("read", "list")), ("other", ("other", "read", "list")), (None, ())],
+)
+def test_what_a_client_may_request_is_kept_where_the_server_keeps_it(said: str | None, allowed: tuple[str]) -> None:
+    registration = begun(world({"client_id": "dyn"} | ({"scope": said} if said else {})))[0].grant.registration
+    assert registration is not None
+    assert registration.scopes == allowed
+
+
+@pytest.mark.parametrize(("known", "used"), [(kept("read", "write"), "kept"), (kept(), "kept"), (kept("read"), "dyn")])
+def test_a_registration_for_fewer_scopes_is_not_used_for_more(known: Grant, used: str) -> None:
+    assert query(begun(world(), demand=Demand(scopes=("read", "write")), known=known)[0])["client_id"] == used
+
+
+def test_a_server_that_refuses_clients_with_scopes_gets_one_without() -> None:
+    found = documents(world())
+
+    def answer(request: Any) -> Any:
+        response = found(request)
+        if request.url.endswith("/register") and "scope" in json.loads(request.body):
+            return replace(response, status=400, body=b'{"error":"invalid_client_metadata"}')
+        return response
+
+    pending, asked = walk(flows.sign_in(SETTINGS, PLAIN, None, Signer(), MADE), answer)
+    assert [one.url for one in asked].count("https://as.example/register") == 2
+    assert (query(pending)["client_id"], query(pending)["scope"]) == ("dyn", "read list")
+
+
 def test_our_own_document_goes_before_a_registration_where_the_server_takes_it() -> None:
     settings = replace(SETTINGS, metadata_document="https://hub.example/client.json")
     pending, asked = begun(world(client_id_metadata_document_supported=True), settings)
@@ -189,6 +225,15 @@ def test_our_own_document_goes_before_a_registration_where_the_server_takes_it()
     document = metadata_document("https://hub.example/client.json", "hub", SETTINGS.redirect_uri)
     assert document["client_id"] == "https://hub.example/client.json"
     assert document["redirect_uris"] == [SETTINGS.redirect_uri]
+
+
+@pytest.mark.parametrize(("also", "used"), [({}, "dyn"), ({"registration_endpoint": None}, "the document")])
+def test_a_document_that_the_server_cannot_fetch_is_used_only_where_nothing_else_is_offered(
+    also: dict[str, None], used: str
+) -> None:
+    settings = replace(SETTINGS, metadata_document="https://hub.lan/client.json", document_last=True)
+    pending, _ = begun(world(client_id_metadata_document_supported=True, **also), settings)
+    assert query(pending)["client_id"] == (settings.metadata_document if used == "the document" else used)
 
 
 def test_a_client_id_that_was_entered_is_never_shown_to_another_issuer() -> None:
@@ -234,6 +279,35 @@ def test_of_several_authorization_servers_the_chosen_one_or_the_known_one_is_tak
     assert begun(found, replace(SETTINGS, issuer=ISSUER))[0].issuer == ISSUER
     with pytest.raises(AuthorizationError, match="does not name"):
         begun(found, replace(SETTINGS, issuer="https://gone.example"))
+
+
+# -- tokens bound to a key (RFC 9449)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "of_server", "bound"),
+    [
+        ("bearer", {}, False),
+        ("", {}, False),
+        ("dpop", {}, True),
+        ("bearer", {"dpop_bound_access_tokens_required": True}, True),
+        ("bearer", {"dpop_signing_alg_values_supported": ["RS256", "ES256"]}, True),
+        ("bearer", {"dpop_signing_alg_values_supported": ["RS256"]}, False),
+    ],
+)
+def test_tokens_are_bound_to_a_key_if_the_server_asks_for_it_whatever_the_authorization_server_supports(
+    scheme: str, of_server: dict[str, Any], bound: bool
+) -> None:
+    found = world(dpop_signing_alg_values_supported=["ES256"])
+    found[RESOURCE_AT] |= of_server
+    pending, _ = begun(found, demand=Demand(scheme))
+    assert bool(pending.grant.dpop_key) is bound
+
+
+@pytest.mark.parametrize(("scheme", "bound"), [("", True), ("dpop", True), ("bearer", False)])
+def test_a_server_that_refuses_a_bound_token_in_favour_of_a_bearer_token_gets_one(scheme: str, bound: bool) -> None:
+    known = Grant(ISSUER, access_token="t", token_type="DPoP", dpop_key="key")
+    assert bool(begun(world(), demand=Demand(scheme), known=known)[0].grant.dpop_key) is bound
 
 
 # -- the redirect back

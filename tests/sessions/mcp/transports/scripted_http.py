@@ -37,6 +37,12 @@ class Peer:
     connections: int = 0
     #: set when the client closes the connection of a script that hangs
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
+    server: asyncio.Server | None = None
+
+    def refuse(self) -> None:
+        """Accept no more connections. Those that are open stay."""
+        assert self.server is not None
+        self.server.close()
 
     def methods(self) -> list[str]:
         return [one.method or one.verb for one in self.asked]
@@ -124,7 +130,7 @@ async def scripted_http(script: Script, host: str = "127.0.0.1", port: int = 0, 
             writer.close()
 
     server = await asyncio.start_server(serve, host, port, **how)
-    peer = Peer(f"http://{host}:{server.sockets[0].getsockname()[1]}/mcp")
+    peer = Peer(f"http://{host}:{server.sockets[0].getsockname()[1]}/mcp", server=server)
     try:
         yield peer
     finally:

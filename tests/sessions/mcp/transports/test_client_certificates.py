@@ -21,10 +21,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.limits import Limits
+from sessions.mcp.oauth.exchange import get
+from sessions.mcp.transports.authorization_http import AuthorizationHttp
 from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.engine import engine
-from sessions.mcp.transports.tls import client_context
+from sessions.mcp.transports.tls import client_context, trusting
+from tests.sessions.mcp.transports.making import LOCAL
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,24 @@ async def test_a_private_authority_is_trusted_for_its_own_server_only(tmp_path: 
 async def test_a_private_authority_alone_opens_its_server_and_shows_no_certificate(tmp_path: Path) -> None:
     async with asking_server(tmp_path, ssl.CERT_OPTIONAL) as url:
         assert await asked(url, client_context("", "", AUTHORITY.pem)) == "nobody"
+
+
+async def test_a_sign_in_presents_the_certificate_to_the_server_only_and_trusts_its_authority_elsewhere_too(
+    tmp_path: Path,
+) -> None:
+    client = made("ada", AUTHORITY)
+    own, elsewhere = client_context(client.pem, client.key_pem, AUTHORITY.pem), trusting(AUTHORITY.pem)
+    async with asking_server(tmp_path) as server, asking_server(tmp_path, ssl.CERT_OPTIONAL) as other:
+        http = AuthorizationHttp(LOCAL, own, server_url=f"{server}mcp", elsewhere=elsewhere)
+        said = [(await http(get(f"{url}.well-known/x"))).body for url in (server, other)]
+        assert said == [b"ada", b"nobody"]
+        with pytest.raises(McpError) as caught:
+            await AuthorizationHttp(LOCAL, own, server_url=server)(get(other))
+    assert caught.value.fault is Fault.TLS_FAILED
+
+
+def test_the_private_authority_of_a_server_is_trusted_besides_the_public_ones() -> None:
+    assert len(trusting(AUTHORITY.pem).get_ca_certs()) == len(ssl.create_default_context().get_ca_certs()) + 1
 
 
 def test_a_key_leaves_neither_a_file_nor_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

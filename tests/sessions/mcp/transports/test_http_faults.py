@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
+from sessions.mcp.core.errors import Fault, HttpError, McpError, RpcError, TransportError
 from sessions.mcp.core.events import ProtocolViolation
 
 from .http_answers import ERAS, NO_ANSWERS_OF_A_STREAM, OK, empty, fail_call, html, no_http, reset, rubbish
@@ -193,6 +193,26 @@ async def test_an_answer_with_our_id_as_a_string_is_taken_and_told(era: Callable
     assert violation.detail == "The server wrote the id of our request, which is a number, as a string."
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("identity", [{}, {"id": None}])
+async def test_an_error_without_an_id_answers_the_request_that_it_came_for(
+    era: Callable[..., Script], streamed: bool, identity: dict[str, None]
+) -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        answer = {"jsonrpc": "2.0", "error": {"code": -32602, "message": "bad token"}, **identity}
+        if not streamed:
+            await line.json(answer)
+            return
+        await line.stream()
+        await line.event(answer)
+        await line.end()
+
+    error, _ = await fail_call(era(refuse))
+    assert isinstance(error, RpcError)
+    assert (error.code, error.message, error.http_status) == (-32602, "bad token", None)
+
+
 async def test_a_stream_that_ends_without_an_answer_says_what_could_not_be_read() -> None:
     async def only_noise(asked: Asked, line: Line) -> None:
         await line.stream()
@@ -347,3 +367,21 @@ async def test_a_host_that_accepts_no_connection_is_a_timeout_that_certainly_ran
         with pytest.raises(TransportError) as caught:
             await client.connect((lambda step: None) if look_first else None)
         assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)
+
+
+async def test_a_list_whose_empty_cursor_the_server_itself_refuses_is_the_whole_list() -> None:
+    inner = legacy(lambda asked, line: line.result(asked, OK))
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method != "tools/list":
+            await inner(asked, line)
+        elif (asked.message.get("params") or {}).get("cursor") == "":
+            await line.error(asked, -32602)
+        else:
+            await line.result(asked, {"tools": [{"name": "t", "inputSchema": {}}], "nextCursor": ""})
+
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        listing = await made.client.list_tools()
+        assert peer.count("tools/list") == 2
+    assert ([tool["name"] for tool in listing.items], listing.truncated) == (["t"], False)
+    assert listing.warnings == ["The server ends its list with an empty cursor."]

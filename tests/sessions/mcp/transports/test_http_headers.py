@@ -48,6 +48,23 @@ async def test_headers_are_asked_for_each_request_and_proxies_of_the_environment
     assert "s3cret" not in repr(http("http://x", headers=spec_headers))
 
 
+@pytest.mark.parametrize("own", [{}, {"User-Agent": "acme/1.0"}, {"user-agent": "acme/1.0"}])
+async def test_a_server_is_told_one_user_agent_which_its_headers_may_name(own: dict[str, str]) -> None:
+    told: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        told.extend(line for line in head.splitlines() if line.lower().startswith(b"user-agent:"))
+        writer.write(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        with pytest.raises(McpError):
+            await unconnected(http(url, headers=lambda: own)).connect()
+    assert [line.partition(b": ")[2] for line in told] == [b"acme/1.0" if own else b"mcpadmin"]
+
+
 async def test_a_header_with_a_line_break_is_refused_before_anything_is_sent() -> None:
     async with scripted_http(html) as peer:
         with pytest.raises(McpError) as caught:

@@ -12,7 +12,7 @@ from sessions.mcp.core.results import Timeouts
 
 from .http_answers import OK, empty, html, no_http, reset, rubbish
 from .making import SMALL, connected, http, unconnected
-from .scripted_http import Asked, Line, Script, legacy, scripted_http
+from .scripted_http import Asked, Line, Script, legacy, modern, scripted_http
 
 pytestmark = pytest.mark.integration
 
@@ -145,9 +145,26 @@ async def test_a_redirect_that_names_no_address_is_told_as_such() -> None:
 
 
 async def test_a_server_that_never_answers_the_probe_is_a_timeout_not_a_legacy_server() -> None:
-    error, peer = await open_error(lambda asked, line: line.hang(), timeouts=Timeouts(probe=0.2))
+    error, peer = await open_error(lambda asked, line: line.hang(), timeouts=Timeouts(initialize=0.2))
     assert error.fault is Fault.TIMEOUT
+    assert "raise its connect timeout" in error.detail
+    assert "set its era to legacy" in error.detail
     assert peer.methods() == ["server/discover"]
+
+
+@pytest.mark.parametrize("server", [legacy, modern])
+async def test_a_slow_server_has_the_whole_time_to_answer_the_probe(server: Callable[[Script], Script]) -> None:
+    inner = server(lambda asked, line: line.result(asked, OK))
+
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "server/discover":
+            await asyncio.sleep(0.3)
+        await inner(asked, line)
+
+    brief = Timeouts(probe=0.05, initialize=20)
+    async with scripted_http(script) as peer, connected(http(peer.url), timeouts=brief) as made:
+        assert made.connected.era == server.__name__
+        assert peer.count("server/discover") == 1
 
 
 async def test_a_server_of_an_unknown_future_is_incompatible() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from sessions.mcp.core.errors import Fault, HttpError, McpError, RpcError
+from sessions.mcp.core.events import ListChanged
 from sessions.mcp.core.state import State
-from sessions.mcp.transports.streamable_http import transport, wire
+from sessions.mcp.transports.streamable_http import listener, transport, wire
 from sessions.mcp.transports.streamable_http.wire import Cursor
+from tests.sessions.mcp.client.waiting import until
 
 from .http_answers import ERAS, OK, fail_call
 from .making import connected, http, unconnected
@@ -361,6 +363,40 @@ async def test_a_server_without_get_stream_is_fine(status: int) -> None:
     async with scripted_http(script) as peer, connected(http(peer.url)) as made:
         assert (await made.client.call_tool("t", {})).raw == OK
         assert peer.methods().count("GET") == 1
+
+
+@pytest.mark.parametrize("statuses", [[429], [408], [425], [503] * 5])
+async def test_a_get_stream_that_is_refused_for_the_moment_is_opened_later(
+    statuses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cursor, "pause", lambda self, failed: 0.01)
+    monkeypatch.setattr(listener, "_SELDOM", 0.02)
+    refusals = iter(statuses)
+
+    async def on_get(asked: Asked, line: Line) -> None:
+        status = next(refusals, 0)
+        if status:
+            await line.reply(status, kind="")
+            return
+        await line.stream()
+        await line.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await line.hang()
+
+    script = legacy(lambda asked, line: line.result(asked, OK), session="s", on_get=on_get)
+    async with scripted_http(script) as peer, connected(http(peer.url)) as made:
+        await until(lambda: bool(made.of(ListChanged)))
+        assert peer.count("GET") == len(statuses) + 1
+
+
+@pytest.mark.parametrize(
+    ("failures", "asked", "seconds"), [(1, 0.0, 2.0), (3, 0.0, 300.0), (1, 60.0, 60.0), (3, 400.0, 400.0)]
+)
+def test_a_stream_that_a_server_never_opened_is_asked_for_seldom_and_not_before_it_said(
+    failures: int, asked: float, seconds: float
+) -> None:
+    listening = listener.Listener(None, None, None, None)  # type: ignore[arg-type]  # it sends nothing
+    listening._asked_pause = asked
+    assert listening._pause(Cursor(), failures) == seconds
 
 
 async def test_a_request_of_the_server_on_the_calls_stream_is_answered_by_a_post() -> None:
