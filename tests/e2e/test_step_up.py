@@ -63,7 +63,7 @@ def test_a_person_allows_what_a_tool_asks_for_and_it_runs(ada: Walk, gate: Gate)
     publish(ada)
     expect(ada.result()).to_contain_text("Published the report", timeout=30_000)
     assert (gate.events("refused_scope"), gate.events("published")) == (1, 1)
-    assert gate.events("register") == 1
+    assert gate.events("register") == 2, "the first client may request fewer permissions only"
 
 
 @pytest.mark.parametrize("gate", ["never"], indirect=True)
