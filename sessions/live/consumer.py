@@ -189,7 +189,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """A close frame of ours has no room for words, so they go before it."""
         if words := limits.refusal(code):
             await self.send(message({"op": "refused", "words": words}))
-        await self.close(code)
+        await self.close(code.value)  # autobahn refuses anything but a plain int
 
 
 _HANDLERS: dict[str, Callable[[LiveConsumer, Socket, dict[str, Any]], None]] = {
