@@ -97,7 +97,7 @@ def _tasks(declared: dict[str, Any], revision: Revision) -> str:
     if revision.core_tasks:
         return "" if declares(declared, "tasks") else "The server did not declare tasks."
     if revision.extensions:
-        return "" if declares_extension(declared) else "The server did not declare the extension."
+        return "" if declares_extension(declared) else "The server did not declare the tasks extension."
     return f"Not supported in revision {revision.name}."
 
 

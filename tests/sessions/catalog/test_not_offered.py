@@ -55,7 +55,7 @@ def test_a_part_is_not_said_again_where_the_whole_is_missing() -> None:
     ("revision", "feature", "reason"),
     [
         ("2025-06-18", "Tasks", "Not supported in revision 2025-06-18."),
-        ("2026-07-28", "Tasks", "The server did not declare the extension."),
+        ("2026-07-28", "Tasks", "The server did not declare the tasks extension."),
         ("2025-03-26", "Elicitation", "Not supported in revision 2025-03-26."),
     ],
 )
