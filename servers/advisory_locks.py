@@ -1,5 +1,4 @@
-"""Work that one process at a time may do on PostgreSQL, until the end of its transaction. SQLite's IMMEDIATE transactions
-exclude each other anyway."""
+"""Work that one process at a time may do on PostgreSQL. SQLite's IMMEDIATE transactions exclude each other anyway."""
 
 from enum import IntEnum
 
@@ -7,14 +6,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class AdvisoryLock(IntEnum):
-    """Any constants, each for one purpose. 7_230_003 is that of mcpadmin.up.database."""
+    """Any constants, each for one purpose."""
 
     FIRST_ADMINISTRATOR = 7_230_001
     STORAGE_HOURS = 7_230_002
+    MIGRATIONS = 7_230_003
     CHECKPOINTS = 7_230_004
 
 
 def in_transaction(connection: BaseDatabaseWrapper, lock: AdvisoryLock) -> None:
+    """Held until the end of the transaction."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock.value])

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import structlog
 from django.conf import settings
 from django.core.checks import ERROR, run_checks
 from django.core.management import call_command
@@ -17,13 +16,11 @@ from mcpadmin.checks import TAG
 from mcpadmin.setup import administrator_exists
 from mcpadmin.up.options import StartProblem
 from servers import instance
+from servers.advisory_locks import AdvisoryLock
 from servers.audit.record import record_many
 from servers.crypto import SealError, missing_keys
 from servers.keyring import KeySource, described, source
 
-log = structlog.get_logger("mcpadmin.up")
-# Any constant that no other part of the product uses as an advisory lock.
-LOCK_ID = 7_230_003
 #: labels of the apps whose migrations are mcpadmin's own
 _OWN = ("servers", "mcp_sessions")
 _KEYRING_REMEDIES = {
@@ -72,13 +69,13 @@ def _one_at_a_time() -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK_ID])
+        cursor.execute("SELECT pg_advisory_lock(%s)", [AdvisoryLock.MIGRATIONS.value])
     try:
         yield
     finally:
         if connection.is_usable():  # a session that has ended holds no lock
             with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK_ID])
+                cursor.execute("SELECT pg_advisory_unlock(%s)", [AdvisoryLock.MIGRATIONS.value])
 
 
 def _executor() -> MigrationExecutor:

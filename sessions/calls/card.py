@@ -78,7 +78,6 @@ class Card:
     hidden: bool
     late: bool
     lines: list[LogLine]
-    brief: bool
     readable: bool = False
 
     @cached_property
@@ -175,7 +174,6 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
         hidden=not may_read and (payload is not None or bool(call.error_message or call.error_data)),
         late=call.late_result is not None,
         lines=call_lines(call) if may_read else [],
-        brief=brief,
         readable=may_read,
     )
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mcpadmin.up.database import LOCK_ID
+from servers.advisory_locks import AdvisoryLock
 from tests.sessions.host.harness import eventually
 from tests.tools.prepared import ROOT, clean_environment, copy_static_files
 
+LOCK = AdvisoryLock.MIGRATIONS.value
 pytestmark = [pytest.mark.postgres, pytest.mark.integration]
 WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = %s"
 #: a page takes a connection; the server restarts; two more pages come
@@ -54,10 +55,10 @@ def test_pages_after_a_restart_of_the_database_get_connections_that_work(
 def test_a_start_waits_while_another_machine_migrates(postgres_database: str, tmp_path: Path) -> None:
     copy_static_files(tmp_path)
     with psycopg.connect(postgres_database, autocommit=True) as other:
-        other.execute("SELECT pg_advisory_lock(%s)", (LOCK_ID,))
+        other.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
         words, env = [sys.executable, "manage.py", "prepare"], environment(postgres_database, tmp_path)
         start = subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
-        eventually(lambda: other.execute(WAITING, (LOCK_ID,)).fetchone())
-        other.execute("SELECT pg_advisory_unlock(%s)", (LOCK_ID,))
+        eventually(lambda: other.execute(WAITING, (LOCK,)).fetchone())
+        other.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
         said, _ = start.communicate(timeout=120)
     assert (start.returncode, "nothing to migrate" in said) == (0, True)

@@ -212,7 +212,7 @@ def test_of_many_removed_definitions_those_offered_longest_are_kept_and_those_th
     assert set(server.definitions.values_list("key", flat=True)) == kept
     assert set(DefinitionVersion.objects.values_list("definition__key", flat=True)) == kept
     assert server.definitions.get(key="waits").approved_digest
-    assert listed(server, tool("at 2"), hours=9).added == 1, "its history begins anew"
+    assert listed(server, tool("at 2"), hours=9).added == 1, "its history begins again"
 
 
 @pytest.mark.usefixtures("on_postgres")
@@ -232,7 +232,7 @@ def test_reading_a_list_loads_nothing_of_what_was_removed_long_ago(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[str] = []
-    made = Definition.from_db.__func__  # type: ignore[attr-defined]
+    made = Definition.from_db.__func__  # type: ignore[attr-defined]  # a class method
 
     def from_db(cls: Any, *given: Any) -> Definition:
         row: Definition = made(cls, *given)
