@@ -14,6 +14,7 @@ from sessions.host.packages import files
 from sessions.host.packages.problems import (
     changed,
     failed,
+    is_refused,
     not_readable,
     unavailable,
 )
@@ -186,7 +187,7 @@ def _require(output: Output, command: PackageCommand, pin: Pin | None, lock: str
         wanted, got = _hashes(text)
         name, version = _named(lock, wanted) or (command.name, pin.version if pin else "")
         raise changed(command, pin, name, version, got)
-    if code in _AWAY or "network" in text.lower():
+    if code in _AWAY or "network" in text.lower() or is_refused(text):
         raise unavailable(command, pin, code, text)
     raise failed(f"npm ended with exit code {output.code}{f' ({code})' if code else ''}.", text)
 

@@ -1,11 +1,17 @@
 """Why a package cannot be installed, in words for a page."""
 
+import re
+from typing import Final
+
 from servers.packages.commands import PackageCommand
 from servers.packages.pins import Pin
 from sessions.mcp.core.errors import Fault, LaunchError
+from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
 
 #: lines of a package manager that are kept as the reason
 _LINES, _CHARS = 12, 1_500
+#: where in its own code a package manager failed
+_FRAME: Final = re.compile(r"(?:npm (?:error|ERR!) )?\s*at \S.*\d+:\d+\)?(?: \{)?")
 
 
 class PackageChanged(LaunchError):
@@ -54,7 +60,16 @@ def not_readable(command: PackageCommand, what: str) -> LaunchError:
     return failed(f"The information that {what} gives about {command.name} cannot be read.")
 
 
+def is_refused(text: str) -> bool:
+    """Whether the confinement kept the package manager from the registry, which is elsewhere than usual."""
+    return f"{REFUSAL_MARK} refused to connect" in text or f"{REFUSAL_MARK} refused to look up" in text
+
+
 def _excerpt(text: str) -> str:
     """The first lines that say something."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and "complete log of this run" not in line]
+    lines = [
+        line
+        for line in map(str.strip, text.splitlines())
+        if line and "complete log of this run" not in line and not _FRAME.fullmatch(line)
+    ]
     return " · ".join(lines[:_LINES])[:_CHARS]

@@ -16,7 +16,7 @@ from servers.packages import locks
 from servers.packages.commands import PackageCommand, pypi_extras
 from servers.packages.pins import MOST_VERSION, Pin
 from sessions.host.packages import files
-from sessions.host.packages.problems import changed, failed, not_readable, unavailable
+from sessions.host.packages.problems import changed, failed, is_refused, not_readable, unavailable
 from sessions.host.packages.programs import Output, Programs
 
 LOCK = "pylock.toml"
@@ -220,6 +220,6 @@ def _require(output: Output, command: PackageCommand, pin: Pin | None, lock: str
             version,
             found["got"],
         )
-    if _AWAY.search(text):
+    if _AWAY.search(text) or is_refused(text):
         raise unavailable(command, pin, "", text)
     raise failed(f"uv ended with exit code {output.code}.", text)

@@ -13,6 +13,7 @@ from servers.packages import commands, locks
 from servers.packages.commands import PackageCommand
 from servers.packages.pins import Pin
 from sessions.host.packages import npm, pypi
+from sessions.host.packages.problems import PackageUnavailable
 from sessions.host.packages.programs import LINES, Output, Programs
 from sessions.mcp.core.errors import Fault, LaunchError
 from sessions.mcp.transports.registry import StdioSpec
@@ -67,6 +68,27 @@ def test_a_build_that_prints_like_a_changed_package_does_not_hold_the_worker_up(
     with pytest.raises(LaunchError) as failed:
         pypi._require(Output(1, [], lines * (LINES // 2)), command, None, "")
     assert failed.value.fault is Fault.PACKAGE_FAILED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "refused to connect to 10.0.0.8:443: it is not a public internet address",
+        "refused to look up mirror.corp: it is not listed",
+    ],
+)
+@pytest.mark.parametrize("manager", ["npm", "uv"])
+def test_a_registry_that_the_confinement_keeps_away_is_one_that_cannot_be_reached(manager: str, line: str) -> None:
+    output = Output(
+        1,
+        [],
+        [f"[mcpadmin] {line}", "npm error code EACCES", "npm error     at emitErrorEvent (node:_http_client:104:11)"],
+    )
+    require, name = (npm._require, "npx") if manager == "npm" else (pypi._require, "uvx")
+    with pytest.raises(PackageUnavailable) as failed:
+        require(output, package(name, "notes"), None, "")
+    assert line in failed.value.detail
+    assert "emitErrorEvent" not in failed.value.detail
 
 
 # --- npm -----------------------------------------------------------------------------------------------------------------
