@@ -44,7 +44,7 @@ class Prompt:
 
     @property
     def description(self) -> str:
-        return server_page.shown(self.definition.description)
+        return server_page.beginning(self.definition.description)
 
 
 def prompt(definition: Definition, values: dict[str, str], errors: dict[str, str]) -> Prompt:

@@ -66,7 +66,7 @@ class Chosen:
 
     @property
     def description(self) -> str:
-        return server_page.shown(self.shown.description) if self.shown else ""
+        return server_page.beginning(self.shown.description) if self.shown else ""
 
     @property
     def mime(self) -> str:

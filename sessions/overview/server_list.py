@@ -19,7 +19,7 @@ from sessions.enums import Desired, SessionState
 from sessions.models import McpSession, Worker
 from sessions.overview import activity
 from sessions.overview.rows import session_of, with_session
-from sessions.overview.server_row import Reason, ServerRow, reason, server_row
+from sessions.overview.server_row import Reason, ServerRow, reason, row_of
 from sessions.overview.shown import shown
 
 PAGE: Final = 40
@@ -113,8 +113,7 @@ def page(user: access.User, servers: QuerySet[Server], sort: str, number: int, *
     days, tools = activity.last_days(user, listed), _tools(user, listed)
     icons.load(listed)
     rows = [
-        server_row(server, session_of(server), tools.get(server.pk, 0), days[server.uid], picks=picks)
-        for server in listed
+        row_of(server, session_of(server), tools.get(server.pk, 0), days[server.uid], picks=picks) for server in listed
     ]
     return ServerPage(rows, len(every), number)
 

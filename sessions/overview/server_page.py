@@ -57,14 +57,14 @@ class ToolEntry:
 def header(server: Server) -> ServerHeader:
     """Three queries: the session of the identity that `server` was read for, and the counts and age of its
     definitions."""
-    mcp_session = session_of(server)
+    mcp_session = own_session(server)
     explanation = (
         explain(mcp_session.fault, mcp_session.fault_detail, server) if mcp_session and mcp_session.fault else None
     )
     return ServerHeader(server, mcp_session, explanation, queries.catalog_row(server))
 
 
-def session_of(server: Server) -> McpSession | None:
+def own_session(server: Server) -> McpSession | None:
     """The session of the identity that `server` was read for."""
     return server.sessions.filter(**server.identity_filter).select_related("identity", "owner").first()
 
@@ -93,7 +93,7 @@ def body(definition: Definition) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def shown(text: str) -> str:
+def beginning(text: str) -> str:
     """The beginning of a text: a server may describe itself in megabytes."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters in all)"
 

@@ -89,7 +89,7 @@ def _html(template: str, row: ServerRow) -> SafeString:
     return render_to_string(template, {field.name: getattr(row, field.name) for field in fields(row)})
 
 
-def server_row(server: Server, session: McpSession | None, tools: int, day: LastDay, *, picks: bool) -> ServerRow:
+def row_of(server: Server, session: McpSession | None, tools: int, day: LastDay, *, picks: bool) -> ServerRow:
     """`session`: that of the reader's identity, None before the first connection. Needs `icons.load`."""
     numbers = day.numbers
     return ServerRow(

@@ -118,7 +118,7 @@ class ToolForm:
         self.tool = server_page.body(definition)
         self.name = definition.key
         self.title = definition.title or definition.key
-        self.description = server_page.shown(definition.description)
+        self.description = server_page.beginning(definition.description)
         self.hints = server_page.hints(self.tool)
         self.destructive = "destructive" in self.hints
         self.has_output_schema = "outputSchema" in self.tool

@@ -158,7 +158,7 @@ def _subscribe_button(request: HttpRequest, server: Server, uri: str) -> str:
         "server": server,
         "uri": uri,
         "subscription": resource_page.subscription_of(server, uri),
-        "no_subscriptions": not_offered.no_subscriptions(server_page.session_of(server)),
+        "no_subscriptions": not_offered.no_subscriptions(server_page.own_session(server)),
         "permissions": access.permissions(request.user),
     }
     return render_to_string("subscriptions/_subscribe.html", context, request)

@@ -100,7 +100,7 @@ def info_page(request: HttpRequest, server: Server, *, roots: str | None = None,
     header = server_page.header(server)
     session = header.mcp_session
     words = server_page.capability_words(session.server_capabilities, session.client_capabilities) if session else []
-    instructions = server_page.shown(session.instructions) if session else ""
+    instructions = server_page.beginning(session.instructions) if session else ""
     context = server_context(request, header, "info") | {
         "capabilities": words,
         "instructions": instructions,

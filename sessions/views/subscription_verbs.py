@@ -69,7 +69,7 @@ def _button(
         "uri": uri,
         "title": subscription.title if subscription else request.POST.get("title", ""),
         "subscription": subscription,
-        "no_subscriptions": not_offered.no_subscriptions(server_page.session_of(server)),
+        "no_subscriptions": not_offered.no_subscriptions(server_page.own_session(server)),
         "problem": problem,
         "permissions": access.permissions(request.user),
     }

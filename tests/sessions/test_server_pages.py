@@ -24,7 +24,7 @@ from tests.sessions.subscriptions.rows import make_subscription
 
 
 def test_a_description_of_megabytes_is_cut_and_says_so() -> None:
-    shown = server_page.shown("x" * 1_000_000)
+    shown = server_page.beginning("x" * 1_000_000)
     assert len(shown) < 20_000
     assert shown.endswith("(1,000,000 characters in all)")
 
