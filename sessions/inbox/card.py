@@ -114,7 +114,9 @@ def may_read(user: Any, question: Question) -> bool:
 
 
 def may_read_answer(user: Any, question: Question) -> bool:
-    return reads.may_read_answer(user, question) or _own_call(user, question)
+    """The person who answered or made the call, and everyone who may read arguments and results."""
+    own = reads.answered_by(user.pk, user.get_username(), question) or _own_call(user, question)
+    return own or access.may_read_payloads(user)
 
 
 def _own_call(user: Any, question: Question) -> bool:
@@ -127,7 +129,7 @@ def card_of(user: Any, question: Question) -> QuestionCard:
 
 def answer_of(user: Any, question: Question) -> dict[str, Any] | None:
     """The content of the answer, if the reader may see it; otherwise None."""
-    return reads.answer_of(question) if may_read_answer(user, question) else None
+    return reads.stored_answer(question) if may_read_answer(user, question) else None
 
 
 @dataclass(frozen=True)

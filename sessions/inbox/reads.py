@@ -8,7 +8,6 @@ from uuid import UUID
 
 import structlog
 
-from servers import access
 from servers.audit import payloads
 from servers.crypto import SealError
 from servers.models import Payload
@@ -33,14 +32,9 @@ def params_of(question: Question) -> dict[str, Any]:
     return _json(question.question) or {}
 
 
-def answer_of(question: Question) -> dict[str, Any] | None:
-    """The content of the answer; None if there is none, or it was erased."""
+def stored_answer(question: Question) -> dict[str, Any] | None:
+    """The content of the answer, for any reader; None if there is none, or it was erased."""
     return None if question.answer is None else _json(question.answer)
-
-
-def may_read_answer(user: Any, question: Question) -> bool:
-    """The person who answered, and everyone who may read arguments and results."""
-    return answered_by(user.pk, user.get_username(), question) or access.may_read_payloads(user)
 
 
 def answered_by(user_id: int | None, name: str, question: Question) -> bool:

@@ -185,7 +185,7 @@ def test_an_answer_is_stored_checked_and_of_the_right_types(lease: Lease, pendin
     assert answering.answer(Actor.of_user(grace), grace, question, "accept", given)
     closed = again(question)
     assert (closed.state, closed.answered_by, closed.version) == ("accepted", "grace", 2)
-    assert reads.answer_of(closed) == {"city": "Paris", "visits": 3}
+    assert reads.stored_answer(closed) == {"city": "Paris", "visits": 3}
     assert waiting(pending)[0] == 0
     assert reads.settled([closed.uid])[0].content == {"city": "Paris", "visits": 3}
 
