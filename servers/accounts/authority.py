@@ -29,14 +29,14 @@ People = get_user_model()._default_manager
 REFERENCE = "reference "
 
 
-def permissions_of_groups(groups: Iterable[Group]) -> frozenset[str]:
-    """And the references granted to them."""
+def held_by_groups(groups: Iterable[Group]) -> frozenset[str]:
+    """Their permissions, and the references granted to them."""
     groups = list(groups)
     return catalog.permissions_of_groups(groups) | _references(Q(group__in=groups))
 
 
-def permissions_of(user: Any) -> frozenset[str]:
-    """And the references granted to them, also of a disabled account."""
+def held_by(user: Any) -> frozenset[str]:
+    """The permissions of a user, and the references granted to them, also of a disabled account."""
     return catalog.permissions_of(user) | _references(Q(user=user) | Q(group__user=user))
 
 
@@ -86,7 +86,7 @@ class Authority:
     def of(cls, user: Any) -> "Authority":
         if user is None:
             return cls(None, True, frozenset(catalog.PERMISSIONS))
-        return cls(user, user.is_superuser, permissions_of(user))
+        return cls(user, user.is_superuser, held_by(user))
 
     def lacks(self, codenames: Collection[str], superuser: bool = False) -> frozenset[str]:
         if self.superuser:
@@ -100,7 +100,7 @@ class Authority:
         return not self.lacks(codenames, superuser)
 
     def reaches(self, user: Any) -> bool:
-        return self.may_give(permissions_of(user), user.is_superuser)
+        return self.may_give(held_by(user), user.is_superuser)
 
     def require_give(self, codenames: Collection[str], superuser: bool = False) -> None:
         """Raises BeyondAuthority."""
@@ -111,7 +111,7 @@ class Authority:
 
     def require_reach(self, user: Any) -> None:
         """Raises BeyondAuthority."""
-        if lacking := self.lacks(permissions_of(user), user.is_superuser):
+        if lacking := self.lacks(held_by(user), user.is_superuser):
             named = in_words(lacking)
             said = f"{user.get_username()} has permissions that you don't have: {named}. Ask someone who has them."
             raise BeyondAuthority(lacking, said)

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from servers import access
 from servers.accounts import catalog, service_accounts
-from servers.accounts.authority import Authority, Conflict, People, lock, managed, permissions_of_groups
+from servers.accounts.authority import Authority, Conflict, People, held_by_groups, lock, managed
 from servers.accounts.catalog import MANAGE
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor
@@ -63,7 +63,7 @@ def invite(actor: Actor, by: Any, invitation: Invitation) -> IssuedLink:
     """`by` None: the command line. Raises access.Denied (recorded) for permissions that `by` does not have."""
     with managed(actor, by, invitation.subject) as trail:
         authority, _ = lock(by)
-        given = frozenset(invitation.permissions) | permissions_of_groups(invitation.groups)
+        given = frozenset(invitation.permissions) | held_by_groups(invitation.groups)
         authority.require_give(given, invitation.superuser)
         issued = _issue(
             actor,
@@ -160,7 +160,7 @@ def _unused(link: AccountLink) -> AccountLink:
 
 def _permissions(link: AccountLink) -> frozenset[str]:
     own = frozenset(catalog.permission_rows().filter(pk__in=link.permissions.all()).values_list("codename", flat=True))
-    return own | permissions_of_groups(link.groups.all())
+    return own | held_by_groups(link.groups.all())
 
 
 def revoke_password_links(user: Any) -> None:

@@ -14,9 +14,9 @@ from servers.accounts.authority import (
     Authority,
     Conflict,
     Refused,
+    held_by_groups,
     lock,
     managed,
-    permissions_of_groups,
     require_another_superuser,
     require_not_self,
 )
@@ -56,7 +56,7 @@ def set_permissions(
                 f"The permissions of {row.get_username()} changed after you opened this page. Check them and save "
                 "again."
             )
-        given = frozenset(own) | permissions_of_groups(groups)
+        given = frozenset(own) | held_by_groups(groups)
         authority.require_give(given, superuser)
         if superuser and service_accounts.is_one(row):
             raise Refused("A service account can't be a superuser. Give it the permissions that it needs.", action)
@@ -203,7 +203,7 @@ def _locked_group(authority: Authority, group: Group) -> Group:
     row = Group.objects.select_for_update().filter(pk=group.pk).first()
     if row is None:
         raise Conflict(f"The group {group.name} has been deleted.")
-    authority.require_give(permissions_of_groups([row]))
+    authority.require_give(held_by_groups([row]))
     return row
 
 

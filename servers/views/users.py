@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from servers import access
 from servers.accounts import belongings, browser_sessions, catalog, links, mail, people, reads, service_accounts
-from servers.accounts.authority import Authority, Refused, in_words, permissions_of, permissions_of_groups
+from servers.accounts.authority import Authority, Refused, held_by, held_by_groups, in_words
 from servers.accounts.catalog import MANAGE
 from servers.accounts.forms import (
     GroupForm,
@@ -206,7 +206,7 @@ def detail(request: HttpRequest, user_id: int) -> HttpResponse:
         "sees_servers": access.may(request.user, "view"),
         "identities": belongings.identities_in_use(user, seen),
         "reached": authority.reaches(user),
-        "beyond": in_words(authority.lacks(permissions_of(user))),
+        "beyond": in_words(authority.lacks(held_by(user))),
         "self": user.pk == request.user.pk,
     }
     return render(request, "users/detail.html", context)
@@ -257,7 +257,7 @@ def permissions(request: HttpRequest, user_id: int) -> HttpResponse:
         "problem": problem,
         "may_superuser": request.user.is_superuser,
         "reached": form.authority.reaches(user),
-        "beyond": in_words(form.authority.lacks(permissions_of(user))),
+        "beyond": in_words(form.authority.lacks(held_by(user))),
     }
     return render(request, "users/permissions.html", context, status=422 if form.errors else status)
 
@@ -430,7 +430,7 @@ def _group_form(request: HttpRequest, found: Group | None, initial: dict[str, An
         "problem": problem,
         "members": list(found.user_set.order_by("username")[:20]) if found else [],
         "member_count": found.user_set.count() if found else 0,
-        "reached": found is None or authority.may_give(permissions_of_groups([found])),
+        "reached": found is None or authority.may_give(held_by_groups([found])),
     }
     return render(request, "users/group.html", context, status=422 if form.errors else status)
 
@@ -449,7 +449,7 @@ def delete_group(request: HttpRequest, group_id: int) -> HttpResponse:
         "nav": "users",
         "group": found,
         "members": found.user_set.count(),
-        "permissions": in_words(permissions_of_groups([found])),
+        "permissions": in_words(held_by_groups([found])),
         "references": found.reference_grants.exists(),
     }
     return render(request, "users/delete_group.html", context)
