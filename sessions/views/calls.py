@@ -106,7 +106,7 @@ def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
         made = repeating.repeat(Actor.of(request), request.user, call, confirm=confirm, anyway=anyway)
     except AlreadyPlaced as twin:
         if script:
-            return JsonResponse(card_of(request, twin.call) | {"message": str(twin)})
+            return JsonResponse(card_answer(request, twin.call) | {"message": str(twin)})
         messages.info(request, str(twin))
         return see_other(twin.call)
     except (Rejected, AuditUnavailable) as problem:
@@ -115,14 +115,14 @@ def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
         if script:
             return JsonResponse({"message": str(problem)}, status=422)
         return _ask_again(request, call, thought, problem)
-    return JsonResponse(card_of(request, made)) if script else see_other(made)
+    return JsonResponse(card_answer(request, made)) if script else see_other(made)
 
 
 def _lead(url: str, *, script: bool) -> HttpResponse:
     return JsonResponse({"ask": url}) if script else HttpResponseRedirect(url, status=303)
 
 
-def card_of(request: WebRequest, call: Call) -> dict[str, Any]:
+def card_answer(request: WebRequest, call: Call) -> dict[str, Any]:
     """As the socket answers a call that it accepted, for the same script."""
     html = render_to_string("calls/_card.html", {"call": call, "may_read": True}, request)
     url = reverse("calls:detail", args=[call.uid])

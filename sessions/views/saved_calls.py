@@ -19,7 +19,7 @@ from sessions.models import Call, SavedCall
 from sessions.overview import server_page
 from sessions.saved_calls import reading, running, saving
 from sessions.saved_calls.saving import Unsaved
-from sessions.views.calls import asked_for, card_of, see_other
+from sessions.views.calls import asked_for, card_answer, see_other
 from sessions.views.servers import server_context
 from sessions.views.visible_calls import scripted, visible_call
 
@@ -102,7 +102,7 @@ def run(request: WebRequest, uid: UUID) -> HttpResponse:
 
 def _placed(request: WebRequest, call: Call, message: str) -> HttpResponse:
     if scripted(request):
-        return JsonResponse(card_of(request, call) | ({"message": message} if message else {}))
+        return JsonResponse(card_answer(request, call) | ({"message": message} if message else {}))
     if message:
         messages.info(request, message)
     return see_other(call)
