@@ -38,7 +38,7 @@ from sessions.explorer import indexing
 from sessions.host.launch import egress_policy
 from sessions.host.logs.store import trim_all
 from sessions.host.sending import s3
-from sessions.host.sending.failure import NotDelivered as NotSent
+from sessions.host.sending.failure import NotDelivered
 from sessions.host.sending.s3 import Store
 from sessions.retention import histories
 from sessions.retention import job as retention
@@ -181,9 +181,9 @@ def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading
     try:
         asyncio.run(_until(given_up, s3.put_file(store, key, path, policy=egress_policy(), content_type=kind)))
     except asyncio.CancelledError:
-        raise exporting.NotDelivered("The upload was given up.") from None
-    except NotSent as problem:
-        raise exporting.NotDelivered(problem.detail) from problem
+        raise exporting.NotPut("The upload was given up.") from None
+    except NotDelivered as problem:
+        raise exporting.NotPut(problem.detail) from problem
     return f"{schedules.where(schedule)}/{name}"
 
 

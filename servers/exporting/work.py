@@ -28,7 +28,7 @@ from servers.jobs.lifecycle import JobOutcome, Lost, counted
 from servers.jobs.running import JobProgress, Stopping
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule
 
-#: (schedule, file, name, given_up) -> where it is now, in words. Raises NotDelivered. Ends soon after `given_up` is set:
+#: (schedule, file, name, given_up) -> where it is now, in words. Raises NotPut. Ends soon after `given_up` is set:
 #: another attempt uploads the events then. Given by `sessions`: only workers connect
 Upload = Callable[[ExportSchedule, Path, str, threading.Event], str]
 
@@ -45,7 +45,7 @@ class Outdated(Exception):
         super().__init__("Rows were removed or erased each time while the file was written. Export again later.")
 
 
-class NotDelivered(Exception):
+class NotPut(Exception):
     """The file could not be put where a schedule wants it. The message is for the page."""
 
 
@@ -64,7 +64,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         place = _deliver(export, upload, progress) if export.schedule is not None else ""
     except access.Denied:
         return _ended(export, progress.job, failed="The person who requested it no longer has permission.")
-    except (selection.QueryNotUnderstood, NotDelivered, KeyMissing, Outdated, SealError) as problem:
+    except (selection.QueryNotUnderstood, NotPut, KeyMissing, Outdated, SealError) as problem:
         return _ended(export, progress.job, failed=str(problem))
     except OSError as problem:
         return _ended(export, progress.job, failed=_of_disk(problem))
@@ -173,7 +173,7 @@ def _deliver(export: Export, upload: Upload, progress: JobProgress) -> str:
     path, name, given_up = files.path_of(export), files.name_of(export), threading.Event()
     if schedule.target == ExportTarget.DIRECTORY:
         if schedule.directory not in settings.EXPORT_DIRECTORIES:
-            raise NotDelivered(f"{schedule.directory} is no longer in MCPADMIN_EXPORT_DIRECTORIES.")
+            raise NotPut(f"{schedule.directory} is no longer in MCPADMIN_EXPORT_DIRECTORIES.")
         put: Callable[[], object] = partial(files.put_into, Path(schedule.directory), name, path)
     else:
         put = partial(upload, schedule, path, name, given_up)
