@@ -61,7 +61,7 @@ def void_of_token(token_pk: int) -> None:
         writer().submit(lambda: void(_open().filter(token_id=token_pk), "The token was revoked."), list)
 
 
-def expire_due() -> None:
+def expire_without_worker() -> None:
     """`expire_overdue` for the web, which also ends them while no worker is alive. Never waits."""
     if Approval.objects.filter(state=ApprovalState.OPEN, expires_at__lte=timezone.now()).exists():
         writer().submit(expire_overdue, list)

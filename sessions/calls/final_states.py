@@ -201,7 +201,7 @@ def notify(call: Call) -> None:
     hints.call_changed(call.uid, call.version, call.server.uid if call.server else None)
 
 
-def expire_due() -> int:
+def expire_without_worker() -> int:
     """End calls past their deadline if no worker is alive to do it. Returns how many were submitted to the writer."""
     due = Call.objects.filter(state=CallState.REQUESTED, deadline__lt=timezone.now())
     uids = list(due.values_list("uid", flat=True)[:BATCH])

@@ -243,7 +243,7 @@ def expire_overdue() -> list[Event]:
     return _end_all(due, QuestionState.EXPIRED, "Not answered in time.")
 
 
-def expire_due() -> int:
+def expire_without_worker() -> int:
     """`expire_overdue` for the web, while no worker is alive to do it. Returns how many are due."""
     due = Question.objects.filter(state=QuestionState.OPEN, expires_at__lt=timezone.now() - EXPIRE_AFTER).count()
     if not due or commands.live_workers():

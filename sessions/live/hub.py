@@ -245,9 +245,9 @@ class Hub:
         # Not awaited: a Redis that does not answer delays no check of permissions.
         self._spawn(self._share_counts({socket.viewer.user_id for socket in self.sockets}))
         await self._check_permissions(list(self.sockets))
-        await self.reader.work(final_states.expire_due)
-        await self.reader.work(questions.expire_due)
-        await self.reader.work(approvals.expire_due)
+        await self.reader.work(final_states.expire_without_worker)
+        await self.reader.work(questions.expire_without_worker)
+        await self.reader.work(approvals.expire_without_worker)
 
     def _forget_own(self, topic: Topic) -> None:
         names = self._own.get(topic.hint, set())

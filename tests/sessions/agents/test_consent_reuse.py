@@ -193,7 +193,7 @@ def test_4_an_expired_request_cannot_be_approved(world: World) -> None:
     Approval.objects.update(expires_at=timezone.now())
     assert world.decide(call) is Decision.LATE
     assert not world.send(call)
-    ending.expire_due()
+    ending.expire_without_worker()
     writer().submit_and_wait(lambda: None)
     assert (state_of(call), approval_of(call)) == (CallState.EXPIRED, ApprovalState.EXPIRED)
     assert (world.decide(call), world.send(call)) == (Decision.LATE, False)

@@ -253,7 +253,7 @@ def test_arguments_of_others_are_not_repeated_without_permission_to_read_them(ca
 def test_overdue_calls_expire_while_no_worker_lives(caller: Any, server: Server) -> None:
     place(caller, server)
     Call.objects.update(deadline=timezone.now() - timedelta(seconds=1))
-    assert final_states.expire_due() == 1
+    assert final_states.expire_without_worker() == 1
     writer_module.writer().submit_and_wait(lambda: None)
     assert Call.objects.get().state == CallState.EXPIRED
     assert AuditEvent.objects.filter(action=AuditAction.CALL_FINISH).count() == 1
@@ -264,7 +264,7 @@ def test_a_living_worker_is_left_to_end_overdue_calls(caller: Any, server: Serve
     Worker.objects.create(node="w", machine="m", pid=1, started_at=now, heartbeat_at=now)
     place(caller, server)
     Call.objects.update(deadline=now - timedelta(seconds=1))
-    assert final_states.expire_due() == 0
+    assert final_states.expire_without_worker() == 0
 
 
 def test_an_end_never_overtakes_another(caller: Any, server: Server) -> None:

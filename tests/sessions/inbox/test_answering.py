@@ -387,9 +387,9 @@ def test_a_question_past_its_time_lapses_even_when_its_worker_forgot_it(lease: L
 def test_the_web_ends_what_is_due_only_while_no_worker_lives(lease: Lease) -> None:
     question = asked(lease)
     Question.objects.update(expires_at=timezone.now() - questions.EXPIRE_AFTER * 2)
-    assert questions.expire_due() == 0
+    assert questions.expire_without_worker() == 0
     Worker.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
-    assert questions.expire_due() == 1
+    assert questions.expire_without_worker() == 1
     writer().submit_and_wait(lambda: None)
     assert again(question).state == "expired"
 
