@@ -22,13 +22,13 @@ from sessions.host.authorization import steps as authorization_steps
 from sessions.host.calls.dispatch import Calls
 from sessions.host.calls.spool import Spool
 from sessions.host.checkpoints import Checkpoints
+from sessions.host.connection_test import ConnectionTest
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import read_desired_states
 from sessions.host.forwarding import Forwarding
 from sessions.host.logs.writer import LogWriter
 from sessions.host.open_session import OpenSession
 from sessions.host.packages import checking
-from sessions.host.probe import ConnectionTest
 from sessions.host.reconnect_delays import ceilings
 from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.template.loader import render_to_string
 
 from servers.models import ServerDraft
-from sessions.connections.test_report import draft_context
+from sessions.connections.draft_page import draft_context
 from sessions.live.frames import Frame, encode
 
 

@@ -28,7 +28,7 @@ from servers.registration.registering import Conflict, Registration
 from servers.requests import WebRequest
 from servers.validators import Root, root_uri
 from sessions.connections import commands
-from sessions.connections.test_report import draft_context
+from sessions.connections.draft_page import draft_context
 from sessions.overview import server_page
 from sessions.views.servers import info_page, server_context
 

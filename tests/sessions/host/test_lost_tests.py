@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from servers.enums import DraftState
 from servers.models import ServerDraft
-from sessions.host import probe, tick
+from sessions.host import connection_test, tick
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ def waited() -> ServerDraft:
     expires_at = timezone.now() + timedelta(minutes=45)
     draft = ServerDraft.objects.create(user=user, transport="stdio", sealed=b"x", key_id="k", expires_at=expires_at)
     ServerDraft.objects.update(created_at=timezone.now() - timedelta(minutes=15))
-    assert probe.start(draft.uid)
+    assert connection_test.start(draft.uid)
     return draft
 
 
