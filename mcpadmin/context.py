@@ -1,3 +1,5 @@
+"""What every page shows of this installation."""
+
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +14,6 @@ from servers.instance import reason
 
 
 def instance(request: HttpRequest) -> dict[str, Any]:
-    """What every page shows of this installation."""
     return {
         "instance_name": settings.INSTANCE_NAME,
         "program": settings.PROGRAM,

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 
-from mcpadmin.storage import HashedStorage
+from mcpadmin.static_files import HashedStorage
 from mcpadmin.up import bundles
 from servers.kit.styles import STYLES
 

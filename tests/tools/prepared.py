@@ -84,7 +84,12 @@ def _sources_of_static() -> Iterable[bytes]:
     """The same criteria as `assets.collect`, which also compares modification times."""
     yield (ROOT / "requirements-dev.lock").read_bytes()
     up = ROOT / "mcpadmin" / "up"
-    for path in (ROOT / "mcpadmin" / "storage.py", up / "assets.py", up / "bundles.py", ROOT / "servers/kit/styles.py"):
+    for path in (
+        ROOT / "mcpadmin" / "static_files.py",
+        up / "assets.py",
+        up / "bundles.py",
+        ROOT / "servers/kit/styles.py",
+    ):
         yield path.read_bytes()
     for path in sorted((ROOT / "static").rglob("*")):
         yield repr((str(path.relative_to(ROOT)), path.stat().st_size, path.stat().st_mtime_ns)).encode()
