@@ -5,7 +5,7 @@ from django.dispatch import Signal
 audit_recorded = Signal()  # seqs: range of the sequence numbers just committed
 server_changed = Signal()  # server_uid: UUID, change: AuditAction, reconnect: bool (its connection changed),
 # identity_id: whose credentials changed, None for the registration itself
-sign_in_asked = Signal()  # sign_in_uid: UUID, label: str (of the worker that must do its next step)
+authorization_asked = Signal()  # authorization_uid: UUID, label: str (of the worker that must do its next step)
 identity_ended = Signal()  # identity_id: int; in the transaction that ends it, each answer counts what it ended
 draft_changed = Signal()  # draft_uid: UUID
 job_changed = Signal()  # of some background job: its state or its progress

@@ -21,6 +21,7 @@ from servers.models import AgentToken, Payload, Server
 from servers.signals import (
     agent_policy_changed,
     audit_recorded,
+    authorization_asked,
     belongings_asked,
     bundle_changed,
     client_document_asked,
@@ -31,7 +32,6 @@ from servers.signals import (
     payload_erased,
     rows_removed,
     server_changed,
-    sign_in_asked,
     sign_ins_ended,
     sink_asked,
     work_handed_over,
@@ -92,9 +92,9 @@ def _job_moved(**_: Any) -> None:
     hints.jobs_changed()
 
 
-@receiver(sign_in_asked)
-def _sign_in_waits(sign_in_uid: UUID, label: str, **_: Any) -> None:
-    commands.ask_worker("authorize", sign_in_uid, label)
+@receiver(authorization_asked)
+def _authorization_waits(authorization_uid: UUID, label: str, **_: Any) -> None:
+    commands.ask_worker("authorize", authorization_uid, label)
 
 
 @receiver(rows_removed, sender=Call)

@@ -25,7 +25,7 @@ from servers.credentials.references import OPEN_ADDRESS, has_reference
 from servers.enums import AuditAction, AuditOutcome, AuthorizationState, IdentityKind, TransportKind
 from servers.models import Identity, Server, ServerAuthorization
 from servers.secret import Secret
-from servers.signals import sign_in_asked
+from servers.signals import authorization_asked
 
 LIFETIME = timedelta(minutes=10)
 #: for a worker to fetch the token, however late the browser came back
@@ -94,7 +94,7 @@ def _begun(
 def ask(row: ServerAuthorization) -> None:
     """Have a worker do the next step; again and again does no harm."""
     label = row.identity.server.worker_label
-    send = partial(sign_in_asked.send_robust, sender=ServerAuthorization, sign_in_uid=row.uid, label=label)
+    send = partial(authorization_asked.send_robust, sender=ServerAuthorization, authorization_uid=row.uid, label=label)
     transaction.on_commit(send, robust=True)
 
 
