@@ -49,7 +49,7 @@ def test_a_pickle_in_the_key_space_does_nothing(cache: BaseCache, redis: Redis, 
     assert not proof.exists()
 
 
-def test_values_and_counters_work(cache: BaseCache) -> None:
+def test_values_and_counters_come_back_as_set(cache: BaseCache) -> None:
     cache.set("a", {"list": [1, None, "ü"]}, 60)
     assert cache.get("a") == {"list": [1, None, "ü"]}
     assert "a" in cache

@@ -288,7 +288,7 @@ def test_a_stored_secret_stays_with_its_address(ada: Client, admin: Any) -> None
     assert Sink.objects.get().sealed_value is None
 
 
-def test_pausing_testing_and_forwarding_again(ada: Client, admin: Any) -> None:
+def test_what_is_done_with_a_sink_is_done_and_is_an_event(ada: Client, admin: Any) -> None:
     record_many([Event(AuditAction.CALL_SEND, AuditOutcome.OK, SYSTEM) for _ in range(9)])
     sink = made(admin, cursor=7)
     address = f"/exports/sinks/{sink.uid}/"

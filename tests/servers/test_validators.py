@@ -79,7 +79,7 @@ def test_names_of_credentials_are_recognised(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["X-Team", "LANG", "MONKEY", "KEYBOARD_LAYOUT", "Accept-Language", "NODE_ENV", "PINNED"]
 )
-def test_other_names_are_not(name: str) -> None:
+def test_other_names_are_no_credentials(name: str) -> None:
     assert not validators.looks_secret(name)
 
 

@@ -229,7 +229,7 @@ def test_what_can_be_handed_over_moves_and_the_rest_is_named() -> None:
 
 
 @pytest.mark.parametrize("to", ["oneself", "a disabled person"])
-def test_nothing_is_handed_to(to: str) -> None:
+def test_nothing_is_handed_to_oneself_or_a_disabled_person(to: str) -> None:
     vera, gone = person("vera"), person("gone", is_active=False)
     with pytest.raises(Refused, match="another active person"):
         people.hand_over(SYSTEM, None, vera, vera if to == "oneself" else gone)

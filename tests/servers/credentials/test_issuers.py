@@ -50,7 +50,7 @@ def test_a_choice_is_kept_beside_what_the_server_asks_for_and_written_down(
     assert f"{ISSUER} where the server names {NAMED}" in event.body
 
 
-def test_it_is_taken_back(admin: Any, actor: Actor, server: Server) -> None:
+def test_an_expected_issuer_is_taken_back(admin: Any, actor: Actor, server: Server) -> None:
     issuers.expect(actor, admin, server, NAMED, ISSUER)
     grants.challenged(server.identities.get().pk, "", ())
     issuers.forget(actor, admin, server)
@@ -86,7 +86,7 @@ def test_what_is_no_choice_is_refused_at_its_box(
 
 
 @pytest.mark.parametrize("permission", ["change_server", "manage_credential"])
-def test_it_needs_both_permissions(permission: str, server: Server) -> None:
+def test_an_expected_issuer_needs_both_permissions(permission: str, server: Server) -> None:
     half = person("otto2", "view_server", permission)
     with pytest.raises(Denied):
         issuers.expect(Actor.of_user(half), half, server, NAMED, ISSUER)

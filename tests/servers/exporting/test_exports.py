@@ -177,7 +177,7 @@ def test_a_person_who_lost_the_permission_before_the_job_began_gets_nothing() ->
     assert not files.path_of(export).exists()
 
 
-def test_it_expires(admin: Any, actor: Actor) -> None:
+def test_an_expired_export_loses_its_file(admin: Any, actor: Actor) -> None:
     export = exported(admin, actor)
     assert files.expire() == 0
     Export.objects.update(expires_at=timezone.now() - timedelta(seconds=1))

@@ -109,7 +109,7 @@ def test_the_socket_of_a_container_engine_is_proposed_with_a_warning(admin_user:
         ("docker run -i image", "writable_paths", ("/var/run/docker.sock",)),
     ],
 )
-def test_proposals_by_command_line(line: str, field: str, entries: tuple[str, ...]) -> None:
+def test_a_known_command_line_proposes_what_it_needs(line: str, field: str, entries: tuple[str, ...]) -> None:
     command, *arguments = line.split()
     found = proposed(command, arguments)
     assert found is not None

@@ -39,13 +39,13 @@ def watching(kept: Kept) -> Watching:
     return Watching(database, unused, client, Redactor([Secret("hunter2-hunter2")]), unused, lambda: None)
 
 
-async def test_a_failed_read(watching: Watching, kept: Kept) -> None:
+async def test_the_words_of_a_failed_read_are_masked(watching: Watching, kept: Kept) -> None:
     watch: Any = SimpleNamespace(pk=1)
     await watching._failed(watch, "rpc_error", SAID)
     assert MASKED in kept.values
 
 
-async def test_a_lost_connection(watching: Watching) -> None:
+async def test_the_words_of_a_lost_connection_are_masked(watching: Watching) -> None:
     watching.over(TransportError(Fault.CONNECTION_LOST, SAID, may_have_run=False))
     assert watching._over is not None
     assert watching._over[0] == f"Connection lost: {MASKED}"

@@ -79,7 +79,7 @@ def test_a_cursor_that_is_none_leads_to_the_first_page(cursor: str, session: Mcp
     ],
     ids=lambda value: " ".join(sorted(value)) or "nothing",  # a set prints in a different order in each process
 )
-def test_filters_find(filters: dict[str, str], found: set[str], session: McpSession) -> None:
+def test_each_filter_finds_what_it_names(filters: dict[str, str], found: set[str], session: McpSession) -> None:
     make_subscription(session, "fine")
     make_subscription(session, "refused", state=SubscriptionState.REFUSED)
     add_gap(make_subscription(session, "gap"), began=5)

@@ -288,7 +288,7 @@ async def test_a_status_counts_although_the_body_behind_it_is_slow(hook: Hook, m
     assert (outcome.status, outcome.delivered) == (200, True)
 
 
-async def test_nothing_listens(hook: Hook) -> None:
+async def test_a_receiver_that_does_not_listen_is_named_as_such(hook: Hook) -> None:
     outcome = await attempt(to(f"http://127.0.0.1:{closed_port()}/"))
     assert outcome.status is None
     assert "Could not connect" in outcome.detail
