@@ -246,7 +246,7 @@ def _announce(intent: Intent, closed: bool) -> None:
         hints.call_changed(call.uid, call.version, target.server_uid)  # the agent's request, and lists of calls
     elif target.owner_uid is not None and not closed:
         until = call.deadline.timestamp()
-        hints.wake_worker(target.owner_uid, "call", call.uid, target.epoch, until, target.session_id)
+        hints.wake_worker(target.owner_uid, "call", call.uid, until, target.session_id)
     else:
         hints.later(partial(commands.wake_owner, target.session_uid))
     hints.call_of_server_changed(call.uid, target.server_uid)

@@ -247,4 +247,4 @@ def _cancel_events(actor: Actor, call: Call | None) -> list[Event]:
 def _cancelled(call: Call) -> None:
     notify(call)
     if call.worker_uid is not None:
-        hints.wake_worker(call.worker_uid, "cancel", call.uid, call.epoch)
+        hints.wake_worker(call.worker_uid, "cancel", call.uid)

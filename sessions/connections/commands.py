@@ -184,7 +184,7 @@ def wake_owner(session_uid: UUID, *, departing: UUID | None = None) -> None:
     if session is None:
         return
     if session.owner is not None and alive(session.owner):
-        hints.wake_worker(session.owner.uid, "session", session.uid, session.epoch)
+        hints.wake_worker(session.owner.uid, "session", session.uid)
     elif (
         session.desired == Desired.OPEN
         and not session.paused

@@ -12,7 +12,7 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          send its hints for a while, so every listener compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that an agent wants, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
-Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "epoch", "expires", "session"}, several together, to the
+Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "expires", "session"}, several together, to the
          group worker.<worker uid>. Not through the broker: its queues cost a third of what a worker does for a call.
 
 Nothing here may be called before the transaction that it reports is committed.
@@ -108,13 +108,12 @@ def wake_worker(
     worker_uid: UUID | str,
     verb: Verb,
     uid: UUID | str,
-    epoch: int = 0,
     expires: float | None = None,
     session: int = 0,
 ) -> None:
     """Have a worker look at a row. From any thread or loop; never blocks. `expires` is a Unix time, by default a minute
     from now; `session` is the key of the one that a call waits for."""
-    _publisher.wake(worker_group(worker_uid), message(verb, uid, epoch, expires, session))
+    _publisher.wake(worker_group(worker_uid), message(verb, uid, expires, session))
 
 
 # --- the hints by name, so that both sides agree on their rows -------------------------------------------------------

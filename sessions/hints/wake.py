@@ -14,7 +14,7 @@ def worker_group(worker_uid: UUID | str) -> str:
     return f"worker.{worker_uid}"
 
 
-def message(verb: Verb, uid: UUID | str, epoch: int = 0, expires: float | None = None, session: int = 0) -> Message:
+def message(verb: Verb, uid: UUID | str, expires: float | None = None, session: int = 0) -> Message:
     """`session`: the primary key of the session that a call waits for."""
     until = expires or time.time() + EXPIRES_SECONDS
-    return {"v": 1, "verb": verb, "id": str(uid), "epoch": epoch, "expires": until, "session": session}
+    return {"v": 1, "verb": verb, "id": str(uid), "expires": until, "session": session}

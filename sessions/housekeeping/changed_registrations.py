@@ -153,21 +153,21 @@ def before_delete(server: Server) -> None:
 
 def _leave(calls: QuerySet[Call], sessions: QuerySet[McpSession], server_uid: UUID | None) -> None:
     waiting = list(calls.filter(state__in=UNSENT).values_list("uid", flat=True))
-    sent = calls.filter(state=CallState.SENT).values_list("uid", "worker_uid", "epoch")
-    running = [(uid, worker_uid, epoch) for uid, worker_uid, epoch in sent if worker_uid is not None]
-    held = list(sessions.exclude(owner=None).values_list("uid", "owner__uid", "epoch"))
-    final_states.request_cancel([uid for uid, _, _ in running], SYSTEM.name)
+    sent = calls.filter(state=CallState.SENT).values_list("uid", "worker_uid")
+    running = [(uid, worker_uid) for uid, worker_uid in sent if worker_uid is not None]
+    held = list(sessions.exclude(owner=None).values_list("uid", "owner__uid"))
+    final_states.request_cancel([uid for uid, _ in running], SYSTEM.name)
     transaction.on_commit(partial(_after_delete, server_uid, waiting, running, held), robust=True)
 
 
-_WorkersToWake = list[tuple[UUID, UUID, int]]  # row, worker, epoch
+_WorkersToWake = list[tuple[UUID, UUID]]  # row, worker
 
 
 def _after_delete(server_uid: UUID | None, waiting: list[UUID], running: _WorkersToWake, held: _WorkersToWake) -> None:
     if server_uid is not None:
         hints.session_changed(server_uid)
-    for uid, worker_uid, epoch in running:
-        hints.wake_worker(worker_uid, "cancel", uid, epoch)
-    for uid, worker_uid, epoch in held:
-        hints.wake_worker(worker_uid, "session", uid, epoch)
+    for uid, worker_uid in running:
+        hints.wake_worker(worker_uid, "cancel", uid)
+    for uid, worker_uid in held:
+        hints.wake_worker(worker_uid, "session", uid)
     _end(waiting, final_states.SERVER_DELETED_BEFORE)

@@ -171,7 +171,7 @@ def _write(
 
 def _wake(question: Question) -> None:
     if question.worker_uid is not None:
-        wake = partial(hints.wake_worker, question.worker_uid, "answer", question.uid, question.epoch)
+        wake = partial(hints.wake_worker, question.worker_uid, "answer", question.uid)
         transaction.on_commit(wake, robust=True)
 
 

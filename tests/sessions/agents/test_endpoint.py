@@ -526,7 +526,7 @@ def test_a_revoked_token_hears_no_more_of_the_call_that_it_waits_for(product: Pr
     product.stack.shell(
         f"from sessions.models import Call; from django.utils import timezone; from sessions import hints\n"
         f"c = Call.objects.get(pk={call['id']}); Call.objects.filter(pk=c.pk).update(cancel_requested_at=timezone.now())\n"
-        "hints.wake_worker(c.worker_uid, 'cancel', c.uid, c.epoch); hints.flush()"
+        "hints.wake_worker(c.worker_uid, 'cancel', c.uid); hints.flush()"
     )
 
 

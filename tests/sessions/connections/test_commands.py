@@ -68,12 +68,12 @@ def test_each_reconnect_is_an_order_of_its_own(session: McpSession) -> None:
 
 def test_the_living_owner_is_rung(session: McpSession, valkey: Path) -> None:
     owner = a_worker("w1@host")
-    McpSession.objects.update(owner=owner, epoch=7, desired=Desired.OPEN)
+    McpSession.objects.update(owner=owner, desired=Desired.OPEN)
     with bells(valkey, owner.uid) as heard:
         commands.refresh(SYSTEM, session)
         body = heard.next()
     assert body.pop("expires") > 0
-    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "epoch": 7, "session": 0}
+    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "session": 0}
     session.refresh_from_db()
     assert session.refresh_requested == 1
 
@@ -85,7 +85,7 @@ def test_without_owner_the_least_loaded_living_worker_is_rung(session: McpSessio
         commands.open_session(SYSTEM, session)
         body = heard.next()
     assert body.pop("expires") > 0
-    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "epoch": 0, "session": 0}
+    assert body == {"v": 1, "verb": "session", "id": str(session.uid), "session": 0}
 
 
 def test_an_owner_that_died_is_not_rung(session: McpSession, valkey: Path) -> None:

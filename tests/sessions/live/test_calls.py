@@ -53,7 +53,7 @@ async def test_the_owner_is_rung_with_ids_and_nothing_else(site: Site, server: s
             body = await asyncio.to_thread(heard.next)
     assert body.pop("expires") > time.time()
     assert isinstance(body.pop("session"), int)
-    assert body == {"v": 1, "verb": "call", "id": answer["call"], "epoch": 1}
+    assert body == {"v": 1, "verb": "call", "id": answer["call"]}
 
 
 async def test_arguments_that_break_the_schema_are_rejected_by_pointer_and_leave_no_row(
