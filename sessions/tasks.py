@@ -29,7 +29,7 @@ from servers.jobs import requesting, running, work  # noqa: F401 - work register
 from servers.jobs.lifecycle import JobOutcome, Lost, counted
 from servers.models import ExportSchedule, Unredacted
 from servers.packages import checks
-from servers.privacy import reading
+from servers.privacy import payload_readings
 from servers.registration.drafts import purge_drafts
 from sessions.agents import agent_sessions, follows
 from sessions.calls import agent_calls, server_tasks
@@ -152,7 +152,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     progress(3, 5)
     steps.do("tasks of servers", server_tasks.give_up_old)
     steps.do("arguments that were not sent", _forget_unsent)
-    steps.do("readings", reading.forget_old)
+    steps.do("readings", payload_readings.forget_old)
     steps.do("search index", partial(indexing.trim, partial(progress, 3, 5)))
     steps.do("erased words", partial(indexing.purge, partial(progress, 3, 5)))
     found["message"] = steps.do("messages", partial(wire_retention.trim_all, partial(progress, 4, 5)))

@@ -10,7 +10,7 @@ from servers.audit.acts import audited
 from servers.audit.record import Actor, Event
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import Payload
-from servers.privacy.reading import PayloadContext
+from servers.privacy.payload_readings import PayloadContext
 
 PERMISSION = "erase_payload"
 REASON_CHARS = 500

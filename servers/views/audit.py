@@ -21,8 +21,8 @@ from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, JobKind, PayloadKind
 from servers.models import AuditEvent, Payload
 from servers.numbers import whole_number
-from servers.privacy import reading
-from servers.privacy.reading import PayloadContext
+from servers.privacy import payload_readings
+from servers.privacy.payload_readings import PayloadContext
 from servers.requests import return_to
 from servers.views.jobs import request_job
 
@@ -178,7 +178,7 @@ def _record_reading(request: HttpRequest, exchange: list[AuditEvent], found: Ite
     if any(one.action == AuditAction.CALL_REQUEST and one.actor_id == actor.id for one in exchange):
         return
     server = ServerRef(event.server_uid, event.server_name) if event.server_uid else None
-    reading.record(actor, found, PayloadContext(server, event.identity_name, event.subject, event.call_uid))
+    payload_readings.record(actor, found, PayloadContext(server, event.identity_name, event.subject, event.call_uid))
 
 
 def _title(name: str) -> str:

@@ -31,7 +31,7 @@ from sessions.api.problems import Problem, not_found
 from sessions.api.shapes import CallError, CallIn, CallOut, CallPage, CallProgress, CallRow
 from sessions.calls import placing, visibility
 from sessions.calls.card import without_words
-from sessions.calls.reading import record_reading
+from sessions.calls.payload_readings import record_reading
 from sessions.enums import CallState
 from sessions.explorer import language, search
 from sessions.explorer.language import Term, Value

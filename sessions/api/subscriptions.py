@@ -11,8 +11,8 @@ from servers.enums import AgentScope, PolicyEffect, PolicyKind
 from servers.kit.pages import page_before
 from servers.models import Server
 from servers.numbers import whole_number
-from servers.privacy import reading
-from servers.privacy.reading import PayloadContext
+from servers.privacy import payload_readings
+from servers.privacy.payload_readings import PayloadContext
 from servers.requests import WebRequest
 from sessions.agents.policy.policy_check import ASK_WHOM
 from sessions.api.asking import Caller, caller_of, work
@@ -130,7 +130,7 @@ def _contents(caller: Caller, uid: UUID, number: int) -> VersionOut:
     if item is None:
         raise not_found("version")
     context = PayloadContext(ServerRef.of(subscription.server), subscription.identity.name, subscription.uri)
-    reading.record(caller.actor, [item.contents], context)
+    payload_readings.record(caller.actor, [item.contents], context)
     return VersionOut(**_version(item), contents=history.contents(item, whole=True).items)
 
 

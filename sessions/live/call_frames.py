@@ -8,8 +8,8 @@ from uuid import UUID
 from django.template.loader import render_to_string
 
 from servers.models import Identity
-from servers.privacy.reading import record_soon
-from sessions.calls.reading import context_of
+from servers.privacy.payload_readings import record_soon
+from sessions.calls.payload_readings import context_of
 from sessions.enums import CallState
 from sessions.live.frames import Frame, encode
 from sessions.live.limits import size_of

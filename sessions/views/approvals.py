@@ -13,7 +13,7 @@ from servers.audit.writer import AuditUnavailable
 from sessions.approvals import deciding, reading
 from sessions.approvals.deciding import Decision
 from sessions.calls.operations import words_of
-from sessions.calls.reading import record_reading
+from sessions.calls.payload_readings import record_reading
 from sessions.enums import ApprovalState
 from sessions.models import Approval
 from sessions.views.calls import arguments_file

@@ -25,8 +25,8 @@ from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import placing, repeating, result_files, visibility
 from sessions.calls.operations import words_of
+from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
-from sessions.calls.reading import record_reading
 from sessions.calls.repeating import SecondThought
 from sessions.enums import ArgumentDoubt
 from sessions.models import Call

@@ -20,7 +20,7 @@ from servers.requests import WebRequest
 from sessions.calls import visibility
 from sessions.calls.compared import Parts, argument_parts, result_parts
 from sessions.calls.operations import words_of
-from sessions.calls.reading import record_reading
+from sessions.calls.payload_readings import record_reading
 from sessions.models import Call
 from sessions.models.call import Head
 from sessions.subscriptions.comparison import VersionDifference, compare

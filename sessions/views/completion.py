@@ -12,7 +12,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.kit.visible import visible_text
 from servers.requests import WebRequest
-from sessions.calls.reading import record_reading
+from sessions.calls.payload_readings import record_reading
 from sessions.calls.visibility import may_read
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import Call

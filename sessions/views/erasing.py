@@ -18,10 +18,10 @@ from servers.enums import PayloadKind
 from servers.models import Payload
 from servers.privacy import erasing
 from servers.privacy.erasing import StillNeeded
-from servers.privacy.reading import PayloadContext
+from servers.privacy.payload_readings import PayloadContext
 from servers.requests import WebRequest
 from sessions.calls import visibility
-from sessions.calls.reading import context_of
+from sessions.calls.payload_readings import context_of
 from sessions.enums import CallState, QuestionState
 from sessions.models import Call, Question, ResourceVersion
 

@@ -28,7 +28,7 @@ from servers.requests import WebRequest, return_to
 from servers.views.audit import shown_event
 from sessions.calls import visibility
 from sessions.calls.operations import words_of
-from sessions.calls.reading import record_reading
+from sessions.calls.payload_readings import record_reading
 from sessions.explorer import columns, language, saved_views, search, statistics, streams, timeline
 from sessions.explorer.language import Query, QueryError
 from sessions.explorer.rows import Histogram, Row

@@ -13,8 +13,8 @@ from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor, ServerRef
 from servers.numbers import whole_number
-from servers.privacy import reading
-from servers.privacy.reading import PayloadContext
+from servers.privacy import payload_readings
+from servers.privacy.payload_readings import PayloadContext
 from sessions.approvals import reading as approvals
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import answering, reads
@@ -103,7 +103,7 @@ def _record_reading(actor: Actor, question: Question, *, answer: bool) -> None:
     found = [] if own else [question.question, question.answer if answer else None]
     server = None if question.server is None else ServerRef.of(question.server)
     call_uid = None if call is None else call.uid
-    reading.record(actor, found, PayloadContext(server, question.identity_name, question.method, call_uid))
+    payload_readings.record(actor, found, PayloadContext(server, question.identity_name, question.method, call_uid))
 
 
 def _blank_form(card: question_card.QuestionCard) -> Any:

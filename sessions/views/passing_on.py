@@ -23,8 +23,8 @@ from servers.schemas import jsontext
 from servers.schemas.render import field_id
 from sessions.calls import passing_on, visibility
 from sessions.calls.passing_on import NoValue
+from sessions.calls.payload_readings import record_reading
 from sessions.calls.prefilling import Prefill, unmasked
-from sessions.calls.reading import record_reading
 from sessions.catalog.search import ENTRIES
 from sessions.models import Call
 from sessions.overview import server_page

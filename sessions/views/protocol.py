@@ -24,7 +24,7 @@ from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import visibility
 from sessions.calls.operations import OPERATIONS
-from sessions.calls.reading import record_reading
+from sessions.calls.payload_readings import record_reading
 from sessions.enums import WireDirection, WireKind
 from sessions.mcp.core import methods
 from sessions.models import Call, WireMessage

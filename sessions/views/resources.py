@@ -17,13 +17,13 @@ from servers.enums import DefinitionKind
 from servers.kit.visible import visible_text
 from servers.models import Server
 from servers.numbers import whole_number
-from servers.privacy import reading
-from servers.privacy.reading import PayloadContext
+from servers.privacy import payload_readings
+from servers.privacy.payload_readings import PayloadContext
 from servers.requests import WebRequest
 from sessions.calls import placing, visibility
+from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.calls.plain_arguments import FIELD
-from sessions.calls.reading import record_reading
 from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
 from sessions.catalog.resources import RESOURCES_FROM, TEMPLATES_FROM, Chosen, StoredContent
@@ -137,7 +137,7 @@ def _record_reading(actor: Actor, server: Server, uri: str, kept: StoredContent)
         record_reading(actor, kept.call, kept.call.result)
     elif kept.version is not None:
         context = PayloadContext(ServerRef.of(server), kept.version.subscription.identity.name, uri)
-        reading.record(actor, [kept.version.contents], context)
+        payload_readings.record(actor, [kept.version.contents], context)
 
 
 @require_safe

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_safe
 from servers import access
 from servers.audit.record import Actor, ServerRef
 from servers.numbers import whole_number
-from servers.privacy import reading as privacy_reading
-from servers.privacy.reading import PayloadContext
+from servers.privacy import payload_readings
+from servers.privacy.payload_readings import PayloadContext
 from sessions.models import ResourceVersion, Subscription
 from sessions.subscriptions import board as reading
 from sessions.subscriptions import history as past
@@ -96,7 +96,7 @@ def _record_reading(request: HttpRequest, *items: ResourceVersion | None) -> Non
     found = [item for item in items if item is not None]
     subscription = found[0].subscription
     context = PayloadContext(ServerRef.of(subscription.server), subscription.identity.name, subscription.uri)
-    privacy_reading.record(Actor.of(request), [item.contents for item in found], context)
+    payload_readings.record(Actor.of(request), [item.contents for item in found], context)
 
 
 @require_safe

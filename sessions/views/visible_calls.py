@@ -8,12 +8,12 @@ from django.urls import reverse
 
 from servers import access
 from servers.audit.record import Actor, ServerRef
-from servers.privacy import reading
-from servers.privacy.reading import PayloadContext
+from servers.privacy import payload_readings
+from servers.privacy.payload_readings import PayloadContext
 from servers.requests import WebRequest
 from sessions.calls import visibility
+from sessions.calls.payload_readings import record_reading
 from sessions.calls.prefilling import Prefill, prefill_of
-from sessions.calls.reading import record_reading
 from sessions.models import Call
 from sessions.saved_calls.reading import saved_call
 
@@ -66,5 +66,5 @@ def _saved(request: WebRequest, method: str, target: str) -> Prefill:
         return Prefill(whose, url, problem="It is a call of something else.")
     if saved.owner_id != request.user.pk:
         context = PayloadContext(ServerRef.of(saved.server), subject=saved.target)
-        reading.record(Actor.of(request), [saved.arguments], context)
+        payload_readings.record(Actor.of(request), [saved.arguments], context)
     return prefill_of(saved.arguments, whose, url, as_task=saved.as_task)

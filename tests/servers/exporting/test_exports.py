@@ -27,7 +27,7 @@ from servers.exporting.table import COLUMNS, cell
 from servers.jobs import lifecycle, running
 from servers.models import AuditEvent, BackgroundJob, Export, Payload
 from servers.privacy import erasing
-from servers.privacy.reading import PayloadContext
+from servers.privacy.payload_readings import PayloadContext
 from tests.servers.audit.proof import log
 from tests.servers.conftest import person
 from tests.servers.exporting.conftest import exported, no_store, run

@@ -16,7 +16,7 @@ from servers.audit.verify import verify
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import AuditEvent, Payload
 from servers.privacy.erasing import StillNeeded, erase
-from servers.privacy.reading import PayloadContext
+from servers.privacy.payload_readings import PayloadContext
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db

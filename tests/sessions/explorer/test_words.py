@@ -17,7 +17,7 @@ from servers.enums import AuditAction
 from servers.exporting.selection import events_of
 from servers.models import Payload, PrivacySettings, Server
 from servers.privacy.erasing import erase
-from servers.privacy.reading import PayloadContext
+from servers.privacy.payload_readings import PayloadContext
 from servers.signals import rows_removed
 from sessions.enums import CallState
 from sessions.explorer import fulltext, indexing, search

@@ -2,8 +2,8 @@
 
 from servers.audit.record import Actor
 from servers.models import Payload
-from servers.privacy import reading
-from servers.privacy.reading import PayloadContext
+from servers.privacy import payload_readings
+from servers.privacy.payload_readings import PayloadContext
 from sessions.calls.final_states import server_ref
 from sessions.models import Call
 
@@ -15,4 +15,4 @@ def context_of(call: Call) -> PayloadContext:
 def record_reading(actor: Actor, call: Call, *found: Payload | None) -> None:
     """Before they are shown. Nothing for the person who made the call."""
     if call.user_id != actor.id:
-        reading.record(actor, found, context_of(call))
+        payload_readings.record(actor, found, context_of(call))
