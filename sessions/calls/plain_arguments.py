@@ -68,6 +68,11 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 # --- user input ------------------------------------------------------------------------------------------------------
+def typed(data: Any) -> dict[str, str]:
+    """The values of `arg.<name>`."""
+    return {name.removeprefix(FIELD): value for name, value in data.items() if name.startswith(FIELD)}
+
+
 def _object(given: Given) -> dict[str, Any]:
     """Form fields are texts by name. Empty ones count as absent; a browser's line breaks become \n."""
     if given.form is not None:

@@ -22,7 +22,7 @@ from servers.models import AgentPolicy, AgentRule, AgentToken, Bundle, Server
 from sessions.agents.catalog.preview import Preview, preview, preview_of_bundle
 from sessions.overview import server_page
 from sessions.views import bundles
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 
 
 # --- the policy of an endpoint ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from sessions.calls.operations import words_of
 from sessions.calls.payload_readings import record_reading
 from sessions.enums import ApprovalState
 from sessions.models import Approval
-from sessions.views.calls import arguments_file
+from sessions.views.call_answers import arguments_file
 
 _APPROVED = {
     Decision.DONE: "Approved. The call is on its way.",

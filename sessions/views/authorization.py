@@ -30,7 +30,7 @@ from servers.models import Server, ServerAuthorization
 from servers.requests import WebRequest
 from sessions.connections import client_document, commands
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 
 _WAITS_FOR_WORKER = (AuthorizationState.REQUESTED, AuthorizationState.ANSWERED)
 

@@ -9,18 +9,15 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
-from servers.audit import payloads
 from servers.audit import query as audit
 from servers.audit.record import Actor
-from servers.crypto import SealError
 from servers.enums import DefinitionKind
 from servers.kit.json_tree import Tree, value_at
-from servers.models import AuditEvent, Payload, Server
+from servers.models import AuditEvent, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import placing, repeating, result_files, visibility
@@ -28,9 +25,19 @@ from sessions.calls.operations import words_of
 from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
 from sessions.calls.repeating import SecondThought
-from sessions.enums import ArgumentDoubt
 from sessions.models import Call
 from sessions.overview import server_page
+from sessions.views.call_answers import (
+    arguments_file,
+    as_file,
+    asked_for,
+    card_answer,
+    readable_arguments,
+    result_object,
+    result_payload,
+    result_text,
+    see_other,
+)
 from sessions.views.catalog import tool_list_context
 from sessions.views.forms import ToolForm
 from sessions.views.visible_calls import scripted, visible_call
@@ -40,12 +47,6 @@ TIMELINE = 100
 PART_NODES = 1_000
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-
-def see_other(call: Call) -> HttpResponseRedirect:
-    response = redirect("calls:detail", call.uid)
-    response.status_code = 303
-    return response
 
 
 # --- placing ---------------------------------------------------------------------------------------------------------
@@ -122,13 +123,6 @@ def _lead(url: str, *, script: bool) -> HttpResponse:
     return JsonResponse({"ask": url}) if script else HttpResponseRedirect(url, status=303)
 
 
-def card_answer(request: WebRequest, call: Call) -> dict[str, Any]:
-    """As the socket answers a call that it accepted, for the same script."""
-    html = render_to_string("calls/_card.html", {"call": call, "may_read": True}, request)
-    url = reverse("calls:detail", args=[call.uid])
-    return {"call": str(call.uid), "number": call.pk, "version": call.version, "html": html, "url": url}
-
-
 def _ask_again(
     request: WebRequest,
     call: Call,
@@ -137,19 +131,6 @@ def _ask_again(
 ) -> HttpResponse:
     context = _page(request, call) | asked_for(thought, problem) | {"target": call.target}
     return render(request, "calls/repeat.html", context, status=422 if problem else 200)
-
-
-def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
-    """What calls/_second_thought.html needs beside `target` and `words`."""
-    missing = problem.confirm if isinstance(problem, Rejected) else ""
-    return {
-        "problem": str(problem) if problem else "",
-        "errors": problem.errors if isinstance(problem, Rejected) else {},
-        "ask_name": thought.name or missing == "name",
-        "ask_unchecked": missing == "unchecked" or thought.doubt == ArgumentDoubt.UNCHECKED,
-        "ask_anyway": missing == "anyway" or thought.doubt == ArgumentDoubt.INVALID,
-        "thought": thought,
-    }
 
 
 @require_POST
@@ -180,14 +161,6 @@ def _page(request: WebRequest, call: Call) -> dict[str, Any]:
         "permissions": access.permissions(request.user),
         "words": words_of(call.method),
     }
-
-
-def readable_arguments(call: Call) -> str | None:
-    """Or why they cannot be opened; None once they were erased."""
-    try:
-        return payloads.read(call.arguments)
-    except SealError as problem:
-        return str(problem)
 
 
 @require_safe
@@ -227,7 +200,7 @@ def card(request: WebRequest, uid: UUID) -> HttpResponse:
 def result(request: WebRequest, uid: UUID) -> HttpResponse:
     """The result verbatim."""
     call = visible_call(request, uid)
-    text = _result_text(request, call)
+    text = result_text(request, call)
     return as_file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}.json")
 
 
@@ -239,13 +212,6 @@ def arguments(request: WebRequest, uid: UUID) -> HttpResponse:
         raise access.Denied("view_payload", call.server)
     record_reading(Actor.of(request), call, call.arguments)
     return arguments_file(call)
-
-
-def arguments_file(call: Call) -> HttpResponse:
-    text = payloads.read(call.arguments)
-    if text is None:
-        raise Http404("The arguments of this call were erased.")
-    return as_file(text.encode("utf-8", "surrogatepass"), "application/json", f"call-{call.pk}-arguments.json")
 
 
 @require_safe
@@ -322,37 +288,3 @@ def part(request: WebRequest, uid: UUID) -> HttpResponse:
         raise Http404("The result has nothing there.")
     tree = Tree(reverse("calls:part", args=[uid]), PART_NODES)
     return HttpResponse(tree.page(found, pointer, start))
-
-
-def result_object(request: WebRequest, call: Call) -> dict[str, Any]:
-    try:
-        value = json.loads(_result_text(request, call))
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {}
-
-
-def _result_text(request: WebRequest, call: Call) -> str:
-    text = payloads.read(result_payload(request, call))
-    if text is None:
-        raise Http404("This call has no result, or it was erased.")
-    return text
-
-
-def result_payload(request: WebRequest, call: Call) -> Payload:
-    if not visibility.may_read(request.user, call):
-        raise access.Denied("view_payload", call.server)
-    payload = call.result or call.late_result
-    record_reading(Actor.of(request), call, payload)
-    if payload is None:
-        raise Http404("This call has no result, or it was erased.")
-    return payload
-
-
-def as_file(data: bytes, kind: str, name: str) -> HttpResponse:
-    """A browser must never treat what a server sent as a page of ours."""
-    response = HttpResponse(data, content_type=kind)
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    return response

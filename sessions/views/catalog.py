@@ -23,7 +23,7 @@ from sessions.overview import server_page
 from sessions.saved_calls.reading import entries
 from sessions.views import passing_on
 from sessions.views.forms import ToolForm
-from sessions.views.servers import PARTS, list_context, list_status, server_context
+from sessions.views.server_tabs import PARTS, list_context, list_status, server_context
 from sessions.views.visible_calls import prefill
 
 

@@ -17,7 +17,7 @@ from servers.numbers import whole_number
 from sessions.catalog import approving
 from sessions.catalog import history as definition_history
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 
 _TABS = {
     DefinitionKind.TOOL: ("tools", "tool"),

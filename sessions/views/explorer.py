@@ -33,7 +33,7 @@ from sessions.explorer import columns, language, saved_views, search, statistics
 from sessions.explorer.language import Query, QueryError
 from sessions.explorer.rows import Histogram, Row
 from sessions.models import Call
-from sessions.views.calls import readable_arguments
+from sessions.views.call_answers import readable_arguments
 from sessions.views.visible_calls import visible_call
 
 #: of an address without a query

@@ -21,7 +21,7 @@ from servers.enums import CredentialKind, TransportKind
 from servers.models import Credential, Identity, Server
 from sessions.catalog import search
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 
 SUBSCRIPTIONS_SHOWN = 50
 

@@ -22,7 +22,7 @@ from sessions.inbox import card as question_card
 from sessions.inbox.answering import Action, AuditUnavailable, Given, Unfit
 from sessions.inbox.visit_address import read_address
 from sessions.models import Question
-from sessions.views.calls import as_file
+from sessions.views.call_answers import as_file
 from sessions.views.inbox_forms import ElicitationForm, SamplingForm, edits, posted
 
 _SAID = {

@@ -11,7 +11,7 @@ from servers.kit.filters import ignored
 from servers.numbers import whole_number
 from sessions.connections import timeline
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 from sessions.wire import reading, rows
 from sessions.wire.reading import Carried, ExchangeFilter
 

@@ -21,7 +21,7 @@ from sessions.connections import commands
 from sessions.differences.alignment import Budget
 from sessions.differences.text import TextDifference, compare_texts
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ from servers.requests import WebRequest
 from servers.schemas.pointer import unescape
 from sessions.calls import placing
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.plain_arguments import typed
 from sessions.catalog import prompts as prompt_page
 from sessions.catalog import search
 from sessions.mcp.core.methods import PROMPTS_GET
 from sessions.models import McpSession
 from sessions.overview import server_page
 from sessions.saved_calls.reading import entries
-from sessions.views.calls import see_other
-from sessions.views.resources import typed
-from sessions.views.servers import PARTS, list_context, list_status
+from sessions.views.call_answers import see_other
+from sessions.views.server_tabs import PARTS, list_context, list_status
 from sessions.views.visible_calls import prefill
 
 

@@ -29,7 +29,7 @@ from sessions.enums import WireDirection, WireKind
 from sessions.mcp.core import methods
 from sessions.models import Call, WireMessage
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 from sessions.views.visible_calls import visible_call
 from sessions.wire import reading, rows, verbs
 from sessions.wire.reading import MessageFilter, WireDetails

@@ -30,7 +30,8 @@ from servers.validators import Root, root_uri
 from sessions.connections import commands
 from sessions.connections.draft_page import draft_context
 from sessions.overview import server_page
-from sessions.views.servers import info_page, server_context
+from sessions.views.server_tabs import server_context
+from sessions.views.servers import info_page
 
 DEMO = Registration(
     name="Demo server",

@@ -23,23 +23,18 @@ from servers.requests import WebRequest
 from sessions.calls import placing, visibility
 from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
-from sessions.calls.plain_arguments import FIELD
+from sessions.calls.plain_arguments import FIELD, typed
 from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
 from sessions.catalog.resources import RESOURCES_FROM, TEMPLATES_FROM, Chosen, StoredContent
 from sessions.catalog.template_form import TemplateForm, template_form, values_in
 from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.overview import server_page
-from sessions.views.calls import see_other
-from sessions.views.servers import PARTS, list_context
+from sessions.views.call_answers import see_other
+from sessions.views.server_tabs import PARTS, list_context
 from sessions.views.visible_calls import visible_call
 
 _KINDS = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
-
-
-def typed(data: Any) -> dict[str, str]:
-    """The values of `arg.<name>`."""
-    return {name.removeprefix(FIELD): value for name, value in data.items() if name.startswith(FIELD)}
 
 
 @require_safe

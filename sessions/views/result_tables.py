@@ -18,7 +18,7 @@ from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import result_files
 from sessions.models import Call
-from sessions.views.calls import as_file, result_object, result_payload
+from sessions.views.call_answers import as_file, result_object, result_payload
 from sessions.views.visible_calls import visible_call
 
 #: One request at a time in each process, so that many readers of large results do not add up in memory.

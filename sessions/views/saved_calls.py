@@ -19,8 +19,8 @@ from sessions.models import Call, SavedCall
 from sessions.overview import server_page
 from sessions.saved_calls import reading, running, saving
 from sessions.saved_calls.saving import Unsaved
-from sessions.views.calls import asked_for, card_answer, see_other
-from sessions.views.servers import server_context
+from sessions.views.call_answers import asked_for, card_answer, see_other
+from sessions.views.server_tabs import server_context
 from sessions.views.visible_calls import scripted, visible_call
 
 

@@ -14,7 +14,7 @@ from servers.requests import WebRequest
 from sessions.calls import placing, server_tasks
 from sessions.enums import CallState
 from sessions.overview import server_page
-from sessions.views.servers import server_context
+from sessions.views.server_tabs import server_context
 from sessions.views.visible_calls import visible_call
 
 

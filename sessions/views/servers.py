@@ -1,24 +1,21 @@
 """The list of servers and the pages about one server as a whole."""
 
-from http import HTTPStatus
-from typing import Any
-
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
 from servers import access
-from servers.enums import DefinitionKind, TransportKind
+from servers.enums import TransportKind
 from servers.models import Server
 from servers.numbers import uuids, whole_number
 from sessions.catalog import not_offered
-from sessions.catalog.search import Listed, listing, words_of
 from sessions.connections import process_page, refusals, timeline
 from sessions.connections.log_page import LEVELS
 from sessions.mcp.core.capabilities import declares
 from sessions.overview import server_list, server_page
 from sessions.views import bulk
 from sessions.views.forms import ServerListFilter
+from sessions.views.server_tabs import server_context
 
 
 @require_safe
@@ -130,45 +127,3 @@ def icon(request: HttpRequest, slug: str, digest: str) -> HttpResponse:
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     response.headers["Cache-Control"] = "private, max-age=3600"
     return response
-
-
-def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: str) -> dict[str, object]:
-    """What templates/servers/base.html needs on every tab."""
-    return {
-        "nav": "servers",
-        "tab": tab,
-        "server": header.server,
-        "mcp_session": header.mcp_session,
-        "explanation": header.explanation,
-        "counts": header.counts,
-        "tab_reasons": not_offered.tab_reasons(header.mcp_session, header.counts),
-        "live": header.topic,
-        "permissions": access.permissions(request.user),
-        "may_control": access.may_control(request.user, header.server),
-    }
-
-
-def list_context(
-    request: HttpRequest,
-    header: server_page.ServerHeader,
-    tab: str,
-    *lists: tuple[DefinitionKind, Listed[Any]],
-) -> dict[str, object]:
-    """What a tab with a list shows above its entries: the search, what of the server is not listed, why it is empty."""
-    kinds = [kind for kind, _ in lists]
-    total: dict[str, int] = {kind: header.counts[kind] for kind in kinds}
-    return server_context(request, header, tab) | {
-        "listing": listing(words_of(request.GET), total, *(rows for _, rows in lists)),
-        "cuts": [cut for cut in server_page.cuts(header.mcp_session) if cut.kind in kinds],
-        "why_none": not_offered.why(header.mcp_session, tab),
-    }
-
-
-#: the whole list, or what goes before or after what a page has
-PARTS = ("list", "before", "after")
-
-
-def list_status(context: dict[str, Any], key: str, chosen: object) -> HTTPStatus:
-    """404 for a key that the server does not list, with the page. Before the first list every key may come."""
-    context["not_listed"] = key if key and chosen is None else ""
-    return HTTPStatus.NOT_FOUND if context["not_listed"] and context["listing"].total else HTTPStatus.OK
