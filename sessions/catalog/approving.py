@@ -10,8 +10,8 @@ from servers.audit.record import Actor, ServerRef
 from servers.enums import AuditAction, DefinitionChange
 from servers.models import Definition, Server
 from sessions import hints
-from sessions.catalog import history
-from sessions.catalog.history import Version
+from sessions.catalog import definition_versions
+from sessions.catalog.definition_versions import Version
 
 
 def approved_version(definition: Definition) -> Version | None:
@@ -20,7 +20,7 @@ def approved_version(definition: Definition) -> Version | None:
         return None
     rows = definition.versions.filter(digest=definition.approved_digest).exclude(change=DefinitionChange.REMOVED)
     row = rows.order_by("-id").first()
-    return None if row is None else history.numbered(definition, row)
+    return None if row is None else definition_versions.numbered(definition, row)
 
 
 def may_approve(user: Any, server: Server) -> bool:

@@ -9,8 +9,8 @@ from django.utils.safestring import SafeString
 
 from servers.enums import DefinitionChange, DefinitionKind
 from servers.models import Server
-from sessions.catalog import history
-from sessions.catalog.history import Badge
+from sessions.catalog import definition_versions
+from sessions.catalog.definition_versions import Badge
 from sessions.catalog.reading import ListReading, reading
 from sessions.catalog.search import removed
 
@@ -100,5 +100,5 @@ def _badges(server: Server, kind: str) -> dict[str, Badge]:
     """Queried once per list of a page."""
     kept: dict[str, dict[str, Badge]] = server.__dict__.setdefault("_change_badges", {})
     if kind not in kept:
-        kept[kind] = dict(history.badges(server, kind))
+        kept[kind] = dict(definition_versions.badges(server, kind))
     return kept[kind]

@@ -14,8 +14,7 @@ from servers.audit.record import Actor
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from servers.numbers import whole_number
-from sessions.catalog import approving
-from sessions.catalog import history as definition_history
+from sessions.catalog import approving, definition_versions
 from sessions.overview import server_page
 from sessions.views.server_tabs import server_context
 
@@ -37,7 +36,7 @@ def history(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
         "definition": definition,
         "kind_word": DefinitionKind(definition.kind).label,
         "parameter": parameter,
-        "versions": definition_history.versions(definition, whole_number(request.GET.get("before", ""))),
+        "versions": definition_versions.versions(definition, whole_number(request.GET.get("before", ""))),
         "approved": approving.approved_version(definition),
         "may_approve": approving.may_approve(request.user, server),
     }
@@ -60,7 +59,7 @@ def approve(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 def _definition(server: Server, kind: str, key: str) -> Definition:
     if kind not in DefinitionKind.values:
         raise Http404("This kind does not exist.")
-    definition = definition_history.definition_of(server, kind, key)
+    definition = definition_versions.definition_of(server, kind, key)
     if definition is None:
         raise Http404("The server has never listed this.")
     return definition
@@ -68,12 +67,12 @@ def _definition(server: Server, kind: str, key: str) -> Definition:
 
 def _chosen(request: HttpRequest, definition: Definition) -> dict[str, Any]:
     """The shown version and the one to compare it with: the named one, else the previous one."""
-    chosen = definition_history.version(definition, whole_number(request.GET.get("version", "")))
+    chosen = definition_versions.version(definition, whole_number(request.GET.get("version", "")))
     against = whole_number(request.GET.get("against", ""))
     if chosen is None:
         raise Http404("This version does not exist.")
     other = (
-        definition_history.version(definition, against) if against else definition_history.before(definition, chosen)
+        definition_versions.version(definition, against) if against else definition_versions.before(definition, chosen)
     )
     if against and other is None:
         raise Http404("This version does not exist.")
@@ -81,6 +80,6 @@ def _chosen(request: HttpRequest, definition: Definition) -> dict[str, Any]:
     return {
         "chosen": chosen,
         "against": other,
-        "comparison": definition_history.compare(other, chosen) if other is not None and comparable else None,
-        "pretty": definition_history.pretty(chosen.row.body) if chosen.described and not comparable else None,
+        "comparison": definition_versions.compare(other, chosen) if other is not None and comparable else None,
+        "pretty": definition_versions.pretty(chosen.row.body) if chosen.described and not comparable else None,
     }

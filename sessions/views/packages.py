@@ -16,7 +16,7 @@ from servers.models import PinnedPackage, Server
 from servers.packages import page as reads
 from servers.packages import pins
 from servers.requests import WebRequest
-from sessions.catalog.history import pretty
+from sessions.catalog.definition_versions import pretty
 from sessions.connections import commands
 from sessions.differences.alignment import Budget
 from sessions.differences.text import TextDifference, compare_texts

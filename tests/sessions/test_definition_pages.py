@@ -10,7 +10,7 @@ from django.utils import timezone
 from servers.definitions.versions import Counts, store_listing
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
-from sessions.catalog import history
+from sessions.catalog import definition_versions
 from sessions.catalog import reading as catalog_reading
 from sessions.catalog.reading import Note
 from sessions.mcp.core.errors import Fault
@@ -158,17 +158,17 @@ def test_nonsense_in_the_address_is_left_aside(client: Client, session: McpSessi
 
 
 def test_versions_come_by_pages(client: Client, session: McpSession) -> None:
-    for number in range(history.PAGE + 5):
+    for number in range(definition_versions.PAGE + 5):
         listed(session.server, tool(description=str(number)), days_ago=1)
     text = page(client)
     assert "Version 55</b>" in text
     assert "Version 5</b>" not in text
-    older = history.versions(find(session.server)).older
+    older = definition_versions.versions(find(session.server)).older
     assert "Version 5</b>" in page(client, before=older)
 
 
 def test_versions_that_are_too_large_are_told_apart_by_their_digests(client: Client, session: McpSession) -> None:
-    huge = "x" * (history.PRETTY_CHARS + 1)
+    huge = "x" * (definition_versions.PRETTY_CHARS + 1)
     listed(session.server, tool(description=huge), days_ago=1)
     listed(session.server, tool(description=huge + "y"))
     assert "too large to be compared" in page(client)
@@ -200,7 +200,7 @@ def test_badges_cost_one_query_however_long_the_list(session: McpSession, django
     listed(session.server, *(tool(f"t{n}") for n in range(30)), days_ago=2)
     listed(session.server, *(tool(f"t{n}", WIDE) for n in range(30)), days_ago=1)
     with django_assert_num_queries(1):
-        found = history.badges(session.server, "tool")
+        found = definition_versions.badges(session.server, "tool")
     assert {one.change for one in found.values()} == {"compatible"}
     assert len(found) == 30
 
