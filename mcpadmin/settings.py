@@ -150,6 +150,7 @@ TEMPLATES = [
                 "mcp": "sessions.calls.looks",
                 "connection": "sessions.overview.tags",
                 "packages": "servers.packages.tags",
+                "registration": "servers.registration.tags",
                 "subscriptions": "sessions.subscriptions.tags",
                 "wire": "sessions.wire.tags",
             },

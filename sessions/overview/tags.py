@@ -4,13 +4,10 @@ from typing import Any
 
 from django import template
 from django.conf import settings
-from django.template import Context
 
 from servers import instance
-from servers.credentials import reference_grants
 from servers.kit.words import Look, session_look
 from servers.models import Server
-from servers.registration.inherited import inherited
 from sessions.connections.starting import UNCONFIRMED, Starting
 from sessions.connections.starting import starting as starting_of
 from sessions.models import ConnectionEvent, McpSession
@@ -86,27 +83,6 @@ def starting(server: Server, session: McpSession | None) -> Starting | None:
 @register.simple_tag
 def unconfirmed_words() -> str:
     return UNCONFIRMED
-
-
-@register.simple_tag
-def inherited_words() -> str:
-    """Which variables every stdio server gets, by name."""
-    names = ", ".join(inherited())
-    base = "The server gets the worker's PATH, LANG and TZ, its own home folder, and the variables below."
-    if names:
-        return f"{base} MCPADMIN_INHERITED_VARIABLES adds {names}."
-    return f"{base} Operators add others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES."
-
-
-@register.simple_tag(takes_context=True)
-def granted_words(context: Context) -> str:
-    """Which references the person who sees the form may use."""
-    granted = reference_grants.granted_to(context["request"].user)
-    if granted is reference_grants.ALL:
-        return "You can use every reference that the worker provides."
-    if not granted:
-        return "No reference is granted to you. An administrator can grant them by name."
-    return f"References granted to you: {', '.join(f'${{{name}}}' for name in sorted(granted))}."
 
 
 @register.simple_tag

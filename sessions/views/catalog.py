@@ -1,4 +1,4 @@
-"""The tabs of a server that show what it offers and what it did."""
+"""The tools of a server: the list, and the form of one."""
 
 from typing import Any
 
@@ -8,22 +8,17 @@ from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.enums import DefinitionKind
-from servers.kit.filters import ignored
 from servers.models import Definition, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.catalog import search
 from sessions.catalog.tool_list import tool_list
-from sessions.connections import log_page
-from sessions.connections.log_page import LogFilter
-from sessions.enums import LogSource
-from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.overview import server_page
 from sessions.saved_calls.reading import entries
 from sessions.views import passing_on
 from sessions.views.forms import ToolForm
-from sessions.views.server_tabs import PARTS, list_context, list_status, server_context
+from sessions.views.server_tabs import PARTS, list_context, list_status
 from sessions.views.visible_calls import prefill
 
 
@@ -81,32 +76,3 @@ def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
     form = ToolForm(_tool(server, request.GET.get("tool", "")), request.POST, posted=posted)
     context = {"server": server, "form": form, "permissions": access.permissions(request.user)}
     return render(request, "catalog/_tool_form.html", context)
-
-
-@require_safe
-def logs(request: HttpRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug)
-    chosen = LogFilter.of(*(request.GET.get(name, "") for name in ("level", "source", "text")))
-    header = server_page.header(server)
-    understood = {"level": chosen.level, "source": chosen.source}
-    context = server_context(request, header, "logs") | {
-        "logs_offered": header.mcp_session is not None and declares(header.mcp_session.server_capabilities, "logging"),
-        "page": log_page.log_page(server, chosen, whole_number(request.GET.get("before", ""))),
-        "chosen": chosen,
-        "levels": log_page.LEVELS,
-        "sources": LogSource.choices,
-        "ignored_filters": ignored(request.GET, understood),
-    }
-    return render(request, "catalog/logs.html", context)
-
-
-@require_safe
-def history(request: HttpRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug)
-    context = server_context(request, server_page.header(server), "history")
-    method = request.GET.get("method", "")
-    context |= {"page": server_page.history(request.user, server, whole_number(request.GET.get("before", "")), method)}
-    known = method if method in dict(server_page.HISTORY_METHODS) else ""
-    context |= {"method": known, "methods": server_page.HISTORY_METHODS}
-    context |= {"ignored_filters": ignored(request.GET, {"method": known})}
-    return render(request, "catalog/history.html", context)
