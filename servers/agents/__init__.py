@@ -1,1 +1,2 @@
-"""Tokens of agents: what an agent may do as a person, on which servers, for how long and from where."""
+"""What agents may do and how they get in: tokens, policies, OAuth clients and grants, bundles as files, configurations
+to paste into clients."""

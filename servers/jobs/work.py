@@ -1,5 +1,5 @@
-"""What the jobs of this app do. That of the housekeeping is in `sessions/tasks.py`: `sessions`
-knows all that ages."""
+"""What the jobs of this app do. Exports are in `servers/exporting/work.py`. *Housekeeping* is in `sessions/tasks.py`:
+`sessions` knows all that ages."""
 
 from functools import partial
 from typing import Any

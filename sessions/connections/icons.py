@@ -1,6 +1,6 @@
 """Icons of servers and tools (MCP 2025-11-25, *Icons*): which one is used, what is stored of it, where pages find it.
 
-Pages never load the server's URL: a worker fetches the image (host/icons.py) and stores it in a row.
+Pages never load the server's URL: a worker fetches the image (host/catalog/icons.py) and stores it in a row.
 """
 
 import base64

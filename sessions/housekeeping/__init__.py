@@ -1,1 +1,2 @@
-"""Tasks that span features: heartbeats, dead workers, calls past their deadline, changed registrations."""
+"""Tasks that span features: heartbeats, dead workers, calls past their deadline, changed registrations. The job
+*Housekeeping* is in `sessions/tasks.py`, which may import every feature."""

@@ -1,4 +1,5 @@
-"""The explorer: one list of calls, events and logs. Query, range, columns and the open row stand in the address."""
+"""The explorer: one list of calls, audit events, log lines and recorded messages. Query, range, columns and the
+open row stand in the address."""
 
 import json
 from dataclasses import dataclass
