@@ -84,7 +84,7 @@ def _draft_moved(draft_uid: UUID, **_: Any) -> None:
 
 @receiver(bundle_changed)
 def _bundle_moved(bundle_uid: UUID, **_: Any) -> None:
-    hints.publish(f"bundle.{bundle_uid}", None, "bundle")
+    hints.bundle_changed(bundle_uid)
 
 
 @receiver(job_changed)

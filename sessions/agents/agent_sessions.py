@@ -75,7 +75,7 @@ def end_session(session: AgentSession) -> None:
 def _end_streams(ended: Iterable[UUID]) -> None:
     """Those of sessions that have ended, in whichever web process: they look at their session again."""
     for uid in ended:
-        hints.publish(f"agent.{uid}", None, "ended")
+        hints.agent_session_ended(uid)
 
 
 def seen(session: AgentSession) -> None:

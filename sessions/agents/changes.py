@@ -342,9 +342,4 @@ class Changes:
 
 def take_over(session_uid: UUID, stream: "Changes", *, post: bool = False) -> None:
     """End the role of older streams of this session, in every web process. `post`: only of POST streams."""
-    said = {"post" if post else "stream": str(stream.stream), "opened": stream.opened}
-    hints.publish(f"agent.{session_uid}", None, "stream", [said])
-
-
-def follows_changed(session_uid: UUID) -> None:
-    hints.publish(f"agent.{session_uid}", None, "follows")
+    hints.agent_stream_opened(session_uid, stream.stream, stream.opened, post=post)

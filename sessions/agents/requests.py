@@ -13,7 +13,8 @@ from django.core.exceptions import ValidationError
 
 from servers.audit.record import Actor
 from servers.enums import AgentScope, BundleListing, Way
-from sessions.agents import agent_sessions, changes, endpoints, follows
+from sessions import hints
+from sessions.agents import agent_sessions, endpoints, follows
 from sessions.agents.answer import Answer
 from sessions.agents.call_request import require_scope, require_scope_of_call, text_of
 from sessions.agents.calls import questions
@@ -147,7 +148,7 @@ class Requests:
             await self._shared.reader.work(given)
         else:
             await self._shared.reader.work(partial(follows.unfollow, exchange.entry, uri))
-        changes.follows_changed(session.uid)
+        hints.agent_follows_changed(session.uid)
         return jsonrpc.result(exchange.id, {})
 
     # --- a server that was never connected -------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Redis, or all of its content, costs time and never an event.
 
 Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "wire.<server uid>", "draft.<uid>",
          "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs",
-         "bundle.<uid>";
+         "bundle.<uid>", and "agent.<uid>", which is a session of an agent at its endpoint;
          a page may follow more (`live.topics`): each of those listens to a topic of this list.
          "users" is internal to web processes: a user's permissions or sign-in changed. So is "policies": what agents
          may do changed. So is "lost": some process could not
@@ -39,11 +39,15 @@ __all__ = [
     "GROUP",
     "LOST",
     "POLICIES",
-    "SERVERS",
+    "SESSIONS",
     "USERS",
     "Listener",
     "Verb",
+    "agent_follows_changed",
+    "agent_session_ended",
+    "agent_stream_opened",
     "approval_changed",
+    "bundle_changed",
     "call_asked",
     "call_changed",
     "call_logged",
@@ -55,18 +59,21 @@ __all__ = [
     "later",
     "lists_announced",
     "log_appended",
-    "message",
     "outage",
     "policies_changed",
     "publish",
+    "question_changed",
     "send_inline",
     "session_changed",
+    "sign_in_needed",
     "start",
+    "subscription_changed",
     "tasks_changed",
     "user_changed",
     "visit_completed",
     "wake_worker",
     "wire_appended",
+    "workers_changed",
 ]
 
 _publisher = Publisher()
@@ -193,6 +200,24 @@ def approval_changed(approval_uid: UUID | str, call_uid: UUID | str) -> None:
 
 def policies_changed() -> None:
     publish(POLICIES, None, "policy")
+
+
+def bundle_changed(bundle_uid: UUID | str) -> None:
+    publish(f"bundle.{bundle_uid}", None, "bundle")
+
+
+def agent_stream_opened(session_uid: UUID | str, stream: UUID | str, opened: float, *, post: bool = False) -> None:
+    """A stream of an agent's session takes over from the older ones. `post`: only from POST streams."""
+    publish(f"agent.{session_uid}", None, "stream", [{"post" if post else "stream": str(stream), "opened": opened}])
+
+
+def agent_follows_changed(session_uid: UUID | str) -> None:
+    """An agent's session follows another resource, or one less."""
+    publish(f"agent.{session_uid}", None, "follows")
+
+
+def agent_session_ended(session_uid: UUID | str) -> None:
+    publish(f"agent.{session_uid}", None, "ended")
 
 
 def subscription_changed(subscription_uid: UUID | str, version: int, kind: str = "subscription") -> None:
