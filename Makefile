@@ -35,7 +35,7 @@ bench: dev-deps ## benchmarks; each prints its numbers beside a floor measured i
 	@$(PY) tests/tools/setup_peers.py --all
 	@exec $(PY) tests/tools/run_benchmarks.py $(ARGS)
 
-conformance: dev-deps ## the official MCP conformance suite, both revisions: our client, then the door for agents
+conformance: dev-deps ## the official MCP conformance suite, both revisions: our client, then the endpoint for agents
 	@$(PY) tests/tools/setup_peers.py
 	@$(PY) -m tests.conformance.run $(ARGS)
 	@exec $(PY) -m tests.conformance.door
