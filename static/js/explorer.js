@@ -4,7 +4,7 @@ import { announce, number, reasonOf } from './dom.js';
 import { live } from './live.js';
 import { startCompletion } from './query-completion.js';
 import { SignedOut } from './sign-in.js';
-import { stackedBars } from './time-chart.js';
+import { moment, stackedBars } from './time-chart.js';
 import { chosenZone, momentOf, wallClock, zone } from './time.js';
 import { toast } from './toast.js';
 
@@ -51,10 +51,6 @@ function addressWith(changes) {
     else query.set(name, value);
   }
   return `${location.pathname}${query.size ? `?${query}` : ''}`;
-}
-
-function moment(seconds) {
-  return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
 }
 
 function goTo(from, to, rest) {

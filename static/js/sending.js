@@ -1,4 +1,5 @@
 /* A call that this page asks for: waits for the live connection, is sent once, and never again by itself. */
+import { say } from './call-cards.js';
 import { reasonOf } from './dom.js';
 import { live } from './live.js';
 import { SignedOut, signIn } from './sign-in.js';
@@ -7,11 +8,6 @@ const WAIT_MS = 20_000;
 
 /* Nothing has left the page: the message says why, and what was typed stays. */
 export class NotSent extends Error {}
-
-function say(form, words) {
-  const place = form.querySelector('[data-run-state]');
-  if (place) place.textContent = words;
-}
 
 function cancelButton(form, cancel) {
   const button = document.createElement('button');
