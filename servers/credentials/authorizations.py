@@ -4,7 +4,6 @@ Each step is one conditional UPDATE from the previous state, so it happens once.
 person, the browser and the one `state` that was sent out, and is valid for ten minutes.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -23,6 +22,7 @@ from servers.credentials import identities
 from servers.credentials.binding import require_encrypted
 from servers.credentials.references import OPEN_ADDRESS, has_reference
 from servers.enums import AuditAction, AuditOutcome, AuthorizationState, IdentityKind, TransportKind
+from servers.json.canonical import sha256
 from servers.models import Identity, Server, ServerAuthorization
 from servers.secret import Secret
 from servers.signals import authorization_asked
@@ -38,10 +38,6 @@ DETAIL_CHARS = 500
 
 class Forged(Exception):
     """An answer that belongs to no open authorization of this person in this browser."""
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # --- in the web process --------------------------------------------------------------------------------------------------
@@ -81,7 +77,7 @@ def _begun(
     trail: Trail, identity: Identity, user: Any, browser: str, client_id: str = "", client_secret: str = ""
 ) -> ServerAuthorization:
     row = ServerAuthorization(
-        identity=identity, user=user, browser=digest(browser), expires_at=timezone.now() + LIFETIME
+        identity=identity, user=user, browser=sha256(browser), expires_at=timezone.now() + LIFETIME
     )
     if client_id:
         _put(row, "client", {"client_id": client_id, "client_secret": client_secret})
@@ -100,7 +96,7 @@ def ask(row: ServerAuthorization) -> None:
 
 def of_person(user: Any, browser: str, uid: UUID) -> ServerAuthorization | None:
     rows = ServerAuthorization.objects.select_related("identity__server")
-    return rows.filter(uid=uid, user_id=user.pk, browser=digest(browser)).first()
+    return rows.filter(uid=uid, user_id=user.pk, browser=sha256(browser)).first()
 
 
 def address(row: ServerAuthorization) -> str:
@@ -113,7 +109,7 @@ def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> ServerAuth
     was begun; a token is not asked for then."""
     given = {name: value for name, value in parameters.items() if len(name) + len(value) <= _MAX_CHARS}
     found = ServerAuthorization.objects.select_related("identity__server").filter(
-        state_digest=digest(given.get("state", "")), user_id=user.pk, browser=digest(browser)
+        state_digest=sha256(given.get("state", "")), user_id=user.pk, browser=sha256(browser)
     )
     row = found.first()
     if row is None or len(given) > _MAX_PARAMETERS or len(given) != len(parameters):
@@ -159,7 +155,7 @@ def ready(row: ServerAuthorization, issuer: str, state: str, pending: Mapping[st
     _put(row, "pending", pending)
     _put(row, "url", {"url": url})
     fields = {name: getattr(row, name) for name in ("sealed_pending", "pending_key_id", "sealed_url", "url_key_id")}
-    known = {"issuer": issuer[:2000], "state_digest": digest(state)}
+    known = {"issuer": issuer[:2000], "state_digest": sha256(state)}
     return _step(row.uid, AuthorizationState.PREPARING, AuthorizationState.READY, **known, **fields)
 
 

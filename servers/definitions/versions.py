@@ -1,5 +1,6 @@
 """What a server offers, as it described it last, and the versions that were seen (see trimming)."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +14,7 @@ from servers.enums import DefinitionChange, DefinitionKind, IdentityKind
 from servers.models import Definition, DefinitionVersion, Identity, Server
 from servers.schemas.compatibility import Compatibility
 
-__all__ = ["Counts", "definitions", "digest_of", "kinds_known", "read_listing", "store", "store_listing"]
+__all__ = ["Counts", "body_of", "definitions", "digest_of", "kinds_known", "read_listing", "store", "store_listing"]
 _CHANGEABLE = ["title", "description", "position", "body", "digest", "approved_digest", "changed_at", "removed_at"]
 
 
@@ -41,6 +42,12 @@ class Counts:
 def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
     """What the server offers now to the identity `server` was read for, in the server's order."""
     return server.definitions.filter(kind=kind, removed_at=None, **server.identity_filter)
+
+
+def body_of(definition: Definition) -> dict[str, Any]:
+    """The server's own JSON. The top level is always an object; below it, a hostile server may send anything."""
+    value = json.loads(definition.body)
+    return value if isinstance(value, dict) else {}
 
 
 def kinds_known(identity_id: int) -> set[DefinitionKind]:

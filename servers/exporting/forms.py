@@ -24,7 +24,15 @@ _FORMATS = [
 _STORE = ("endpoint", "region", "bucket", "prefix", "access_key", "secret_key")
 
 
-class ExportForm(forms.Form):
+class _PayloadsOnlyInJsonl(forms.Form):
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if given.get("payloads") and given.get("format") == ExportFormat.CSV:
+            self.add_error("payloads", "CSV cannot include arguments and results. Choose JSONL.")
+        return given
+
+
+class ExportForm(_PayloadsOnlyInJsonl):
     query = forms.CharField(
         required=False,
         label="Query",
@@ -49,19 +57,13 @@ class ExportForm(forms.Form):
         if not access.may_read_payloads(user):
             del self.fields["payloads"]
 
-    def clean(self) -> dict[str, Any]:
-        given = self.cleaned_data
-        if given.get("payloads") and given.get("format") == ExportFormat.CSV:
-            self.add_error("payloads", "CSV cannot include arguments and results. Choose JSONL.")
-        return given
-
 
 def _text(label: str, help_text: str, example: str, *, most: int, required: bool = False) -> forms.CharField:
     box = forms.TextInput(attrs={**_PLAIN, "placeholder": example})
     return forms.CharField(label=label, help_text=help_text, max_length=most, required=required, widget=box)
 
 
-class ScheduleForm(forms.Form):
+class ScheduleForm(_PayloadsOnlyInJsonl):
     name = forms.CharField(label="Name", max_length=80, help_text="For example: Archive.")
     interval = forms.ChoiceField(
         label="Interval", choices=Interval.choices, initial=Interval.DAILY, help_text="On the hour, at midnight, or at midnight on Monday (UTC)."
@@ -122,12 +124,6 @@ class ScheduleForm(forms.Form):
         if any(part in ("", ".", "..") for part in prefix.split("/")) and prefix:
             raise ValidationError("Enter a path without empty parts, “.” or “..”.")
         return prefix
-
-    def clean(self) -> dict[str, Any]:
-        given = self.cleaned_data
-        if given.get("payloads") and given.get("format") == ExportFormat.CSV:
-            self.add_error("payloads", "CSV cannot include arguments and results. Choose JSONL.")
-        return given
 
     def settings(self) -> ScheduleSettings:
         given: Mapping[str, Any] = self.cleaned_data

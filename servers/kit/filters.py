@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django import forms
+
 _SHOWN = 60
 
 
@@ -17,3 +19,9 @@ def ignored(given: Mapping[str, Any], understood: Mapping[str, Any]) -> list[Ign
     """Of an address with these parameters: the filters that were given and did not become one."""
     entered = {name: str(given.get(name) or "").strip() for name in understood}
     return [Ignored(name, entered[name][:_SHOWN]) for name, value in understood.items() if entered[name] and not value]
+
+
+def ignored_of(form: forms.Form) -> list[Ignored]:
+    """Of a form all of whose fields are filters."""
+    form.is_valid()
+    return ignored(form.data, {name: form.cleaned_data.get(name) for name in form.fields})

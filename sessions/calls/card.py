@@ -7,7 +7,7 @@ import json
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
@@ -17,7 +17,7 @@ from servers.models import Payload
 from sessions.calls import statements
 from sessions.calls.operations import Words, words_of
 from sessions.calls.outcome_words import NOT_CHECKED, OutcomeWords, outcome_of
-from sessions.calls.results import View, lighter, view_of
+from sessions.calls.results import View, lighter, parsed, view_of
 from sessions.enums import UNSENT, CallState
 from sessions.mcp.core import refusals
 from sessions.models import Call, LogLine
@@ -191,7 +191,7 @@ def _result(call: Call, payload: Payload, brief: bool) -> Result:
         text = payloads.read(payload) or ""
     except SealError as problem:
         return Result(payload.size, str(problem), cut=False)
-    value = _parsed(text)
+    value = parsed(text)
     if not isinstance(value, dict):
         return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS)
     view = view_of(call.method, call.target, value)
@@ -201,13 +201,6 @@ def _result(call: Call, payload: Payload, brief: bool) -> Result:
         return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS, view, empty)
     pretty = json.dumps(value, indent=2, ensure_ascii=False)
     return Result(payload.size, pretty[:RAW_CHARS], len(pretty) > RAW_CHARS, view, empty)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def call_lines(call: Call) -> list[LogLine]:

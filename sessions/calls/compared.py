@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from sessions.calls.results import parsed
 from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ, TOOLS_CALL
 
 Parts = list[dict[str, Any]]
@@ -15,7 +16,7 @@ def argument_parts(text: str) -> Parts:
 def result_parts(method: str, text: str) -> Parts:
     """As the contents of a resource, whose names say which part it is. What a server sent is not trusted to have the form
     that its method asks for: then the whole result is one part."""
-    value = _parsed(text)
+    value = parsed(text)
     if not isinstance(value, dict):
         return [{"uri": "Result", "text": text}]
     key = {TOOLS_CALL: "content", RESOURCES_READ: "contents", PROMPTS_GET: "messages"}.get(method, "")
@@ -53,10 +54,3 @@ def _part(name: str, item: Any) -> dict[str, Any]:
 
 def _as_json(name: str, value: Any) -> dict[str, Any]:
     return {"uri": name, "mimeType": "application/json", "text": json.dumps(value, indent=2, ensure_ascii=False)}
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

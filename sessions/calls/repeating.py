@@ -1,6 +1,5 @@
 """A call once more, with the arguments of an earlier one: when to ask first, and one call for one click."""
 
-import json
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -11,6 +10,7 @@ from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.definitions.listing import compatibility_of
+from servers.definitions.versions import body_of
 from servers.models import Definition, Server
 from sessions.calls.operations import OPERATIONS
 from sessions.calls.placing import Given, Origin, Rejected, place
@@ -49,7 +49,7 @@ def thought_of(definition: Definition | None, method: str, digest: str, doubt: s
     if operation is None or definition is None:
         return SecondThought(unknown=unknown, doubt=doubt)
     return SecondThought(
-        name=operation.destructive(_body(definition)),
+        name=operation.destructive(body_of(definition)),
         unknown=unknown,
         doubt=doubt,
         breaking=breaking_since(definition, digest),
@@ -67,11 +67,6 @@ def _definition(method: str, target: str, **whose: Any) -> Definition | None:
 def definition_for(server: Server, method: str, target: str) -> Definition | None:
     """As the identity that `server` was read for is offered it."""
     return _definition(method, target, server=server, **server.identity_filter)
-
-
-def _body(definition: Definition) -> dict[str, Any]:
-    value = json.loads(definition.body)
-    return value if isinstance(value, dict) else {}
 
 
 def breaking_since(definition: Definition, digest: str) -> list[str]:

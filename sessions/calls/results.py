@@ -37,6 +37,14 @@ class View:
         return self.has_structured or any(block.passable for block in self.blocks)
 
 
+def parsed(text: str) -> Any:
+    """None for what is no JSON, or nests too deeply to be read."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
     if result.get("resultType") == "input_required":  # of an agent, which continues with a further call
         return View("Input required", [Block("json", value=result.get("inputRequests") or {})])

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from servers.definitions.versions import body_of
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from sessions.calls.operations import completion_target
@@ -49,7 +50,7 @@ class Prompt:
 
 def prompt(definition: Definition, values: dict[str, str], errors: dict[str, str]) -> Prompt:
     """`values` and `errors` by the argument's name."""
-    described = prompt_fields(server_page.body(definition))
+    described = prompt_fields(body_of(definition))
     fields = [
         Field(
             name=found["name"],

@@ -11,6 +11,7 @@ from typing import Any
 
 from servers import access
 from servers.audit import payloads
+from servers.definitions.versions import body_of
 from servers.enums import DefinitionKind
 from servers.models import Definition, Payload, Server
 from sessions.calls.blocks import Block
@@ -126,13 +127,13 @@ def lists(server: Server, find: str, uri: str, template: str, starts: Mapping[st
 
 def choose_uri(server: Server, uri: str) -> Chosen:
     listed = _listed(server, DefinitionKind.RESOURCE, uri)
-    return Chosen(uri, listed, body=server_page.body(listed) if listed else {})
+    return Chosen(uri, listed, body=body_of(listed) if listed else {})
 
 
 def choose_template(server: Server, template: str, uri: str) -> Chosen | None:
     """None for a template that the server does not list."""
     listed = _listed(server, DefinitionKind.RESOURCE_TEMPLATE, template)
-    return None if listed is None else Chosen(uri, template=listed, body=server_page.body(listed))
+    return None if listed is None else Chosen(uri, template=listed, body=body_of(listed))
 
 
 def _listed(server: Server, kind: DefinitionKind, key: str) -> Definition | None:

@@ -1,7 +1,6 @@
 """What the pages of one server read. Everything comes from the database: the page of a dead server opens as fast as
 any."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,12 +86,6 @@ def definitions(server: Server, kind: DefinitionKind) -> QuerySet[Definition]:
     return versions.definitions(server, kind).order_by("position", "id")
 
 
-def body(definition: Definition) -> dict[str, Any]:
-    """The server's own JSON. The top level is always an object; below it, a hostile server may send anything."""
-    value = json.loads(definition.body)
-    return value if isinstance(value, dict) else {}
-
-
 def beginning(text: str) -> str:
     """The beginning of a text: a server may describe itself in megabytes."""
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters in all)"
@@ -116,7 +109,7 @@ def hints(tool: dict[str, Any]) -> list[str]:
 
 
 def tool_entry(definition: Definition) -> ToolEntry:
-    tool = body(definition)
+    tool = versions.body_of(definition)
     return ToolEntry(definition.key, definition.title, definition.description, hints(tool), tool.get("icons"))
 
 

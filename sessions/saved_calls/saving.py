@@ -9,6 +9,7 @@ from servers import access, permissions
 from servers.audit import payload_privacy, payloads
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
+from servers.definitions.versions import body_of
 from servers.enums import AuditAction, PayloadKind, RedactedPart
 from servers.models import Definition, Payload, Server
 from servers.privacy import redaction
@@ -43,7 +44,7 @@ def save_form(
     definition = server_page.definitions(server, kind).filter(key=key).first()
     if definition is None and operation.missing:
         raise Unsaved(f"{server.name} {operation.missing}")
-    described = server_page.body(definition) if definition is not None else {}
+    described = body_of(definition) if definition is not None else {}
     try:
         arguments, doubt = operation.read(target, described, given)
     except Rejected as problem:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from django import forms
 from django.core.exceptions import ValidationError
 
-from servers.kit.filters import Ignored, ignored
+from servers.kit.filters import Ignored, ignored_of
 from sessions.enums import SubscriptionState
 from sessions.models import Subscription
 from sessions.subscriptions.board import ALL, ATTENTION, Filters
@@ -46,8 +46,7 @@ class BoardFilter(forms.Form):
         return Filters(**{name: str(self.cleaned_data.get(name) or "") for name in self.fields})
 
     def ignored(self) -> list[Ignored]:
-        self.is_valid()
-        return ignored(self.data, {name: self.cleaned_data.get(name) for name in self.fields})
+        return ignored_of(self)
 
 
 class SettingsForm(forms.Form):

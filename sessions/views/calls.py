@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from servers import access
 from servers.audit import query as audit
 from servers.audit.record import Actor
+from servers.definitions.versions import body_of
 from servers.enums import DefinitionKind
 from servers.kit.json_tree import Tree, value_at
 from servers.models import AuditEvent, Server
@@ -83,7 +84,7 @@ def _form_again(request: WebRequest, server: Server, tool: str, message: str, st
     context = tool_list_context(request, server_page.header(server), tool) | {
         "definition": definition,
         "entry": server_page.tool_entry(definition),
-        "tool": server_page.body(definition),
+        "tool": body_of(definition),
         "form": ToolForm(definition, data, posted=True),
         "calls": server_page.recent_calls(server, definition.key),
     }

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
+from servers.definitions.versions import body_of
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from servers.numbers import whole_number
@@ -54,13 +55,13 @@ def tool_list_context(request: HttpRequest, header: server_page.ServerHeader, na
 
 
 def _tool_context(request: WebRequest, server: Server, definition: Definition) -> dict[str, Any]:
-    schema = server_page.body(definition).get("inputSchema", {"type": "object"})
+    schema = body_of(definition).get("inputSchema", {"type": "object"})
     given = passing_on.prefill(request, schema) or prefill(request, TOOLS_CALL, definition.key)
     form = ToolForm(definition, request.GET, posted=False, prefill=given)
     return {
         "definition": definition,
         "entry": server_page.tool_entry(definition),
-        "tool": server_page.body(definition),
+        "tool": body_of(definition),
         "form": form,
         "calls": server_page.recent_calls(server, definition.key),
         "saved_calls": entries(request.user, server, TOOLS_CALL, definition.key),

@@ -10,9 +10,9 @@ from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from servers.definitions.versions import digest_of
+from servers.definitions.versions import body_of, digest_of
 from servers.enums import Environment
-from servers.kit.filters import Ignored, ignored
+from servers.kit.filters import Ignored, ignored_of
 from servers.models import Definition
 from servers.schemas import checker, jsontext, leaves, render
 from servers.schemas.compile import compile_form
@@ -98,8 +98,7 @@ class ServerListFilter(forms.Form):
         return self.cleaned_data.get("view") == "cards"
 
     def ignored(self) -> list[Ignored]:
-        self.is_valid()
-        return ignored(self.data, {name: self.cleaned_data.get(name) for name in self.fields})
+        return ignored_of(self)
 
 
 class ToolForm:
@@ -115,7 +114,7 @@ class ToolForm:
         self.prefill = prefill
         self._data = data
         self._posted = posted
-        self.tool = server_page.body(definition)
+        self.tool = body_of(definition)
         self.name = definition.key
         self.title = definition.title or definition.key
         self.description = server_page.beginning(definition.description)

@@ -16,6 +16,7 @@ from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.crypto import SealError
+from servers.definitions.versions import body_of
 from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from servers.requests import WebRequest
@@ -151,7 +152,7 @@ def _fields(request: WebRequest, server: Server, tool: str, value: Any) -> tuple
     definition = server_page.definitions(server, DefinitionKind.TOOL).filter(key=tool).first()
     if definition is None:
         return [], None
-    schema = server_page.body(definition).get("inputSchema", {"type": "object"})
+    schema = body_of(definition).get("inputSchema", {"type": "object"})
     fields = passing_on.fields_of(schema)
     into = request.GET.get("into")
     same_tool = request.GET.get("into_of") == f"{server.slug} {tool}"

@@ -21,6 +21,7 @@ from servers.registration.importing.text import (
     Pairs,
     Unreadable,
     is_json,
+    no_constant,
     pairs_of,
     require_depth,
     too_deep,
@@ -56,17 +57,13 @@ def _plain_json(given: str) -> list[JsonPart] | None:
     if not is_json(given):
         return None
     try:
-        value = json.loads(given, object_pairs_hook=pairs_of, parse_constant=_no_constant)
+        value = json.loads(given, object_pairs_hook=pairs_of, parse_constant=no_constant)
     except ValueError:
         return None
     except RecursionError:
         raise too_deep() from None
     require_depth([value], limits.number("import_depth"))
     return [JsonPart(value)]
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _by_child(given: str) -> list[JsonPart]:

@@ -180,7 +180,7 @@ def _is_prose(text: str) -> bool:
 # --- JSON --------------------------------------------------------------------------------------------------------------
 def _json(text: str, bounds: Bounds) -> list[JsonPart]:
     """The object, or those that stand one after the other."""
-    decoder = json.JSONDecoder(object_pairs_hook=pairs_of, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=pairs_of, parse_constant=no_constant)
     try:
         return [JsonPart(decoder.decode(text))]
     except json.JSONDecodeError:
@@ -231,7 +231,7 @@ def _json5(text: str, strict: json.JSONDecodeError, bounds: Bounds) -> Any:
         words = f"Invalid JSON at {where}, and too large to be read as JSON5."
         raise Unreadable(words, "json", "import_json5_bytes")
     try:
-        return json5.loads(text, object_pairs_hook=pairs_of, parse_constant=_no_constant)
+        return json5.loads(text, object_pairs_hook=pairs_of, parse_constant=no_constant)
     except ValueError as exc:
         if found := _POSITION.match(str(exc)):
             where = f"line {found[1]}, column {found[2]}"
@@ -246,7 +246,7 @@ def pairs_of(items: Iterable[tuple[str, Any]]) -> Pairs:
     return found
 
 
-def _no_constant(name: str) -> Any:
+def no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
