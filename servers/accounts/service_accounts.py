@@ -13,7 +13,6 @@ from django.db.models import QuerySet
 
 from servers.accounts import catalog
 from servers.accounts.authority import Authority, People, Refused, held_by_groups, lock, managed
-from servers.audit.acts import Trail
 from servers.audit.record import Actor
 from servers.enums import AuditAction
 from servers.models import ServiceAccount
@@ -53,9 +52,9 @@ def require_person(user: Any, action: AuditAction) -> None:
         raise Refused(f"{user.get_username()} is a service account. It has tokens and never signs in.", action)
 
 
-def require_managed(trail: Trail, by: Any, user: Any) -> None:
+def require_managed(by: Any, user: Any) -> None:
     """Whether `by` may act for this service account: it has no permission that `by` lacks. Raises access.Denied and
-    Refused. In the transaction of `trail`."""
+    Refused. In the caller's transaction."""
     authority, [row] = lock(by, user)
     if not is_one(row):
         raise Refused(f"{row.get_username()} is a person, who creates tokens in their own account.")

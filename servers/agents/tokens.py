@@ -107,7 +107,7 @@ def issue_for(actor: Actor, by: Any, account: Any, wanted: Wanted) -> Issued:
     if not access.may(account, "call_tool"):
         raise ValidationError(f"{account.get_username()} does not have permission to call tools. Give it on Users.")
     with managed(actor, by, wanted.name) as trail:
-        service_accounts.require_managed(trail, by, account)
+        service_accounts.require_managed(by, account)
         return _issued(trail, account, wanted)
 
 

@@ -26,7 +26,6 @@ from sessions.agents.shared import Shared
 from sessions.inbox.answering import Unfit
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.jsonrpc import Notification, Request, Response
-from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, legacy, posted
 from sessions.mcp.server.legacy import Opening
 from sessions.mcp.server.posted import Posted
@@ -46,7 +45,7 @@ class LegacySessions:
         entry = await self._requests.known(entry)
         session = await self._shared.reader.work(partial(agent_sessions.open_session, entry, opening))
         self._shared.admission.note_use(entry.principal, connection.address, session.program)
-        offered = answers.offered(entry.place.capabilities, Era.LEGACY)
+        offered = answers.offered(entry.place.capabilities)
         result = legacy.initialized(opening, identity(entry), offered, instructions(entry))
         answer.headers["Mcp-Session-Id"] = session.key
         await answer.finish(jsonrpc.result(opening.request.id, result))

@@ -114,7 +114,7 @@ class Requests:
 
     async def _discover(self, exchange: Exchange) -> bytes:
         entry = await self.known(exchange.entry)
-        offered = answers.offered(entry.place.capabilities, Era.MODERN)
+        offered = answers.offered(entry.place.capabilities)
         return jsonrpc.result(exchange.id, modern.discovery(identity(entry), offered, instructions(entry)))
 
     async def _list(self, exchange: Exchange) -> bytes:
@@ -130,7 +130,7 @@ class Requests:
     async def _set_level(self, exchange: Exchange) -> bytes:
         """Of the lines of this session's own calls, from now on."""
         level, session = exchange.params.get("level"), exchange.session
-        if session is None or "logging" not in answers.offered(exchange.entry.place.capabilities, exchange.era):
+        if session is None or "logging" not in answers.offered(exchange.entry.place.capabilities):
             raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server does not support logging: it did not declare it.")
         if level not in methods.LOG_LEVELS:
             raise invalid_params(f"params.level must be one of {', '.join(methods.LOG_LEVELS)}.")

@@ -19,7 +19,7 @@ from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange, legacy_exchange
 from sessions.agents.shared import Shared
 from sessions.mcp.core import jsonrpc, methods
-from sessions.mcp.core.versions import REVISIONS, Era
+from sessions.mcp.core.versions import REVISIONS
 from sessions.mcp.server import answers, legacy, modern, posted, streams
 from sessions.mcp.server.refusals import Refusal, invalid_request
 from sessions.models import AgentSession
@@ -106,7 +106,7 @@ class StandingStreams:
             require_scope(exchange, AgentScope.LIST)
         if not answer.may_stream:
             raise invalid_request("Accept must include text/event-stream.", 406)
-        offered = answers.offered(entry.place.capabilities, Era.MODERN)
+        offered = answers.offered(entry.place.capabilities)
         may_follow = may_read and "subscribe" in offered.get("resources", {})
         granted = modern.Listen(
             listened.lists & set(offered) if may_list else frozenset(), listened.resources if may_follow else ()

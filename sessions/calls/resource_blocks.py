@@ -26,7 +26,7 @@ def _content(item: Any, asked: str, position: int, budget: Budget) -> Block:
     if data is None:
         return Block("json", "Neither text nor valid base64", value=item)
     uri, mime = str(item.get("uri", "")), str(item.get("mimeType") or "")[:_LABEL]
-    block = _shown(item, mime, budget)
+    block = _shown(item, budget)
     return replace(
         block,
         uri="" if uri == asked else uri[:2_000],
@@ -37,7 +37,7 @@ def _content(item: Any, asked: str, position: int, budget: Budget) -> Block:
     )
 
 
-def _shown(item: dict[str, Any], mime: str, budget: Budget) -> Block:
+def _shown(item: dict[str, Any], budget: Budget) -> Block:
     """HTML is shown as text; what is Markdown, `with_markdown` decides."""
     if isinstance(item.get("text"), str):
         block = text_block(item["text"], "")

@@ -54,8 +54,8 @@ class LimitsForm(forms.Form):
 
     def wanted(self) -> Mapping[StoredKind, Limit]:
         """After is_valid()."""
-        return {kind: self._limit(kind, known) for kind, known in self.kinds.items()}
+        return {kind: self._limit(kind) for kind in self.kinds}
 
-    def _limit(self, kind: StoredKind, known: Limit) -> Limit:
+    def _limit(self, kind: StoredKind) -> Limit:
         megabytes = self.cleaned_data[f"{kind.value}_mb"]
         return Limit(self.cleaned_data[f"{kind.value}_days"], None if megabytes is None else megabytes * _MB)

@@ -531,7 +531,7 @@ def _rows(
     only: tuple[str, Sequence[Any]] = ("", ()),
 ) -> tuple[str, list[Any]]:
     """The roll-ups of a range as SQL; empty for an empty range."""
-    where, values = _where(user, wanted, by)
+    where, values = _where(user, wanted)
     if only[0]:
         where, values = f"{where} AND {only[0]}", [*values, *only[1]]
     parts, given = [], []
@@ -548,7 +548,7 @@ def _of(by: RollupBy) -> str:
     return f""""by" = '{by.value}'"""
 
 
-def _where(user: access.User, wanted: Dimensions, by: RollupBy) -> tuple[str, list[Any]]:
+def _where(user: access.User, wanted: Dimensions) -> tuple[str, list[Any]]:
     where = ""
     values: list[Any] = []
     if wanted.server is not None:

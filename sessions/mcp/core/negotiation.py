@@ -90,7 +90,7 @@ def _result(result: dict[str, Any]) -> EraDecision:
 
 def _rpc_error(error: RpcError, asked: str) -> EraDecision:
     if error.code == jsonrpc.UNSUPPORTED_VERSION:
-        return _unsupported(error, asked)
+        return _unsupported(error)
     if error.code == jsonrpc.HEADER_MISMATCH:
         return ProbeAgain(asked, "our headers arrived altered; a proxy may change MCP headers")
     if error.code == jsonrpc.MISSING_CAPABILITY:
@@ -116,7 +116,7 @@ def _required(capabilities: dict[str, Any]) -> list[str]:
     ]
 
 
-def _unsupported(error: RpcError, asked: str) -> EraDecision:
+def _unsupported(error: RpcError) -> EraDecision:
     offered = error.data.get("supported") if isinstance(error.data, dict) else None
     if not isinstance(offered, list) or not offered:
         return Legacy("the server does not know our modern revision and names no other")

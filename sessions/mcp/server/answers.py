@@ -95,7 +95,7 @@ def answer(identity: RequestId, result: str) -> bytes:
     return jsonrpc.utf8(f'{{"jsonrpc":"2.0","id":{jsonrpc.text_of(identity)},"result":{result}}}')
 
 
-def offered(upstream: Mapping[str, Any], era: Era) -> dict[str, Any]:
+def offered(upstream: Mapping[str, Any]) -> dict[str, Any]:
     """The capabilities of an endpoint: what its server declared and what we relay."""
     found: dict[str, Any] = {}
     if declares(upstream, "tools"):

@@ -71,7 +71,7 @@ def test_the_id_of_an_answer_keeps_its_type(identity):
 
 def test_capabilities_are_what_the_server_declared_and_we_relay():
     upstream = {"tools": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {}, "tasks": {}}
-    assert answers.offered(upstream, Era.LEGACY) == {
+    assert answers.offered(upstream) == {
         "tools": {"listChanged": True},
         "resources": {"listChanged": True, "subscribe": True},
         "completions": {},
