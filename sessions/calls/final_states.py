@@ -26,6 +26,7 @@ from sessions.connections import commands
 from sessions.enums import UNSENT, ApprovalState, CallState
 from sessions.models import Approval, Call
 
+#: calls that end in one transaction
 BATCH = 200
 
 

@@ -17,15 +17,13 @@ from servers.audit.record import Event
 from servers.enums import AuditOutcome
 from sessions import hints
 from sessions.calls import claims
-from sessions.calls.final_states import FinalState, end_now, finish_event
+from sessions.calls.final_states import BATCH, FinalState, end_now, finish_event
 from sessions.connections import lifecycle, timeline
 from sessions.enums import CallState, SessionState
 from sessions.inbox import questions
 from sessions.models import Call, McpSession, Worker
 from sessions.models.clock import database_now
 from sessions.subscriptions import watches
-
-CALL_BATCH = 200
 
 WORKER_GONE = FinalState(
     CallState.SENT,
@@ -71,7 +69,7 @@ def reap(dead: Iterable[Worker]) -> Reaped:
     watches.left_behind(bodies)
     _free(McpSession.objects.filter(owner_id__in=ids), "The worker of this session is gone.")
     left = Call.objects.filter(state=CallState.SENT).filter(_without_worker(uids))
-    calls = end_now(list(left.values_list("uid", flat=True)[:CALL_BATCH]), WORKER_GONE)
+    calls = end_now(list(left.values_list("uid", flat=True)[:BATCH]), WORKER_GONE)
     for call in calls:
         claims.announce(call)
     Worker.objects.filter(pk__in=ids).delete()
