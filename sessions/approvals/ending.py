@@ -3,10 +3,8 @@ with its events."""
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -15,7 +13,7 @@ from servers.audit.record import SYSTEM, Actor, Event
 from servers.audit.writer import writer
 from servers.enums import AuditAction, AuditOutcome
 from sessions.approvals import validity
-from sessions.calls.final_states import BATCH, FinalState, end_now, event_of, finish_event, notify
+from sessions.calls.final_states import BATCH, FinalState, announce, end_now, event_of, finish_event
 from sessions.enums import ApprovalState, CallState
 from sessions.models import Approval, Call
 
@@ -38,7 +36,7 @@ def finish(rows: Iterable[Approval], final: FinalState, actor: Actor = SYSTEM) -
     for row in rows:
         for call in end_now([row.call.uid], final):
             Approval.objects.filter(pk=row.pk).update(ended_by="" if actor is SYSTEM else actor.name[:150])
-            transaction.on_commit(partial(notify, call), robust=True)
+            announce(call)
             ended.append(call)
     return ended
 

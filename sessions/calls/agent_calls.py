@@ -8,12 +8,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 import structlog
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -21,7 +19,7 @@ from servers.audit.record import Event
 from servers.crypto import SealError, open_bytes, seal_bytes
 from servers.enums import AuditAction, AuditOutcome, Way
 from sessions.calls import statements
-from sessions.calls.final_states import FinalState, end_now, finish_event, notify
+from sessions.calls.final_states import FinalState, announce, end_now, finish_event
 from sessions.calls.operations import operation_of
 from sessions.calls.statements import Standing
 from sessions.enums import ApprovalState, CallState
@@ -110,7 +108,7 @@ def refuse(uid: UUID, why: str) -> list[Event]:
         if rows.update(**fields):
             events.append(replace(end, action=AuditAction.APPROVAL_VOID, outcome=AuditOutcome.CANCELLED))
         events.append(end)
-        transaction.on_commit(partial(notify, call), robust=True)
+        announce(call)
     return events
 
 

@@ -26,7 +26,7 @@ from servers.storable import storable
 from sessions import hints
 from sessions.calls import agent_calls, statements
 from sessions.calls.agent_calls import CallingAgent
-from sessions.calls.final_states import FinalState, elapsed_ms, end_now, finish_event
+from sessions.calls.final_states import FinalState, announce, elapsed_ms, end_now, finish_event
 from sessions.calls.operations import operation_of
 from sessions.connections.lifecycle import AUDITED_CHARS, Lease
 from sessions.enums import CallState
@@ -350,12 +350,6 @@ def _running(call: PendingCall, lease: Lease) -> Any:
 
 
 # --- announcing ------------------------------------------------------------------------------------------------------
-def announce(call: Call) -> None:
-    """Notify the pages once the current transaction is committed."""
-    uid, version, server_uid = call.uid, call.version, call.server.uid if call.server else None
-    transaction.on_commit(lambda: hints.call_changed(uid, version, server_uid))
-
-
 def _announce(call: PendingCall, lease: Lease, version: int, *, passing: bool = False) -> None:
     transaction.on_commit(partial(hints.call_changed, call.uid, version, lease.server_uid, passing=passing))
 

@@ -121,7 +121,7 @@ def end(uids: Iterable[UUID], final: FinalState, actor: Actor = SYSTEM) -> "Futu
     def write() -> list[Call]:
         calls = end_now(batch, final)
         for call in calls:
-            transaction.on_commit(partial(notify, call), robust=True)
+            announce(call)
         return calls
 
     return writer().submit(write, lambda calls: [finish_event(call, final, actor) for call in calls])
@@ -195,6 +195,11 @@ def event_of(
 def server_ref(call: Call) -> ServerRef | None:
     """None when the server's row is gone; the call keeps the server's name."""
     return None if call.server is None else ServerRef.of(call.server)
+
+
+def announce(call: Call) -> None:
+    """Notify the pages once the current transaction is committed. `call` must have been read with its server."""
+    transaction.on_commit(partial(notify, call), robust=True)
 
 
 def notify(call: Call) -> None:

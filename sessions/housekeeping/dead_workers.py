@@ -16,8 +16,7 @@ from django.utils import timezone
 from servers.audit.record import Event
 from servers.enums import AuditOutcome
 from sessions import hints
-from sessions.calls import claims
-from sessions.calls.final_states import BATCH, FinalState, end_now, finish_event
+from sessions.calls.final_states import BATCH, FinalState, announce, end_now, finish_event
 from sessions.connections import lifecycle, timeline
 from sessions.enums import CallState, SessionState
 from sessions.inbox import questions
@@ -71,7 +70,7 @@ def reap(dead: Iterable[Worker]) -> Reaped:
     left = Call.objects.filter(state=CallState.SENT).filter(_without_worker(uids))
     calls = end_now(list(left.values_list("uid", flat=True)[:BATCH]), WORKER_GONE)
     for call in calls:
-        claims.announce(call)
+        announce(call)
     Worker.objects.filter(pk__in=ids).delete()
     unanswered = questions.withdraw_of_dead_workers(uids)
     return Reaped([*unanswered, *(finish_event(call, WORKER_GONE) for call in calls)], uids)

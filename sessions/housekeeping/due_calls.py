@@ -6,8 +6,8 @@ from django.utils import timezone
 
 from servers.audit.record import Event
 from sessions.approvals import ending as approvals
-from sessions.calls import claims, session_pausing
-from sessions.calls.final_states import BATCH, BUSY, NOT_READY, FinalState, end_now, finish_event
+from sessions.calls import session_pausing
+from sessions.calls.final_states import BATCH, BUSY, NOT_READY, FinalState, announce, end_now, finish_event
 from sessions.enums import CallState, SessionState
 from sessions.inbox import questions
 from sessions.models import Call
@@ -27,5 +27,5 @@ def expire() -> list[Event]:
 def _ended(due: QuerySet[Call], final: FinalState) -> list[Event]:
     calls = end_now(list(due.values_list("uid", flat=True)[:BATCH]), final)
     for call in calls:
-        claims.announce(call)
+        announce(call)
     return [finish_event(call, final) for call in calls]
