@@ -147,7 +147,7 @@ TEMPLATES = [
                 "calls": "sessions.calls.tags",
                 "catalog": "sessions.catalog.tags",
                 "inbox": "sessions.inbox.tags",
-                "mcp": "sessions.calls.looks",
+                "looks": "sessions.calls.looks",
                 "connection": "sessions.overview.tags",
                 "packages": "servers.packages.tags",
                 "registration": "servers.registration.tags",

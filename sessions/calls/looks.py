@@ -1,4 +1,4 @@
-"""Names and looks of calls, one table for all pages."""
+"""How calls look on pages and where they lead: pill, page, form. Also the address of an icon."""
 
 from functools import cache
 from typing import Any
