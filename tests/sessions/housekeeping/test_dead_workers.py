@@ -1,6 +1,8 @@
 """Session ownership: claims, heartbeats, and how the sessions and calls of a dead worker are reaped."""
 
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import pytest
 from django.utils import timezone
@@ -119,6 +121,24 @@ def test_a_requested_call_past_its_deadline_lapses_with_an_event() -> None:
     assert [event.call_uid for event in events] == [call.uid]
     assert Call.objects.get(pk=call.pk).state == CallState.EXPIRED
     assert Call.objects.get(pk=waiting.pk).state == CallState.REQUESTED
+
+
+def test_a_hint_that_fails_leaves_the_ends_of_the_other_calls_announced(
+    monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    session = make_session()
+    calls = [make_call(session, lapses_in=-1) for _ in range(3)]
+    announced: list[UUID] = []
+
+    def hint(call_uid: UUID, *_: Any) -> None:
+        if call_uid == calls[0].uid:
+            raise RuntimeError("a hint that fails")
+        announced.append(call_uid)
+
+    monkeypatch.setattr(final_states.hints, "call_changed", hint)
+    with django_capture_on_commit_callbacks(execute=True):
+        due_calls.expire()
+    assert sorted(announced) == sorted(call.uid for call in calls[1:])
 
 
 def test_a_call_that_expires_says_whether_its_session_was_ready() -> None:
