@@ -199,7 +199,8 @@ def server_ref(call: Call) -> ServerRef | None:
 
 def announce(call: Call) -> None:
     """Notify the pages once the current transaction is committed. `call` must have been read with its server."""
-    transaction.on_commit(partial(notify, call), robust=True)
+    # no partial: Django names a robust hook that fails by its `__qualname__`, and would raise AttributeError instead
+    transaction.on_commit(lambda: notify(call), robust=True)
 
 
 def notify(call: Call) -> None:
