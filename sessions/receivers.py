@@ -3,7 +3,6 @@
 The app's ready() imports this module once.
 """
 
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,11 +10,11 @@ from allauth.account import signals as account
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.auth.signals import user_logged_out
-from django.db import transaction
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete
 from django.dispatch import receiver
 
 from servers.audit.writer import after_batches
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction
 from servers.models import AgentToken, Payload, Server
 from servers.signals import (
@@ -149,8 +148,8 @@ def _user_saved(instance: Any, created: bool, update_fields: Any = None, **_: An
     if not created and not (update_fields and set(update_fields) <= _SIGN_IN_ONLY):
         _recheck_permissions(instance.pk)
         if not instance.is_active:
-            transaction.on_commit(partial(changed_registrations.user_left, instance.pk), robust=True)
-            transaction.on_commit(partial(people.cancel_waiting_calls, instance.pk), robust=True)
+            after_commit(changed_registrations.user_left, instance.pk)
+            after_commit(people.cancel_waiting_calls, instance.pk)
 
 
 @receiver(pre_delete, sender=User)
@@ -168,7 +167,7 @@ def _agent_token_saved(instance: AgentToken, created: bool, **_: Any) -> None:
     if not created:
         _recheck_permissions(instance.user_id)
         if instance.revoked_at is not None:
-            transaction.on_commit(partial(approvals.void_of_token, instance.pk), robust=True)
+            after_commit(approvals.void_of_token, instance.pk)
 
 
 @receiver(agent_policy_changed)
@@ -217,4 +216,4 @@ def _machines(**_: Any) -> set[str]:
 
 
 def _recheck_permissions(user_id: int | None) -> None:
-    transaction.on_commit(lambda: hints.user_changed(user_id), robust=True)
+    after_commit(hints.user_changed, user_id)

@@ -10,7 +10,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -18,6 +17,7 @@ from servers import access, permissions
 from servers.agents import policies
 from servers.audit.record import Actor, Event
 from servers.audit.writer import writer
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome, OwnApproval
 from servers.storable import storable
 from sessions import hints
@@ -134,7 +134,7 @@ def _release(actor: Actor, row: Approval) -> bool:
     Approval.objects.filter(pk=row.pk).update(version=F("version") + 1, **fields)
     intents.request_session(session.pk)
     call.refresh_from_db(fields=["version"])
-    transaction.on_commit(partial(_announce, row.uid, call), robust=True)
+    after_commit(_announce, row.uid, call)
     return True
 
 

@@ -1,10 +1,7 @@
 """Asks people to approve a call, in the transaction that writes it."""
 
-from functools import partial
-
-from django.db import transaction
-
 from servers import limits
+from servers.commit_hooks import after_commit
 from servers.models import Bundle
 from sessions import hints
 from sessions.calls.intents import Hold
@@ -32,4 +29,4 @@ def request_approval(call: Call, agent: AgentCall, hold: Hold, *, bundle: Bundle
         created_at=call.created_at,
         expires_at=call.deadline,
     )
-    transaction.on_commit(partial(hints.approval_changed, approval.uid, call.uid), robust=True)
+    after_commit(hints.approval_changed, approval.uid, call.uid)

@@ -8,17 +8,16 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
 from servers import limits
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome, Way
 from servers.models import Unredacted
 from sessions import hints
@@ -151,7 +150,7 @@ def _end_approval(call: Call, final: FinalState) -> None:
     fields = {"state": final.approval, "ended_at": timezone.now(), "detail": final.detail, "version": F("version") + 1}
     if rows.update(**fields):
         uid = Approval.objects.values_list("uid", flat=True).get(call_id=call.pk)
-        transaction.on_commit(partial(hints.approval_changed, uid, call.uid), robust=True)
+        after_commit(hints.approval_changed, uid, call.uid)
 
 
 def elapsed_ms(start: datetime, end: datetime) -> int:
@@ -199,8 +198,7 @@ def server_ref(call: Call) -> ServerRef | None:
 
 def announce(call: Call) -> None:
     """Notify the pages once the current transaction is committed. `call` must have been read with its server."""
-    # no partial: Django names a robust hook that fails by its `__qualname__`, and would raise AttributeError instead
-    transaction.on_commit(lambda: notify(call), robust=True)
+    after_commit(notify, call)
 
 
 def notify(call: Call) -> None:

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
 from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable
+from servers.commit_hooks import after_commit
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, RedactedPart
 from servers.models import Payload, Unredacted
@@ -198,7 +198,7 @@ def write(intent: Intent) -> Call:
         request_session(intent.target.session_id)
     if intent.companion is not None:
         intent.companion.write(intent.call, intent.hold)
-    transaction.on_commit(partial(_announce, intent, closed), robust=True)
+    after_commit(_announce, intent, closed)
     return intent.call
 
 

@@ -14,12 +14,13 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.utils import timezone
 
 from servers import permissions
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome
 from servers.loops import both_done, result_of
 from servers.models import Server
@@ -233,7 +234,7 @@ def _cancel(actor: Actor, uid: UUID) -> Call | None:
     if not ended and not request_cancel([uid], actor.name):
         return None
     call = ended[0] if ended else Call.objects.select_related("server").get(uid=uid)
-    transaction.on_commit(partial(_cancelled, call), robust=True)
+    after_commit(_cancelled, call)
     return call
 
 

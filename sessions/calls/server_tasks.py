@@ -6,16 +6,15 @@ and keeps its result as the call's late result.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import transaction
 from django.utils import timezone
 
 from servers import permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor, Event
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from servers.storable import storable
@@ -114,7 +113,7 @@ def _pending(call: Call) -> PendingCall:
 
 
 def _announce(server_uid: UUID) -> None:
-    transaction.on_commit(partial(hints.tasks_changed, server_uid), robust=True)
+    after_commit(hints.tasks_changed, server_uid)
 
 
 # --- for pages -----------------------------------------------------------------------------------------------------------
@@ -213,7 +212,7 @@ def request_cancel(actor: Actor, user: Any, call: Call) -> str:
             return ""
         if task.session_id is not None:
             intents.request_session(task.session_id)
-        transaction.on_commit(partial(_wake, call), robust=True)
+        after_commit(_wake, call)
         trail.add(event_of(call, AuditAction.CALL_CANCEL, AuditOutcome.OK, actor, {"task": True}))
         if call.server is not None:
             _announce(call.server.uid)

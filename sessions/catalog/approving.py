@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from django.db import transaction
-
 from servers import access, permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, DefinitionChange
 from servers.models import Definition, Server
 from sessions import hints
@@ -43,7 +42,7 @@ def approve(actor: Actor, user: Any, server: Server, definition: Definition, dig
         row.approved_digest = ""
         row.save(update_fields=["approved_digest"])
         trail.note(AuditAction.DEFINITION_APPROVE, ServerRef.of(server), row.key[:300], details)
-        transaction.on_commit(lambda: hints.session_changed(server.uid, kind="catalog"), robust=True)
+        after_commit(hints.session_changed, server.uid, kind="catalog")
     return True
 
 

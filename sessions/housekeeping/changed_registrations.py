@@ -5,13 +5,13 @@ reopen the session.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 
 from servers.audit.record import SYSTEM
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, ConnectionPolicy, IdentityKind
 from servers.models import Identity, Server
 from sessions import hints
@@ -119,7 +119,7 @@ def identity_ended(identity_id: int) -> int:
     session closes after the commit. Returns the number of subscriptions."""
     sessions = McpSession.objects.filter(identity_id=identity_id)
     sessions.update(remembered={})
-    transaction.on_commit(partial(_close_and_notify, list(sessions.select_related("server"))), robust=True)
+    after_commit(_close_and_notify, list(sessions.select_related("server")))
     return subscribing.end_all(identity_id, "The identity was removed.")
 
 
@@ -157,7 +157,7 @@ def _leave(calls: QuerySet[Call], sessions: QuerySet[McpSession], server_uid: UU
     running = [(uid, worker_uid) for uid, worker_uid in sent if worker_uid is not None]
     held = list(sessions.exclude(owner=None).values_list("uid", "owner__uid"))
     final_states.request_cancel([uid for uid, _ in running], SYSTEM.name)
-    transaction.on_commit(partial(_after_delete, server_uid, waiting, running, held), robust=True)
+    after_commit(_after_delete, server_uid, waiting, running, held)
 
 
 _WorkersToWake = list[tuple[UUID, UUID]]  # row, worker

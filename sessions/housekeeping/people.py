@@ -1,12 +1,11 @@
 """What refers to a person here: subscriptions, inbox items and saved calls, handed over or in the way of a deletion."""
 
-from functools import partial
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F, QuerySet
 
 from servers.accounts.belongings import Belonging, counted
+from servers.commit_hooks import after_commit
 from servers.enums import IdentityKind
 from servers.models import Server
 from sessions import hints
@@ -65,7 +64,7 @@ def hand_over(user: Any, to: Any) -> dict[str, int]:
     rows = Subscription.objects.filter(pk__in=[pk for pk, _ in subscriptions])
     rows.update(created_by=to, created_by_name=name, version=F("version") + 1)
     for version, uid in rows.values_list("version", "uid"):
-        transaction.on_commit(partial(hints.subscription_changed, uid, version), robust=True)
+        after_commit(hints.subscription_changed, uid, version)
     questions = list(_assigned(user).values_list("pk", flat=True))
     open_ones = Question.objects.filter(pk__in=questions, state=QuestionState.OPEN)
     moved = open_ones.update(owner=to, owner_name=name[:150], version=F("version") + 1)

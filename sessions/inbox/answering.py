@@ -13,7 +13,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -21,6 +20,7 @@ from servers import access, permissions
 from servers.audit import payload_privacy, payloads
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, writer
+from servers.commit_hooks import after_commit
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, RedactedPart
 from servers.models import Payload, Unredacted
@@ -171,8 +171,7 @@ def _write(
 
 def _wake(question: Question) -> None:
     if question.worker_uid is not None:
-        wake = partial(hints.wake_worker, question.worker_uid, "answer", question.uid)
-        transaction.on_commit(wake, robust=True)
+        after_commit(hints.wake_worker, question.worker_uid, "answer", question.uid)
 
 
 def _answered(actor: Actor, question: Question, action: Action, digests: dict[str, str] | None) -> list[Event]:

@@ -6,12 +6,10 @@ answer was delivered, or could not be. Answers by people are in `answering`.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -19,6 +17,7 @@ from servers import limits
 from servers.audit import payloads
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import Payload, Unredacted
 from servers.storable import storable
@@ -103,7 +102,7 @@ def _of_no_known_call(question: Question) -> None:
     calls = Call.objects.filter(**reads.possible_callers(question))
     calls.update(version=F("version") + 1)
     for uid in list(calls.values_list("uid", flat=True)[:BATCH]):
-        transaction.on_commit(partial(hints.call_asked, uid), robust=True)
+        after_commit(hints.call_asked, uid)
 
 
 def received(question: Question | None, *, refused: bool = False) -> list[Event]:
@@ -262,7 +261,7 @@ def notify(pk: int | None) -> None:
     """Notify the pages once the current transaction is committed."""
     question = Question.objects.select_related("call", "server").filter(pk=pk or 0).first()
     if question is not None:
-        transaction.on_commit(lambda: _notify(question), robust=True)
+        after_commit(_notify, question)
 
 
 def _notify(question: Question) -> None:

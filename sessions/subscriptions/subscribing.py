@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import F, Q
 from django.utils import timezone
 
 from servers import connect_limit, limits, permissions
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
+from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from servers.secret import Secret
@@ -240,7 +241,7 @@ def _send_test(pk: int) -> WebhookDelivery:
         raise ValidationError("Enter the URL of the webhook and save it first.")
     now = timezone.now()
     delivery = WebhookDelivery.objects.create(subscription=row, number=TEST, created_at=now, next_attempt_at=now)
-    transaction.on_commit(partial(hints.subscription_changed, row.uid, row.version), robust=True)
+    after_commit(hints.subscription_changed, row.uid, row.version)
     return delivery
 
 
@@ -254,7 +255,7 @@ def _notify(row: Subscription, *, notify_worker: bool = False) -> None:
     closed = sessions.filter(lifecycle.IN_SERVICE, desired=Desired.CLOSED)
     if notify_worker and closed.update(desired=Desired.OPEN, version=F("version") + 1):
         lifecycle.unowned(sessions.values_list("pk", flat=True)[0])
-    transaction.on_commit(partial(_publish_hints, row.uid, row.version, row.server_id, row.identity_id), robust=True)
+    after_commit(_publish_hints, row.uid, row.version, row.server_id, row.identity_id)
 
 
 def _publish_hints(uid: Any, version: int, server_id: int, identity_id: int) -> None:

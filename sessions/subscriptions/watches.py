@@ -9,12 +9,11 @@ and pages are notified after the commit. `subscribing` has the commands of peopl
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Final
 
-from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
+from servers.commit_hooks import after_commit
 from servers.storable import storable
 from sessions import hints
 from sessions.connections.lifecycle import Lease, held
@@ -159,4 +158,4 @@ def watched_session() -> Q:
 def announce(pks: Collection[int], kind: str = "subscription") -> None:
     """Notify the pages once the current transaction is committed."""
     for uid, version in Subscription.objects.filter(pk__in=pks).values_list("uid", "version"):
-        transaction.on_commit(partial(hints.subscription_changed, uid, version, kind), robust=True)
+        after_commit(hints.subscription_changed, uid, version, kind)

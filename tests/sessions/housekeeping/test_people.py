@@ -8,6 +8,7 @@ from servers.accounts import people
 from servers.audit import writer as writing
 from servers.audit.record import SYSTEM
 from sessions.enums import CallState
+from sessions.housekeeping import changed_registrations
 from sessions.models import Call
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
@@ -35,3 +36,18 @@ def test_waiting_calls_of_a_disabled_person_are_cancelled_and_no_one_elses() -> 
         "sent": CallState.SENT,
         "of another": CallState.REQUESTED,
     }
+
+
+def test_waiting_calls_are_cancelled_though_what_else_follows_the_disabling_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a hook that fails")
+
+    monkeypatch.setattr(changed_registrations, "user_left", fail)
+    vera, session = person("vera"), make_session("orders")
+    call = make_call(session)
+    Call.objects.filter(pk=call.pk).update(user=vera)
+    people.disable(SYSTEM, None, vera)
+    writing.writer().submit(lambda: None, lambda _: []).result(10)
+    assert Call.objects.get(pk=call.pk).state == CallState.CANCELLED
