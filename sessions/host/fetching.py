@@ -14,6 +14,8 @@ from sessions.mcp.transports.base import translated
 from sessions.mcp.transports.engine import engine, shared_tls
 
 SECONDS: Final = 10.0
+#: aiohttp would request compressed answers by itself, and nothing here decompresses one
+_HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
 
 
 async def fetch(url: str, accept: str, most: int) -> Fetched:
@@ -33,10 +35,14 @@ async def _get(url: str, accept: str, most: int) -> Fetched:
     getting = engine(egress_policy(), Limits(http_connections=1), shared_tls(), timeout=SECONDS)
     try:
         with translated():
-            response = await getting.handle_async_request(httpx.Request("GET", url, headers={"Accept": accept}))
+            response = await getting.handle_async_request(
+                httpx.Request("GET", url, headers=_HEADERS | {"Accept": accept})
+            )
         try:
             if response.status_code != 200:
                 return Fetched(problem=f"Its address answered with HTTP {response.status_code}.")
+            if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+                return Fetched(problem="Its address compressed the answer, which was not requested.")
             return Fetched(await _body(response, most))
         finally:
             with suppress(McpError), translated():

@@ -1,6 +1,8 @@
 """A real worker fetches icons of tools over TLS: guarded, bounded, images only. Pages show our stored copies."""
 
 import base64
+import gzip
+import json
 import ssl
 import sys
 import threading
@@ -15,7 +17,10 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
-from servers.models import Icon
+from servers.agents.oauth import clients
+from servers.audit.record import Actor
+from servers.enums import DocumentState
+from servers.models import Icon, OAuthClient
 from sessions.connections import icons
 from sessions.models import McpSession
 from tests.sessions.host.conftest import StartWorker
@@ -37,17 +42,27 @@ PATHS: dict[str, tuple[int, bytes]] = {
 
 
 class Gallery(BaseHTTPRequestHandler):
+    """Compresses what may be compressed, as the hosts of static files do; `/packed.json` even what may not."""
+
     asked: list[tuple[str, dict[str, str]]]
 
     def do_GET(self) -> None:
         type(self).asked.append((self.path, dict(self.headers)))
-        status, body = PATHS[self.path]
+        status, body = PATHS[self.path] if self.path in PATHS else (200, self._document())
         self.send_response(status)
+        if "gzip" in self.headers.get("Accept-Encoding", "") or self.path == "/packed.json":
+            body = gzip.compress(body)
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Location", "/good.png")
         self.send_header("Content-Type", "image/png")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def _document(self) -> bytes:
+        """The metadata document of a client."""
+        found = {"client_id": f"https://{self.headers['Host']}{self.path}", "redirect_uris": ["http://127.0.0.1/cb"]}
+        return json.dumps(found).encode()
 
     def log_message(self, *words: Any) -> None: ...
 
@@ -118,3 +133,22 @@ def test_icons_are_fetched_by_the_worker_within_bounds_and_shown_from_our_own_ad
     put_tools(session, {"good": sources["good"]})
     eventually(lambda: Icon.objects.get(pk=rows["good"].pk).expires_at > timezone.now(), 30, "it was never renewed")
     assert [path for path, _ in handler.asked[before:]] == ["/good.png"]
+
+
+def test_the_document_of_a_client_is_read_from_a_host_that_compresses(
+    start_worker: StartWorker, gallery: tuple[str, type[Gallery]], tmp_path: Path
+) -> None:
+    address, handler = gallery
+    start_worker(SSL_CERT_FILE=str(tmp_path / "authority.pem"))
+    ada = get_user_model().objects.create_superuser("ada", password="correct horse battery")
+
+    def read(path: str) -> OAuthClient:
+        row = clients.of_document(Actor.of_user(ada), ada, f"{address}{path}")
+        rows = OAuthClient.objects.filter(pk=row.pk, document__in=[DocumentState.READ, DocumentState.FAILED])
+        return eventually(rows.first, 30, "the document was never read")
+
+    kept = read("/client.json")
+    assert (kept.document, kept.document_problem) == (DocumentState.READ, "")
+    assert kept.redirect_uris == ["http://127.0.0.1/cb"]
+    assert read("/packed.json").document_problem == "Its address compressed the answer, which was not requested."
+    assert [path for path, _ in handler.asked] == ["/client.json", "/packed.json"]
