@@ -227,7 +227,8 @@ def read(client: OAuthClient, body: bytes) -> None:
     if not isinstance(found, dict) or found.get("client_id") != client.client_id:
         raise BadClient("The document does not name its own address as client_id.")
     method = found.get("token_endpoint_auth_method", _PUBLIC)
-    if method != _PUBLIC:
+    others = found.get("token_endpoint_auth_methods_supported")  # as ChatGPT names them, beside the one it prefers
+    if method != _PUBLIC and not (isinstance(others, list) and _PUBLIC in others):
         raise BadClient(
             f"The document asks for {str(method)[:60]}. mcpadmin supports documents of public clients only."
         )

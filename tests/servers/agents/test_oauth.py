@@ -667,6 +667,17 @@ def test_a_document_that_does_not_fit_makes_no_client(db: None, document: bytes,
     assert clients.usable(DOCUMENT) is None
 
 
+def test_a_document_that_prefers_a_key_but_also_offers_to_be_public_is_read(ann: Any) -> None:
+    """As that of ChatGPT."""
+    row = clients.of_document(Actor.of_user(ann), ann, DOCUMENT)
+    methods = {
+        "token_endpoint_auth_method": "private_key_jwt",
+        "token_endpoint_auth_methods_supported": ["none", "private_key_jwt"],
+    }
+    clients.read(row, json.dumps({"client_id": DOCUMENT, "redirect_uris": [BACK], **methods}).encode())
+    assert OAuthClient.objects.get().document == DocumentState.READ
+
+
 @pytest.mark.parametrize(
     ("client_id", "is_one"),
     [
