@@ -42,25 +42,46 @@ class Forged(Exception):
 
 # --- in the web process --------------------------------------------------------------------------------------------------
 def begin(
-    actor: Actor, user: Any, server: Server, browser: str, client_id: str = "", client_secret: str = ""
+    actor: Actor,
+    user: Any,
+    server: Server,
+    browser: str,
+    client_id: str = "",
+    client_secret: str = "",
+    *,
+    forget_client: bool = False,
 ) -> ServerAuthorization:
     """For the shared identity. `browser`: the key of the browser's session. The client is only named where it was
-    registered by hand."""
+    registered by hand. `forget_client`: not even the one of an earlier sign-in is used."""
     permissions.require(user, actor, "change_server", server)
     permissions.require(user, actor, PERMISSION, server)
     _require_possible(user, server)
     with audited(actor) as trail:
         identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
-        return _begun(trail, identity, user, browser, client_id, client_secret)
+        return _begun(trail, identity, user, browser, _client(client_id, client_secret, forget=forget_client))
 
 
 def begin_own(
-    actor: Actor, user: Any, server: Server, browser: str, client_id: str = "", client_secret: str = ""
+    actor: Actor,
+    user: Any,
+    server: Server,
+    browser: str,
+    client_id: str = "",
+    client_secret: str = "",
+    *,
+    forget_client: bool = False,
 ) -> ServerAuthorization:
     """For the user's own identity, which begins with it."""
     _require_possible(user, server)
     with identities.begun(actor, user, server) as (trail, identity):
-        return _begun(trail, identity, user, browser, client_id, client_secret)
+        return _begun(trail, identity, user, browser, _client(client_id, client_secret, forget=forget_client))
+
+
+def _client(client_id: str, client_secret: str, *, forget: bool) -> dict[str, Any]:
+    """What `sessions.mcp.oauth.settings` is told of the client."""
+    if client_id:
+        return {"client_id": client_id, "client_secret": client_secret}
+    return {"forget_client": True} if forget else {}
 
 
 def _require_possible(user: Any, server: Server) -> None:
@@ -73,14 +94,12 @@ def _require_possible(user: Any, server: Server) -> None:
     purge()
 
 
-def _begun(
-    trail: Trail, identity: Identity, user: Any, browser: str, client_id: str = "", client_secret: str = ""
-) -> ServerAuthorization:
+def _begun(trail: Trail, identity: Identity, user: Any, browser: str, client: Mapping[str, Any]) -> ServerAuthorization:
     row = ServerAuthorization(
         identity=identity, user=user, browser=sha256(browser), expires_at=timezone.now() + LIFETIME
     )
-    if client_id:
-        _put(row, "client", {"client_id": client_id, "client_secret": client_secret})
+    if client:
+        _put(row, "client", client)
     row.save(force_insert=True)
     trail.add(identities.event(trail, identity, AuditAction.SIGN_IN_BEGIN, identity.server.name))
     ask(row)

@@ -24,6 +24,8 @@ from servers.secret import Secret
 
 #: longer than the requests of one refresh may take; a holder that died is succeeded after this
 HOLD = timedelta(seconds=40)
+#: in the details of a grant whose client was entered by a person
+MANUAL = "manual"
 _NAME_CHARS = 100
 #: of a server and of a person, where both stand in the name of a credential
 _OWN_SERVER_CHARS, _OWN_CHARS = 60, 39
@@ -36,6 +38,14 @@ class GrantGone(Exception):
         super().__init__(
             "The sign-in was removed, or the server's address was changed, so the new token was not kept. Sign in again."
         )
+
+
+@dataclass(frozen=True)
+class EnteredClient:
+    """A client that a person registered at an authorization server and entered here."""
+
+    client_id: str
+    issuer: str
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,15 @@ def load(identity_pk: int, place: Destination) -> Kept | None:
     return Kept(row.pk, text)
 
 
+def entered_client(identity: Identity) -> EnteredClient | None:
+    """What the next sign-in of this identity uses without being told."""
+    row = row_of(identity.pk)
+    by_hand = row is not None and row.details.get("registration") == MANUAL
+    return EnteredClient(row.details["client"], row.issuer) if row is not None and by_hand else None
+
+
 def save(identity_pk: int, place: Destination, text: Secret, shown: dict[str, Any], renewed: int | None = None) -> bool:
-    """`shown`: issuer, generation, signed_in, expires_at (seconds of the epoch or None), scopes, client, refusal.
+    """`shown`: issuer, generation, signed_in, expires_at (seconds of the epoch or None), scopes, client, by_hand.
     `renewed`: the row that it comes from; None for the first grant.
 
     False when the row holds a newer generation already. Raises GrantGone.
@@ -83,7 +100,8 @@ def save(identity_pk: int, place: Destination, text: Secret, shown: dict[str, An
         "generation": shown["generation"],
         "fingerprint": crypto.fingerprint(text.reveal()),
         "expires_at": _moment(shown["expires_at"]),
-        "details": {"scopes": " ".join(shown["scopes"])[:500], "client": shown["client"][:500]},
+        "details": {"scopes": " ".join(shown["scopes"])[:500], "client": shown["client"][:500]}
+        | ({"registration": MANUAL} if shown.get("by_hand") else {}),
         "refresh_fault": "" if shown["signed_in"] else "No user is signed in.",
     }
     if fresh and shown["signed_in"]:

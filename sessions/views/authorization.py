@@ -22,10 +22,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from servers import access
 from servers.audit.record import Actor
-from servers.credentials import authorizations, issuers
+from servers.credentials import authorizations, grants, issuers
 from servers.credentials.forms.authorization import ClientForm
+from servers.credentials.grants import EnteredClient
 from servers.crypto import SealError
-from servers.enums import AuthorizationState, TransportKind
+from servers.enums import AuthorizationState, IdentityKind, TransportKind
 from servers.models import Server, ServerAuthorization
 from servers.requests import WebRequest
 from sessions.connections import client_document, commands
@@ -66,7 +67,10 @@ def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
 def _sign_in(
     request: WebRequest, server: Server, begin: Callable[..., ServerAuthorization], *, own: bool = False
 ) -> HttpResponse:
-    form = ClientForm(request.POST if request.method == "POST" else None)
+    client, forgettable = _entered(request, server, own=own)
+    form = ClientForm(
+        request.POST if request.method == "POST" else None, known=client is not None, forgettable=forgettable
+    )
     if request.method == "POST" and form.is_valid():
         try:
             row = begin(Actor.of(request), request.user, server, _browser(request), **form.client())
@@ -77,7 +81,18 @@ def _sign_in(
             return redirect("servers:sign_in_progress", server.slug, row.uid)
     context = server_context(request, server_page.header(server), "settings")
     context |= {"form": form, "callback": client_document.callback(), "host": urlsplit(server.url).netloc, "own": own}
+    context["client"] = client
     return render(request, "authorization/sign_in.html", context, status=422 if form.errors else 200)
+
+
+def _entered(request: WebRequest, server: Server, *, own: bool) -> tuple[EnteredClient | None, bool]:
+    """The client ID that this sign-in uses unless another one is entered, and whether it may be forgotten with it: people
+    who sign in for themselves also use that of the shared identity."""
+    mine = access.own_identities(request.user).filter(server=server).first() if own else None
+    if mine is not None and (client := grants.entered_client(mine)) is not None:
+        return client, True
+    shared = grants.entered_client(server.identities.get(kind=IdentityKind.SHARED))
+    return shared, shared is not None and not own
 
 
 def _of_person(request: WebRequest, slug: str, uid: UUID) -> ServerAuthorization:

@@ -1,11 +1,20 @@
 """For authorization servers without dynamic client registration: the client that was registered by hand."""
 
+from typing import Any
+
 from django import forms
 
 _PLAIN = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
 
 
 class ClientForm(forms.Form):
+    """`known`: a client ID was entered for an earlier sign-in; `forgettable`: for one of this identity."""
+
+    forget_client = forms.BooleanField(
+        label="Forget this client ID",
+        required=False,
+        help_text="mcpadmin registers itself instead, if the authorization server allows it.",
+    )
     client_id = forms.CharField(
         label="Client ID",
         required=False,
@@ -20,5 +29,12 @@ class ClientForm(forms.Form):
         widget=forms.PasswordInput(attrs={**_PLAIN, "autocomplete": "new-password"}, render_value=False),
     )
 
-    def client(self) -> dict[str, str]:
-        return {name: self.cleaned_data[name] for name in ("client_id", "client_secret")}
+    def __init__(self, data: Any = None, *, known: bool = False, forgettable: bool = False) -> None:
+        super().__init__(data)
+        if not forgettable:
+            del self.fields["forget_client"]
+        if known:
+            self.fields["client_id"].help_text = "Leave empty to keep using the client ID above."
+
+    def client(self) -> dict[str, Any]:
+        return self.cleaned_data

@@ -11,7 +11,7 @@ from servers.crypto import SealError
 from servers.enums import AuthorizationState
 from servers.models import ServerAuthorization
 from servers.registration.resolved_values import NotLaunchable, certificate_of
-from sessions.host.authorization.stored_grants import for_sign_in
+from sessions.host.authorization.stored_grants import for_sign_in, shared_client
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import LaunchProblem, egress_policy
 from sessions.mcp.client.authorization import Authorization, Pending
@@ -50,6 +50,8 @@ async def run(db: Database, uid: UUID) -> None:
 async def _step(db: Database, row: ServerAuthorization) -> None:
     client = await db.read(partial(authorizations.opened, row, "client"))
     server = row.identity.server
+    if row.identity.user_id is not None and row.state == AuthorizationState.PREPARING:
+        client |= {"shared_client": await shared_client(server, db)}
     expected = await db.read(partial(issuers.expected, server))
     certificate = await db.read(partial(certificate_of, server, row.identity))
     authorization = for_sign_in(server.url, row.identity_id, db, egress_policy(), client, expected, certificate)

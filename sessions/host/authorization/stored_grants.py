@@ -15,6 +15,8 @@ from servers.credentials.binding import Destination
 from servers.credentials.grants import GrantGone
 from servers.credentials.issuers import Expected
 from servers.crypto import SealError
+from servers.enums import IdentityKind
+from servers.models import Server
 from servers.registration.resolved_values import Certificate
 from servers.secret import Secret
 from servers.validators import origin
@@ -24,7 +26,7 @@ from sessions.host.authorization.accounts import account_authorization, expected
 from sessions.host.authorization.known_tokens import Known
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch, tls_of
-from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, SignInNeeded
+from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, Registration, SignInNeeded
 from sessions.mcp.core.errors import AuthorizationError, Fault, McpError, TransportError
 from sessions.mcp.oauth.challenges import Demand
 from sessions.mcp.transports.authorization_http import AuthorizationHttp
@@ -132,11 +134,19 @@ def for_sign_in(
     expected: Expected | None = None,
     certificate: Certificate | None = None,
 ) -> Authorization:
-    """To prepare and finish a person's sign-in. `client`: id and secret if the client was registered by hand."""
+    """To prepare and finish a person's sign-in. `client`: settings of the client, if the person chose one."""
     store = RowStore(db, identity, origin(url), Redactor())
     tls, elsewhere = tls_of(certificate)
     http = AuthorizationHttp(policy, tls, server_url=as_sent(url), elsewhere=elsewhere)
     return Authorization(replace(settings_for(url, expected), **client), store, http)
+
+
+async def shared_client(server: Server, db: Database) -> Registration | None:
+    """The client that was entered for the shared identity: people who sign in for themselves need not know its secret."""
+    shared = await db.read(partial(server.identities.get, kind=IdentityKind.SHARED))
+    grant = await RowStore(db, shared.pk, origin(server.url), Redactor()).load()
+    known = grant.registration if grant is not None else None
+    return known if known is not None and known.source == "registered_by_hand" else None
 
 
 def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSettings:
@@ -161,6 +171,7 @@ def _shown(grant: Grant) -> dict[str, Any]:
         "expires_at": grant.expires_at if grant.signed_in else None,
         "scopes": list(grant.scopes_granted),
         "client": grant.registration.client_id if grant.registration else "",
+        "by_hand": grant.registration is not None and grant.registration.source == "registered_by_hand",
     }
 
 

@@ -1,5 +1,6 @@
 """Client registration (MCP *Client Registration*): entered by hand, with our metadata document, or dynamic."""
 
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -23,8 +24,8 @@ def register(
 ) -> Exchange[Registration]:
     """The first possible way. `known`: the registration used before; worthless at another issuer. `scopes`: those that
     the client will request."""
-    if settings.client_id:
-        return by_hand(settings, server, known)
+    if (entered := _entered(settings, server, known)) is not None:
+        return by_hand(entered, server, known)
     if known is not None and _fits(known, settings, server, scopes):
         return known
     document = settings.metadata_document
@@ -36,6 +37,24 @@ def register(
     raise AuthorizationError(
         f"The authorization server {server.issuer} does not support automatic client registration. Register a client there manually with the redirect address of this instance, and enter its client ID."
     )
+
+
+def _entered(
+    settings: AuthorizationSettings, server: AuthorizationServer, known: Registration | None
+) -> AuthorizationSettings | None:
+    """The settings with the client ID that a person entered: for this sign-in, for an earlier one, or for everyone."""
+    if settings.client_id:
+        return settings
+    shared = settings.shared_client
+    if shared is not None and shared.issuer != server.issuer:
+        shared = None
+    before = known is not None and known.source == "registered_by_hand" and not settings.forget_client
+    # Of the same client, the shared registration has the newer secret.
+    if known is not None and before and not (shared is not None and shared.client_id == known.client_id):
+        return replace(settings, client_id=known.client_id, client_secret=known.secret)
+    if shared is None:
+        return None
+    return replace(settings, client_id=shared.client_id, client_secret=shared.secret, client_issuer=shared.issuer)
 
 
 def by_hand(settings: AuthorizationSettings, server: AuthorizationServer, known: Registration | None) -> Registration:

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .grant import Registration
+
 #: code: a user signs in. The other flows need no user (MCP extensions: client credentials, enterprise-managed
 #: authorization, workload identity).
 Flow = Literal["code", "client_credentials", "enterprise", "workload"]
@@ -48,6 +50,10 @@ class AuthorizationSettings:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     client_issuer: str = ""
+    #: the user does not want the client ID any more that was entered for an earlier sign-in
+    forget_client: bool = False
+    #: registered by hand for everyone who signs in to the server. Used at its issuer if the user entered none
+    shared_client: Registration | None = None
     private_key: str = field(default="", repr=False)
     algorithm: str = "ES256"
     issuer: str = ""

@@ -12,13 +12,23 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from django.test import Client
 
-from servers.models import Credential, Server
+from servers.enums import AuthorizationState, SignsInAs
+from servers.models import Credential, Server, ServerAuthorization
 from sessions.connections import client_document
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import LogLine, McpSession
 from tests.peers.peers import free_port, start_peer
+from tests.servers.conftest import person
 from tests.sessions.host.harness import WorkerProcess, eventually
-from tests.sessions.host.test_worker_sign_in import Protected, ada, called, registered, session_in, signed_in
+from tests.sessions.host.test_worker_sign_in import (
+    Protected,
+    ada,
+    brought_back,
+    called,
+    registered,
+    session_in,
+    signed_in,
+)
 
 __all__ = ["ada"]
 pytestmark = [pytest.mark.integration, pytest.mark.deadline(300)]
@@ -147,3 +157,40 @@ def test_a_client_registered_by_hand_shows_its_secret_when_a_person_signs_in_and
     signed_in(ada, server, client_id="by-hand", client_secret=SECRET)
     works_twice(protected)
     assert (protected.events("code"), protected.events("refresh"), protected.events("register")) == (1, 1, 0)
+
+
+def test_a_client_that_was_entered_once_is_shown_and_used_for_the_next_sign_in_and_for_people_of_their_own(
+    ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate]
+) -> None:
+    protected = gate()
+    server = registered(protected.url)
+    known = {"client_id": "by-hand", "client_secret": SECRET, "scope": "tools"}
+    known |= {"redirect_uris": [client_document.callback()], "token_endpoint_auth_method": "client_secret_basic"}
+    httpx.post(server.url.replace("/mcp", "/control/client"), json=known, trust_env=False).raise_for_status()
+    path = f"/servers/{server.slug}/sign-in/"
+    assert "Forget this client ID" not in ada.get(path).content.decode()
+    signed_in(ada, server, client_id="by-hand", client_secret=SECRET)
+    page = ada.get(path).content.decode()
+    assert "by-hand" in page
+    assert "Forget this client ID" in page
+    assert SECRET not in page
+    signed_in(ada, server)
+    assert (protected.events("code"), protected.events("register")) == (2, 0)
+
+    Server.objects.update(signs_in_as=SignsInAs.EITHER)
+    bea = Client()
+    bea.force_login(person("bea", "view_server", "call_tool"))
+    own = f"/servers/{server.slug}/identity/sign-in/"
+    page = bea.get(own).content.decode()
+    assert "by-hand" in page
+    assert "Forget this client ID" not in page
+    uid = bea.post(own).url.split("/")[-2]
+    rows = ServerAuthorization.objects.filter(uid=uid)
+    eventually(rows.filter(state=AuthorizationState.READY).first, 30, "nobody prepared it")
+    assert bea.get("/sign-in/callback/", brought_back(bea, f"/servers/{server.slug}/sign-in/{uid}/")).status_code == 302
+    eventually(rows.filter(state=AuthorizationState.DONE).first, 30, "it did not end")
+    assert (protected.events("code"), protected.events("register")) == (3, 0)
+
+    signed_in(ada, server, forget_client="on")
+    assert (protected.events("code"), protected.events("register")) == (4, 1)
+    assert "by-hand" not in ada.get(path).content.decode()

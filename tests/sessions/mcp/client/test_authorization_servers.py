@@ -3,7 +3,7 @@ another."""
 
 import asyncio
 from dataclasses import replace
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -122,6 +122,45 @@ async def test_a_client_id_that_was_entered_stays_bound_to_its_issuer_though_nob
     world.issuers = ["https://new.example"]
     with pytest.raises(AuthorizationError, match="was entered for https://as"):
         await by_hand.begin()
+
+
+async def test_a_client_id_that_was_entered_once_is_used_for_every_further_sign_in_until_it_is_forgotten() -> None:
+    world, store = World(), Store()
+    await signed_in(world, store, client_id="mine", client_secret="canary-secret")
+    world.metadata |= {"client_id_metadata_document_supported": True}
+    ours = {"metadata_document": "https://hub.example/client.json"}
+    again = await world.authorization(store, person=False, **ours).begin()
+    assert dict(parse_qsl(urlsplit(again.url).query))["client_id"] == "mine"
+    assert again.grant.registration is not None
+    assert again.grant.registration.secret == "canary-secret"
+    moved = await world.authorization(store, person=False, redirect_uri="https://new.example/back").begin()
+    assert dict(parse_qsl(urlsplit(moved.url).query))["redirect_uri"] == "https://new.example/back"
+    assert world.registered == 0
+    forgotten = await world.authorization(store, person=False, forget_client=True).begin()
+    assert dict(parse_qsl(urlsplit(forgotten.url).query))["client_id"] == "as.example-1"
+    world.issuers = ["https://new.example"]
+    with pytest.raises(AuthorizationError, match="was entered for https://as"):
+        await world.authorization(store, person=False).begin()
+    assert world.registered == 1
+
+
+async def test_a_client_that_was_entered_for_everyone_is_used_at_its_issuer_before_any_registration() -> None:
+    world, everyone, store = World(), Store(), Store()
+    await signed_in(world, everyone, client_id="ours", client_secret="canary-secret")
+    assert everyone.grant is not None
+    shared = everyone.grant.registration
+    first = await world.authorization(store, person=False, shared_client=shared).begin()
+    assert first.grant.registration == shared
+    assert shared is not None
+    renewed = replace(shared, secret="canary-renewed")
+    second = await world.authorization(store, person=False, shared_client=renewed).begin()
+    assert second.grant.registration == renewed
+    mine = Store()
+    await signed_in(world, mine, client_id="mine")
+    assert "client_id=mine" in (await world.authorization(mine, person=False, shared_client=shared).begin()).url
+    world.issuers = ["https://new.example"]
+    elsewhere = await world.authorization(Store(), person=False, shared_client=shared).begin()
+    assert "client_id=new.example-1" in elsewhere.url
 
 
 async def test_a_sign_in_that_nobody_completes_leaves_our_tokens_the_client_that_they_were_given_to() -> None:
