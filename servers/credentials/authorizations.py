@@ -23,7 +23,7 @@ from servers.credentials.binding import require_encrypted
 from servers.credentials.references import OPEN_ADDRESS, has_reference
 from servers.enums import AuditAction, AuditOutcome, AuthorizationState, IdentityKind, TransportKind
 from servers.json.canonical import sha256
-from servers.models import Identity, Server, ServerAuthorization
+from servers.models import Credential, Identity, Server, ServerAuthorization
 from servers.secret import Secret
 from servers.signals import authorization_asked
 
@@ -71,9 +71,10 @@ def begin_own(
     *,
     forget_client: bool = False,
 ) -> ServerAuthorization:
-    """For the user's own identity, which begins with it."""
+    """For the user's own identity, which comes into use once a first sign-in is complete: until then, and if it never is,
+    the user's calls go on as they were."""
     _require_possible(user, server)
-    with identities.begun(actor, user, server) as (trail, identity):
+    with identities.begun(actor, user, server, in_use=False) as (trail, identity):
         return _begun(trail, identity, user, browser, _client(client_id, client_secret, forget=forget_client))
 
 
@@ -163,7 +164,7 @@ def waiting(labels: Sequence[str]) -> list[UUID]:
 
 def end_lost() -> list[Event]:
     """What a worker left in the middle does not rest here with its secrets for ever."""
-    left = ServerAuthorization.objects.filter(state__in=_UNDER_WAY, expires_at__lte=timezone.now())
+    left = ServerAuthorization.objects.filter(state__in=UNDER_WAY, expires_at__lte=timezone.now())
     rows = left.select_related("identity__server", "user")[:_AT_ONCE]
     return [
         event for row in rows for event in failed(row, "The worker that handled this sign-in is gone. Sign in again.")
@@ -182,14 +183,17 @@ def done(row: ServerAuthorization) -> list[Event]:
     """Signed in: what is sealed here is no longer needed, and the session is reopened."""
     if not _step(row.uid, AuthorizationState.FINISHING, AuthorizationState.DONE, **_EMPTY):
         return []
+    trail = Trail(Actor.of_user(row.user))
+    if row.identity.user_id is not None:
+        identities.enter(trail, row.identity)
     identities.notify(row.identity)
-    return [_event(row, AuditOutcome.OK, {"issuer": row.issuer})]
+    return [*trail.events, _event(row, AuditOutcome.OK, {"issuer": row.issuer})]
 
 
 def failed(row: ServerAuthorization, detail: str) -> list[Event]:
     """Also of one that was left in the middle."""
     fields = {"detail": detail[:DETAIL_CHARS], **_EMPTY}
-    if not any(_step(row.uid, state, AuthorizationState.FAILED, **fields) for state in _UNDER_WAY):
+    if not any(_step(row.uid, state, AuthorizationState.FAILED, **fields) for state in UNDER_WAY):
         return []
     return [_event(row, AuditOutcome.FAILED, {"detail": detail[:DETAIL_CHARS]})]
 
@@ -206,13 +210,19 @@ def opened(row: ServerAuthorization, part: str) -> dict[str, Any]:
 
 
 def purge() -> int:
-    return ServerAuthorization.objects.filter(expires_at__lte=timezone.now() - LIFETIME).delete()[0]
+    """Returns how many. With them goes what they stored for an identity that never came into use."""
+    over = ServerAuthorization.objects.filter(expires_at__lte=timezone.now() - LIFETIME)
+    unused = Identity.objects.filter(ended_at__isnull=False, authorizations=None)
+    with transaction.atomic():
+        purged = over.delete()[0]
+        Credential.objects.filter(owner__isnull=False, uses__identity__in=unused).delete()
+    return purged
 
 
 # --- steps ---------------------------------------------------------------------------------------------------------------
 _FOR_WORKER = (AuthorizationState.REQUESTED, AuthorizationState.ANSWERED)
 _AT_ONCE = 20
-_UNDER_WAY = (AuthorizationState.PREPARING, AuthorizationState.FINISHING)
+UNDER_WAY = (AuthorizationState.PREPARING, AuthorizationState.FINISHING)
 _EMPTY = {f"sealed_{part}": None for part in ("client", "pending", "url", "answer")}
 
 

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from servers import crypto
 from servers.credentials import issuers
+from servers.credentials.authorizations import UNDER_WAY
 from servers.credentials.binding import Destination, belongs, bound_to, place_of
 from servers.credentials.vault import FIELD, TABLE
 from servers.enums import CredentialKind
@@ -136,10 +137,13 @@ def challenged(identity_pk: int, metadata_url: str, scopes: tuple[str, ...], sch
 
 
 def _first(identity_pk: int, place: Destination) -> Credential | None:
-    """None: the identity was ended, or its server is elsewhere now."""
+    """None: the identity was ended, or its server is elsewhere now. One that a first sign-in brings into use has ended
+    until that is complete."""
     # Locked, so that who ends it now finds this grant, or this finds it ended.
     identity = Identity.objects.select_for_update(of=("self",)).select_related("server").filter(pk=identity_pk).first()
-    if identity is None or identity.ended_at is not None or place_of(identity.server) != place:
+    if identity is None or place_of(identity.server) != place:
+        return None
+    if identity.ended_at is not None and not identity.authorizations.filter(state__in=UNDER_WAY).exists():
         return None
     return row_of(identity_pk) or _new(identity, place)
 

@@ -1,5 +1,6 @@
-"""A user's own identity at a server: created with their first credential, given up for the shared one. Which identity a user has is
-decided in `servers/access.py`, which session belongs to it in `sessions/connections/commands.py`.
+"""A user's own identity at a server: created with their first credential, or by their first complete sign-in, and given
+up for the shared one. Which identity a user has is decided in `servers/access.py`, which session belongs to it in
+`sessions/connections/commands.py`.
 
 It belongs to one person only. Its row stays after its end, so that calls, lists and subscriptions keep their owner.
 """
@@ -11,12 +12,13 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from servers import access, limits, permissions
 from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, Event, ServerRef
-from servers.enums import AuditAction, AuditOutcome, IdentityKind, SignsInAs
+from servers.enums import AuditAction, AuditOutcome, AuthorizationState, IdentityKind, SignsInAs
 from servers.models import Credential, Identity, Server, ServerAuthorization
 from servers.signals import identity_ended, server_changed
 
@@ -25,34 +27,49 @@ _NAME_CHARS = 60
 
 
 @contextmanager
-def begun(actor: Actor, user: Any, server: Server) -> Iterator[tuple[Trail, Identity]]:
+def begun(actor: Actor, user: Any, server: Server, *, in_use: bool = True) -> Iterator[tuple[Trail, Identity]]:
     """One audited transaction around the first use of an identity, which is created, or reactivated, when missing.
+    Without `in_use` it stays out of use, as one that has ended, until `enter` is called.
 
     Raises access.Denied (recorded), and ValidationError where personal identities are off or too many exist.
     """
     permissions.require(user, actor, PERMISSION, server)
     with audited(actor) as trail:
         current = Server.objects.select_for_update().get(pk=server.pk)
-        identity = access.own_identities(user).filter(server=current).first() or _new(trail, user, current)
+        identity = access.own_identities(user).filter(server=current).first() or _new(
+            trail, user, current, in_use=in_use
+        )
         identity.server = current
         yield trail, identity
 
 
-def _new(trail: Trail, user: Any, server: Server) -> Identity:
-    _require_room(server)
+def _new(trail: Trail, user: Any, server: Server, *, in_use: bool) -> Identity:
+    _require_room(user, server)
     name = user.get_username()[:120]
     known = {"server": server, "user_id": user.pk, "kind": IdentityKind.PERSONAL}
-    fields = {"name": name, "declared_by_id": user.pk, "ended_at": None, "challenge": {}}
+    fields = {"name": name, "declared_by_id": user.pk, "challenge": {}}
+    fields["ended_at"] = None if in_use else timezone.now()
     identity, _ = Identity.objects.update_or_create(**known, defaults=fields)
-    trail.add(event(trail, identity, AuditAction.IDENTITY_CREATE, server.name))
+    if in_use:
+        trail.add(event(trail, identity, AuditAction.IDENTITY_CREATE, server.name))
     return identity
 
 
-def _require_room(server: Server) -> None:
+def enter(trail: Trail, identity: Identity) -> None:
+    """In the transaction of `trail`: from now on the user's calls use it."""
+    if Identity.objects.filter(pk=identity.pk).exclude(ended_at=None).update(ended_at=None):
+        trail.add(event(trail, identity, AuditAction.IDENTITY_CREATE, identity.server.name))
+
+
+def _require_room(user: Any, server: Server) -> None:
     if server.signs_in_as == SignsInAs.SHARED:
         words = f"{server.name} uses one shared identity. Its managers can allow personal credentials."
         raise ValidationError(words, code="shared")
-    taken = server.identities.filter(kind=IdentityKind.PERSONAL, ended_at=None).count()
+    signing_in = ServerAuthorization.objects.filter(expires_at__gt=timezone.now()).exclude(
+        state=AuthorizationState.FAILED
+    )
+    used = Q(ended_at=None) | Q(pk__in=signing_in.values("identity"))
+    taken = server.identities.filter(used, kind=IdentityKind.PERSONAL).exclude(user_id=user.pk).count()
     if taken >= limits.number("personal_sessions"):
         words = f"{server.name} has {taken} personal identities. {limits.stated('personal_sessions')}"
         raise ValidationError(words, code="too_many")

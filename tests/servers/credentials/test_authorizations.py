@@ -12,12 +12,13 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
+from servers import access
 from servers.access import Denied
 from servers.audit.record import Actor
 from servers.credentials import authorizations, grants, identities, vault
 from servers.credentials.binding import place_of
-from servers.enums import AuthorizationState, SignsInAs
-from servers.models import Credential, CredentialUse, Identity, Server, ServerAuthorization
+from servers.enums import AuditAction, AuthorizationState, SignsInAs
+from servers.models import AuditEvent, Credential, CredentialUse, Identity, Server, ServerAuthorization
 from servers.registration import registering
 from servers.secret import Secret
 from tests.servers.cast import over_http, over_stdio
@@ -132,6 +133,79 @@ def test_a_local_process_and_plain_http_have_no_sign_in(admin: Any, actor: Actor
     for data in (over_stdio(), over_http(name="Plain", url="http://mcp.example.com/")):
         with pytest.raises(ValidationError):
             authorizations.begin(actor, admin, registering.register(actor, admin, data), BROWSER)
+
+
+# --- personal identities ----------------------------------------------------------------------------------------------------
+@pytest.fixture
+def bea(db: None) -> Any:
+    return person("bea", "view_server", "call_tool")
+
+
+@pytest.fixture
+def either(server: Server) -> Server:
+    Server.objects.update(signs_in_as=SignsInAs.EITHER)
+    server.refresh_from_db()
+    return server
+
+
+def signing_in(user: Any, server: Server) -> ServerAuthorization:
+    """A sign-in whose worker contacts the authorization server."""
+    taken = authorizations.take(authorizations.begin_own(Actor.of_user(user), user, server, BROWSER).uid)
+    assert taken is not None
+    return taken
+
+
+def completed(row: ServerAuthorization) -> Identity:
+    ServerAuthorization.objects.filter(pk=row.pk).update(state=AuthorizationState.FINISHING)
+    assert authorizations.done(row)
+    return row.identity
+
+
+def test_an_own_identity_comes_into_use_once_its_first_sign_in_is_complete(either: Server, bea: Any) -> None:
+    row = signing_in(bea, either)
+    assert access.identity_key(bea, either) is None
+    assert not AuditEvent.objects.filter(action=AuditAction.IDENTITY_CREATE).exists()
+    assert kept(row.identity, "canary-one", 1)
+    assert access.identity_key(bea, either) is None
+    ServerAuthorization.objects.update(state=AuthorizationState.FINISHING)
+    events = authorizations.done(row)
+    assert [event.action for event in events] == [AuditAction.IDENTITY_CREATE, AuditAction.SIGN_IN_END]
+    assert access.identity_key(bea, either) == row.identity_id
+
+
+def test_a_sign_in_that_is_not_completed_leaves_the_shared_identity_in_use_and_nothing_behind(
+    either: Server, bea: Any
+) -> None:
+    for over in ("failed", "expired"):
+        row = signing_in(bea, either)
+        kept(row.identity, "", 0, signed_in=False)  # the client that was registered for it
+        if over == "failed":
+            assert authorizations.failed(row, "The authorization server is away.")
+        ServerAuthorization.objects.update(expires_at=timezone.now() - 2 * authorizations.LIFETIME)
+        assert access.identity_key(bea, either) is None
+        authorizations.purge()
+        assert not Credential.objects.exists()
+        with pytest.raises(grants.GrantGone):
+            kept(row.identity, "canary-late", 1)
+
+
+def test_a_further_sign_in_leaves_the_own_identity_in_use(either: Server, bea: Any) -> None:
+    mine = completed(signing_in(bea, either))
+    authorizations.failed(signing_in(bea, either), "The authorization server is away.")
+    authorizations.purge()
+    assert access.identity_key(bea, either) == mine.pk
+
+
+def test_sign_ins_that_are_not_complete_count_toward_the_personal_identities_of_a_server(
+    either: Server, bea: Any, settings: Any
+) -> None:
+    settings.PERSONAL_SESSIONS = 1
+    for _ in range(2):
+        signing_in(bea, either)
+    with pytest.raises(ValidationError, match="1 personal identities"):
+        signing_in(person("carl", "view_server", "call_tool"), either)
+    ServerAuthorization.objects.update(expires_at=timezone.now())
+    signing_in(person("dora", "view_server", "call_tool"), either)
 
 
 # --- grants --------------------------------------------------------------------------------------------------------------
@@ -250,29 +324,24 @@ def test_a_token_that_comes_after_its_sign_in_was_removed_brings_nothing_back(
     assert token_of(shared) == "canary-new"
 
 
-def test_a_sign_in_of_an_identity_that_was_ended_meanwhile_stores_nothing(server: Server) -> None:
-    Server.objects.update(signs_in_as=SignsInAs.EITHER)
-    bea = person("bea", "view_server", "call_tool")
-    server.refresh_from_db()
-    row = authorizations.begin_own(Actor.of_user(bea), bea, server, BROWSER)
-    assert identities.end(Actor.of_user(bea), bea, server)
+def test_a_sign_in_of_an_identity_that_was_ended_meanwhile_stores_nothing(either: Server, bea: Any) -> None:
+    completed(signing_in(bea, either))
+    row = signing_in(bea, either)
+    assert identities.end(Actor.of_user(bea), bea, either)
     with pytest.raises(grants.GrantGone):
         kept(row.identity, "canary-one", 1)
     assert not Credential.objects.exists()
 
 
 def test_who_gives_an_identity_up_leaves_no_grant_of_an_earlier_address_behind(
-    server: Server, admin: Any, actor: Actor
+    either: Server, bea: Any, admin: Any, actor: Actor
 ) -> None:
-    Server.objects.update(signs_in_as=SignsInAs.EITHER)
-    bea = person("bea", "view_server", "call_tool")
-    server.refresh_from_db()
-    mine = authorizations.begin_own(Actor.of_user(bea), bea, server, BROWSER).identity
+    mine = completed(signing_in(bea, either))
     kept(mine, "canary-one", 1)
     elsewhere = over_http(url="https://elsewhere.example/mcp", signs_in_as=SignsInAs.EITHER)
-    registering.change(actor, admin, server, elsewhere, server.version)
+    registering.change(actor, admin, either, elsewhere, either.version)
     kept(Identity.objects.select_related("server").get(pk=mine.pk), "canary-two", 1)
-    assert identities.end(Actor.of_user(bea), bea, server)
+    assert identities.end(Actor.of_user(bea), bea, either)
     assert not Credential.objects.exists()
 
 
@@ -280,8 +349,7 @@ def test_the_name_of_a_sign_in_fits_its_column_however_long_those_of_server_and_
     Server.objects.update(name="s" * 120, signs_in_as=SignsInAs.EITHER)
     server.refresh_from_db()
     for name in ("b" * 149, "b" * 150):
-        bea = person(name, "view_server", "call_tool")
-        kept(authorizations.begin_own(Actor.of_user(bea), bea, server, BROWSER).identity, "canary-one", 1)
+        kept(signing_in(person(name, "view_server", "call_tool"), server).identity, "canary-one", 1)
     kept(Identity.objects.get(server=server, kind="shared"), "canary-one", 1)
     most = Credential._meta.get_field("name").max_length
     assert max(len(row.name) for row in Credential.objects.all()) <= most
