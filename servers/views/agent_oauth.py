@@ -105,7 +105,7 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
         "local": clients.is_local(asked.redirect_uri),
     }
     response = render(request, "oauth/consent.html", context, status=422 if form.errors else 200)
-    return _with_redirect(response, asked)
+    return _may_lead_on(response)
 
 
 def _document(request: WebRequest, client: OAuthClient) -> HttpResponse:
@@ -134,9 +134,7 @@ def _reloaded() -> HttpResponse:
 def _denied(
     request: WebRequest, words: str, asked: AuthorizationRequest, *, error: str = "access_denied"
 ) -> HttpResponse:
-    back_url = asked.url(error=error)
-    response = _problem(request, words, status=403, client=asked.client, back_url=back_url)
-    return _with_redirect(response, asked)
+    return _problem(request, words, status=403, client=asked.client, back_url=asked.url(error=error))
 
 
 def _problem(
@@ -146,13 +144,11 @@ def _problem(
     return render(request, "oauth/problem.html", context, status=status)
 
 
-def _with_redirect(response: HttpResponse, asked: AuthorizationRequest) -> HttpResponse:
-    """Chromium applies form-action to where a form's answer redirects, too. No source of a policy names an IPv6 address
-    (CSP3 section 2.3.1): Chromium ignores it, and then blocks the form."""
-    parts = urlsplit(asked.redirect_uri)
-    named = parts.scheme in ("http", "https") and not parts.netloc.startswith("[")
-    target = f"{parts.scheme}://{parts.netloc}" if named else f"{parts.scheme}:"
-    response._csp_update = {"form-action": [target]}  # type: ignore[attr-defined]  # what django-csp's decorator sets
+def _may_lead_on(response: HttpResponse) -> HttpResponse:
+    """Chromium applies form-action to every redirect that follows a form, and a client's callback may redirect once more, to
+    where nobody can know beforehand (that of Claude leads to claude://). Everything else of the policy stays, and no
+    stranger can put a form on this page."""
+    response._csp_replace = {"form-action": None}  # type: ignore[attr-defined]  # what django-csp's decorator sets
     return response
 
 
