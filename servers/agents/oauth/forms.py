@@ -6,7 +6,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from servers import access
-from servers.agents.forms import DAYS, SCOPE_HELP
+from servers.agents.forms import DAYS, SCOPE_HELP, USUAL_SCOPES
 from servers.agents.oauth.clients import MOST_REDIRECTS
 from servers.enums import AgentScope
 from servers.kit.choices import ServerField, offer
@@ -14,7 +14,8 @@ from servers.models import Server
 
 
 class ConsentForm(forms.Form):
-    """`asked`: the scopes of the request. `choose`: the client names no endpoint, so the person chooses a server."""
+    """`asked`: the scopes of the request. Many clients request every scope there is, so only the usual ones are ticked.
+    `choose`: the client names no endpoint, so the person chooses a server."""
 
     server = ServerField(
         label="Server", help_text="The client can use only this server.", empty_label="Choose a server"
@@ -37,7 +38,7 @@ class ConsentForm(forms.Form):
         scopes = cast("forms.MultipleChoiceField", self.fields["scopes"])
         chosen = [scope for scope in AgentScope if scope.value in asked]
         scopes.choices = [(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in chosen]
-        scopes.initial = [scope.value for scope in chosen]
+        scopes.initial = [scope.value for scope in chosen if scope.value in USUAL_SCOPES]
 
     def chosen_server(self) -> Server:
         """With `choose`, after is_valid()."""

@@ -26,11 +26,12 @@ def issuer() -> str:
 
 
 def protected_resource(slug: str) -> dict[str, Any]:
-    """The same for every short name, so that it does not tell which servers there are."""
+    """The same for every short name, so that it does not tell which servers there are. Clients request the scopes that it
+    lists, so these are the usual ones and not all (MCP 2025-11-25 *Scope Selection Strategy*)."""
     return {
         "resource": address_of(slug),
         "authorization_servers": [issuer()],
-        "scopes_supported": SCOPES,
+        "scopes_supported": DEFAULT_SCOPES,
         "bearer_methods_supported": ["header"],
         "resource_name": f"{slug} through {settings.INSTANCE_NAME or 'mcpadmin'}",
     }

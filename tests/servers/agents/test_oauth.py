@@ -22,7 +22,7 @@ from servers.agents.oauth import authorization_server, clients, grants, metadata
 from servers.agents.oauth.clients import BadClient
 from servers.agents.tokens import Unknown
 from servers.audit.record import Actor
-from servers.enums import AuditAction, DocumentState, OAuthClientKind
+from servers.enums import AgentScope, AuditAction, DocumentState, OAuthClientKind
 from servers.models import AgentToken, AuditEvent, Bundle, Instance, OAuthClient, OAuthCode, OAuthToken, Server
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -209,6 +209,20 @@ def test_scopes_are_those_that_were_asked_for_and_left_ticked(
     assert b'<a href="#id_scopes">Scopes: ' in refused.content
     assert refused.content.count(b'id="id_scopes"') == 1
     assert exchange(allow(signed_in, scopes=["mcp:list"])).json()["scope"] == "mcp:list"
+
+
+def test_of_a_client_that_asks_for_everything_only_the_usual_scopes_are_ticked(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    page = signed_in.get(query(scope=" ".join(AgentScope))).context["form"]
+    ticked = {choice.data["value"] for choice in page["scopes"] if choice.data["selected"]}
+    assert ticked == set(metadata.DEFAULT_SCOPES)
+    assert {choice.data["value"] for choice in page["scopes"]} == set(AgentScope)
+    found = Client().get("/.well-known/oauth-protected-resource/mcp/files").json()
+    assert found["scopes_supported"] == metadata.DEFAULT_SCOPES
+    chosen = [AgentScope.CALL, AgentScope.DESTRUCTIVE]
+    given = exchange(allow(signed_in, query(scope=" ".join(AgentScope)), scopes=chosen)).json()
+    assert given["scope"] == "mcp:call mcp:call:destructive"
 
 
 # --- requests that lead nowhere -------------------------------------------------------------------------------------------
