@@ -90,7 +90,8 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
         return _denied(request, _MAY_NOT_CALL, asked)
     form = ConsentForm(request.user, asked.scopes, request.POST if posted else None, choose=endpoint is None)
     if posted and form.is_valid():
-        chosen, given = endpoint or grants.Endpoint.of(form.chosen_server()), form.cleaned_data
+        given: dict[str, Any] = form.cleaned_data
+        chosen = endpoint or given["endpoint"]
         consent = Consent(asked.client, chosen, given["scopes"], given["days"], asked.redirect_uri, asked.challenge)
         try:
             return _to_client(asked.url(code=grants.consent(actor, request.user, consent)))

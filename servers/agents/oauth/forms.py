@@ -7,18 +7,21 @@ from django.core.exceptions import ValidationError
 
 from servers import access
 from servers.agents.forms import DAYS, SCOPE_HELP, USUAL_SCOPES
+from servers.agents.oauth import grants
 from servers.agents.oauth.clients import MOST_REDIRECTS
+from servers.agents.oauth.grants import Endpoint
 from servers.enums import AgentScope
-from servers.kit.choices import ServerField, offer
-from servers.models import Server
+from servers.kit.choices import MOST_OFFERED, LongSelect
 
 
 class ConsentForm(forms.Form):
     """`asked`: the scopes of the request. Many clients request every scope there is, so only the usual ones are ticked.
-    `choose`: the client names no endpoint, so the person chooses a server."""
+    `choose`: the client names no endpoint, so the person chooses one, by its short name."""
 
-    server = ServerField(
-        label="Server", help_text="The client can use only this server.", empty_label="Choose a server"
+    endpoint = forms.ChoiceField(
+        label="Server or bundle",
+        help_text="The client can use only this one. Choose the one whose address the client has.",
+        widget=LongSelect,
     )
     scopes = forms.MultipleChoiceField(
         label="Scopes",
@@ -31,19 +34,32 @@ class ConsentForm(forms.Form):
 
     def __init__(self, user: Any, asked: list[str], data: Any = None, *, choose: bool) -> None:
         super().__init__(data)
+        self._user = user
         if choose:
-            offer(self, "server", access.visible_servers(user).filter(archived_at=None, enabled=True))
+            cast("forms.ChoiceField", self.fields["endpoint"]).choices = _endpoints(user)
         else:
-            del self.fields["server"]
+            del self.fields["endpoint"]
         scopes = cast("forms.MultipleChoiceField", self.fields["scopes"])
         chosen = [scope for scope in AgentScope if scope.value in asked]
         scopes.choices = [(scope.value, f"{scope.label}: {SCOPE_HELP[scope]}") for scope in chosen]
         scopes.initial = [scope.value for scope in chosen if scope.value in USUAL_SCOPES]
 
-    def chosen_server(self) -> Server:
-        """With `choose`, after is_valid()."""
-        chosen: Server = self.cleaned_data["server"]
-        return chosen
+    def clean_endpoint(self) -> Endpoint:
+        found = grants.endpoint_of(self._user, self.cleaned_data["endpoint"])
+        if found is None:
+            raise ValidationError("It was removed, or you can't use it any more. Choose another one.")
+        return found
+
+
+def _endpoints(user: Any) -> list[Any]:
+    """Choices, in groups where there are bundles."""
+    servers = access.visible_servers(user).filter(archived_at=None, enabled=True).order_by("name", "pk")
+    named = list(servers.values_list("slug", "name")[:MOST_OFFERED])
+    bundles = list(grants.bundles_of(user).values_list("slug", "name"))
+    return [
+        ("", "Choose a server or bundle" if bundles else "Choose a server"),
+        *([("Servers", named), ("Bundles", bundles)] if bundles else named),
+    ]
 
 
 class ClientForm(forms.Form):

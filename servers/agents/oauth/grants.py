@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from servers import access, permissions
@@ -58,6 +58,13 @@ def endpoint_of(user: Any, slug: str) -> Endpoint | None:
         return None
     mine = visible.filter(bundle_members__bundle=bundle, bundle_members__retired_at=None).order_by("name")
     return Endpoint(bundle.slug, bundle.name, list(mine)) if mine else None
+
+
+def bundles_of(user: Any) -> QuerySet[Bundle]:
+    """Those that `endpoint_of` finds for this person, by name."""
+    visible = access.visible_servers(user).filter(archived_at=None)
+    mine = Bundle.objects.filter(deleted_at=None, members__server__in=visible, members__retired_at=None)
+    return mine.distinct().order_by("name", "pk")
 
 
 @dataclass(frozen=True)

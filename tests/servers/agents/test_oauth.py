@@ -176,8 +176,26 @@ def test_a_program_that_names_no_endpoint_gets_the_one_that_the_person_chooses(
     url = query(resource=None)
     assert b"Choose a server" in signed_in.get(url).content
     assert signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"}).status_code == 422
-    found = exchange(allow(signed_in, url, server=str(files.uid)), resource=None).json()
+    found = exchange(allow(signed_in, url, endpoint="files"), resource=None).json()
     assert tokens.principal_of(found["access_token"], "").token.resource == address_of("files")
+
+
+def test_a_program_that_names_no_endpoint_can_be_given_a_bundle_that_its_person_sees(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    url = query(resource=None)
+    for slug, member, deleted_at in (("work", files, None), ("empty", None, None), ("gone", files, timezone.now())):
+        bundle = Bundle.objects.create(slug=slug, name=slug.title(), deleted_at=deleted_at)
+        if member is not None:
+            bundle.members.create(server=member, alias="files", position=0)
+    page = signed_in.get(url).content
+    assert b'<optgroup label="Bundles">\n<option value="work">Work</option>\n</optgroup>' in page
+    for slug in ("empty", "gone", "elsewhere"):
+        refused = signed_in.post(url, {"scopes": ["mcp:list"], "days": "7", "endpoint": slug})
+        assert refused.status_code == 422
+    found = exchange(allow(signed_in, url, endpoint="work"), resource=None).json()
+    principal = tokens.principal_of(found["access_token"], "")
+    assert (principal.token.resource, principal.reaches(files.pk)) == (address_of("work"), True)
 
 
 def test_a_grant_for_a_bundle_reaches_the_members_that_its_person_sees(
