@@ -29,6 +29,9 @@ _TLS_HINTS = ("X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme", "X-Url-Sche
 _TLS_SWITCHES = ("X-Forwarded-Ssl", "Front-End-Https")
 #: pages whose address is a secret
 _WITH_SECRETS = ("/link/", f"/{setup.PATH}")
+#: Pages that a web client may open in a window of its own. Cut off from it, the client would take the window for closed
+#: while its user allows access there, so an opener may stay. Frames stay forbidden, and no page trusts its opener.
+_IN_WINDOWS_OF_CLIENTS = ("/oauth/authorize", "/accounts/login/")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -94,6 +97,8 @@ def _finish(request: WebRequest, response: HttpResponseBase, started: float) -> 
 
 def _secured(request: WebRequest, response: HttpResponseBase) -> HttpResponseBase:
     """Whatever answered, also an error of another middleware, which the rest of them never sees."""
+    if request.path in _IN_WINDOWS_OF_CLIENTS:  # also their redirects, which browsers count
+        response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
     for name, value in security_headers(secure=request.is_secure()).items():
         response.headers.setdefault(name, value)
     return response

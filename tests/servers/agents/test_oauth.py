@@ -163,6 +163,26 @@ def test_the_form_of_consent_may_lead_to_wherever_the_callback_redirects(
     assert "form-action 'self'" in signed_in.get(query("nobody")).headers["Content-Security-Policy"]
 
 
+def test_a_client_that_opened_consent_in_a_window_is_not_cut_off_from_it(
+    ann: Any, files: Server, program: OAuthClient
+) -> None:
+    browser = Client()
+    ann.set_password("correct horse battery")
+    ann.save()
+    away = browser.get(query())
+    sign_in = browser.get(away["Location"])
+    form = {"login": "ann", "password": "correct horse battery", "next": query()}
+    back = browser.post("/accounts/login/", form)
+    assert back["Location"] == query()
+    page = browser.get(query())
+    allowed = browser.post(query(), {"scopes": ["mcp:list"], "days": "7"})
+    steps = [away, sign_in, back, page, allowed]
+    assert [step.status_code for step in steps] == [302, 200, 302, 200, 302]
+    assert {step.headers["Cross-Origin-Opener-Policy"] for step in steps} == {"unsafe-none"}
+    assert {step.headers["X-Frame-Options"] for step in steps} == {"DENY"}
+    assert browser.get("/agents/").headers["Cross-Origin-Opener-Policy"] == "same-origin"
+
+
 def test_a_form_of_another_site_allows_nothing(ann: Any, files: Server, program: OAuthClient) -> None:
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(ann)
