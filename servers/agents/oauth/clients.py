@@ -14,7 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
@@ -33,7 +34,7 @@ FRESH: Final = timedelta(hours=1)
 RETRIED: Final = timedelta(seconds=10)
 #: for a worker that took it and died
 READING_SECONDS: Final = timedelta(seconds=30)
-#: a client that registered itself and has no grant is forgotten after so long
+#: a client that no administrator added is forgotten so long after it was last used and its last grant ended
 UNUSED: Final = timedelta(days=30)
 #: a client whose document could not be read once
 NEVER_READ: Final = timedelta(days=1)
@@ -184,11 +185,15 @@ def _to_be_read(client_id: str) -> OAuthClient:
 
 
 def _make_room() -> None:
-    """For one more client with a document: those whose document was never read give way, the oldest first."""
+    """For one more client with a document: those that nobody has allowed anything give way, those whose document was never
+    read before the others, and the oldest first. They are back when they ask again."""
     known = OAuthClient.objects.filter(kind=OAuthClientKind.DOCUMENT)
     if known.count() < MOST_CLIENTS:
         return
-    oldest = _never_read().order_by("created_at").first()
+    oldest = (
+        _never_read().order_by("created_at").first()
+        or known.filter(blocked_at=None, grants=None).order_by("created_at").first()
+    )
     if oldest is None:
         raise BadClient(f"mcpadmin keeps at most {MOST_CLIENTS} clients. An administrator can delete some.")
     oldest.delete()
@@ -313,11 +318,14 @@ def _end_grants(client: OAuthClient, actor: Actor) -> int:
 
 
 def forget_unused() -> int:
-    """Clients that registered themselves long ago and have no grant, and those whose document was never read."""
+    """Clients that came by themselves, that nobody has used for long and that have no grant, or only grants that ended long
+    ago; and those whose document was never read. A blocked one stays."""
     now = timezone.now()
-    registered = OAuthClient.objects.filter(kind=OAuthClientKind.REGISTERED, created_at__lt=now - UNUSED, grants=None)
+    lasting = AgentToken.objects.filter(client=OuterRef("pk"), revoked_at=None, expires_at__gt=now - UNUSED)
+    came = OAuthClient.objects.exclude(kind=OAuthClientKind.ADDED).filter(~Exists(lasting), blocked_at=None)
+    unused = came.annotate(seen=Coalesce("last_used_at", "created_at")).filter(seen__lt=now - UNUSED)
     with transaction.atomic():
-        deleted = (registered.delete(), _never_read().filter(created_at__lt=now - NEVER_READ).delete())
+        deleted = (unused.delete(), _never_read().filter(created_at__lt=now - NEVER_READ).delete())
     return sum(by_model.get("servers.OAuthClient", 0) for _, by_model in deleted)
 
 

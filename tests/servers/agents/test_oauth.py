@@ -624,6 +624,34 @@ def test_registrations_of_one_address_are_bounded_and_unused_ones_forgotten(db: 
     assert clients.forget_unused() == 10
 
 
+@pytest.mark.parametrize("kind", [OAuthClientKind.REGISTERED, OAuthClientKind.DOCUMENT])
+def test_clients_that_nobody_uses_are_forgotten_with_their_ended_grants(ann: Any, kind: OAuthClientKind) -> None:
+    now = timezone.now()
+    before, lately = now - timedelta(days=31), now - timedelta(days=29)
+
+    def make(name: str, grant_ends: Any, *, used: Any = before, **more: Any) -> None:
+        facts = {"kind": kind, "redirect_uris": [BACK], "created_at": before, "last_used_at": used} | more
+        client = OAuthClient.objects.create(client_id=f"https://{name}.example/c", **facts)
+        if grant_ends is not None:
+            grant = {"user": ann, "client": client, "name": name, "public_id": name, "digest": name}
+            AgentToken.objects.create(**grant, expires_at=grant_ends)
+
+    make("ended", before)
+    make("revoked", now + timedelta(days=1))
+    AgentToken.objects.filter(name="revoked").update(revoked_at=before)
+    make("nothing", None, used=None)
+    make("live", now + timedelta(days=1))
+    make("ended-lately", lately)
+    make("used-lately", before, used=lately)
+    make("made-lately", None, used=None, created_at=lately)
+    make("blocked", before, blocked_at=now)
+    make("added", before, kind=OAuthClientKind.ADDED)
+    assert clients.forget_unused() == 3
+    left = {urlsplit(client.client_id).netloc.removesuffix(".example") for client in OAuthClient.objects.all()}
+    assert left == {"live", "ended-lately", "used-lately", "made-lately", "blocked", "added"}
+    assert not AgentToken.objects.filter(name__in=["ended", "revoked"]).exists()
+
+
 def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(
     signed_in: Client, files: Server, admin: Any
 ) -> None:
@@ -682,6 +710,20 @@ def test_clients_whose_document_was_never_read_make_room_and_are_forgotten(
     OAuthClient.objects.update(created_at=timezone.now() - timedelta(days=2))
     assert clients.forget_unused() == 1
     assert OAuthClient.objects.get().client_id == DOCUMENT
+
+
+def test_clients_that_nobody_has_allowed_anything_make_room_though_their_document_was_read(
+    ann: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "MOST_CLIENTS", 2)
+    actor = Actor.of_user(ann)
+    for name in ("one", "two"):
+        row = clients.of_document(actor, ann, f"https://{name}.example/a")
+        clients.read(row, json.dumps({"client_id": row.client_id, "redirect_uris": [BACK]}).encode())
+    known = {"user": ann, "client": OAuthClient.objects.earliest("pk"), "name": "x", "public_id": "x", "digest": "x"}
+    AgentToken.objects.create(**known, expires_at=timezone.now())
+    clients.of_document(actor, ann, DOCUMENT)
+    assert set(OAuthClient.objects.values_list("client_id", flat=True)) == {DOCUMENT, "https://one.example/a"}
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ async def test_a_client_that_was_entered_for_everyone_is_used_at_its_issuer_befo
     second = await world.authorization(store, person=False, shared_client=renewed).begin()
     assert second.grant.registration == renewed
     mine = Store()
-    await signed_in(world, mine, client_id="mine")
+    await world.authorization(mine, person=False, client_id="mine").begin()
     assert "client_id=mine" in (await world.authorization(mine, person=False, shared_client=shared).begin()).url
     world.issuers = ["https://new.example"]
     elsewhere = await world.authorization(Store(), person=False, shared_client=shared).begin()
