@@ -250,13 +250,16 @@ class Authorization:
                 await self._keep(replace(last, begun_at=now))
 
     async def _learn(self, grant: Grant, refused: TokenRefused | SignInRefused) -> None:
-        """If the server no longer knows us, the next sign-in registers again. Any other refusal shows that it does."""
+        """If the server no longer knows us, the next sign-in registers again. Any other refusal shows that it does. If it no
+        longer knows a scope, the next one requests only what the server names now."""
         async with self._store.refreshing():
             last = await self._store.load()
             if last is None or last.registration != grant.registration:
                 return
             if _forgotten(grant, refused):
                 await self._keep(replace(last, registration=None))
+            elif refused.error == "invalid_scope" and not last.refresh_token:
+                await self._keep(replace(last, scopes_requested=(), scopes_granted=(), begun_at=0.0))
             elif last.begun_at:
                 await self._keep(replace(last, begun_at=0.0))
 

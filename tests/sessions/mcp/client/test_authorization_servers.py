@@ -124,6 +124,20 @@ async def test_a_client_id_that_was_entered_stays_bound_to_its_issuer_though_nob
         await by_hand.begin()
 
 
+async def test_a_scope_that_the_server_no_longer_knows_is_not_asked_for_again() -> None:
+    world, store = World(), Store()
+    world.resource, world.rotates = {"scopes_supported": ["old"]}, False
+    authorization = await signed_in(world, store)
+    world.resource = {"scopes_supported": ["new"]}
+    pending = await authorization.begin()
+    assert set(dict(parse_qsl(urlsplit(pending.url).query))["scope"].split()) == {"old", "new"}
+    with pytest.raises(AuthorizationError, match="invalid_scope"):
+        await authorization.finish(pending, {"state": pending.state, "error": "invalid_scope"})
+    again = await authorization.begin()
+    assert dict(parse_qsl(urlsplit(again.url).query))["scope"] == "new"
+    assert world.registered == 1
+
+
 async def test_a_client_id_that_was_entered_once_is_used_for_every_further_sign_in_until_it_is_forgotten() -> None:
     world, store = World(), Store()
     await signed_in(world, store, client_id="mine", client_secret="canary-secret")
