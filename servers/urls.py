@@ -116,6 +116,7 @@ oauth_patterns = [
     path("clients/", agent_oauth.index, name="clients"),
     path("clients/add/", agent_oauth.add, name="add"),
     path("clients/registration/", agent_oauth.switch_registration, name="registration"),
+    path("clients/documents/", agent_oauth.switch_documents, name="documents"),
     path("clients/<uuid:uid>/block/", agent_oauth.block, name="block"),
     path("clients/<uuid:uid>/unblock/", agent_oauth.unblock, name="unblock"),
     path("clients/<uuid:uid>/delete/", agent_oauth.delete, name="delete"),

@@ -117,8 +117,8 @@ def _saved_call_deleted(instance: SavedCall, **_: Any) -> None:
 
 
 @receiver(client_document_asked)
-def _client_document_waits(client_uid: UUID, **_: Any) -> None:
-    commands.ask_worker("client", client_uid)
+def _client_document_waits(client_uid: UUID, **_: Any) -> bool:
+    return commands.ask_worker("client", client_uid)
 
 
 @receiver(sink_asked)

@@ -216,7 +216,7 @@ LOOKS = {
         for method in methods
     },
     ("oauth:clients", "get"): "administer",
-    **{(f"oauth:{name}", "post"): "administer" for name in ("registration", "block", "unblock")},
+    **{(f"oauth:{name}", "post"): "administer" for name in ("registration", "documents", "block", "unblock")},
     **{(f"oauth:{name}", method): "administer" for name in ("add", "delete") for method in ("get", "post")},
     **{("storage:index", method): "administer" for method in ("get", "post")},
     **{(f"storage:{name}", "post"): "administer" for name in ("run", "try")},

@@ -12,6 +12,8 @@ class Instance(models.Model):
     found = models.JSONField(default=dict)  # the place where it was found then
     # whether agents may register themselves as OAuth clients (RFC 7591)
     oauth_registration = models.BooleanField(default=False)
+    # whether clients may be described by a metadata document, which a worker reads
+    oauth_documents = models.BooleanField(default=True)
 
     def __str__(self) -> str:
         return f"{self.uid}{' (held)' if self.held_at else ''}"

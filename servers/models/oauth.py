@@ -27,6 +27,7 @@ class OAuthClient(models.Model):
     document = models.CharField(max_length=12, choices=DocumentState, blank=True)
     document_problem = models.CharField(max_length=300, blank=True)
     document_at = models.DateTimeField(null=True)  # of the last change of its state
+    document_read_at = models.DateTimeField(null=True)  # when what is stored of it was read
 
     class Meta:
         ordering = ["-id"]

@@ -34,6 +34,7 @@ from servers.schemas import jsontext
 from servers.single_use_forms import ALREADY_USED, use_form
 
 _MAY_NOT_CALL = "You don't have permission to call tools, so no client can act as you. Ask an administrator for access."
+_NO_DOCUMENTS = "mcpadmin does not accept client metadata documents at the moment. Ask an administrator to allow them, or to add this client."
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
 
 
@@ -47,7 +48,8 @@ def protected_resource(request: WebRequest, slug: str) -> JsonResponse:
 @login_not_required
 @require_safe
 def server_metadata(request: WebRequest) -> JsonResponse:
-    return JsonResponse(metadata.authorization_server(registration=registration.is_open()))
+    found = metadata.authorization_server(registration=registration.is_open(), documents=registration.takes_documents())
+    return JsonResponse(found)
 
 
 # --- consent ---------------------------------------------------------------------------------------------------------
@@ -58,12 +60,8 @@ def authorize(request: WebRequest) -> HttpResponse:
     """GET asks the person, POST has the decision. Both validate the request in the query."""
     client_id = request.GET.get("client_id", "")
     try:
-        if clients.is_document_url(client_id):
-            if not access.may(request.user, "call_tool"):  # nor has mcpadmin connect to an address of their choice
-                return _problem(request, _MAY_NOT_CALL, status=403)
-            client = clients.of_document(Actor.of(request), request.user, client_id)
-            if client.blocked_at is None and client.document != DocumentState.READ:
-                return _document(request, client)
+        if clients.is_document_url(client_id) and (page := _read_first(request, client_id)) is not None:
+            return page
         asked = authorization_server.authorization_request(request.GET.urlencode())
     except (CannotReturn, BadClient) as problem:
         return _problem(request, str(problem))
@@ -109,13 +107,31 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
     return _may_lead_on(response)
 
 
-def _document(request: WebRequest, client: OAuthClient) -> HttpResponse:
-    """While a worker reads the client's metadata document, and when it could not be read."""
+def _read_first(request: WebRequest, client_id: str) -> HttpResponse | None:
+    """The page in place of consent, if the client's metadata document has to be read before. Raises BadClient and
+    TooOften."""
+    if not registration.takes_documents():
+        raise BadClient(_NO_DOCUMENTS)
+    if not access.may(request.user, "call_tool"):  # nor has mcpadmin connect to an address of their choice
+        return _problem(request, _MAY_NOT_CALL, status=403)
+    known = clients.usable(client_id)
+    if request.method == "POST" and known is not None and clients.is_kept(known):  # a decision does not wait
+        return None
+    client = clients.of_document(Actor.of(request), request.user, client_id)
+    heard = clients.ask(client)
+    if client.blocked_at is not None or clients.is_read(client):
+        return None
+    return _document(request, client, heard=heard)
+
+
+def _document(request: WebRequest, client: OAuthClient, *, heard: bool) -> HttpResponse:
+    """While a worker reads the client's metadata document, and when it could not be read. `heard`: a worker runs."""
     waits = client.document in _READING
     context = {
         "nav": "agents",
         "client": client,
         "waits": waits,
+        "no_worker": not heard,
         "address": request.get_full_path(),
         "reason": client.document_problem if access.may(request.user, "administer") else "",
     }
@@ -238,6 +254,7 @@ def too_many(limit: str) -> HttpResponse:
 def index(request: WebRequest) -> HttpResponse:
     access.require(request.user, "administer")
     context = {"nav": "agents", "rows": clients.listed(), "open": registration.is_open()}
+    context["documents"] = registration.takes_documents()
     return render(request, "oauth/clients.html", context)
 
 
@@ -302,5 +319,16 @@ def switch_registration(request: WebRequest) -> HttpResponse:
     is_open = request.POST.get("open") == "yes"
     registration.switch(Actor.of(request), request.user, is_open=is_open)
     words = "Clients can register themselves." if is_open else "Clients can no longer register themselves."
+    messages.success(request, words)
+    return redirect("oauth:clients")
+
+
+@require_POST
+def switch_documents(request: WebRequest) -> HttpResponse:
+    is_open = request.POST.get("open") == "yes"
+    registration.switch_documents(Actor.of(request), request.user, is_open=is_open)
+    words = (
+        "Client metadata documents are accepted." if is_open else "Client metadata documents are no longer accepted."
+    )
     messages.success(request, words)
     return redirect("oauth:clients")

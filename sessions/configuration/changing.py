@@ -65,6 +65,10 @@ def change(actor: Actor, user: Any, key: str, data: Mapping[str, Any]) -> bool:
         before = registration.is_open()
         registration.switch(actor, user, is_open=on)
         return before != on
+    if key == "documents":
+        before = registration.takes_documents()
+        registration.switch_documents(actor, user, is_open=on)
+        return before != on
     if area == "privacy" and name in PrivacySettingsForm.base_fields:
         return privacy.change_settings(actor, user, {name: on})
     if area == "storage" and name in retention.limits():

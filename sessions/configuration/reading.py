@@ -229,3 +229,13 @@ def _of_pages(refused: Refused | None) -> Iterator[Setting]:
         change=Switch("registration", is_open),
         place=reverse("oauth:clients"),
     )
+    documents = registration.takes_documents()
+    yield Setting(
+        "Agents: client metadata documents",
+        "Whether OAuth clients can be described by a document at an https address, which a worker reads.",
+        in_words(documents),
+        Source.DEFAULT if documents else Source.PAGE,
+        "" if documents else in_words(True),
+        change=Switch("documents", documents),
+        place=reverse("oauth:clients"),
+    )

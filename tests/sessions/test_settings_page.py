@@ -140,6 +140,10 @@ def test_what_pages_change_is_changed_in_place_and_recorded(ada: Client) -> None
     ada.post("/settings/registration/", {"on": "yes"})
     assert Instance.objects.get().oauth_registration is True
     assert row("Agents: client registration").source == Source.PAGE
+    assert row("Agents: client metadata documents").source == Source.DEFAULT
+    ada.post("/settings/documents/", {"on": "no"})
+    assert Instance.objects.get().oauth_documents is False
+    assert row("Agents: client metadata documents").source == Source.PAGE
     recorded = set(AuditEvent.objects.values_list("action", flat=True))
     changes = {AuditAction.RETENTION_CHANGE, AuditAction.PRIVACY_CHANGE, AuditAction.OAUTH_REGISTRATION_CHANGE}
     assert changes <= recorded

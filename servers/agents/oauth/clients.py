@@ -32,6 +32,8 @@ from servers.storable import storable
 #: how long a document that was read counts; a failure is tried again sooner
 FRESH: Final = timedelta(hours=1)
 RETRIED: Final = timedelta(seconds=10)
+#: how long what was read of a document is used while the document cannot be read again
+KEPT: Final = timedelta(days=7)
 #: for a worker that took it and died
 READING_SECONDS: Final = timedelta(seconds=30)
 #: a client that no administrator added is forgotten so long after it was last used and its last grant ended
@@ -157,17 +159,41 @@ def is_document_url(client_id: str) -> bool:
 
 
 def of_document(actor: Actor, user: Any, client_id: str) -> OAuthClient:
-    """The client with this document's URL. A worker is asked to read the document if that is due; until it was read once
-    the client is not usable. Raises TooOften, and BadClient when there are too many clients."""
+    """The client with this document's URL, whose document is to be read if that is due. Until it was read once the client
+    is not usable. Raises TooOften, and BadClient when there are too many clients."""
     row = OAuthClient.objects.filter(client_id=client_id).first()
     if row is None or _is_due(row):
         connect_limit.require(user)
         with audited(actor) as trail:
             row = _to_be_read(client_id)
             trail.note(AuditAction.OAUTH_CLIENT_READ, None, row.label, facts(row))
-    if row.document == DocumentState.REQUESTED:  # also again: a wake-up may be lost
-        client_document_asked.send_robust(sender=OAuthClient, client_uid=row.uid)
     return row
+
+
+def ask(row: OAuthClient) -> bool:
+    """Have a worker read its document, if that was requested; again and again does no harm, because a wake-up may be lost.
+    False if no worker runs."""
+    if row.document != DocumentState.REQUESTED:
+        return True
+    answers = client_document_asked.send_robust(sender=OAuthClient, client_uid=row.uid)
+    return any(answer is True for _, answer in answers)
+
+
+def is_read(row: OAuthClient) -> bool:
+    """Whether people can be asked by what is stored of its document: while that is read again, after a moment only."""
+    if row.document in (DocumentState.READ, DocumentState.FAILED):
+        return row.document == DocumentState.READ or is_kept(row)
+    return is_kept(row) and _age(row) > RETRIED
+
+
+def is_kept(row: OAuthClient) -> bool:
+    """Whether what is stored of its document was read lately enough to be used while it cannot be read again."""
+    return row.document_read_at is not None and row.document_read_at > timezone.now() - KEPT
+
+
+def _age(row: OAuthClient) -> timedelta:
+    """Of the state of its document."""
+    return timezone.now() - (row.document_at or row.created_at)
 
 
 def _to_be_read(client_id: str) -> OAuthClient:
@@ -205,14 +231,13 @@ def _never_read() -> QuerySet[OAuthClient]:
 
 
 def _is_due(row: OAuthClient) -> bool:
-    age = timezone.now() - (row.document_at or row.created_at)
     lasts = {
         DocumentState.READ: FRESH,
-        DocumentState.FAILED: RETRIED,
+        DocumentState.FAILED: FRESH if is_kept(row) else RETRIED,
         DocumentState.READING: READING_SECONDS,
         DocumentState.REQUESTED: FRESH,
     }
-    return not row.document or age > lasts[DocumentState(row.document)]
+    return not row.document or _age(row) > lasts[DocumentState(row.document)]
 
 
 def take(client_uid: Any) -> OAuthClient | None:
@@ -238,12 +263,14 @@ def read(client: OAuthClient, body: bytes) -> None:
             f"The document asks for {str(method)[:60]}. mcpadmin supports documents of public clients only."
         )
     name, redirects = cleaned_name(found.get("client_name")), checked_redirects(found.get("redirect_uris"))
+    now = timezone.now()
     OAuthClient.objects.filter(pk=client.pk).update(
         name=name,
         redirect_uris=redirects,
         document=DocumentState.READ,
         document_problem="",
-        document_at=timezone.now(),
+        document_at=now,
+        document_read_at=now,
     )
 
 

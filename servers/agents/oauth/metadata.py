@@ -37,7 +37,7 @@ def protected_resource(slug: str) -> dict[str, Any]:
     }
 
 
-def authorization_server(*, registration: bool) -> dict[str, Any]:
+def authorization_server(*, registration: bool, documents: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "issuer": issuer(),
         "authorization_endpoint": f"{issuer()}{reverse('oauth:authorize')}",
@@ -51,8 +51,9 @@ def authorization_server(*, registration: bool) -> dict[str, Any]:
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
-        "client_id_metadata_document_supported": True,
     }
+    if documents:
+        found["client_id_metadata_document_supported"] = True
     if registration:
         found["registration_endpoint"] = f"{issuer()}{reverse('oauth:register')}"
     return found

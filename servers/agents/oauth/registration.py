@@ -1,5 +1,9 @@
-"""Dynamic client registration (RFC 7591): clients that make themselves known, where an administrator allows it. Off by
-default: anyone who reaches this address may register, and a name that is registered proves nothing."""
+"""Which clients may come by themselves: an administrator switches both ways on and off.
+
+Dynamic client registration (RFC 7591) is off by default: anyone who reaches this address may register, and a name that is
+registered proves nothing. Metadata documents are on by default; where workers cannot reach their hosts, they have to be
+off, because clients that see documents advertised try nothing else.
+"""
 
 import secrets
 from typing import Any, Final
@@ -21,15 +25,28 @@ def is_open() -> bool:
     return Instance.objects.filter(oauth_registration=True).exists()
 
 
+def takes_documents() -> bool:
+    return not Instance.objects.filter(oauth_documents=False).exists()
+
+
 def switch(actor: Actor, user: Any, *, is_open: bool) -> None:
     """Raises access.Denied (recorded)."""
-    permissions.require(user, actor, "administer", subject="client registration")
+    _switch(actor, user, "oauth_registration", "client registration", is_open=is_open)
+
+
+def switch_documents(actor: Actor, user: Any, *, is_open: bool) -> None:
+    """Raises access.Denied (recorded). Grants of clients with a document stay."""
+    _switch(actor, user, "oauth_documents", "client metadata documents", is_open=is_open)
+
+
+def _switch(actor: Actor, user: Any, name: str, subject: str, *, is_open: bool) -> None:
+    permissions.require(user, actor, "administer", subject=subject)
     with audited(actor) as trail:
         row, _ = Instance.objects.select_for_update().get_or_create(pk=instance.KEY)
-        if row.oauth_registration != is_open:
-            row.oauth_registration = is_open
-            row.save(update_fields=["oauth_registration"])
-            trail.note(AuditAction.OAUTH_REGISTRATION_CHANGE, None, "client registration", {"open": is_open})
+        if getattr(row, name) != is_open:
+            setattr(row, name, is_open)
+            row.save(update_fields=[name])
+            trail.note(AuditAction.OAUTH_REGISTRATION_CHANGE, None, subject, {"open": is_open})
 
 
 def register(actor: Actor, found: Any) -> tuple[OAuthClient, str]:

@@ -25,7 +25,7 @@ from servers.audit.record import Actor
 from servers.enums import AgentScope, AuditAction, DocumentState, OAuthClientKind
 from servers.models import AgentToken, AuditEvent, Bundle, Instance, OAuthClient, OAuthCode, OAuthToken, Server
 from tests.servers.conftest import person
-from tests.sessions.host.make import make_session
+from tests.sessions.host.make import make_session, make_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BACK = "http://127.0.0.1:7777/callback"
@@ -656,22 +656,18 @@ def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(
     signed_in: Client, files: Server, admin: Any
 ) -> None:
     url = query(DOCUMENT, redirect_uri=BACK)
-    assert b"Reading the client" in signed_in.get(url).content
+    assert b"No worker is running" in signed_in.get(url).content
+    make_worker()
+    page = signed_in.get(url).content
+    assert b"No worker is running" not in page
+    assert b"Reading the client" in page
     row = OAuthClient.objects.get()
     assert (row.kind, row.document) == (OAuthClientKind.DOCUMENT, DocumentState.REQUESTED)
     taken = clients.take(row.uid)
     assert taken is not None
     assert clients.take(row.uid) is None
     assert b"Reading the client" in signed_in.get(url, headers={"HX-Request": "true"}).content
-    clients.read(taken, json.dumps({"client_id": DOCUMENT, "client_name": "Real", "redirect_uris": [BACK]}).encode())
-    assert signed_in.get(url).status_code == 200
-    page = signed_in.get(url).content
-    assert b"Real" in page
-    assert b"program.example" in page
-    assert b"not verified" not in page
-    OAuthClient.objects.update(document_at=timezone.now() - clients.FRESH - timedelta(seconds=1))
-    assert b"Reading the client" in signed_in.get(url).content
-    clients.not_read(row, "It was not found.")
+    clients.not_read(taken, "It was not found.")
     failed = signed_in.get(url)
     assert b"Administrators can see the reason" in failed.content
     assert b"It was not found." not in failed.content
@@ -679,6 +675,71 @@ def test_a_metadata_document_is_read_by_a_worker_before_anyone_is_asked(
     boss = Client()
     boss.force_login(admin)
     assert b"It was not found." in boss.get(url).content
+    clients.read(taken, json.dumps({"client_id": DOCUMENT, "client_name": "Real", "redirect_uris": [BACK]}).encode())
+    assert signed_in.get(url).status_code == 200
+    page = signed_in.get(url).content
+    assert b"Real" in page
+    assert b"program.example" in page
+    assert b"not verified" not in page
+
+
+def test_what_was_read_of_a_document_is_used_for_a_week_while_it_cannot_be_read_again(
+    signed_in: Client, files: Server, ann: Any, admin: Any
+) -> None:
+    make_worker()
+    url = query(DOCUMENT, redirect_uri=BACK)
+
+    def pass_by(time: timedelta) -> None:
+        row = OAuthClient.objects.get()
+        OAuthClient.objects.update(document_at=row.document_at - time, document_read_at=row.document_read_at - time)
+
+    row = clients.of_document(Actor.of_user(ann), ann, DOCUMENT)
+    clients.read(row, json.dumps({"client_id": DOCUMENT, "client_name": "Real", "redirect_uris": [BACK]}).encode())
+    pass_by(clients.FRESH + timedelta(seconds=1))
+    assert returned(signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"}))["code"], "a decision waits for nothing"
+    assert b"Reading the client" in signed_in.get(url).content
+    pass_by(clients.RETRIED + timedelta(seconds=1))
+    assert b"Allow Real" in signed_in.get(url).content, "and nobody waits long for a worker"
+    clients.not_read(row, "Its address answered with HTTP 403.")
+    pass_by(clients.RETRIED + timedelta(seconds=1))
+    assert b"Allow Real" in signed_in.get(url).content
+    boss = Client()
+    boss.force_login(admin)
+    listed = boss.get("/oauth/clients/").content
+    assert b"HTTP 403" in listed
+    assert b"Last read" in listed
+    pass_by(clients.FRESH)
+    assert b"Reading the client" in signed_in.get(url).content
+    clients.not_read(row, "Its address answered with HTTP 403.")
+    OAuthClient.objects.update(document_read_at=timezone.now() - clients.KEPT)
+    assert b"could not be read" in signed_in.get(url).content
+    OAuthClient.objects.update(document_at=timezone.now() - timedelta(days=1))
+    assert b"Reading the client" in signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"}).content
+
+
+def test_where_documents_are_switched_off_none_is_advertised_read_or_used(
+    signed_in: Client, files: Server, ann: Any, admin: Any
+) -> None:
+    url = query(DOCUMENT, redirect_uri=BACK)
+    row = clients.of_document(Actor.of_user(ann), ann, DOCUMENT)
+    clients.read(row, json.dumps({"client_id": DOCUMENT, "redirect_uris": [BACK]}).encode())
+    found = exchange(allow(signed_in, url), DOCUMENT).json()
+    advertised = "/.well-known/oauth-authorization-server"
+    assert Client().get(advertised).json()["client_id_metadata_document_supported"] is True
+    assert signed_in.post("/oauth/clients/documents/", {"open": "no"}).status_code == 403
+    boss = Client()
+    boss.force_login(admin)
+    assert b"no longer accepted" in boss.post("/oauth/clients/documents/", {"open": "no"}, follow=True).content
+    assert "client_id_metadata_document_supported" not in Client().get(advertised).json()
+    for answer in (signed_in.get(url), signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"})):
+        assert answer.status_code == 400
+        assert b"does not accept client metadata documents" in answer.content
+    assert signed_in.get(query("https://other.example/client.json")).status_code == 400
+    assert OAuthClient.objects.count() == 1
+    assert renew(found["refresh_token"], DOCUMENT).status_code == 200, "grants stay"
+    assert AuditEvent.objects.filter(action=AuditAction.OAUTH_REGISTRATION_CHANGE).count() == 1
+    boss.post("/oauth/clients/documents/", {"open": "yes"})
+    assert b"Allow program.example" in signed_in.get(url).content
 
 
 def test_who_may_not_call_tools_has_no_document_read(files: Server) -> None:

@@ -144,6 +144,7 @@ def test_the_document_of_a_client_is_read_from_a_host_that_compresses(
 
     def read(path: str) -> OAuthClient:
         row = clients.of_document(Actor.of_user(ada), ada, f"{address}{path}")
+        assert clients.ask(row)
         rows = OAuthClient.objects.filter(pk=row.pk, document__in=[DocumentState.READ, DocumentState.FAILED])
         return eventually(rows.first, 30, "the document was never read")
 
