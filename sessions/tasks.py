@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from servers.accounts import browser_sessions
 from servers.agents.oauth import clients, grants
 from servers.bundles import exposed
+from servers.credentials import authorizations
 from servers.definitions import trimming
 from servers.enums import ExportFormat, JobKind
 from servers.exporting import files, schedules
@@ -137,6 +138,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps, found = _Steps(), dict[str, int]()
     found["draft"] = steps.do("drafts", purge_drafts)
     found["sign-in"] = steps.do("sign-ins", browser_sessions.forget_over)
+    steps.do("sign-ins at servers", authorizations.purge)
     found["export"] = steps.do("exports", files.expire)
     steps.do("agents' sessions", agent_sessions.end_idle)
     steps.do("agents' subscriptions", follows.end_unfollowed)

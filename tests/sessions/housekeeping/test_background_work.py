@@ -16,10 +16,10 @@ from django.test import Client
 from django.utils import timezone
 
 from servers import keyring_file
-from servers.enums import JobKind, JobState, PayloadKind
+from servers.enums import AuthorizationState, JobKind, JobState, PayloadKind
 from servers.exporting import files
 from servers.jobs import requesting, running
-from servers.models import BackgroundJob, Payload, Server, Unredacted
+from servers.models import BackgroundJob, Payload, Server, ServerAuthorization, Unredacted
 from sessions import tasks
 from sessions.host.logs import store
 from sessions.models import LogLine
@@ -67,6 +67,15 @@ def test_a_step_of_the_housekeeping_that_fails_leaves_no_other_undone(monkeypatc
     job = newest(JobKind.HOUSEKEEPING)
     assert job.state == JobState.FAILED
     assert job.detail == "Nothing to clean up. Failed: exports. See the worker's log for the reason."
+
+
+def test_the_housekeeping_forgets_sign_ins_at_servers_that_nobody_completed(django_user_model: Any) -> None:
+    identity = make_session("orders").identity
+    known = {"identity": identity, "user": django_user_model.objects.create_user("ann"), "sealed_client": b"x"}
+    for age in (timedelta(minutes=15), -timedelta(minutes=5)):
+        ServerAuthorization.objects.create(**known, state=AuthorizationState.READY, expires_at=timezone.now() - age)
+    tasks.housekeeping()
+    assert ServerAuthorization.objects.get().expires_at > timezone.now()
 
 
 @pytest.mark.django_db(transaction=True)
