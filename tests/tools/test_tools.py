@@ -179,3 +179,11 @@ def test_what_takes_longest_is_given_out_first_and_exists() -> None:
         scheduler._assign_work_unit(process)
     assert [units[index] for index in given] == [LONGEST[0], LONGEST[1], "tests/test_many.py", "tests/test_few.py"]
     assert [unit for unit in LONGEST if not (ROOT / unit).exists()] == []
+
+
+def test_no_key_of_an_installation_is_part_of_the_repository() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    keys = {"secret_key", "keyring.json", "checkpoint_key.json"}
+    assert [path for path in tracked.splitlines() if Path(path).name in keys] == []
