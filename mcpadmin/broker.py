@@ -5,6 +5,9 @@ JSON, on a message without some field or on a key of another type, and act on he
 compression) that we never send. Here a message is read for four values, and Celery gets a message made from these.
 What does not have them is dropped, and a key of another type is removed.
 
+Nor does an answer that refuses a command end the worker, whose sessions need no broker: a Redis that fails over, or whose
+disk is full, counts as away, and Celery connects again.
+
 Nothing about queues and bindings is read from Redis: there is one queue. Acknowledgements are not kept there: a message
 is a hint, and what was lost is published again (servers/jobs/requesting.py).
 """
@@ -13,6 +16,8 @@ import base64
 import json
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,14 +25,17 @@ from typing import Any
 import structlog
 from celery import current_app
 from kombu.transport import TRANSPORT_ALIASES, redis
-from redis.exceptions import ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 ALIAS = "mcpadmin"
 MAX_MESSAGE_BYTES = 16_384
 MAX_ARGUMENTS = 4
 MAX_ARGUMENT_LENGTH = 200
-#: at most one line about dropped messages in this time
+#: at most one line of a kind in this time
 LOG_SECONDS = 10.0
+#: between two attempts while Redis takes connections and refuses to be asked for messages
+REFUSED_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 
@@ -79,20 +87,34 @@ def _written(task: str, task_id: str, arguments: list[str], expires: datetime | 
     return json.dumps(envelope).encode()
 
 
-class Dropped:
-    """Counts what was dropped, so that a flood of it does not become a flood of log lines."""
+class Counted:
+    """Counts what happens, so that a flood of it does not become a flood of log lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, event: str, noun: str) -> None:
+        self._event, self._noun = event, noun
         self._count, self._said = 0, -LOG_SECONDS
 
-    def one(self) -> None:
+    def one(self, **more: str) -> None:
         self._count += 1
         if time.monotonic() - self._said >= LOG_SECONDS:
-            log.warning("broker.dropped", messages=self._count)
+            log.warning(self._event, **{self._noun: self._count}, **more)
             self._count, self._said = 0, time.monotonic()
 
 
-_dropped = Dropped()
+_dropped, _refused = Counted("broker.dropped", "messages"), Counted("broker.refused", "attempts")
+
+
+@contextmanager
+def _refusal_is_outage() -> Iterator[None]:
+    """Celery connects again after a lost connection, and ends after an answer that refuses. A missing permission stays one:
+    only an operator can give it."""
+    try:
+        yield
+    except NoPermissionError:
+        raise
+    except ResponseError as problem:
+        _refused.one(problem=str(problem)[:200])  # one that answers PING is no outage in the log
+        raise RedisConnectionError(f"Redis refused a command: {problem}") from problem
 
 
 class QueueClient(redis.PrefixedStrictRedis):
@@ -103,7 +125,9 @@ class QueueClient(redis.PrefixedStrictRedis):
             found = super().parse_response(connection, command_name, **options)
         except ResponseError as problem:
             if "WRONGTYPE" not in str(problem):
-                raise
+                time.sleep(REFUSED_SECONDS)
+                with _refusal_is_outage():
+                    raise
             self._remove_what_is_no_list()
             return None
         if not found:
@@ -123,6 +147,10 @@ class QueueChannel(redis.Channel):
     ack_emulation = False
     priority_steps = [0]
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with _refusal_is_outage():  # of PING, which a Redis that cannot save its data refuses too
+            super().__init__(*args, **kwargs)
+
     def _get_client(self) -> Any:
         super()._get_client()  # refuses a version of redis-py that it does not know
         return partial(QueueClient, global_keyprefix=self.global_keyprefix)
@@ -136,6 +164,10 @@ class QueueChannel(redis.Channel):
             with self.conn_or_acquire() as client:
                 client.delete(queue)
             super()._put(queue, message, **kwargs)
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        with _refusal_is_outage():  # of PING, which goes before after a long pause
+            super()._brpop_start(timeout)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """The binding is known: see `get_table`."""

@@ -277,6 +277,9 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# Of tasks that are acknowledged late, and none is: without it, Celery warns of this each time it connects again.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # by default, 46 minutes without Redis end a worker and its sessions
 CELERY_BEAT_SCHEDULE = {
     "housekeeping": {"task": "sessions.housekeeping", "schedule": 300.0, "options": {"expires": 240}},
     "call-statistics": {"task": "sessions.count_calls", "schedule": 60.0, "options": {"expires": 50}},

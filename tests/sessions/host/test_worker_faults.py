@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import Call, McpSession, Worker
@@ -124,6 +125,28 @@ def test_a_redis_that_goes_and_comes_back_empty_ends_no_session(
     assert McpSession.objects.get().epoch == before.epoch
     assert effects.count("started") == 1
     assert worker.stop() == 0
+    valkey.stop(redis)
+
+
+def test_a_redis_that_fails_over_ends_no_session_and_gives_tasks_again_afterwards(
+    start_worker: StartWorker, effects: Effects, tmp_path: Path
+) -> None:
+    socket = tmp_path / "valkey.sock"
+    redis = valkey.start(socket)
+    session = effect_session(effects)
+    worker = start_worker("w1", MCPADMIN_VALKEY_SOCKET=str(socket))
+    before = await_ready(session)
+    with Redis(unix_socket_path=str(socket)) as client:
+        client.replicaof("127.0.0.1", "1")  # from now on it refuses to give messages
+        eventually(lambda: "broker.refused" in worker.output or worker.process.poll() is not None)
+        assert ended(make_call(session, "echo", text="without tasks")).state == CallState.SUCCEEDED
+        client.replicaof("NO", "ONE")
+        client.lpush("mcpadmin:queue:celery", "whatever")
+        eventually(lambda: not client.exists("mcpadmin:queue:celery"), words="it takes no messages any more")
+    assert McpSession.objects.get().epoch == before.epoch
+    assert effects.count("started") == 1
+    assert worker.stop() == 0
+    assert "CPendingDeprecationWarning" not in worker.output
     valkey.stop(redis)
 
 
