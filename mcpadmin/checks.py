@@ -7,10 +7,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ValidationError
 
 from servers.audit.proof.witnesses import WitnessKind
 from servers.audit.proof.witnesses import parsed as parsed_witness
-from servers.validators import LIMITS
+from servers.validators import LIMITS, validate_host, validate_network
 
 TAG = "mcpadmin"
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]", ""}
@@ -40,11 +41,13 @@ def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
     return [
         *redis,
         *_exposure(),
+        *_names(),
         *_keys(),
         *_consistency(),
         *_limits(),
         *_replaced(),
         *_outbound_proxy(),
+        *_reached(),
         *_witnesses(),
     ]
 
@@ -112,6 +115,24 @@ def _transport_security(public: SplitResult, local: bool) -> Iterator[CheckMessa
             hint="Set MCPADMIN_TRUSTED_PROXIES to the number of proxies in front of mcpadmin (usually 1).",
             id="mcpadmin.W003",
         )
+
+
+def _names() -> Iterator[CheckMessage]:
+    for name in settings.ALLOWED_HOSTS:
+        if "/" in name or (":" in name and not (name.startswith("[") and name.endswith("]"))):
+            yield Error(
+                f"MCPADMIN_ALLOWED_HOSTS contains {name[:100]!r}, which is not a host name.",
+                hint="Write names alone, without scheme and port: mcp.example.org",
+                id="mcpadmin.E020",
+            )
+    for origin in settings.CSRF_TRUSTED_ORIGINS[1:]:  # the first is that of the public URL
+        found = _split(origin)
+        if not found.netloc or origin != f"{found.scheme}://{found.netloc}" or "@" in found.netloc:
+            yield Error(
+                f"MCPADMIN_TRUSTED_ORIGINS contains {origin[:100]!r}, which is not an origin.",
+                hint="Write scheme and host, with a port if it has one: https://mcp.example.org",
+                id="mcpadmin.E020",
+            )
 
 
 def _keys() -> Iterator[CheckMessage]:
@@ -190,12 +211,30 @@ def _replaced() -> Iterator[CheckMessage]:
 
 def _outbound_proxy() -> Iterator[CheckMessage]:
     proxy = _split(settings.OUTBOUND_PROXY)
-    if settings.OUTBOUND_PROXY and (proxy.scheme != "http" or not proxy.hostname or proxy.path not in ("", "/")):
+    more = proxy.path not in ("", "/") or proxy.query or proxy.fragment
+    if settings.OUTBOUND_PROXY and (proxy.scheme != "http" or not proxy.hostname or more):
         yield Error(  # without its value, which may hold a password
             "MCPADMIN_OUTBOUND_PROXY is not the address of an HTTP proxy.",
             hint="Write it as http://host:port or http://user:password@host:port",
             id="mcpadmin.E014",
         )
+
+
+def _reached() -> Iterator[CheckMessage]:
+    lists = {
+        "MCPADMIN_ALLOWED_NETWORKS": (settings.ALLOWED_NETWORKS, validate_network, "10.1.0.0/16 or 10.1.0.5:8080"),
+        "MCPADMIN_STDIO_HOSTS": (settings.STDIO_HOSTS, validate_host, "mirror.example.com or 10.0.0.5:8080"),
+    }
+    for variable, (entries, rule, example) in lists.items():
+        for entry in entries:
+            try:
+                rule(entry)
+            except ValidationError as problem:
+                yield Error(
+                    f"{variable} cannot be used. {problem.message}",
+                    hint=f"Separate entries by commas, and write each as {example}.",
+                    id="mcpadmin.E019",
+                )
 
 
 def _witnesses() -> Iterator[CheckMessage]:
@@ -231,7 +270,10 @@ def _witnesses() -> Iterator[CheckMessage]:
 
 
 def _split(url: str) -> SplitResult:
+    """Without any part for what is no address."""
     try:
-        return urlsplit(url)
+        parts = urlsplit(url)
+        _ = parts.port  # the only part that is read when it is asked for
     except ValueError:
         return urlsplit("")
+    return parts

@@ -384,7 +384,7 @@ RECONNECT_EARLY_MINUTES = TIME_SCALE * env.float("MCPADMIN_RECONNECT_EARLY_MINUT
 RECONNECT_CEILING_SECONDS = TIME_SCALE * env.float("MCPADMIN_RECONNECT_CEILING_SECONDS", default=60.0)
 ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
-OUTBOUND_PROXY = env.str("MCPADMIN_OUTBOUND_PROXY", default="")
+OUTBOUND_PROXY = env.address("MCPADMIN_OUTBOUND_PROXY")
 OUTBOUND_PROXY_EXCEPT = env.list("MCPADMIN_OUTBOUND_PROXY_EXCEPT", default=[])
 # Where a credential may travel over plain http, as host:port. Loopback always may.
 #: own identities of people at one server, hence sessions beside the shared one

@@ -30,7 +30,15 @@ from servers.validators.naming import (
     validate_tags,
     validate_worker_label,
 )
-from servers.validators.reach import MAX_HOSTS, MAX_PATHS, validate_host, validate_hosts, validate_path, validate_paths
+from servers.validators.reach import (
+    MAX_HOSTS,
+    MAX_PATHS,
+    validate_host,
+    validate_hosts,
+    validate_network,
+    validate_path,
+    validate_paths,
+)
 from servers.validators.references import is_reference, references, without_references
 from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_name, validate_root_uri, validate_roots
 from servers.validators.secrets import holds_secret, looks_like_token, secret_arguments
@@ -80,6 +88,7 @@ __all__ = [
     "validate_hosts",
     "validate_limit",
     "validate_limits",
+    "validate_network",
     "validate_path",
     "validate_paths",
     "validate_root_name",

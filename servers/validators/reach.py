@@ -1,4 +1,4 @@
-"""What a stdio server may touch: paths and hosts."""
+"""What a stdio server may touch: paths and hosts; and the networks that an operator allows."""
 
 import ipaddress
 import re
@@ -12,6 +12,7 @@ MAX_PATHS, MAX_HOSTS, MAX_PATH_LENGTH = 50, 100, 1_000
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
 _HOST = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?")
+_NETWORK = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<four>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
 #: kernel interfaces and devices, of which every server gets the harmless part
 _NEVER = ("/proc", "/sys", "/dev")
 _METADATA = (
@@ -66,6 +67,18 @@ def _is_metadata(text: str) -> bool:
         spelled += [found.ipv4_mapped, found.sixtofour]
         spelled += [ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) for network in _NAT64 if found in network]
     return any(str(address) in _METADATA for address in spelled)
+
+
+def validate_network(text: str) -> None:
+    """`10.1.0.0/16`, `10.1.0.5:8080`, `fd00::/8`, `[fd00::5]:8080`, as the outbound guard reads them."""
+    found = _NETWORK.fullmatch(text)
+    try:
+        ipaddress.ip_network(text if found is None else found["six"] or found["four"], strict=False)
+        good = found is None or 0 < int(found["port"]) < 65_536
+    except ValueError:
+        good = False
+    if not good:
+        raise ValidationError(f"{text[:100]} is not a network or address.", code="network")
 
 
 def _refuse(host: str) -> None:

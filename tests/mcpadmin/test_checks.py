@@ -56,6 +56,20 @@ def test_a_default_installation_has_nothing_to_complain_of() -> None:
         ({"AGENT_REQUESTS_PER_SECOND": 0}, {"mcpadmin.E017"}),
         ({"OUTBOUND_PROXY": "proxy.example:3128"}, {"mcpadmin.E014"}),
         ({"OUTBOUND_PROXY": "https://proxy.example"}, {"mcpadmin.E014"}),
+        ({"OUTBOUND_PROXY": "http://proxy.example:port"}, {"mcpadmin.E014"}),
+        ({"OUTBOUND_PROXY": "http://proxy.example:3128?x=1"}, {"mcpadmin.E014"}),
+        ({"ALLOWED_NETWORKS": ["10.0.0.0/8", "mcp.corp.example"]}, {"mcpadmin.E019"}),
+        ({"ALLOWED_NETWORKS": ["10.0.0.0/8 192.168.0.0/16"]}, {"mcpadmin.E019"}),
+        ({"ALLOWED_NETWORKS": ["https://10.1.0.5"]}, {"mcpadmin.E019"}),
+        ({"ALLOWED_NETWORKS": ["10.0.0.0/8", "10.1.0.5:8080", "fd00::/8", "[fd00::5]:8080"]}, set()),
+        ({"STDIO_HOSTS": ["https://mirror.example"]}, {"mcpadmin.E019"}),
+        ({"STDIO_HOSTS": ["*.mirror.example", "10.0.0.5:8080"]}, set()),
+        ({"ALLOWED_HOSTS": ["https://mcp.lan"]}, {"mcpadmin.E020"}),
+        ({"ALLOWED_HOSTS": ["mcp.lan:8000"]}, {"mcpadmin.E020"}),
+        ({"ALLOWED_HOSTS": ["mcp.lan", ".corp.example", "[fd00::5]", "*"]}, set()),
+        ({"CSRF_TRUSTED_ORIGINS": ["https://mcp.lan", "mcp.corp.example"]}, {"mcpadmin.E020"}),
+        ({"CSRF_TRUSTED_ORIGINS": ["https://mcp.lan", "https://mcp.corp.example/"]}, {"mcpadmin.E020"}),
+        ({"CSRF_TRUSTED_ORIGINS": ["https://mcp.lan", "https://*.corp.example:8443"]}, set()),
         ({"WITNESSES": ["ftp://witness.example"]}, {"mcpadmin.E015"}),
         ({"WITNESSES": ["s3://store.example/bucket"]}, {"mcpadmin.E015"}),
         ({"WITNESSES": ["https://w.example/log?key=1", "https://w.example/log?key=2"]}, {"mcpadmin.E015"}),
@@ -90,3 +104,10 @@ def test_a_password_in_another_address_that_is_refused_is_not_repeated_either(se
     settings.TRUSTED_PROXIES = 1
     assert found() == {"mcpadmin.E002", "mcpadmin.E018"}
     assert "hunter2" not in words()
+
+
+def test_no_part_of_a_password_of_a_proxy_or_witness_that_is_refused_is_repeated(settings: object) -> None:
+    settings.OUTBOUND_PROXY = "http://user:hunt#er2@proxy.example:3128"
+    settings.WITNESSES = ["https://w:hunt#er2@witness.example/x"]
+    assert found() == {"mcpadmin.E014", "mcpadmin.E015"}
+    assert "hunt" not in words()

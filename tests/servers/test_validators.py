@@ -1,9 +1,12 @@
+from collections.abc import Callable
+
 import pytest
 from django.core.exceptions import ValidationError
 
 from servers import validators
 from servers.enums import TransportKind
 from servers.registration.forms import suggest
+from sessions.mcp.transports.egress import Allow
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,26 @@ def test_a_metadata_service_is_no_host_however_it_is_spelled(host: str) -> None:
         validators.validate_host(host)
     validators.validate_host("[fd00::5]:8080")
     validators.validate_host("[64:ff9b::808:808]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("10.1.0.0/16", "10.1.0.5", "10.1.0.5/16", "10.1.0.5:8080", "10.1.0.0/16:8080", "fd00::/8", "[fd00::5]:8080"),
+        *("", "mcp.corp.example", "10.0.0.0/8 192.168.0.0/16", "https://10.1.0.5", "10.0.0.0/33", "10.1.0.5:0"),
+        *("10.1.0.5:65536", "[10.1.0.5]", "[fd00::5]", "fd00::5:99999"),
+    ],
+)
+def test_a_network_of_the_operator_is_checked_as_the_outbound_guard_reads_it(text: str) -> None:
+    assert accepts(Allow.parsed, text) is accepts(validators.validate_network, text)
+
+
+def accepts(rule: Callable[[str], object], text: str) -> bool:
+    try:
+        rule(text)
+    except (ValueError, ValidationError):
+        return False
+    return True
 
 
 def test_a_root_with_a_nul_character_is_refused() -> None:

@@ -80,8 +80,11 @@ def places() -> list[Place]:
 
 def parsed(text: str) -> Place:
     """Raises ValueError, with words for the operator."""
-    url = urlsplit(text.strip())
-    host, port = url.hostname or "", url.port
+    try:
+        url = urlsplit(text.strip())
+        host, port = url.hostname or "", url.port
+    except ValueError:  # whose own words may quote part of a password
+        raise ValueError("The address of a witness is not a valid URL.") from None
     name = f"{url.scheme}://{host}{f':{port}' if port else ''}{url.path}"
     if not host or url.username is not None:
         raise ValueError("The address of a witness needs a host and must not contain a password.")
