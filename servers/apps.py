@@ -1,6 +1,6 @@
 from importlib import import_module
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate, pre_migrate
 
 
@@ -13,7 +13,10 @@ class ServersConfig(AppConfig):
         import_module("servers.accounts.browser_sessions")
         triggers = import_module("servers.audit.proof.triggers")
         pre_migrate.connect(triggers.before_migrations, sender=self, dispatch_uid="audit.triggers_before")
-        post_migrate.connect(triggers.after_migrations, sender=self, dispatch_uid="audit.triggers_after")
+        # The last app of which Django tells: `up` runs `migrate` again where the triggers are missing, and by then
+        # everything else that is made after migrations is there, such as permissions.
+        last = next(app for app in reversed([*apps.get_app_configs()]) if app.models_module is not None)
+        post_migrate.connect(triggers.after_migrations, sender=last, dispatch_uid="audit.triggers_after")
         has_sealed = import_module("servers.crypto").has_sealed
         has_sealed("servers.ServerValue")
         has_sealed("servers.ServerDraft", expires="expires_at")

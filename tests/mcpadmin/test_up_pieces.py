@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from mcpadmin.up import assets, orphan_guard, preflight, process, ready, supervi
 from mcpadmin.up.options import StartProblem
 from mcpadmin.up.process import MAX_LINE, Child, Lines, Part, clean, describe_exit
 from mcpadmin.up.supervisor import PartSupervisor
+from tests.tools.prepared import DATABASE, clean_environment, copy_database, copy_static_files
 
 
 def test_a_second_holder_of_the_lock_is_told_who_holds_it(tmp_path: Path) -> None:
@@ -386,3 +389,24 @@ async def test_a_refused_start_leaves_no_descriptor_open(monkeypatch: pytest.Mon
     await asyncio.sleep(0)  # the loop reads the end of the pipe that announces a part
     await asyncio.sleep(0)
     assert set(os.listdir("/dev/fd")) == before
+
+
+def test_a_start_makes_up_for_one_that_was_ended_after_the_last_migration(tmp_path: Path) -> None:
+    """Before the triggers of the audit log, and the permissions of new models, were made."""
+    path = tmp_path / DATABASE
+    copy_database(path)
+    copy_static_files(tmp_path)
+    free = "SELECT max(id) FROM auth_permission WHERE id NOT IN (SELECT permission_id FROM auth_group_permissions)"
+    permissions = "SELECT codename FROM auth_permission ORDER BY codename"
+    triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'audit_event_%' ORDER BY name"
+    with closing(sqlite3.connect(path)) as database:
+        before = [database.execute(one).fetchall() for one in (permissions, triggers)]
+        for (name,) in before[1]:
+            database.execute(f"DROP TRIGGER {name}")
+        database.execute("DELETE FROM auth_permission WHERE id = ?", database.execute(free).fetchone())
+        database.commit()
+    prepare = [sys.executable, "manage.py", "prepare"]
+    subprocess.run(prepare, cwd=ROOT, env=clean_environment(MCPADMIN_DATA_DIR=str(tmp_path)), check=True)
+    with closing(sqlite3.connect(path)) as database:
+        assert [database.execute(one).fetchall() for one in (permissions, triggers)] == before
+    assert before[1]
