@@ -6,6 +6,8 @@ operator changes it first; this then moves the rows to its current key.
 
 import json
 from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,9 @@ class Command(BaseCommand):
     def _prepare(self) -> None:
         if keyring.source() is not KeySource.FILE:
             raise CommandError(f"{keyring.described()} is not a file. Add the key where the key ring is kept.")
-        self.stdout.write(f"Key {prepare_key(Path(settings.KEYRING_FILE))} is in the key ring but not used yet.")
+        with _writing():
+            prepared = prepare_key(Path(settings.KEYRING_FILE))
+        self.stdout.write(f"Key {prepared} is in the key ring but not used yet.")
 
     def _handle(self, *, retire: bool, check: bool) -> None:
         if missing := missing_keys():
@@ -68,7 +72,11 @@ class Command(BaseCommand):
 
     def _begin(self, *, retire: bool) -> None:
         """Unless only old keys are to go."""
-        if not (retire and self._old()) and (key := rotation.begin()):
+        if retire and self._old():
+            return
+        with _writing():
+            key = rotation.begin()
+        if key:
             self.stdout.write(f"New key {key} in {settings.KEYRING_FILE}.")
 
     def _say(self, renewed: int) -> None:
@@ -79,7 +87,8 @@ class Command(BaseCommand):
         if not (old := self._old()):
             return
         if really and keyring.source() is KeySource.FILE:
-            remove_keys(Path(settings.KEYRING_FILE), old)
+            with _writing():
+                remove_keys(Path(settings.KEYRING_FILE), old)
             self.stdout.write(
                 f"Removed {', '.join(old)} from the key ring. Older backups of the database still need them."
             )
@@ -106,3 +115,12 @@ class Command(BaseCommand):
         with audited(OPERATOR) as trail:
             details = {"key": keyring.load().current, "renewed": renewed}
             trail.note(AuditAction.KEYS_ROTATE, None, "key ring", details)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """The folder may be read-only, or the file be mounted alone, as a container's secret is."""
+    try:
+        yield
+    except OSError as problem:
+        raise CommandError(f"The key ring file cannot be written ({problem.strerror}).") from None

@@ -1,11 +1,13 @@
 """Jobs verify the whole chain and rotate keys, and running them twice does no harm."""
 
+import errno
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from servers import crypto, keyring
 from servers.audit.record import Actor
@@ -146,3 +148,17 @@ def test_a_ring_that_cannot_be_written_is_said(
     job = done(JobKind.ROTATION, admin, actor)
     assert (job.state, job.detail) == (JobState.FAILED, "The key ring file cannot be written (Is a directory).")
     assert {row.key_id for row in ServerValue.objects.all()} == {"k1"}
+
+
+@pytest.mark.parametrize("options", [[], ["--prepare"]])
+def test_a_command_that_cannot_replace_the_ring_says_so_and_leaves_no_copy_of_its_keys(
+    values: list[ServerValue], keyring_file: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    def busy(_draft: Path, _target: Path) -> None:  # as for a file that is mounted alone
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    before = sorted(os.listdir(keyring_file.parent))
+    monkeypatch.setattr(Path, "replace", busy)
+    with pytest.raises(CommandError, match=r"^The key ring file cannot be written \(Device or resource busy\)\.$"):
+        call_command("rotate_keys", *options)
+    assert sorted(os.listdir(keyring_file.parent)) == before
