@@ -47,7 +47,8 @@ _WORDS: Final = dict.fromkeys(("true", "on", "ok", "yes", "y", "1"), True) | dic
     ("false", "off", "no", "n", "0"), False
 )
 _CORRECT: Final = "Correct it, or unset it to use the default."
-_DATABASES: Final = ("postgres", "postgresql", "pgsql", "psql", "sqlite")
+#: not "sqlite": the settings of SQLite that the audit log needs are those of the file in the data directory
+_DATABASES: Final = ("postgres", "postgresql", "pgsql", "psql")
 
 
 class Environment(environ.Env):
@@ -94,7 +95,9 @@ class Environment(environ.Env):
         if not url:
             return default
         if url.partition(":")[0] not in _DATABASES:
-            raise ImproperlyConfigured(f"{name} must begin with postgres://. {_CORRECT}")
+            raise ImproperlyConfigured(
+                f"{name} must begin with postgres://. Correct it, or unset it to use SQLite in the data directory."
+            )
         return _unquoted(name, lambda: self.db_url_config(url))
 
     def mail(self, name: str) -> dict[str, Any]:

@@ -105,9 +105,14 @@ def test_a_connection_to_postgresql_does_not_wait_for_a_dead_server_and_its_addr
     assert found["pool"]["timeout"] <= 10
 
 
-def test_a_database_or_mail_server_of_another_kind_is_refused() -> None:
+@pytest.mark.parametrize("url", ["mysql://user:hunter2@host/db", "sqlite:////srv/mcpadmin.sqlite3", "sqlite:///x.db"])
+def test_a_database_of_another_kind_is_refused(url: str) -> None:
+    """SQLite by its URL would lack the settings that the audit log needs."""
     with pytest.raises(ImproperlyConfigured, match="DATABASE_URL must begin with postgres://"):
-        environment(DATABASE_URL="mysql://user:hunter2@host/db").database("DATABASE_URL", default={})
+        environment(DATABASE_URL=url).database("DATABASE_URL", default={})
+
+
+def test_a_mail_server_of_another_kind_is_refused() -> None:
     with pytest.raises(ImproperlyConfigured, match="MCPADMIN_EMAIL_URL must begin with"):
         environment(MCPADMIN_EMAIL_URL="mail.example.org:587").mail("MCPADMIN_EMAIL_URL")
 
