@@ -93,7 +93,8 @@ def finish(trail: Trail, identity: Identity) -> bool:
     ended = sum(int(count or 0) for _, count in identity_ended.send(Identity, identity_id=identity.pk))
     Credential.objects.filter(pk__in=[row.pk for row in own]).delete()
     ServerAuthorization.objects.filter(identity=identity).delete()
-    details = {"credentials": names, "subscriptions": ended}
+    # its uid: the folders of its sessions, on any machine, are named by it, and an account is deleted with its identities
+    details = {"identity": str(identity.uid), "credentials": names, "subscriptions": ended}
     trail.add(event(trail, identity, AuditAction.IDENTITY_END, identity.server.name, details))
     return True
 

@@ -1,5 +1,6 @@
 """The private working directory of each stdio server: in the data directory of the worker's machine, accessible to its
-user only, removed with the server. These functions block: call them in a reader thread."""
+user only, removed with the server. Those of one person are removed with their identity. These functions block: call them
+in a reader thread."""
 
 import os
 import shutil
@@ -13,8 +14,10 @@ import structlog
 from django.conf import settings
 
 from servers.enums import AuditAction
-from servers.models import AuditEvent, Server, ServerDraft
+from servers.models import AuditEvent, Identity, Server, ServerDraft
 
+#: folders of a session, of which each person has their own
+_NAMES = ("work", "home", "tmp", "view", "packages")
 log = structlog.get_logger(__name__)
 
 
@@ -101,6 +104,33 @@ def remove_deleted() -> None:
                 remove_if_deleted(server)
             elif server is None and draft and not ServerDraft.objects.filter(uid=draft).exists():
                 _remove(path)
+
+
+def remove_if_ended(server: UUID, identity_id: int) -> None:
+    """A person's own folders, where their identity has ended. Call it while the session can't be opened again."""
+    for identity in Identity.objects.filter(pk=identity_id).exclude(ended_at=None).values_list("uid", flat=True):
+        _remove_personal(server, identity)
+
+
+def remove_ended() -> None:
+    """As `remove_if_ended`, for identities that ended while they had no session on this machine. One that is merely missing
+    keeps its files, as in `remove_deleted`."""
+    found = {(_uid(path.parent.name), _uid(path.name.partition("-")[2])) for path in _root().glob("*/*-*")}
+    for server, identity in found:
+        if server is not None and identity is not None and _has_ended(server, identity):
+            _remove_personal(server, identity)
+
+
+def _has_ended(server: UUID, identity: UUID) -> bool:
+    for ended_at in Identity.objects.filter(uid=identity).values_list("ended_at", flat=True):
+        return ended_at is not None
+    ends = AuditEvent.objects.filter(action=AuditAction.IDENTITY_END, server_uid=server)
+    return ends.filter(body__contains=f'"identity":"{identity}"').exists()  # the account was deleted since
+
+
+def _remove_personal(server: UUID, identity: UUID) -> None:
+    for name in _NAMES:
+        _remove(_root() / str(server) / f"{name}-{identity}")
 
 
 def packages_of(private: Path) -> Path:

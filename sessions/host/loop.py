@@ -30,6 +30,8 @@ from sessions.mcp.transports.stdio import Runtime, Tier, confines, isolation, pr
 
 #: after the drain: for the last writes and for children that are slow to end
 GRACE_SECONDS = 3.0
+#: between two removals of folders that nobody needs any more
+TIDY_SECONDS = 3600.0
 log = structlog.get_logger(__name__)
 
 
@@ -117,6 +119,10 @@ class HostThread:
     async def _tidied(self, db: Database) -> None:
         with suppress(DatabaseAway):
             await db.read(directories.remove_deleted)
+        while True:
+            with suppress(DatabaseAway):
+                await db.read(directories.remove_ended)
+            await asyncio.sleep(TIDY_SECONDS)
 
     async def _check_instance(self, db: Database) -> None:
         """Runs before the first session opens: a copy of another installation opens none."""

@@ -317,6 +317,9 @@ class SessionSupervisor:
 
     async def _give_back(self) -> None:
         await self._close_logs()  # only the owner may write to them
+        if self.lease.personal and not self.desired.requested:
+            with suppress(DatabaseAway):  # then the loop does it later
+                await self._db.read(partial(directories.remove_if_ended, self.lease.server_uid, self.lease.identity_id))
         await self._db.persist(partial(lifecycle.release, self.lease))
         if self.desired.requested and not self.desired.paused:
             hints.later(partial(commands.wake_owner, self.lease.session_uid, departing=self.lease.worker_uid))

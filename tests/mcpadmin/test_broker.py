@@ -68,7 +68,7 @@ def connected(address: Path, login: str = "") -> Connection:
 
 def refused(connection: Connection) -> RedisError:
     """What a worker gets that connects and waits for a message."""
-    with pytest.raises(RedisError) as raised, connection.SimpleQueue("celery") as queue:
+    with pytest.raises(RedisError) as raised, connection.SimpleQueue("celery", channel=connection.channel()) as queue:
         queue.get(timeout=5)
     return raised.value
 
@@ -83,7 +83,9 @@ def test_a_server_that_refuses_is_connected_to_again(
     works_again(server)
     with connected(address) as connection, connection.SimpleQueue("celery") as queue:
         current_app.send_task("sessions.housekeeping", producer=connection.Producer())
-        assert queue.get(timeout=5).headers["task"] == "sessions.housekeeping"
+        message = queue.get(timeout=5)
+        assert message.headers["task"] == "sessions.housekeeping"
+        message.ack()
 
 
 def test_a_server_that_becomes_a_replica_while_a_worker_waits_is_connected_to_again(

@@ -164,7 +164,8 @@ def test_going_back_erases_the_own_credentials_and_only_those(server: Server, be
     assert Identity.objects.get(pk=theirs.pk).ended_at is None
     told = last(AuditAction.IDENTITY_END)
     assert (told.actor_name, told.identity_name) == ("bea", "bea")
-    assert json.loads(told.body)["details"] == {"credentials": ["Orders (bea)"], "subscriptions": 0}
+    details = {"identity": str(mine.uid), "credentials": ["Orders (bea)"], "subscriptions": 0}
+    assert json.loads(told.body)["details"] == details
     assert own(bea, server).pk == mine.pk  # with its history
     assert verify().ok
 

@@ -13,10 +13,13 @@ from uuid import uuid4
 import pytest
 from django.conf import settings as product
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 
+from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.configuration import Registration
-from servers.enums import IdentityKind, TransportKind
+from servers.credentials import identities
+from servers.enums import IdentityKind, SignsInAs, TransportKind
 from servers.models import Identity, Server
 from servers.registration import registering
 from servers.registration.drafts import create_draft
@@ -38,6 +41,9 @@ from tests.sessions.host.test_worker_probe import over
 NOBODY = 65_534
 SAYS_WHERE = "import os, sys; print('works in', os.getcwd(), file=sys.stderr); sys.exit(3)"
 SERVER = Path(__file__).parents[1] / "mcp" / "transports" / "stdio_scripts" / "server.py"
+WRITES_HOME = (
+    "import os, sys; open(os.path.expanduser('~/token'), 'w').write('mine'); os.execv(sys.argv[1], sys.argv[1:])"
+)
 WRITES = "import os, sys; open('notes.txt', 'w').write('mine'); os.execv(sys.argv[1], sys.argv[1:])"
 
 
@@ -95,6 +101,52 @@ def test_a_directory_goes_with_its_server_and_only_when_that_was_deleted(data: P
     registering.delete(Actor.of_user(admin_user), admin_user, session.server)  # type: ignore[arg-type]  # it has a server
     directories.remove_deleted()
     assert (mine.parent.exists(), theirs.exists()) == (False, True)
+
+
+def personal(server: Server, user: Any) -> tuple[Identity, list[Path]]:
+    """An identity, and what a program of its session left in the folders of its own."""
+    identity = Identity.objects.create(server=server, kind=IdentityKind.PERSONAL, user=user, name=user.get_username())
+    own = directories.confined(server.uid, identity.uid, None, reachable=False)
+    work = directories.made(directories.work_of_session(server.uid, identity.uid))
+    packages = directories.packages_of(work)
+    packages.mkdir()
+    (own.home / ".mcp-auth").write_text("token")
+    return identity, [work, own.home, own.tmp, own.mount_point, packages]
+
+
+@pytest.mark.django_db
+def test_the_folders_of_a_person_go_with_their_identity_and_only_when_that_ended(data: Path, admin_user: Any) -> None:
+    session = make_session()
+    shared = directories.confined(session.server.uid, None, None, reachable=False).home
+    missing = directories.made(directories.work_of_session(session.server.uid, uuid4()))
+    ended, theirs = personal(session.server, admin_user)
+    lasting, others = personal(session.server, get_user_model().objects.create_user("bea"))
+    directories.remove_if_ended(session.server.uid, ended.pk)
+    directories.remove_ended()
+    assert all(path.exists() for path in (*theirs, *others))
+    assert identities.end(Actor.of_user(admin_user), admin_user, session.server)
+    directories.remove_if_ended(session.server.uid, lasting.pk)
+    directories.remove_if_ended(session.server.uid, ended.pk)
+    assert not any(path.exists() for path in theirs)
+    assert all(path.exists() for path in (*others, shared, missing))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_another_machine_has_of_an_ended_identity_goes_too_even_after_the_account(
+    data: Path, deleted: bool
+) -> None:
+    session = make_session()
+    bea = get_user_model().objects.create_user("bea")
+    bea.user_permissions.set(Permission.objects.filter(codename="view_server"))
+    identity, theirs = personal(session.server, bea)
+    with audited(Actor.of_user(bea)) as trail:
+        identities.finish(trail, identity)
+    if deleted:
+        bea.delete()
+    assert Identity.objects.filter(pk=identity.pk).exists() is not deleted
+    directories.remove_ended()
+    assert not any(path.exists() for path in theirs)
 
 
 def test_a_directory_goes_also_where_a_program_took_the_right_to_write_from_its_folders(settings: Any) -> None:
@@ -157,6 +209,27 @@ def test_what_two_servers_write_lands_apart_and_goes_with_the_server_that_is_del
     registering.delete(Actor.of_user(user), user, sessions[0].server)
     eventually(lambda: not files[0].parent.parent.exists(), 20, "its directory stayed")
     assert files[1].exists()
+
+
+@pytest.mark.integration
+def test_what_a_person_left_in_an_own_home_goes_with_their_identity_and_the_shared_one_stays(
+    shared_worker: WorkerProcess, settings: Any
+) -> None:
+    ada = get_user_model().objects.create_superuser("ada")
+    arguments = ["-c", WRITES_HOME, sys.executable, str(SERVER)]
+    session = make_session(command=sys.executable, arguments=arguments, signs_in_as=SignsInAs.EITHER)
+    identity = Identity.objects.create(server=session.server, kind=IdentityKind.PERSONAL, user=ada, name="ada")
+    own = commands.session_of(identity, session.server)
+    commands.open_session(Actor.of_user(ada), own)
+    for one in (session, own):
+        commands.wake_owner(one.uid)
+        await_ready(one)
+    folder = Path(settings.DATA_DIR) / "servers" / str(session.server.uid)
+    homes = [folder / "home" / "token", folder / f"home-{identity.uid}" / "token"]
+    assert [file.read_text() for file in homes] == ["mine", "mine"]
+    assert identities.end(Actor.of_user(ada), ada, session.server)
+    eventually(lambda: not [*folder.glob(f"*-{identity.uid}")], 20, "its folders stayed")
+    assert homes[0].exists()
 
 
 @pytest.mark.integration
