@@ -13,6 +13,7 @@ Standard library only: `up` imports it.
 import ctypes
 import os
 import pwd
+import shlex
 import signal
 import stat
 import struct
@@ -36,6 +37,14 @@ STAY = "root"
 FILE_VARIABLES = ("MCPADMIN_KEYRING_FILE", "MCPADMIN_CHECKPOINT_KEY_FILE")
 #: what they write outside of it, without which they run all the same
 WRITTEN_VARIABLES = ("MCPADMIN_CHECKPOINT_FILE", "MCPADMIN_EXPORT_DIRECTORIES")
+#: what a backup is restored to, and what the user must be able to do with it
+_RESTORED = {
+    "mcpadmin.sqlite3": os.R_OK | os.W_OK,
+    "checkpoints.jsonl": os.R_OK | os.W_OK,
+    "keyring.json": os.R_OK,
+    "checkpoint_key.json": os.R_OK,
+    "secret_key": os.R_OK,
+}
 _CODE = ("mcpadmin", "servers", "sessions")
 _CLONE_NEWUSER = 0x10000000
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 24, 38
@@ -75,6 +84,7 @@ def drop(data_dir: Path, wanted: str) -> Privileges:
     if user.uid == 0:
         return Privileges()
     _make(data_dir)
+    _require_own(data_dir, user)
     namespace, refused = _namespace(user)
     problem = obstacle(user, data_dir) or ("" if wanted else refused)
     if problem:
@@ -345,6 +355,24 @@ def _make(data_dir: Path) -> None:
         raise StartProblem(
             f"the data directory {data_dir} cannot be created ({problem.strerror})", "Choose another with --data-dir."
         ) from problem
+
+
+def _require_own(data_dir: Path, user: User) -> None:
+    """Raises StartProblem for files that somebody else put into a directory of the user's, as root does who restores a backup.
+    Root does not give them away by itself: in a folder of another user, a name may stand for any file."""
+    if data_dir.stat().st_uid == 0:
+        return  # all of it is handed over
+
+    def question() -> str:
+        become(user)
+        needed = ((str(data_dir / name), access) for name, access in _RESTORED.items())
+        return shlex.join(path for path, access in needed if os.path.exists(path) and not os.access(path, access))
+
+    if files := _answer(question):
+        raise StartProblem(
+            f"mcpadmin cannot run as user {user}, who may not use {files}",
+            f"After restoring a backup as root, run chown {user.uid}:{user.gid} {files}",
+        )
 
 
 def _hand_over(data_dir: Path, user: User) -> Iterator[str]:

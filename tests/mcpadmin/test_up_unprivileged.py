@@ -246,6 +246,26 @@ def test_a_folder_of_something_else_is_refused_and_keeps_its_owner(folder: Path,
     assert (foreign / "static" / "page.css").read_text() == "x"
 
 
+def test_what_root_restored_into_the_directory_of_another_user_is_named_with_the_remedy(
+    folder: Path, inside: tuple[str, ...]
+) -> None:
+    data = prepare(folder / "restored")
+    database, ring, notes = (data / name for name in ("mcpadmin.sqlite3", "keyring.json", "copy.sqlite3"))
+    for path in {data, *data.rglob("*")} - {database}:
+        os.chown(path, OWN, OWN)
+    ring.write_text("{}")
+    for path, mode in ((database, 0o644), (ring, 0o600), (notes, 0o600)):
+        path.touch()
+        path.chmod(mode)
+    done = tried(inside, data)
+    assert done.returncode == 1
+    assert f"run chown {OWN}:{OWN} {database} {ring}" in done.stderr
+    assert {path.stat().st_uid for path in (database, ring, notes)} == {0}
+    for path in (database, ring):
+        os.chown(path, OWN, OWN)
+    unprivileged._require_own(data, unprivileged.User(OWN, OWN, "", ""))
+
+
 def test_a_key_file_that_is_not_there_yet_is_in_reach_where_the_user_can_create_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
