@@ -209,7 +209,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
     "Keys": (
         Variable(
             "MCPADMIN_SECRET_KEY",
-            "Django's secret key: sign-ins of browsers and states of agents depend on it. A new one signs everyone out.",
+            "Django's secret key: sign-ins of browsers, states of agents, and the recognition of repeated calls of agents "
+            "and of erased versions of resources depend on it. A new one signs everyone out; calls that agents repeat run "
+            "again, and erased contents that a server still sends are stored again.",
             default="`secret_key` in the data directory, created at first start",
         ),
         Variable(
