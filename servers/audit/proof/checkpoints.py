@@ -133,10 +133,16 @@ def _removed(lost: "QuerySet[Checkpoint]") -> dict[str, datetime]:
 # --- reading ------------------------------------------------------------------------------------------------------------
 def statements(rows: Any = None) -> Iterator[Statement]:
     """Those of the database that a key of ours signed, newest first."""
+    for _, one in signed_rows(Checkpoint.objects.all() if rows is None else rows):
+        yield one
+
+
+def signed_rows(rows: "QuerySet[Checkpoint]") -> Iterator[tuple[int, Statement]]:
+    """As `statements`, each with the key of its row."""
     trusted = key.load().trusted
-    for note in (Checkpoint.objects.all() if rows is None else rows).values_list("note", flat=True).iterator():
+    for pk, note in rows.values_list("pk", "note").iterator():
         try:
-            yield opened(note, trusted)
+            yield pk, opened(note, trusted)
         except NoteInvalid:
             continue
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from servers.audit import writer as writing
-from servers.models import Payload
+from servers.enums import StatementKind
+from servers.models import Checkpoint, Payload
 from sessions.enums import StoredKind
 from sessions.models import Call, RetentionLimit
 from tests.sessions.host.make import make_session
@@ -43,6 +44,7 @@ def test_thirty_hours_hold_their_limits() -> None:
     holds(found, days=1, contents=500 * KIB)
     assert Call.objects.count() <= 26 * 30
     assert Payload.objects.exclude(erased_at=None).exists()
+    assert Checkpoint.objects.filter(kind=StatementKind.REMOVAL).count() == 2, "one for calls and one for payloads"
 
 
 @pytest.mark.long

@@ -1,17 +1,19 @@
 """The retention removes old events and leaves a chain that verifies; nothing else removes or changes an event."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
-from servers.audit.proof import alarms, checkpoints, cuts, removals
+from servers.audit.proof import alarms, checkpoints, cuts, removals, verify_export
 from servers.audit.proof.cuts import CutRefused, cut
 from servers.audit.verify import verify
 from servers.enums import AlarmKind, AuditAction
-from servers.models import AuditEvent, Checkpoint
+from servers.models import AuditEvent, Checkpoint, Payload
 from sessions.models import Call
 from tests.servers.audit.proof import log
 from tests.sessions.host.harness import eventually
@@ -153,6 +155,24 @@ def test_calls_that_the_retention_may_remove_are_not_missed_and_others_are() -> 
     assert verify().reason == "The call of event 2 is missing."
     removals.allow("calls", log.later(0))
     assert verify().ok, verify()
+
+
+def test_a_removal_replaces_those_before_it_and_says_what_they_said(tmp_path: Path) -> None:
+    log.fill(3)
+    last = log.later(0)
+    for hours in range(100, -1, -1):
+        for rows in ("calls", "payloads"):
+            removals.allow(rows, last - timedelta(hours=hours))  # type: ignore[arg-type]  # both are such names
+    removals.allow("calls", last - timedelta(hours=1))  # what is covered needs no other
+    assert Checkpoint.objects.filter(kind="removal").count() == 2
+    assert removals.allowed("calls") == removals.allowed("payloads") == last
+    Call.objects.all().delete()
+    Payload.objects.all().delete()
+    assert verify().ok, verify()
+    exported = log.export_to(tmp_path / "e")
+    lines = exported.read_text().splitlines()
+    assert sum("kind removal" in line for line in lines) == 2, [len(one) for one in lines if "kind removal" in one]
+    assert verify_export.verify(str(exported), [log.public_key()], [])
 
 
 @pytest.mark.usefixtures("on_postgres")
