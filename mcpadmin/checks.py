@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
@@ -28,6 +28,8 @@ ABOVE_ZERO = {
     "MCPADMIN_STDIO_OPEN_FILES": "STDIO_OPEN_FILES",
     "MCPADMIN_AGENT_REQUESTS_PER_SECOND": "AGENT_REQUESTS_PER_SECOND",
     "MCPADMIN_AGENT_REQUESTS_PER_PERSON": "AGENT_REQUESTS_PER_PERSON",
+    "MCPADMIN_AGENT_CALLS_IN_FLIGHT": "AGENT_CALLS_IN_FLIGHT",
+    "MCPADMIN_AGENT_PERSON_IN_FLIGHT": "AGENT_PERSON_IN_FLIGHT",
     "MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS": "RECONNECT_EARLY_CEILING_SECONDS",
     "MCPADMIN_RECONNECT_CEILING_SECONDS": "RECONNECT_CEILING_SECONDS",
     "MCPADMIN_EXPORT_HOURS": "EXPORT_HOURS",
@@ -60,6 +62,12 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
             hint="Write it as redis://user:password@host:6379/0, rediss://… for TLS, or unix:///path?db=0 for a socket.",
             id="mcpadmin.E018",
         )
+    if unknown := [option for option, _ in parse_qsl(url.query, keep_blank_values=True) if not _is_option(url, option)]:
+        yield Error(
+            f"{name} has options that cannot be used: {', '.join(unknown)[:200]}.",
+            hint="Possible are ssl_… for rediss://, and db for a socket. Others name their database in the path: redis://user:password@host:6379/0",
+            id="mcpadmin.E018",
+        )
     if url.scheme not in ("redis", "rediss") or (url.hostname or "") in LOOPBACK:
         return
     if not url.password:
@@ -75,6 +83,11 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
             hint="Use rediss://, or a network that nobody else can listen on.",
             id="mcpadmin.W001",
         )
+
+
+def _is_option(url: SplitResult, name: str) -> bool:
+    """Of those that both the cache and the broker's library understand."""
+    return name.startswith("ssl_") if url.scheme == "rediss" else url.scheme == "unix" and name == "db"
 
 
 def _exposure() -> Iterator[CheckMessage]:
