@@ -35,6 +35,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 # Programs that we start for the user (a browser) carry this variable, so the sweep spares them.
 KEEP_MARKER = "MCPADMIN_KEEP"
 _COLOURS = {"web": "36", "worker": "33", "valkey": "32", "up": "1"}
+#: begins the text of a line, whose level it is as JSON
+WARNING = "warning: "
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 MAX_LINE = 16_384
 MAX_QUEUED = 2_000
@@ -167,15 +169,14 @@ class Output:
         self._thread = threading.Thread(target=self._write, name="output", daemon=True)
         self._thread.start()
 
-    def say(self, text: str, part: str = "up") -> None:
+    def say(self, text: str, part: str = "up", level: str = "info") -> None:
         if self._json and not text.strip():
             return
-        line = self._line(text, part)
+        line = self._line(text, part, "warning" if part == "up" and text.startswith(WARNING) else level)
         try:
             if self._dropped:
-                self._queue.put_nowait(
-                    self._line(f"({self._dropped} lines were not shown: the terminal was too slow)", "up")
-                )
+                words = f"({self._dropped} lines were not shown: the terminal was too slow)"
+                self._queue.put_nowait(self._line(words, "up", "warning"))
                 self._dropped = 0
             self._queue.put_nowait(line)
         except queue.Full:
@@ -189,8 +190,8 @@ class Output:
             return
         self._thread.join(1)
 
-    def _line(self, text: str, part: str) -> str:
-        return f"{foreign_line(part, clean(text))}\n" if self._json else f"{self._prefix(part)} {clean(text)}\n"
+    def _line(self, text: str, part: str, level: str) -> str:
+        return f"{foreign_line(part, clean(text), level)}\n" if self._json else f"{self._prefix(part)} {clean(text)}\n"
 
     def _prefix(self, part: str) -> str:
         label = f"{part:<{WIDTH}}|"
@@ -369,6 +370,6 @@ class Child:
         haste.cancel()
         if not self.exited.done():
             why = "at once, as asked" if hurry.is_set() else f"because it did not end within {grace:.1f} s"
-            self._output.say(f"{self.part.name} killed {why}")
+            self._output.say(f"{self.part.name} killed {why}", level="warning")
         kill_group(self.pid, signal.SIGKILL)
         await asyncio.wait({self.exited}, timeout=1)

@@ -147,7 +147,7 @@ class PartSupervisor:
         if task.cancelled() or not (problem := task.exception()):
             return
         if self.first_ready.done():
-            self._output.say(f"{self.part.name} is not started again: {problem!r}")
+            self._output.say(f"{self.part.name} is not started again: {problem!r}", level="error")
         else:
             self.first_ready.set_exception(problem)
 
@@ -174,7 +174,8 @@ class PartSupervisor:
         try:
             await asyncio.wait_for(asyncio.shield(task), SLOW_SECONDS)
         except TimeoutError:
-            self._output.say(f"{self.part.name} is not ready after {SLOW_SECONDS:.0f} s; still waiting")
+            words = f"{self.part.name} is not ready after {SLOW_SECONDS:.0f} s; still waiting"
+            self._output.say(words, level="warning")
             await task
         finally:
             task.cancel()
@@ -191,7 +192,7 @@ class PartSupervisor:
         last = " / ".join(child.last_lines()[-3:])
         delay = self._after_failure(f"{self.part.name} {process.describe_exit(status)}", last)
         if self.part.repair and not self.first_ready.done() and self._deaths == 2:
-            self._output.say(self.part.repair())
+            self._output.say(self.part.repair(), level="warning")
         return delay
 
     def _after_refusal(self, problem: OSError) -> float:
@@ -206,7 +207,8 @@ class PartSupervisor:
             )
         # A night of failures is a thousand of them, and no float holds 2 to that power.
         delay = min(CEILING, FIRST_DELAY * 2 ** min(self._failures - 1, 10))
-        self._output.say(f"{report}; starting it again in {delay:.1f} s" + (f"; last output: {last}" if last else ""))
+        words = f"{report}; starting it again in {delay:.1f} s" + (f"; last output: {last}" if last else "")
+        self._output.say(words, level="warning")
         return delay
 
     async def stop(self, at_most: float, hurry: asyncio.Event) -> None:
@@ -372,7 +374,7 @@ class Supervisor:
             try:
                 os.write(self._reporting, f"{node_of(part.name)} {pid}\n".encode())
             except BlockingIOError:  # the next worker to start, or another one, notices
-                self._output.say(f"the end of {part.name} could not be recorded")
+                self._output.say(f"the end of {part.name} could not be recorded", level="warning")
 
     async def _bring_up(self) -> None:
         with preflight.usable(self._options.data_dir):

@@ -16,7 +16,7 @@ import pytest
 from mcpadmin.installation import ROOT
 from mcpadmin.up import assets, orphan_guard, preflight, process, ready, supervisor, valkey
 from mcpadmin.up.options import StartProblem
-from mcpadmin.up.process import MAX_LINE, Child, Lines, Part, clean, describe_exit
+from mcpadmin.up.process import MAX_LINE, Child, Lines, Output, Part, clean, describe_exit
 from mcpadmin.up.supervisor import PartSupervisor
 from tests.tools.prepared import DATABASE, clean_environment, copy_database, copy_static_files
 
@@ -290,7 +290,7 @@ class Said:
         self.lines: list[str] = []
         self._more = asyncio.Event()
 
-    def say(self, text: str, part: str = "up") -> None:
+    def say(self, text: str, part: str = "up", level: str = "info") -> None:
         self.lines.append(text)
         self._more.set()
 
@@ -345,6 +345,34 @@ async def test_a_part_that_died_is_started_again_although_the_system_refuses_a_p
     assert len(forks.pids) == 2
     kill(kept.child)
     await kept.stop(1.0, asyncio.Event())
+
+
+async def test_as_json_what_goes_wrong_has_a_level_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_DELAY", 0.001)
+    reading, writing = os.pipe()
+    output, started = Output(writing, as_json=True), list[int]()
+    output.say("warning: requests from other machines are refused")
+    output.say("warning: not a word of ours", "worker")
+    kept = PartSupervisor(Part("worker", "worker", SLEEPER.argv, 1.0, probe=answers), {}, output, started.append)
+    kept.start()
+    await kept.first_ready
+    assert kept.child is not None
+    kill(kept.child)
+    while len(started) < 2:  # noqa: ASYNC110 - nothing tells of a start
+        await asyncio.sleep(0.001)
+    kill(kept.child)
+    await kept.stop(1.0, asyncio.Event())
+    output.close()
+    os.close(writing)
+    lines = [json.loads(line) for line in os.read(reading, 65_536).splitlines()]
+    os.close(reading)
+    told = [(line["level"], line["message"].partition(" in ")[0]) for line in lines]
+    assert told[:2] == [
+        ("warning", "warning: requests from other machines are refused"),
+        ("info", "warning: not a word of ours"),
+    ]
+    assert ("info", "worker ready") in told
+    assert ("warning", "worker killed by SIGKILL; starting it again") in told
 
 
 async def test_a_part_that_fails_all_night_is_still_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
