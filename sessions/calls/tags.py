@@ -5,11 +5,12 @@ from uuid import UUID
 
 from django import template
 from django.template import Context
+from django.urls import reverse
 from django.utils.html import conditional_escape
 from django.utils.safestring import SafeString, mark_safe
 
 from sessions.calls import card
-from sessions.calls.visibility import may_read
+from sessions.calls.visibility import may_read, visible
 from sessions.models import Call
 
 register = template.Library()
@@ -23,6 +24,13 @@ def read_card(context: Context, call: Call) -> card.Card:
         request = context.get("request")
         allowed = request is not None and may_read(request.user, call)
     return card.card_of(call, may_read=bool(allowed), brief=bool(context.get("brief")))
+
+
+@register.simple_tag(takes_context=True)
+def stored_call_url(context: Context, uid: UUID) -> str:
+    """Of the call that an event names: empty if this person would find no page there."""
+    found = visible(context["request"].user).filter(uid=uid).exists()
+    return reverse("calls:detail", args=[uid]) if found else ""
 
 
 @register.simple_tag

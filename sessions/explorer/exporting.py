@@ -1,20 +1,25 @@
-"""The audit events that a query selects, for exports: all steps of the calls that it finds, and the other events."""
+"""The audit events that a query selects, for exports: all events of the calls that it finds, and the other events."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from servers import access
+from servers.enums import AuditAction
 from servers.exporting import selection
 from servers.models import AuditEvent
 from servers.models.audit import CALL_STEPS
 from sessions.explorer import indexing, search, streams
-from sessions.explorer.language import FIELDS, FREE_TEXT, Query, QueryError, parse
-from sessions.explorer.streams import any_of
+from sessions.explorer.language import FIELDS, FREE_TEXT, Query, QueryError, Term, Value, parse
+from sessions.explorer.streams import STEPS, any_of
+from sessions.models import Call
 
-#: how a row of a stream is found from an event
-_EVENT = {"calls": Q(action__in=CALL_STEPS), "events": ~Q(action__in=CALL_STEPS)}
+#: which events rows of a stream are found from
+_EVENT = {"calls": Q(call_uid__isnull=False), "events": ~Q(action__in=CALL_STEPS)}
+#: what the event of a call's end says; its request says everything else
+_OF_THE_END = ("outcome", "status")
 
 
 def events_of(user: access.User, text: str, now: datetime) -> QuerySet[AuditEvent]:
@@ -24,9 +29,32 @@ def events_of(user: access.User, text: str, now: datetime) -> QuerySet[AuditEven
     for stream in streams.chosen(query):
         if stream.name not in _EVENT or (selected := search.select(user, query, stream, by_arms=False)) is None:
             continue
-        row = Q(uid=OuterRef("call_uid")) if stream.name == "calls" else Q(pk=OuterRef("pk"))
-        found.append(_EVENT[stream.name] & Q(Exists(selected.every().filter(row))))
+        if stream.name == "calls":
+            stored = Q(Exists(selected.every().filter(uid=OuterRef("call_uid"))))
+            found.append(_EVENT["calls"] & (stored | _removed(user, query)))
+        else:
+            only = Q() if stream is STEPS else _EVENT[stream.name]
+            found.append(only & Q(Exists(selected.every().filter(pk=OuterRef("pk")))))
     return access.audit_events(user).filter(any_of(found))
+
+
+def _removed(user: access.User, query: Query) -> Q:
+    """Of calls that the retention removed, as their events tell them. What only a row has (duration, size, session, words)
+    finds none."""
+    asked = tuple(term for term in query.terms if term.field not in _OF_THE_END)
+    ended = tuple(term for term in query.terms if term.field in _OF_THE_END)
+    found = ~Q(Exists(Call.objects.filter(uid=OuterRef("call_uid"))))
+    found &= _with_step(user, replace(query, terms=asked), AuditAction.CALL_REQUEST)
+    if ended:
+        found &= _with_step(user, replace(query, since=None, until=None, terms=ended), AuditAction.CALL_FINISH)
+    return found
+
+
+def _with_step(user: access.User, query: Query, step: AuditAction) -> Q:
+    """Events of a call one of whose events is this step and matches the query."""
+    named = replace(query, terms=(*query.terms, Term("kind", (Value(step),))))
+    selected = search.select(user, named, STEPS, by_arms=False)
+    return streams.NOTHING if selected is None else Q(Exists(selected.every().filter(call_uid=OuterRef("call_uid"))))
 
 
 def reach(text: str, now: datetime, seq: int, on_batch: Callable[[], None]) -> None:

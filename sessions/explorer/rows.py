@@ -54,6 +54,7 @@ class ResultPage:
 
     `ascending`: the search of this page went from older to newer rows. `searched_to`: it ended at its limit of work and
     found nothing more up to this time; `older`, or `newer` of an ascending one, continues it. `hidden`: streams that this person may not see. `unindexed`: of a search by free text, what it missed.
+    `removed`: the range reaches back to calls from before this time, which the retention removed.
     """
 
     rows: list[Row]
@@ -64,17 +65,19 @@ class ResultPage:
     searched_to: datetime | None = None
     hidden: list[str] = field(default_factory=list)
     unindexed: Unindexed | None = None
+    removed: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Histogram:
     """`series`: outcome -> count of each bucket, the first bucket beginning at `start`. `partial`: only the newest
-    rows of the range are counted."""
+    rows of the range are counted. `removed`: calls that the retention removed are counted too."""
 
     start: datetime
     step_seconds: float
     series: dict[str, list[int]]
     partial: bool = False
+    removed: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,15 @@ from django.db import connection
 from django.db.models import Case, Q, QuerySet, Value, When
 
 from servers import access
+from servers.audit.proof import removals
+from servers.audit.proof.key import KeyMissing
 from servers.audit.statements import param
 from servers.numbers import whole_number
 from sessions.explorer import fulltext, indexing, streams
 from sessions.explorer.fulltext import Match
 from sessions.explorer.language import FREE_TEXT, Query, Term
 from sessions.explorer.rows import Facet, Histogram, ResultPage, Row
-from sessions.explorer.streams import ARMS, NOTHING, OUTCOMES, Arm, Stream, plain
+from sessions.explorer.streams import ARMS, NOTHING, OUTCOMES, Arm, Calls, Stream, plain
 from sessions.explorer.timeline import timeline
 from sessions.explorer.unions import FoundRow, first_rows, key_at
 
@@ -169,7 +171,7 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
     if rows is None:
         return None
     shown = stream.shown(query)
-    rows = rows.alias(**plain(*stream.columns)).filter(shown)
+    rows = rows.alias(**plain(*stream.columns)).filter(stream.index, shown)
     match = stream.free_text(user, query) if query.of(FREE_TEXT) else None
     terms = [term for term in query.terms if term.field != "own" and (term.field or match is None)]
     walked = by_arms and not (match is not None and match.texts)
@@ -251,7 +253,20 @@ def page(user: access.User, query: Query, cursor: str = "", limit: int = PAGE_SI
         searched_to=part.searched_to,
         hidden=hidden,
         unindexed=unindexed,
+        removed=removed(user, query),
     )
+
+
+def removed(user: access.User, query: Query) -> datetime | None:
+    """Before which time the retention removed calls, if the query asks for calls from then. None if nothing is known."""
+    asked = any(stream.name == Calls.name for stream in streams.chosen(query))
+    if not asked or not access.may(user, "view"):
+        return None
+    try:
+        before = removals.newest("calls")
+    except KeyMissing:
+        return None
+    return before if before is not None and (query.since is None or query.since < before) else None
 
 
 @dataclass(frozen=True)

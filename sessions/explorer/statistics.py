@@ -62,7 +62,7 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
         for outcome, counts in added.series.items():
             found[outcome] = [one + other for one, other in zip(found[outcome], counts, strict=True)]
     shown = {outcome: counts for outcome, counts in found.items() if any(counts)}
-    return Histogram(calls.start, float(step), shown, partial)
+    return Histogram(calls.start, float(step), shown, partial, removed=search.removed(user, query) is not None)
 
 
 def facets(user: access.User, query: Query) -> list[Facet]:

@@ -83,7 +83,7 @@ CHOICES["kind"] = {
     **{name: label for name, (label, _) in audit.GROUPS.items() if name != "calls"},
     **{source.value: str(source.label) for source in LogSource},
     **{kind.value: str(kind.label) for kind in WireKind},
-    **{action.value: str(action.label) for action in AuditAction if action not in CALL_STEPS},
+    **{action.value: str(action.label) for action in AuditAction},
 }
 RENAMED["kind"] = audit.RENAMED
 NOTHING = Q(pk__in=[])
@@ -119,7 +119,7 @@ class Stream(ABC):
     model: ClassVar[type[Model]]
     #: column with the time of a row
     at: ClassVar[str]
-    #: what all its indexes have in common
+    #: what its rows, and so all its indexes, have in common
     index: ClassVar[Q] = Q()
     #: columns of conditions
     columns: ClassVar[Sequence[str]]
@@ -446,7 +446,8 @@ _NO_STEP = _literally(f'NOT ("servers_auditevent"."action" IN ({_STEPS}))')
 
 
 class Events(Stream):
-    """Without the steps of calls, which unfold as the timeline of their call."""
+    """Without the steps of calls, which unfold as the timeline of their call. A query that names steps finds them in
+    `Steps`."""
 
     name, label, model, at = "events", "Events", AuditEvent, "at"
     index = _NO_STEP
@@ -459,7 +460,7 @@ class Events(Stream):
     def visible(self, user: access.User) -> QuerySet[AuditEvent] | None:
         if not access.may(user, "view_auditevent"):
             return None
-        return access.audit_events(user).filter(_NO_STEP).defer("body", "hash")
+        return access.audit_events(user).defer("body", "hash")
 
     def condition(self, term: Term) -> Q:
         match term.field:
@@ -541,7 +542,8 @@ class Events(Stream):
         return _AUDITED.get(exact, "unknown")  # of an event that was changed
 
     def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
-        return super().facet_value(facet, audit.group_of(stored) if facet == "kind" else stored)
+        grouped = facet == "kind" and stored not in CALL_STEPS
+        return super().facet_value(facet, audit.group_of(stored) if grouped else stored)
 
     def free_text(self, user: access.User, query: Query) -> Match:
         found = query.of(FREE_TEXT)
@@ -551,12 +553,27 @@ class Events(Stream):
         )
 
 
+class Steps(Events):
+    """Of a query that names steps of calls: a call that the retention removed has nothing else in the log. Few of the
+    indexes contain them."""
+
+    index = Q()
+
+    def arms(self, term: Term) -> list[Arm] | None:
+        return super().arms(term) if term.field in ("call", "kind") else None
+
+
+def names_steps(query: Query) -> bool:
+    kinds = (term for term in query.of("kind") if not term.negated)
+    return any(text in CALL_STEPS for term in kinds for text in texts(term))
+
+
 def _actions(term: Term) -> list[str]:
     """Of groups ("sign-in") and single actions ("account:session:sign_in")."""
     found: list[str] = []
     for text in texts(term):
         found += [str(action) for action in audit.actions_of(text)] if text in audit.GROUPS else [text]
-    return [action for action in found if action not in CALL_STEPS]
+    return found
 
 
 class Logs(Stream):
@@ -697,8 +714,10 @@ class Messages(Stream):
 
 
 STREAMS: dict[str, Stream] = {stream.name: stream for stream in (Calls(), Events(), Logs(), Messages())}
+STEPS = Steps()
 
 
 def chosen(query: Query) -> list[Stream]:
     """The streams that `query` reads."""
-    return [stream for name, stream in STREAMS.items() if name in (query.streams or USUAL)]
+    found = [stream for name, stream in STREAMS.items() if name in (query.streams or USUAL)]
+    return [STEPS if stream.name == Events.name and names_steps(query) else stream for stream in found]

@@ -20,6 +20,7 @@ from servers import access
 from servers.accounts import own
 from servers.audit.record import Actor
 from servers.audit.verify import verify
+from servers.enums import AuditAction
 from servers.jobs import board
 from servers.jobs.lifecycle import counted
 from servers.kit.visible import visible_text
@@ -49,6 +50,8 @@ RANGES = (
     ("90d", "Last 90 days"),
 )
 _RANGE_FIELDS = ("last", "since", "until")
+#: what only the row of a call has, not its events
+_OF_ROWS = ("duration", "size", "session", language.FREE_TEXT)
 _NEIGHBOURS = 3
 _VERIFIED = 10
 
@@ -248,7 +251,17 @@ def _list(request: WebRequest, asked: SearchParameters, found: search.ResultPage
         "wider": _wider(asked) if not found.rows else [],
         "unindexed": counted(found.unindexed.events, "event") if found.unindexed else "",
         "hidden_streams": [streams.STREAMS[name].label.lower() for name in found.hidden],
+        "removed_steps": _steps(request, query) if found.removed and query is not None else "",
     }
+
+
+def _steps(request: WebRequest, query: Query) -> str:
+    """The query for the events of calls that are gone: one of each. Empty where it would find none."""
+    if not access.may(request.user, "view_auditevent") or any(query.of(field) for field in _OF_ROWS):
+        return ""
+    ended = query.of("outcome") or query.of("status")
+    step = AuditAction.CALL_FINISH if ended else AuditAction.CALL_REQUEST
+    return f"{query.without('in', 'kind')} in:events kind:{step}".strip()
 
 
 def _marked(asked: SearchParameters) -> dict[str, str]:
@@ -342,6 +355,7 @@ def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
         "total": total,
         "total_words": f"{total:,}",
         "partial": counted.partial,
+        "removed": counted.removed,
         "asked": asked,
     }
 

@@ -18,7 +18,7 @@ def test_what_one_person_runs_shows_in_anothers_filtered_audit_history_and_overv
     bob.open(f"/explorer/?q=last:1h+in:calls+server:{uid}")
     expect(bob.page.get_by_text("Nothing found")).to_be_visible()
     eve.open("/servers/live-review/history/")
-    expect(eve.page.get_by_text("No calls yet")).to_be_visible()
+    expect(eve.page.get_by_text("No calls stored")).to_be_visible()
     kim.open("/")
     for person in (bob, eve, kim):
         expect(person.page.locator("[data-live-pill]")).to_contain_text("Live")

@@ -70,7 +70,7 @@ EMPTY_TABS = {
     "servers:logs": ("logs/", "Nothing logged yet", ""),
     "servers:protocol": ("protocol/", "No messages yet", ""),
     "servers:network": ("network/", "No requests yet", ""),
-    "servers:history": ("history/", "No calls yet", "Run a tool"),
+    "servers:history": ("history/", "No calls stored", "Run a tool"),
     "servers:saved": ("saved/", "No saved calls", "Open the tools"),
     "servers:package": ("package/", "No package", ""),
     "servers:agent_policy": ("agents/", "No rules", "Add rule"),

@@ -1,5 +1,6 @@
 """Removals: the retention's signed leave to delete rows beside the log."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal
 
@@ -21,7 +22,7 @@ def allow(rows: Rows, before: datetime) -> None:
 
     Raises KeyMissing and KeyReplaced: then nothing may be deleted.
     """
-    known = _signed(rows)
+    known = list(_signed(rows))
     if any(time >= before for _, time in known):
         return
     with transaction.atomic():
@@ -35,9 +36,14 @@ def allowed(rows: Rows) -> datetime | None:
     return max((time for _, time in _signed(rows)), default=None)
 
 
-def _signed(rows: Rows) -> list[tuple[int, datetime]]:
+def newest(rows: Rows) -> datetime | None:
+    """The same for a page: of the newest leave, with one signature to check. Raises KeyMissing."""
+    return next((time for _, time in _signed(rows)), None)
+
+
+def _signed(rows: Rows) -> Iterator[tuple[int, datetime]]:
     """Newest first."""
     found = checkpoints.signed_rows(Checkpoint.objects.filter(kind=StatementKind.REMOVAL))
-    return [
+    return (
         (pk, time_of(one.more["before"])) for pk, one in found if one.more.get("rows") == rows and "before" in one.more
-    ]
+    )

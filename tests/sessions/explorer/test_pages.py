@@ -16,7 +16,8 @@ from django.utils import timezone
 
 from servers.accounts import own
 from servers.audit import writer as writing
-from servers.enums import AuditAction
+from servers.audit.proof import removals
+from servers.enums import AuditAction, AuditOutcome
 from servers.exporting.selection import events_of
 from servers.models import AuditEvent
 from sessions.enums import CallState
@@ -79,6 +80,36 @@ def test_an_event_that_was_changed_keeps_nobody_from_the_others(ada: Client, ses
     event(AuditAction.SIGN_IN, "hopper")
     catch_up()
     assert len(sels(markup(ada, "hopper"))) == 1
+
+
+def test_a_list_says_which_calls_the_retention_removed_and_leads_to_their_events(
+    ada: Client, session: McpSession
+) -> None:
+    ended_call(session)
+    gone = ended_call(session, "pay", ago=timedelta(days=3))
+    asked = event(AuditAction.CALL_REQUEST, "pay", outcome=AuditOutcome.PENDING, call_uid=gone.uid)
+    counting.count_all()
+    removals.allow("calls", timezone.now() - timedelta(days=2))
+    Call.objects.filter(pk=gone.pk).delete()
+    for q in ("last:7d in:calls,events tool:pay", "in:calls,events tool:pay"):
+        page = markup(ada, q)
+        assert "were removed by retention" in page
+        (steps,) = [unescape(link) for link in re.findall(r'href="\?([^"]+)">Search their events', page)]
+        if "last" in q:  # the event of this test is of now, the call is not
+            found = markup(ada, path=f"/explorer/?{steps}", sel=f"events.{asked}")
+            assert sels(found) == [f"events.{asked}"]
+            assert "Call requested" in found
+            assert f"/calls/{gone.uid}/" not in found
+            facets = unquote(unescape(markup(ada, path=f"/explorer/facets/?{steps}")))
+            assert facets.count('kind:"call:tool:request"') > 1
+        assert "With calls removed by retention" in markup(ada, q.replace(",events", ""), "/explorer/histogram/")
+    for q in ("last:24h", "in:events", "in:calls last:1h"):
+        assert "removed by retention" not in markup(ada, q)
+        assert "removed by retention" not in markup(ada, q, "/explorer/histogram/")
+    assert "Search their events" not in markup(ada, "in:calls duration:>1s")
+    reader = client_of("vera", "view_server")
+    assert "Search their events" not in markup(reader, "in:calls")
+    assert "were removed by retention" in markup(reader, "in:calls")
 
 
 # --- the address -----------------------------------------------------------------------------------------------------
