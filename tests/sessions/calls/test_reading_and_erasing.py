@@ -1,6 +1,7 @@
 """Who reads what another person's call sent or returned is in the audit log; what is erased is gone from every page."""
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -219,6 +220,11 @@ def test_no_page_breaks_on_a_missing_key(path: str, ann: Any, settings: Any, tmp
 
 
 # --- other contents ------------------------------------------------------------------------------------------------------
+def erasures(page: Any) -> list[str]:
+    """The addresses to which its *Erase…* lead."""
+    return re.findall(r'href="(/payloads/[^"]+)"', page.content.decode())
+
+
 def test_a_stored_version_of_a_resource_is_recorded_when_it_is_read_and_can_be_erased() -> None:
     subscription = make_subscription(make_session("notes"))
     add_version(subscription, RESULT)
@@ -227,11 +233,16 @@ def test_a_stored_version_of_a_resource_is_recorded_when_it_is_read_and_can_be_e
         response = dora.get(f"/subscriptions/{subscription.uid}/{path}")
         assert response.status_code == 200
     assert readings(by="dora") == ["resource"]
-    digest = Payload.objects.get(kind=PayloadKind.RESOURCE).digest
-    assert dora.post(f"/payloads/{digest}/erase/", {"reason": "request 17"}).status_code == 302
-    page = dora.get(f"/subscriptions/{subscription.uid}/").content.decode()
+    (address,) = erasures(dora.get(f"/subscriptions/{subscription.uid}/"))
+    assert address == f"/payloads/{Payload.objects.get(kind=PayloadKind.RESOURCE).digest}/erase/"
+    assert dora.post(address, {"reason": "request 17"}).status_code == 302
+    response = dora.get(f"/subscriptions/{subscription.uid}/")
+    page = response.content.decode()
     assert RESULT not in page
     assert "erased" in page
+    assert erasures(response) == []
+    reader = client_of(person("rhea", "view_server", "view_payload"))
+    assert erasures(reader.get(f"/subscriptions/{subscription.uid}/")) == []
 
 
 def test_the_answer_of_another_person_is_recorded_when_it_is_read_and_can_be_erased() -> None:
@@ -242,8 +253,15 @@ def test_the_answer_of_another_person_is_recorded_when_it_is_read_and_can_be_era
     dora = client_of(person("dora", "view_server", "view_payload", "view_auditevent", "erase_payload"))
     assert ARGUMENT in dora.get(f"/inbox/{question.uid}/").content.decode()
     assert sorted(readings(by="dora")) == ["answer", "question"]
-    assert dora.post(f"/payloads/{stored.digest}/erase/", {"reason": "request 17"}).status_code == 302
-    assert ARGUMENT not in dora.get(f"/inbox/{question.uid}/").content.decode()
+    of_answer, of_request = erasures(dora.get(f"/inbox/{question.uid}/"))
+    assert of_answer == f"/payloads/{stored.digest}/erase/"
+    assert of_request == f"/payloads/{question.question.digest}/erase/"
+    assert dora.post(of_answer, {"reason": "request 17"}).status_code == 302
+    response = dora.get(f"/inbox/{question.uid}/")
+    assert ARGUMENT not in response.content.decode()
+    assert erasures(response) == [of_request]
+    assert dora.post(of_request, {"reason": "request 17"}).status_code == 302
+    assert erasures(dora.get(f"/inbox/{question.uid}/")) == []
 
 
 def test_an_answer_that_was_not_delivered_yet_is_not_erased() -> None:
