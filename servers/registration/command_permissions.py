@@ -3,7 +3,7 @@ cloning, enabling, importing or testing one is checked here, whatever page, form
 
 from typing import Any
 
-from servers import permissions
+from servers import access, permissions
 from servers.audit.record import Actor
 from servers.enums import TransportKind
 from servers.models import Server
@@ -16,3 +16,9 @@ def require_stdio_permission(
     audit log."""
     if transport == TransportKind.STDIO:
         permissions.require(user, actor, "manage_stdio", server, subject=server_name)
+
+
+def may_change(user: Any, server: Server) -> bool:
+    """Whether this person may save the server, choose its era, clone or enable it. To disable, archive and restore one,
+    permission to change servers is enough."""
+    return access.may(user, "change") and (server.transport != TransportKind.STDIO or access.may(user, "manage_stdio"))

@@ -28,6 +28,7 @@ def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: 
         "live": header.topic,
         "permissions": access.permissions(request.user),
         "may_control": access.may_control(request.user, header.server),
+        "may_change": may_change(request.user, header.server),
     }
 
 

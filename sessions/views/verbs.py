@@ -16,6 +16,7 @@ from servers.audit.writer import AuditUnavailable
 from servers.enums import EraChoice
 from servers.models import Server
 from servers.registration import registering
+from servers.registration.command_permissions import may_change
 from servers.requests import WebRequest
 from sessions.calls import session_pausing
 from sessions.connections import commands
@@ -156,14 +157,18 @@ def enable(request: WebRequest, slug: str) -> HttpResponse:
 def restore(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     registering.restore(Actor.of(request), request.user, server)
-    messages.success(request, f"{server.name} is restored. Enable it to connect.")
+    enabling = "Enable it to connect." if may_change(request.user, server) else f"{_ONLY_WITH_COMMANDS}."
+    messages.success(request, f"{server.name} is restored. {enabling}")
     return _back(server)
+
+
+_ONLY_WITH_COMMANDS = "Only someone with permission to register commands can enable it"
 
 
 _WORDS = {
     "disable": (
         "Disable",
-        "The session closes, calls in flight are cancelled and new calls are refused. Settings, history and definitions are kept. You can enable it again at any time.",
+        "The session closes, calls in flight are cancelled and new calls are refused. Settings, history and definitions are kept.",
     ),
     "archive": (
         "Archive",
@@ -187,6 +192,9 @@ def _confirmed(
     name. `?tool=` is the tool to go back to."""
     server = access.server_for(request.user, slug, permission)
     title, effect = _WORDS[verb]
+    if verb == "disable":
+        may = may_change(request.user, server)
+        effect += " You can enable it again at any time." if may else f" {_ONLY_WITH_COMMANDS} again."
     back = reverse("servers:tools", args=[server.slug])
     if tool := request.GET.get("tool", ""):
         back += "?" + urlencode({"tool": tool})

@@ -161,6 +161,38 @@ def test_the_page_offers_only_the_buttons_that_work(visitor: Client) -> None:
     assert buttons(signed_in("guest", "call_tool")) == ["connect"]
 
 
+def test_who_may_not_register_commands_is_offered_nothing_on_a_command_server_that_would_be_refused(
+    visitor: Client,
+) -> None:
+    McpSession.objects.update(revision="2025-11-25")
+    operator = signed_in("olga", "call_tool", "add_server", "change_server")
+    refused = ("/servers/orders/enable/", "/servers/orders/clone/", "/servers/orders/roots/", "Save changes")
+
+    def offered(client: Client) -> set[str]:
+        pages = "".join(client.get(f"/servers/orders/{tab}/").content.decode() for tab in ("info", "settings"))
+        return {words for words in refused if f'"{words}"' in pages or f">{words}<" in pages}
+
+    assert "Only someone with permission to register commands can enable it again." in said_before(operator, "disable")
+    assert order(operator, "disable").status_code == 302
+    assert offered(operator) == set()
+    page = operator.get("/servers/orders/tools/").content.decode()
+    assert "You don&#x27;t have permission to register commands." in page
+    holder = signed_in("hera", "call_tool", "add_server", "change_server", "manage_stdio")
+    assert offered(holder) == set(refused)
+    assert "data-permission-missing" not in holder.get("/servers/orders/info/").content.decode()
+    assert order(holder, "enable").status_code == 302
+    assert "You can enable it again at any time." in said_before(holder, "disable")
+    Server.objects.update(transport="streamable_http", command="", url="https://orders.example/mcp", enabled=False)
+    assert offered(operator) == set(refused)
+    assert order(operator, "enable").status_code == 302
+    assert "You can enable it again at any time." in said_before(operator, "disable")
+
+
+def said_before(client: Client, verb: str) -> str:
+    """What the page of a verb says before it acts."""
+    return client.get(f"/servers/orders/{verb}/").content.decode()
+
+
 def test_the_connection_timeline_stands_on_connection_info(visitor: Client) -> None:
     visitor.post("/servers/orders/connect/")
     visitor.post("/servers/orders/pause/")
