@@ -16,6 +16,7 @@ from sessions.connections.worker_board import seen_sessions
 from sessions.enums import Desired, SessionState
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import AgentSession, Call, McpSession, Worker
+from sessions.overview.server_list import FAILED
 
 #: more than these are a number with a link to the list
 FAILING_SHOWN = 8
@@ -73,12 +74,7 @@ def numbers(user: access.User, servers: QuerySet[Server]) -> dict[str, int]:
 
 def attention(user: access.User, servers: QuerySet[Server]) -> Attention:
     sessions = McpSession.objects.filter(identity__in=access.identities_of(user))
-    broken = (
-        _at(servers, sessions)
-        .filter(desired=Desired.OPEN, server__enabled=True, server__archived_at=None)
-        .exclude(fault="")
-        .exclude(state=SessionState.READY)
-    )
+    broken = _at(servers, sessions).filter(FAILED, server__enabled=True, server__archived_at=None)
     found = list(broken.select_related("server", "identity").order_by("-fault_at")[: FAILING_SHOWN + 1])
     more = broken.count() - FAILING_SHOWN if len(found) > FAILING_SHOWN else 0
     waiting = seen_sessions(user).filter(IN_SERVICE, owner=None, desired=Desired.OPEN, paused=False)

@@ -51,9 +51,10 @@ SORTS: Final = {
 }
 #: the most interesting first
 DESCENDING: Final = frozenset({"tools", "calls", "failed", "used"})
-_FAILED = Q(desired=Desired.OPEN, paused=False) & ~Q(fault="") & ~Q(state=SessionState.READY)
+#: of a session that should be open; a paused one is known to somebody
+FAILED: Final = Q(desired=Desired.OPEN, paused=False) & ~Q(fault="") & ~Q(state=SessionState.READY)
 _IN_STATE: Final = {
-    "failing": _FAILED,
+    "failing": FAILED,
     "connecting": Q(desired=Desired.OPEN, paused=False, fault="") & ~Q(state=SessionState.READY),
     "paused": Q(paused=True),
     "ready": Q(state=SessionState.READY),

@@ -102,6 +102,18 @@ def test_an_archived_or_disabled_server_and_an_installation_in_order_need_nothin
     assert "Needs attention" not in page(ada)
 
 
+def test_a_failing_server_that_someone_paused_needs_nothing(ada: Client) -> None:
+    down, other = make_session("down"), make_session("other")
+    McpSession.objects.update(fault="connection_refused", fault_at=timezone.now(), owner=make_worker())
+    assert "/servers/down/info/" in attention(page(ada))
+    McpSession.objects.filter(pk=down.pk).update(paused=True, owner=None)
+    found = attention(page(ada))
+    assert "/servers/down/" not in found
+    assert "/servers/other/info/" in found
+    McpSession.objects.filter(pk=other.pk).update(paused=True, owner=None)
+    assert "Needs attention" not in page(ada)
+
+
 def test_a_range_without_calls_and_no_worker_are_said_as_they_are(ada: Client) -> None:
     session = make_session("one", enabled=False)
     make_calls(session, 2, timezone.now() - timedelta(hours=26))
