@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,8 +19,8 @@ from servers.audit import payloads, query
 from servers.audit.record import Actor, ServerRef
 from servers.audit.verify import ChainVerdict, verify
 from servers.crypto import SealError
-from servers.enums import AuditAction, AuditOutcome, JobKind, PayloadKind
-from servers.models import AuditEvent, Payload
+from servers.enums import AuditAction, AuditOutcome, JobKind, PayloadKind, StatementKind
+from servers.models import AuditEvent, Checkpoint, Payload
 from servers.numbers import whole_number
 from servers.privacy import payload_readings
 from servers.privacy.payload_readings import PayloadContext
@@ -83,10 +84,39 @@ def _quoted(text: str) -> str:
 
 @require_safe
 def detail(request: HttpRequest, seq: int) -> HttpResponse:
-    event = access.audit_events(request.user).filter(seq=seq).first()
-    if event is None:
+    events = access.audit_events(request.user)
+    try:
+        event = events.filter(seq=seq).first()
+    except Exception:  # whatever the driver or a field raises for a value that it cannot convert
+        if (verdict := verify(seq, seq)).ok:
+            raise
+        return _without_event(request, events, seq, "cannot be read", verdict.reason)
+    if event is not None:
+        return render(request, "audit/detail.html", {"nav": "explorer", "selected": shown_event(request, event)})
+    if not 0 < seq <= query.head_seq():
         raise Http404("This event does not exist.")
-    return render(request, "audit/detail.html", {"nav": "explorer", "selected": shown_event(request, event)})
+    cut = Checkpoint.objects.filter(kind=StatementKind.CUT, seq__gte=seq).first()
+    if cut is not None:
+        removed = f"Retention removed all events up to #{cut.seq}, as a signed statement says."
+        return _without_event(request, events, seq, "was removed by retention", removed, status=404)
+    return _without_event(
+        request, events, seq, "is missing", "It was recorded, but is not in the log anymore.", status=404
+    )
+
+
+def _without_event(
+    request: HttpRequest, events: QuerySet[AuditEvent], seq: int, what: str, reason: str, status: int = 200
+) -> HttpResponse:
+    """Where a verdict leads that names an event which cannot be shown."""
+    numbers = events.order_by("seq").values_list("seq", flat=True)
+    context = {
+        "nav": "explorer",
+        "title": f"Event {seq} {what}",
+        "reason": reason,
+        "before": numbers.filter(seq__lt=seq).last(),
+        "after": numbers.filter(seq__gt=seq).first(),
+    }
+    return render(request, "audit/without_event.html", context, status=status)
 
 
 @require_POST

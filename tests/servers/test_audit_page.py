@@ -4,13 +4,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 from django.http import QueryDict
 from django.test import Client
 
 from servers.audit import payloads
 from servers.audit.record import Actor, Event, ServerRef, record
-from servers.enums import AuditAction, AuditOutcome, PayloadKind
-from servers.models import AuditEvent, Payload
+from servers.enums import AuditAction, AuditOutcome, PayloadKind, StatementKind
+from servers.models import AuditEvent, Checkpoint, Payload
 from servers.registration import registering
 from tests.servers.cast import header, over_http
 from tests.servers.conftest import person
@@ -149,6 +150,33 @@ def test_an_event_that_cannot_be_read_any_more_is_shown_as_broken(
     AuditEvent.objects.filter(pk=call.pk).update(**changed)
     assert "The hash chain is broken here" in text(ada.get(f"/audit/{call.seq}/"))
     assert "The hash chain is broken here" not in text(ada.get(f"/audit/{call.seq - 1}/")), "another of the same call"
+
+
+@pytest.mark.usefixtures("tamperable")
+def test_the_page_of_an_event_that_was_removed_says_so_and_leads_to_those_around_it(
+    ada: Client, call: AuditEvent
+) -> None:
+    middle = call.seq - 1
+    AuditEvent.objects.filter(seq=middle).delete()
+    page = text(ada.get(f"/audit/{middle}/"), 404)
+    assert f"Event {middle} is missing" in page
+    for address in (f"/audit/{middle - 1}/", f"/audit/{middle + 1}/", "/audit/proof/"):
+        assert f'href="{address}"' in page
+    Checkpoint.objects.create(
+        kind=StatementKind.CUT, seq=middle, hash=call.hash, at=call.at, key_id="0" * 8, note="unread"
+    )
+    assert f"Retention removed all events up to #{middle}" in text(ada.get(f"/audit/{middle}/"), 404)
+    for number in (0, call.seq + 1_000):
+        assert "This event does not exist." in text(ada.get(f"/audit/{number}/"), 404)
+
+
+@pytest.mark.usefixtures("tamperable")
+def test_an_event_whose_columns_cannot_be_read_has_a_page_that_says_so(ada: Client, call: AuditEvent) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE servers_auditevent SET at = 'never' WHERE seq = %s", [call.seq])
+    page = text(ada.get(f"/audit/{call.seq}/"))
+    assert f"The columns of event {call.seq} cannot be read." in page
+    assert f'href="/audit/{call.seq - 1}/"' in page
 
 
 @pytest.mark.parametrize("url", ["/audit/", "/audit/1/"])
