@@ -71,13 +71,15 @@ class ResultPage:
 @dataclass(frozen=True)
 class Histogram:
     """`series`: outcome -> count of each bucket, the first bucket beginning at `start`. `partial`: only the newest
-    rows of the range are counted. `removed`: calls that the retention removed are counted too."""
+    rows of the range are counted. `removed`: calls that the retention removed are counted too. `rounded`: so many seconds
+    are what the ends of the range are rounded to in counts of calls, 0 if they are not."""
 
     start: datetime
     step_seconds: float
     series: dict[str, list[int]]
     partial: bool = False
     removed: bool = False
+    rounded: int = 0
 
 
 @dataclass(frozen=True)

@@ -351,8 +351,17 @@ def one(user: access.User, stream: str, key: int) -> Row | None:
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
-def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
-    """Of the newest COUNTED rows of each stream."""
+@dataclass(frozen=True)
+class Grid:
+    """`step`: of the bars, in seconds."""
+
+    start: datetime
+    step: float
+
+
+def histogram(user: access.User, query: Query, buckets: int = 60, grid: Grid | None = None) -> Histogram:
+    """Of the newest COUNTED rows of each stream. `grid`: the bars of another chart, which may begin before the range and end
+    after it."""
     counted: list[tuple[Stream, list[FoundRow]]] = []
     partial = False
     for selection in _selected(user, query)[0]:
@@ -360,19 +369,23 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
         partial |= end is not None or len(rows) == COUNTED
         if rows:
             counted.append((selection.stream, rows))
-    until = query.until or datetime.now(UTC)
-    oldest = [_time_of(stream, rows[-1][0]) for stream, rows in counted]
-    since = query.since or min(oldest, default=until - timedelta(hours=1))
-    step = max((until - since).total_seconds() / buckets, 1.0)
+    grid = grid or _grid(query, [_time_of(stream, rows[-1][0]) for stream, rows in counted], buckets)
     series = {outcome: [0] * buckets for outcome in OUTCOMES}
     for stream, rows in counted:
-        starts = _starts(stream, [since + timedelta(seconds=step * number) for number in range(1, buckets)])
+        starts = _starts(stream, [grid.start + timedelta(seconds=grid.step * number) for number in range(1, buckets)])
         keys, exact = zip(*reversed(rows), strict=True)
         ends = accumulate([0, *(bisect_left(keys, start) for start in starts), len(keys)], max)
         for place, (first, last) in enumerate(pairwise(ends)):
             for outcome, count in Counter(exact[first:last]).items():
                 series[stream.outcome_of(outcome)][place] += count
-    return Histogram(since, step, {name: counts for name, counts in series.items() if any(counts)}, partial)
+    shown = {name: counts for name, counts in series.items() if any(counts)}
+    return Histogram(grid.start, grid.step, shown, partial)
+
+
+def _grid(query: Query, oldest: list[datetime], buckets: int) -> Grid:
+    until = query.until or datetime.now(UTC)
+    since = query.since or min(oldest, default=until - timedelta(hours=1))
+    return Grid(since, max((until - since).total_seconds() / buckets, 1.0))
 
 
 def _starts(stream: Stream, times: list[datetime]) -> list[int]:

@@ -33,6 +33,7 @@ _COLUMNS = {
     RollupBy.CALLER: {"user": "user_name"},
 }
 _VALUES = 10
+_HOUR = 3_600
 #: roll-ups of one kind that facets read; beyond, the newest rows are counted, which costs less
 ROLLUPS_READ = 5_000
 
@@ -55,14 +56,21 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
             found[streams.OUTCOME_OF_STATE.get(state, "error")][place] += count
     partial = calls.behind
     if others := names - {CALLS}:
-        until = calls.start + timedelta(seconds=step * len(calls.points))
-        rest = replace(query, streams=frozenset(others), since=calls.start, until=until)
-        added = search.histogram(user, rest, len(calls.points))
+        rest = replace(query, streams=frozenset(others), since=query.since or calls.start)
+        added = search.histogram(user, rest, len(calls.points), search.Grid(calls.start, step))
         partial = partial or added.partial
         for outcome, counts in added.series.items():
             found[outcome] = [one + other for one, other in zip(found[outcome], counts, strict=True)]
     shown = {outcome: counts for outcome, counts in found.items() if any(counts)}
-    return Histogram(calls.start, float(step), shown, partial, removed=search.removed(user, query) is not None)
+    removed = search.removed(user, query) is not None
+    return Histogram(calls.start, float(step), shown, partial, removed, _rounded(query, span))
+
+
+def _rounded(query: Query, span: Range) -> int:
+    """Seconds, 0 for less than an hour. An end that is left open is not rounded: nothing is behind it."""
+    least = reading.finest(span)
+    ends = [int(end.timestamp()) for end in (query.since, query.until) if end is not None]
+    return least if least >= _HOUR and any(end % least for end in ends) else 0
 
 
 def facets(user: access.User, query: Query) -> list[Facet]:

@@ -209,10 +209,17 @@ class ValueCounts:
 
 def step_for(span: Range, bars: int) -> int:
     """The shortest step with at most `bars` bars that the kept roll-ups can give."""
-    least = 60 if span.since >= time.time() - MINUTES_KEPT.total_seconds() else 3_600
-    least = least if span.since >= time.time() - HOURS_KEPT.total_seconds() else 86_400
+    least = finest(span)
     fitting = (step for step in STEPS if step >= least and (span.until - span.since) / step <= bars)
     return next(fitting, STEPS[-1] * math.ceil((span.until - span.since) / STEPS[-1] / bars))
+
+
+def finest(span: Range) -> int:
+    """Length of the shortest roll-ups that are kept since its beginning, in seconds: its ends are rounded to them."""
+    age = time.time() - span.since
+    if age <= MINUTES_KEPT.total_seconds():
+        return 60
+    return 3_600 if age <= HOURS_KEPT.total_seconds() else _DAY
 
 
 def series(user: access.User, wanted: Dimensions, span: Range, step: int, *, latency: bool = True) -> Series:
@@ -573,12 +580,9 @@ def _where(user: access.User, wanted: Dimensions) -> tuple[str, list[Any]]:
 
 def _segments(span: Range, longest: int) -> list[tuple[int, int, int]]:
     """(level, since, until), without overlap and together the range, in slots no longer than `longest`."""
-    now = time.time()
-    since, until = span.since, span.until
-    oldest = {60: now - MINUTES_KEPT.total_seconds(), 3_600: now - HOURS_KEPT.total_seconds()}
-    finest = 60 if since >= oldest[60] else 3_600 if since >= oldest[3_600] else 86_400
-    since, until = since - since % finest, until + -until % finest
-    return _split(since, until, [level for level in (86_400, 3_600, 60) if finest <= level <= max(longest, finest)])
+    least = finest(span)
+    since, until = span.since - span.since % least, span.until + -span.until % least
+    return _split(since, until, [level for level in (86_400, 3_600, 60) if least <= level <= max(longest, least)])
 
 
 def _split(since: int, until: int, levels: list[int]) -> list[tuple[int, int, int]]:

@@ -321,6 +321,7 @@ def _has(query: Query, field: str, value: str) -> bool:
 def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
     """For the chart and for the table that says the same."""
     step = timedelta(seconds=counted.step_seconds)
+    since, until = (asked.query.since, asked.query.until) if asked.query else (None, None)
     names = [name for name in streams.OUTCOMES if name in counted.series]
     starts = [counted.start + step * place for place in range(len(next(iter(counted.series.values()), [])))]
     bars: list[dict[str, Any]] = [
@@ -333,7 +334,7 @@ def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
                 if counted.series[name][place]
             ],
             "total": sum(counted.series[name][place] for name in names),
-            "q": asked.between(start, start + step),
+            "q": asked.between(max(start, since or start), min(start + step, until or start + step)),
         }
         for place, start in enumerate(starts)
     ]
@@ -341,6 +342,8 @@ def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
     data = {
         "start": counted.start.timestamp(),
         "step": counted.step_seconds,
+        "since": since.timestamp() if since else None,
+        "until": until.timestamp() if until else None,
         "series": [
             {"name": name, "label": streams.OUTCOMES[name][0], "tone": streams.OUTCOMES[name][1], "counts": counts}
             for name, counts in ((name, counted.series[name]) for name in names)
@@ -356,6 +359,7 @@ def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
         "total_words": f"{total:,}",
         "partial": counted.partial,
         "removed": counted.removed,
+        "rounded": step_words(counted.rounded) if counted.rounded else "",
         "asked": asked,
     }
 

@@ -67,7 +67,7 @@ async function loadChart() {
     place.replaceChildren(...document.adoptNode(body).childNodes);
     const slot = place.querySelector('[data-chart]');
     const data = JSON.parse(slot.dataset.chart);
-    const zoom = (from, to) => goTo(from, to, data.rest);
+    const zoom = (from, to) => goTo(Math.max(from, data.since ?? from), Math.min(to, data.until ?? to), data.rest);
     if (data.series.length) {
       stackedBars(slot, data, { onRange: zoom, onBar: zoom });
       place.querySelector('[data-drag-hint]').hidden = false;

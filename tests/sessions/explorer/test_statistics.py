@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from servers.enums import AuditAction
-from servers.models import Server
+from servers.models import AuditEvent, Server
 from sessions.enums import CallState
 from sessions.explorer import search, statistics
 from sessions.models import Call
@@ -109,6 +110,37 @@ def test_a_facet_offers_the_present_name_of_a_renamed_server_which_finds_its_row
     assert ("Renamed", "Renamed", count) in after
     assert server.name not in {value for value, _, _ in after}
     assert len(search.page(auditor, query("in:calls,events server:Renamed"), limit=500).rows) == count
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["before its beginning", "at its end"])
+def test_events_outside_of_the_range_are_not_counted_although_their_bar_reaches_beyond_it(
+    auditor: Any, after: bool
+) -> None:
+    event(AuditAction.USER_CHANGE, "outside")
+    day, at = timedelta(hours=24), AuditEvent.objects.latest("seq").at
+    since, until = (at + timedelta(milliseconds=1), at + day) if after else (at - day, at)
+    asked = query(f"in:calls,events since:{since.isoformat()} until:{until.isoformat()}")
+    counting.count_all()
+    found = statistics.histogram(auditor, asked)
+    rows = search.page(auditor, asked, limit=500).rows
+    assert found.step_seconds == 1_800, "by roll-ups"
+    assert "outside" not in {row.target for row in rows}
+    assert sum(map(sum, found.series.values())) == len(rows)
+    assert found.start <= since
+
+
+def test_a_chart_says_to_what_the_ends_of_its_range_are_rounded(auditor: Any) -> None:
+    week = timezone.now() - timedelta(days=7)
+    whole = week.replace(minute=0, second=0, microsecond=0)
+    for since, until, rounded in (
+        (week.replace(minute=30), "", 3_600),
+        (whole, "", 0),
+        (whole, (whole + timedelta(days=1, minutes=30)).isoformat(), 3_600),
+        (timezone.now() - timedelta(hours=24), "", 0),
+        (whole - timedelta(days=500), "", 86_400 if whole.hour else 0),
+    ):
+        asked = query(f"in:calls since:{since.isoformat()}{f' until:{until}' if until else ''}")
+        assert statistics.histogram(auditor, asked).rounded == rounded, asked
 
 
 def test_what_the_rollups_can_answer_is_not_counted_row_by_row(auditor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
