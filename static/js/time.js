@@ -69,25 +69,33 @@ function sameDay(a, b) {
 function logStamp(date) {
   const milliseconds = String(date.getUTCMilliseconds()).padStart(3, '0');
   const time = `${clock(date)}.${milliseconds}`;
-  return sameDay(date, new Date()) ? time : `${parts(date, { day: 'numeric', month: 'short' })}, ${time}`;
+  return sameDay(date, new Date()) ? time : `${parts(date, dayOf(date))}, ${time}`;
+}
+
+/* The year is left out where it is this one. */
+function dayOf(date) {
+  const year = { year: 'numeric' };
+  return { day: 'numeric', month: 'short', ...(parts(date, year) !== parts(new Date(), year) && year) };
 }
 
 function relative(date) {
   const difference = date - Date.now();
   const away = Math.abs(difference);
   const say = (count, unit) => (difference > 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`);
+  const whole = difference > 0 ? Math.round : Math.floor; // 59.6 min ago is no hour ago
+  const [seconds, minutes, hours, days] = [1_000, MINUTE, HOUR, DAY].map((unit) => whole(away / unit));
   if (away < 5_000) return difference > 0 ? 'now' : 'just now';
-  if (away < MINUTE) return say(Math.round(away / 1000), 's');
-  if (away < HOUR) return say(Math.round(away / MINUTE), 'min');
-  if (away < DAY) return say(Math.round(away / HOUR), 'h');
-  if (away < 7 * DAY) return say(Math.round(away / DAY), away < 1.5 * DAY ? 'day' : 'days');
+  if (seconds < 60) return say(seconds, 's');
+  if (minutes < 60) return say(minutes, 'min');
+  if (hours < 24) return say(hours, 'h');
+  if (away < 7 * DAY) return say(days, days === 1 ? 'day' : 'days');
   return parts(date, { day: 'numeric', month: 'short', year: 'numeric' });
 }
 
 const FORMS = {
   relative,
   exact: logStamp,
-  minute: (date) => parts(date, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' }),
+  minute: (date) => parts(date, { ...dayOf(date), hour: '2-digit', minute: '2-digit' }),
   time: clock,
   date: (date) => parts(date, { day: 'numeric', month: 'short', year: 'numeric' }),
 };

@@ -1,7 +1,7 @@
 """The explorer in a browser: keyboard, chart, live list, no script."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import Route, expect
@@ -228,6 +228,27 @@ def test_an_exact_range_and_columns_are_chosen_and_kept_in_a_shared_view(filled:
     ada.page.get_by_role("link", name="Errors with sizes", exact=True).click()
     expect(ada.page.locator("#query")).to_have_value(expected)
     expect(ada.page.get_by_role("columnheader", name="Size")).to_be_visible()
+
+
+def test_times_of_other_years_have_their_year_and_none_is_rounded_up_to_the_next_unit(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=since:2024-10-01+until:2024-10-31+in:calls")
+    expect(ada.page.locator("summary time").first).to_contain_text("2024")
+    past, future = (datetime.now(UTC) - timedelta(minutes=59.6), datetime.now(UTC) + timedelta(hours=23.7))
+    wanted = [
+        ("exact", datetime(2024, 10, 1, 14, 3, 22, 120_000, UTC), "1 Oct 2024, 14:03:22.120"),
+        ("minute", datetime.now(UTC), re.compile(r"^\d+ \w+, \d\d:\d\d$")),
+        ("relative", past, "59 min ago"),
+        ("relative", future, "in 1 day"),
+    ]
+    for form, at, words in wanted:
+        ada.page.evaluate(
+            "([form, at]) => { const time = document.createElement('time'); time.dataset.time = form;"
+            " time.dateTime = at; time.id = `painted-${form}`; document.getElementById(time.id)?.remove();"
+            " document.querySelector('main').append(time); }",
+            [form, at.isoformat()],
+        )
+        expect(ada.page.locator(f"#painted-{form}")).to_have_text(words)
 
 
 def test_a_bar_of_the_charts_opens_its_calls(filled: Stack, walker) -> None:
