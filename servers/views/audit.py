@@ -87,12 +87,13 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
     events = access.audit_events(request.user)
     try:
         event = events.filter(seq=seq).first()
-    except Exception:  # whatever the driver or a field raises for a value that it cannot convert
+        selected = None if event is None else shown_event(request, event)
+    except Exception:  # whatever the driver, a field or a view raises for a value that is none of its type
         if (verdict := verify(seq, seq)).ok:
             raise
         return _without_event(request, events, seq, "cannot be read", verdict.reason)
-    if event is not None:
-        return render(request, "audit/detail.html", {"nav": "explorer", "selected": shown_event(request, event)})
+    if selected is not None:
+        return render(request, "audit/detail.html", {"nav": "explorer", "selected": selected})
     if not 0 < seq <= query.head_seq():
         raise Http404("This event does not exist.")
     cut = Checkpoint.objects.filter(kind=StatementKind.CUT, seq__gte=seq).first()

@@ -27,6 +27,7 @@ from servers.requests import WebRequest
 from servers.validators import masked_url
 from sessions.connections import commands
 from sessions.connections.starting import unconfirmed
+from sessions.views.authorization import sign_in_page
 from sessions.views.registration import is_complete, saved_or_refused, vault_form
 
 
@@ -60,14 +61,16 @@ def _registered(request: WebRequest, form: ServerForm, chosen_uids: list[str]) -
 
 def _next_page(request: WebRequest, server: Server) -> HttpResponse:
     """The server, or the sign-in that its connection test asked for."""
-    if "_sign_in" in request.POST and server.transport != TransportKind.STDIO:
+    page = sign_in_page(request.user, server) if "_sign_in" in request.POST else ""
+    if page:
+        begin = authorizations.begin_own if page == "servers:own_sign_in" else authorizations.begin
         try:
             browser = str(request.session.session_key or "")
-            row = authorizations.begin(Actor.of(request), request.user, server, browser)
+            row = begin(Actor.of(request), request.user, server, browser)
             commands.session_of(row.identity, server)
         except (ValidationError, SealError) as problem:
             messages.error(request, " ".join(getattr(problem, "messages", [str(problem)])))
-            return redirect("servers:sign_in", server.slug)
+            return redirect(page, server.slug)
         return redirect("servers:sign_in_progress", server.slug, row.uid)
     return redirect("servers:tools", server.slug)
 

@@ -26,7 +26,7 @@ from servers.credentials import authorizations, grants, issuers
 from servers.credentials.forms.authorization import ClientForm
 from servers.credentials.grants import EnteredClient
 from servers.crypto import SealError
-from servers.enums import AuthorizationState, IdentityKind, TransportKind
+from servers.enums import AuthorizationState, IdentityKind, SignsInAs, TransportKind
 from servers.models import Server, ServerAuthorization
 from servers.requests import WebRequest
 from sessions.connections import client_document, commands
@@ -34,6 +34,17 @@ from sessions.overview import server_page
 from sessions.views.server_tabs import server_context
 
 _WAITS_FOR_WORKER = (AuthorizationState.REQUESTED, AuthorizationState.ANSWERED)
+
+
+def sign_in_page(user: access.User, server: Server) -> str:
+    """Name of the page where this person signs in for calls to the server: as themselves where everybody needs their own
+    credential, else for all. Empty for who may not."""
+    if server.transport == TransportKind.STDIO:
+        return ""
+    if server.signs_in_as == SignsInAs.PERSONAL:
+        return "servers:own_sign_in" if access.may(user, "call_tool") else ""
+    may = access.may(user, "change") and access.may(user, authorizations.PERMISSION)
+    return "servers:sign_in" if may else ""
 
 
 def _server(request: WebRequest, slug: str) -> Server:

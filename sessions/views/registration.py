@@ -30,6 +30,7 @@ from servers.validators import Root, root_uri
 from sessions.connections import commands
 from sessions.connections.draft_page import draft_context
 from sessions.overview import server_page
+from sessions.views.authorization import sign_in_page
 from sessions.views.server_tabs import server_context
 from sessions.views.servers import info_page
 
@@ -63,7 +64,8 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
             form.note_secrets()
         if saved is not None:
             messages.success(request, _saved_words(server, saved))
-            return redirect("servers:sign_in" if "_sign_in" in request.POST else "servers:settings", saved.slug)
+            page = sign_in_page(request.user, saved) if "_sign_in" in request.POST else ""
+            return redirect(page or "servers:settings", saved.slug)
     context = server_context(request, server_page.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
     context |= {"uses": board.uses_of(server), "attachable": credentials.attachable(server)}

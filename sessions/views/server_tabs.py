@@ -7,6 +7,7 @@ from django.http import HttpRequest
 
 from servers import access
 from servers.enums import DefinitionKind
+from servers.registration.command_permissions import may_change
 from sessions.catalog import not_offered
 from sessions.catalog.search import Listed, listing, words_of
 from sessions.overview import server_page

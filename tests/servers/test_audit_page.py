@@ -171,9 +171,12 @@ def test_the_page_of_an_event_that_was_removed_says_so_and_leads_to_those_around
 
 
 @pytest.mark.usefixtures("tamperable")
-def test_an_event_whose_columns_cannot_be_read_has_a_page_that_says_so(ada: Client, call: AuditEvent) -> None:
+@pytest.mark.parametrize("column", ["at", "server_uid"])
+def test_an_event_whose_columns_cannot_be_read_has_a_page_that_says_so(
+    ada: Client, call: AuditEvent, column: str
+) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE servers_auditevent SET at = 'never' WHERE seq = %s", [call.seq])
+        cursor.execute(f"UPDATE servers_auditevent SET {column} = 'never' WHERE seq = %s", [call.seq])  # noqa: S608
     page = text(ada.get(f"/audit/{call.seq}/"))
     assert f"The columns of event {call.seq} cannot be read." in page
     assert f'href="/audit/{call.seq - 1}/"' in page

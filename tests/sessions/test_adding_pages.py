@@ -8,7 +8,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from servers.enums import SignsInAs
 from servers.models import Credential, Server, ServerAuthorization
+from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
 TOKEN = "sk-canary000000000000000001"
@@ -178,3 +180,28 @@ def test_save_and_sign_in_registers_and_begins_the_sign_in(ada: Client) -> None:
     row = ServerAuthorization.objects.get()
     assert row.identity.server == Server.objects.get()
     assert answer.url == f"/servers/notes/sign-in/{row.uid}/"
+
+
+def test_save_and_sign_in_begins_the_own_sign_in_where_everybody_needs_a_credential_of_their_own(ada: Client) -> None:
+    fields = understood(ada, "https://notes.example/mcp") | {"_sign_in": "1", "signs_in_as": SignsInAs.PERSONAL}
+    answer = ada.post("/servers/add/", fields)
+    row = ServerAuthorization.objects.get()
+    assert row.identity.user == row.user
+    assert answer.url == f"/servers/notes/sign-in/{row.uid}/"
+    page = ada.get("/servers/notes/settings/")
+    saved = ada.post("/servers/notes/settings/", Fields(page.content.decode()).found | {"_sign_in": "1"})
+    assert saved.url == "/servers/notes/identity/sign-in/"
+
+
+@pytest.mark.parametrize("signs_in_as", [SignsInAs.SHARED, SignsInAs.PERSONAL])
+def test_save_and_sign_in_leads_to_the_registered_server_where_the_person_may_not_sign_in(signs_in_as: str) -> None:
+    client = Client()
+    client.force_login(person("rita", "view_server", "add_server", "change_server"))
+    fields = understood(client, "https://notes.example/mcp") | {"_sign_in": "1", "signs_in_as": signs_in_as}
+    answer: Any = client.post("/servers/add/", fields, follow=True)
+    assert answer.redirect_chain == [("/servers/notes/tools/", 302)]
+    assert "Notes is registered." in answer.content.decode()
+    assert not ServerAuthorization.objects.exists()
+    page = client.get("/servers/notes/settings/")
+    saved = client.post("/servers/notes/settings/", Fields(page.content.decode()).found | {"_sign_in": "1"})
+    assert saved.url == "/servers/notes/settings/"
