@@ -141,6 +141,17 @@ def test_each_range_stream_and_column_is_a_link_or_box_without_script(ada: Clien
     assert sels(page) == [f"calls.{call.pk}"]
 
 
+def test_all_rows_of_any_time_are_a_link_away(ada: Client, session: McpSession) -> None:
+    old = ended_call(session, ago=timedelta(days=3))
+    for q, words in (("in:calls,events", "All"), ("own:show", "Hide mcpadmin&#x27;s own requests|Hide mcpadmin's own")):
+        page = markup(ada, q)
+        link = re.search(rf'<a[^>]*href="\?([^"]+)"[^>]*>(?: ?<svg.*?</svg>)? ?(?:{words})', page)
+        assert link, words
+        found = markup(ada, path=f"/explorer/?{unescape(link[1])}")
+        assert f"calls.{old.pk}" in sels(found), words
+        assert re.search(r'aria-current="true">All</a>', found)
+
+
 def test_pages_follow_each_other_by_links(ada: Client, session: McpSession) -> None:
     calls = [ended_call(session, f"tool{number}") for number in range(60)]
     first = markup(ada, "in:calls")
