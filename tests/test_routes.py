@@ -216,8 +216,8 @@ LOOKS = {
         for method in methods
     },
     ("oauth:clients", "get"): "administer",
-    **{(f"oauth:{name}", "post"): "administer" for name in ("registration", "documents", "block", "unblock")},
-    **{(f"oauth:{name}", method): "administer" for name in ("add", "delete") for method in ("get", "post")},
+    **{(f"oauth:{name}", "post"): "administer" for name in ("registration", "documents", "unblock")},
+    **{(f"oauth:{name}", method): "administer" for name in ("add", "block", "delete") for method in ("get", "post")},
     **{("storage:index", method): "administer" for method in ("get", "post")},
     **{(f"storage:{name}", "post"): "administer" for name in ("run", "try")},
     ("settings:index", "get"): "administer",

@@ -28,7 +28,7 @@ from servers.agents.oauth.grants import Consent
 from servers.audit.record import Actor
 from servers.connect_limit import TooOften
 from servers.enums import DocumentState
-from servers.models import OAuthClient
+from servers.models import AgentToken, OAuthClient
 from servers.requests import WebRequest
 from servers.schemas import jsontext
 from servers.single_use_forms import ALREADY_USED, use_form
@@ -285,9 +285,13 @@ def add(request: WebRequest) -> HttpResponse:
     return render(request, "oauth/add.html", context, status=422 if form.errors else 200)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def block(request: WebRequest, uid: UUID) -> HttpResponse:
+    """GET asks, because unblocking does not bring the grants back; POST blocks."""
+    access.require(request.user, "administer")
     client = get_object_or_404(OAuthClient, uid=uid)
+    if request.method != "POST":
+        return render(request, "oauth/block.html", {"nav": "agents", "client": client, "active": _active(client)})
     ended = clients.block(Actor.of(request), request.user, client)
     words = f" {ended} {'grant was' if ended == 1 else 'grants were'} revoked." if ended else ""
     messages.success(request, f"{client.label} is blocked.{words}")
@@ -310,8 +314,12 @@ def delete(request: WebRequest, uid: UUID) -> HttpResponse:
         clients.delete(Actor.of(request), request.user, client)
         messages.success(request, f"{client.label} is deleted.")
         return redirect("oauth:clients")
-    active = [grant for grant in client.grants.select_related("user") if grant.state == "active"]
-    return render(request, "oauth/delete.html", {"nav": "agents", "client": client, "active": active})
+    return render(request, "oauth/delete.html", {"nav": "agents", "client": client, "active": _active(client)})
+
+
+def _active(client: OAuthClient) -> list[AgentToken]:
+    """The grants that end with it."""
+    return [grant for grant in client.grants.select_related("user") if grant.state == "active"]
 
 
 @require_POST

@@ -191,6 +191,7 @@ MORE: dict[str, Callable[[Any], str]] = {
     "browser-reports": at("/browser-reports/list/"),
     "bundle-add": at("/agents/bundles/add/"),
     "token-revoke": lambda world: f"/agents/tokens/{world.token}/revoke/",
+    "oauth-client-block": lambda world: f"/oauth/clients/{world.client}/block/",
     "oauth-client-delete": lambda world: f"/oauth/clients/{world.client}/delete/",
     "saved-call": lambda world: f"/saved-calls/{world.saved}/change/",
     "saved-call-delete": lambda world: f"/saved-calls/{world.saved}/delete/",

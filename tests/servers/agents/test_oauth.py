@@ -862,6 +862,24 @@ def test_a_blocked_client_loses_its_grants_and_asks_nobody(
     assert not AgentToken.objects.exists()
 
 
+def test_blocking_asks_first_and_names_whose_grants_unblocking_does_not_bring_back(
+    signed_in: Client, files: Server, program: OAuthClient, admin: Any
+) -> None:
+    exchange(allow(signed_in))
+    administrator = Client()
+    administrator.force_login(admin)
+    address = f"/oauth/clients/{program.uid}/block/"
+    assert f'href="{address}"' in administrator.get("/oauth/clients/").content.decode()
+    asked = " ".join(administrator.get(address).content.decode().split())
+    assert "1 grant will be revoked</b>: ann." in asked
+    assert "Unblocking does not restore grants" in asked
+    assert OAuthClient.objects.get().blocked_at is None
+    assert signed_in.get(address).status_code == 403
+    done: Any = administrator.post(address, follow=True)
+    assert "1 grant was revoked." in done.content.decode()
+    assert OAuthClient.objects.get().blocked_at is not None
+
+
 def test_administrators_manage_clients_on_a_page(admin: Any, program: OAuthClient) -> None:
     signed_in = Client()
     signed_in.force_login(admin)
