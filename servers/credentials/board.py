@@ -51,6 +51,12 @@ def board(visible: QuerySet[Server]) -> list[CredentialRow]:
     return sorted(rows, key=lambda row: (row.health.tone not in ("bad", "warn"), row.name.lower()))
 
 
+def is_cut(rows: Sequence[CredentialRow]) -> bool:
+    """Whether there may be more than are listed."""
+    of_vault = sum(row.credential is not None for row in rows)
+    return max(of_vault, len(rows) - of_vault) >= SHOWN
+
+
 def row_of(credential: Credential, visible: QuerySet[Server]) -> CredentialRow:
     return _row(_with_uses(Credential.objects.filter(pk=credential.pk), visible).get())
 

@@ -40,6 +40,7 @@ def board(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_credential")
     rows = reading.board(access.visible_servers(request.user))
     context = {"nav": "credentials", "rows": rows, "permissions": access.permissions(request.user)}
+    context |= {"most": reading.SHOWN if reading.is_cut(rows) else 0}
     return render(request, "credentials/board.html", context)
 
 

@@ -32,6 +32,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "nav": "exports",
         "mark": board.mark(),
         "exports": board.rows(request.user),
+        "most": board.SHOWN,
         "administers": administers,
         "schedules": board.schedule_rows() if administers else [],
         "sinks": forwarding.rows() if administers else [],
@@ -165,6 +166,7 @@ def schedule(request: HttpRequest, uid: UUID) -> HttpResponse:
         "where": schedules.where(shown),
         "cursor": f"{shown.cursor:,}",
         "runs": board.runs(shown),
+        "most": board.SHOWN,
         "failing_since": board.failing_since(shown),
         "form": form,
     }

@@ -9,6 +9,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from servers.audit import payloads
+from servers.kit.pages import RowsPage, page_before
 from sessions.approvals import deciding, validity
 from sessions.calls import visibility
 from sessions.enums import ApprovalState
@@ -75,10 +76,12 @@ def open_total(user: Any, listed: list[Approval]) -> int:
     return len(listed) if len(listed) < SHOWN else open_count(user)
 
 
-def ended_rows(user: Any) -> list[Approval]:
-    """Of the last days, newest first. All are in the history."""
-    recent = _listed(user).filter(created_at__gt=timezone.now() - ENDED_SINCE)
-    return list(recent.exclude(state=ApprovalState.OPEN).order_by("-id")[:ENDED])
+def ended_page(user: Any, before: int | None) -> RowsPage[Approval]:
+    """Those that ended in the last days, newest first. All are in the history."""
+    since = timezone.now() - ENDED_SINCE
+    # of the request there is an index, and none waits for a day
+    recent = _listed(user).filter(created_at__gt=since - timedelta(days=1), ended_at__gt=since)
+    return page_before(recent.exclude(state=ApprovalState.OPEN), "id", before, ENDED)
 
 
 def card_of(user: Any, approval: Approval) -> ApprovalCard:

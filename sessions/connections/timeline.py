@@ -18,6 +18,8 @@ from sessions.mcp.core.refusals import without_words
 from sessions.models import ConnectionEvent, McpSession
 
 KEPT, TRIM_EVERY = 200, 20
+#: of them on a page
+SHOWN = 50
 DETAIL_CHARS = 3_000
 #: transient states: their line is replaced by the line of the result
 _PASSING = frozenset({SessionState.CONNECTING, SessionState.INITIALIZING, SessionState.DISCONNECTING})
@@ -118,6 +120,6 @@ def _alike(line: NewestEntry, fields: Mapping[str, Any]) -> bool:
     return same and without_words(line.detail) == without_words(fields["detail"])
 
 
-def lines(session: McpSession | None, count: int = 50) -> list[ConnectionEvent]:
+def lines(session: McpSession | None, count: int = SHOWN) -> list[ConnectionEvent]:
     """Newest first."""
     return [] if session is None else list(session.connection_events.all()[:count])

@@ -72,7 +72,8 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "nav": "bundles",
         "rows": [(row, [one for one in row.members.all() if one.retired_at is None]) for row in rows],
-        "deleted": Bundle.objects.filter(deleted_at__isnull=False).order_by("-deleted_at")[:HISTORY],
+        "deleted": Bundle.objects.filter(deleted_at__isnull=False).order_by("-deleted_at")[:SHOWN],
+        "most": SHOWN,
         "may_change": access.may(request.user, changing.PERMISSION),
         "address": f"{settings.PUBLIC_URL}/mcp/",
     }

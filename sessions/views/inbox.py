@@ -43,7 +43,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "questions_total": question_card.open_total(request.user, questions),
         "approvals": held,
         "approvals_total": approvals.open_total(request.user, held),
-        "decided": approvals.ended_rows(request.user),
+        "decided": approvals.ended_page(request.user, whole_number(request.GET.get("decided", ""))),
         "ended": ended,
         "ended_cards": [question_card.card_of(request.user, row) for row in ended.rows],
         "permissions": access.permissions(request.user),

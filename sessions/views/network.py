@@ -36,6 +36,7 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
         "open": whole_number(request.GET.get("open", "")) or "",
         "recording": Recording(server.recording),
         "timeline": timeline.lines(header.mcp_session) if without_http else None,
+        "timeline_most": timeline.SHOWN,
         "without_http": without_http,
         "ignored_filters": ignored(request.GET, {"kind": chosen.kind, "outcome": chosen.outcome}),
     }

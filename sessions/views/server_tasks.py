@@ -22,7 +22,8 @@ from sessions.views.visible_calls import visible_call
 def index(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     context = server_context(request, server_page.header(server), "tasks")
-    return render(request, "server_tasks/index.html", context | {"lines": server_tasks.lines(request.user, server)})
+    context |= {"lines": server_tasks.lines(request.user, server), "most": server_tasks.MOST_SHOWN}
+    return render(request, "server_tasks/index.html", context)
 
 
 @require_POST

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -209,6 +210,16 @@ def test_a_deleted_bundle_can_be_restored(signed_in: Client, ann: Any) -> None:
     assert "Recently removed" in signed_in.get("/agents/bundles/").content.decode()
     assert signed_in.post(f"/agents/bundles/{bundle.uid}/restore/").status_code == 302
     assert signed_in.get("/agents/bundles/team/").status_code == 200
+
+
+def test_every_deleted_bundle_is_listed_for_restoring(signed_in: Client, ann: Any) -> None:
+    bundle = make(ann, Membership(server("web", "search"), "web"))
+    for number in range(25):
+        bundle.pk, bundle.uid, bundle.slug, bundle.deleted_at = None, uuid4(), f"old{number}", timezone.now()
+        bundle.save(force_insert=True)
+    page = signed_in.get("/agents/bundles/").content.decode()
+    assert page.count("/restore/") == 25
+    assert "Only the" not in page
 
 
 def test_who_may_only_look_changes_nothing(ann: Any) -> None:

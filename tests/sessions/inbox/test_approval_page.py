@@ -1,6 +1,7 @@
 """Who asked may always take it back; a person whom the policy keeps from approving reads what to do about it."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -24,9 +25,9 @@ from tests.sessions.host.make import make_call, make_session
 pytestmark = pytest.mark.django_db
 
 
-def destructive_request(owner: Any) -> Approval:
+def destructive_request(owner: Any, slug: str = "files") -> Approval:
     """By the owner's own agent: the default policy wants another person to approve it."""
-    call, now = make_call(make_session("files")), timezone.now()
+    call, now = make_call(make_session(slug)), timezone.now()
     Call.objects.filter(pk=call.pk).update(way=Way.AGENT, user=owner, user_name=owner.username, state=CallState.HELD)
     AgentCall.objects.create(call=call, token_name="Laptop", same="0")
     times = {"created_at": now, "expires_at": now + timedelta(minutes=5)}
@@ -73,6 +74,36 @@ def test_the_list_reads_no_arguments() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert "It is destructive." in client.get("/inbox/").content.decode()
     assert not [query["sql"] for query in queries if '"servers_payload"."text"' in query["sql"]]
+
+
+def test_the_list_of_decided_requests_names_who_decided_and_leads_to_older_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "ENDED", 2)
+    root, now = person("root", is_superuser=True), timezone.now()
+    requests = [destructive_request(root, f"files{number}") for number in range(4)]
+    Approval.objects.update(state=ApprovalState.APPROVED, ended_at=now)
+    for approval, by in zip(requests, ("olga", "bob", "", "carl"), strict=True):
+        Approval.objects.filter(pk=approval.pk).update(ended_by=by)
+    long_ago = now - reading.ENDED_SINCE
+    Approval.objects.filter(pk=requests[0].pk).update(created_at=long_ago - timedelta(minutes=5), ended_at=long_ago)
+    Approval.objects.filter(pk=requests[1].pk).update(created_at=long_ago - timedelta(minutes=5), ended_at=now)
+    client = Client()
+    client.force_login(root)
+
+    def listed(page: str) -> list[Approval]:
+        decided = page[page.index('id="inbox-decided"') :]
+        return [approval for approval in requests if str(approval.uid) in decided]
+
+    newest = client.get("/inbox/").content.decode()
+    assert listed(newest) == requests[2:]
+    assert "Decided by" in newest
+    assert "carl" in newest
+    (older,) = re.findall(r'href="(\?decided=\d+)"', newest)
+    page = client.get(f"/inbox/{older}").content.decode()
+    assert listed(page) == [requests[1]], "decided within the days, and requested before them"
+    assert "bob" in page
+    assert "decided=" not in page[page.index('id="inbox-decided"') :]
 
 
 def test_the_page_leads_to_the_policy_and_to_inviting_a_person() -> None:
