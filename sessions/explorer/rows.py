@@ -10,6 +10,7 @@ class Row:
     `status` are what the query language compares; `label` and `status_label` are the words for pages.
 
     `preview` begins the arguments of a call; it is empty for a reader who may not read them. `tone` is one of the kit.
+    `url`: its own page, empty where the reader's pages do not show it.
     """
 
     stream: str

@@ -158,9 +158,11 @@ class Stream(ABC):
         return stored, CHOICES[facet].get(stored, stored) if facet in CHOICES else stored
 
     def rows(self, user: access.User, keys: Sequence[int]) -> list[Row]:
+        return [self.row(user, item) for item in self.read(user, keys)]
+
+    def read(self, user: access.User, keys: Sequence[int]) -> list[Any]:
         visible = self.visible(user)
-        found = [] if visible is None or not keys else visible.filter(among(keys))
-        return [self.row(user, item) for item in found]
+        return [] if visible is None or not keys else list(visible.filter(among(keys)))
 
     def shown(self, query: Query) -> Q:
         """The rows that the query asks for with `own:`, which is no condition on a column."""
@@ -576,7 +578,21 @@ def _actions(term: Term) -> list[str]:
     return found
 
 
-class Logs(Stream):
+class OfSessions(Stream):
+    """Rows of the logs of sessions. Their pages show the session that the reader's own calls use."""
+
+    def read(self, user: access.User, keys: Sequence[int]) -> list[Any]:
+        found = super().read(user, keys)
+        access.seen_by_each(user, [row.server for row in found])
+        return found
+
+    @staticmethod
+    def shown_at(found: LogLine | WireMessage, name: str, *more: int) -> str:
+        """Empty for a row of another session."""
+        return reverse(name, args=[found.server.slug, *more]) if found.server.seen_as == found.identity_id else ""
+
+
+class Logs(OfSessions):
     name, label, model, at = "logs", "Logs", LogLine, "at"
     columns = ("server_id", "source", "level", "text", "logger", "call_uid", "at")
 
@@ -633,7 +649,7 @@ class Logs(Stream):
             duration_ms=None,
             bytes=None,
             preview=found.text[:200],
-            url=reverse("servers:logs", args=[found.server.slug]),
+            url=f"{page}?before={found.seq + 1}" if (page := self.shown_at(found, "servers:logs")) else "",
             call_uid=str(found.call_uid) if found.call_uid else "",
         )
 
@@ -641,7 +657,7 @@ class Logs(Stream):
         return "ok" if exact in _LEVELS else "error"
 
 
-class Messages(Stream):
+class Messages(OfSessions):
     """What crossed the wire, where its server's settings record it. Many times the rows of the others, so a query names
     this stream."""
 
@@ -705,7 +721,7 @@ class Messages(Stream):
             duration_ms=None if found.duration_ms is None else round(found.duration_ms),
             bytes=found.size,
             preview=found.detail[:200] if wire.may_read(user, found) else "",
-            url=reverse("servers:protocol", args=[found.server.slug]),
+            url=self.shown_at(found, "servers:protocol_message", found.seq),
             call_uid=str(found.call_uid) if found.call_uid else "",
         )
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
@@ -17,17 +18,18 @@ from django.utils import timezone
 from servers.accounts import own
 from servers.audit import writer as writing
 from servers.audit.proof import removals
-from servers.enums import AuditAction, AuditOutcome
+from servers.enums import AuditAction, AuditOutcome, IdentityKind
 from servers.exporting.selection import events_of
-from servers.models import AuditEvent
+from servers.models import AuditEvent, Identity
 from sessions.enums import CallState
 from sessions.explorer import indexing, search
-from sessions.models import Call, McpSession, SavedView
+from sessions.models import Call, LogLine, McpSession, SavedView, WireMessage
 from sessions.statistics import counting
 from tests.servers.conftest import person
 from tests.sessions.explorer.rows import catch_up, ended_call, event
 from tests.sessions.host.make import make_session
 from tests.sessions.statistics.conftest import make_calls
+from tests.sessions.wire.rows import add_message
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOSTILE = "<script>alert(1)</script>"
@@ -290,6 +292,34 @@ def test_without_permission_to_payloads_a_link_shows_what_was_called_and_not_wit
         assert "have permission to read the arguments" in page
         for hidden in ("Acme", "4711", "acme is closed"):
             assert hidden not in page
+
+
+def test_a_log_line_and_a_message_lead_to_their_own_place_and_call(ada: Client, session: McpSession) -> None:
+    call = ended_call(session)
+    for seq in (1, 2):
+        line = a_line(session, seq, text=f"line {seq}")
+        sent = add_message(session.server, call_uid=call.uid)
+    LogLine.objects.filter(pk=line.pk).update(call_uid=call.uid)
+    for sel, address in (
+        (f"logs/{line.pk - 1}", "/servers/github/logs/?before=2"),
+        (f"logs/{line.pk}", "/servers/github/logs/?before=3"),
+        (f"messages/{sent.pk}", "/servers/github/protocol/2/"),
+    ):
+        page = unescape(markup(ada, path=f"/explorer/rows/{sel}/"))
+        assert f'href="{address}" aria-label="Open on its own page"' in page
+        assert (f'href="/calls/{call.uid}/"' in page) == (sel != f"logs/{line.pk - 1}")
+    assert "line 1" in markup(ada, path="/servers/github/logs/?before=2")
+    assert "line 2" not in markup(ada, path="/servers/github/logs/?before=2")
+    olga = person("olga", "view_server")
+    personal = Identity.objects.create(server=session.server, kind=IdentityKind.PERSONAL, user=olga, name="olga")
+    LogLine.objects.update(identity=personal)
+    WireMessage.objects.update(identity=personal)
+    for sel in (f"logs/{line.pk}", f"messages/{sent.pk}"):
+        assert "Open on its own page" not in markup(ada, path=f"/explorer/rows/{sel}/")
+
+
+def a_line(session: McpSession, seq: int, **fields: Any) -> LogLine:
+    return LogLine.objects.create(server=session.server, seq=seq, at=timezone.now(), source="server", **fields)
 
 
 def test_a_row_of_somebody_elses_own_session_does_not_exist(session: McpSession) -> None:
