@@ -39,8 +39,12 @@ def credential_for(request: HttpRequest, uid: UUID, permission: str = "view_cred
 def board(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view_credential")
     rows = reading.board(access.visible_servers(request.user))
-    context = {"nav": "credentials", "rows": rows, "permissions": access.permissions(request.user)}
-    context |= {"most": reading.SHOWN if reading.is_cut(rows) else 0}
+    context = {
+        "nav": "credentials",
+        "rows": rows,
+        "most": reading.SHOWN if reading.is_cut(rows) else 0,
+        "permissions": access.permissions(request.user),
+    }
     return render(request, "credentials/board.html", context)
 
 

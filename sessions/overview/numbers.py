@@ -13,7 +13,7 @@ from sessions.calls import visibility
 from sessions.connections.diagnosis import Explanation, explain
 from sessions.connections.lifecycle import IN_SERVICE
 from sessions.connections.worker_board import seen_sessions
-from sessions.enums import Desired, SessionState
+from sessions.enums import CallState, Desired, SessionState
 from sessions.mcp.core.methods import COMPLETE
 from sessions.models import AgentSession, Call, McpSession, Worker
 from sessions.overview.server_list import FAILED
@@ -90,6 +90,12 @@ def attention(user: access.User, servers: QuerySet[Server]) -> Attention:
         waiting_sessions=waiting.count() if access.may(user, "view") else 0,
         without_identity=list(personal.exclude(pk__in=access.own_identities(user).values("server_id"))[:FAILING_SHOWN]),
     )
+
+
+def running_calls(user: access.User, servers: QuerySet[Server]) -> int:
+    """Whenever they began, without completions."""
+    calls = Call.objects.filter(visibility.seen_by(user), state__in=[state for state in CallState if not state.final])
+    return _at(servers, calls).exclude(method=COMPLETE).count()
 
 
 def latest_calls(user: access.User, servers: QuerySet[Server], count: int = 10) -> list[Call]:

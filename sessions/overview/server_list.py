@@ -184,20 +184,23 @@ def states(user: access.User, uids: Iterable[UUID]) -> list[ServerState]:
 
 
 # --- order -----------------------------------------------------------------------------------------------------------
+#: SQLite compares bytes, so that "Zulu" stands before "alpha"
+_BY_NAME: Final = Lower("name")
+
+
 def _ordered_keys(user: access.User, servers: QuerySet[Server], sort: str) -> list[int]:
     """Of all of them: an order by numbers of the roll-ups or by the state of sessions is made here."""
     name, descending = sort.removeprefix("-"), sort.startswith("-")
     if name in ("calls", "failed"):
         counts = activity.counts_of_last_day(user)
-        known = servers.order_by("name", "pk").values_list("pk", "uid")
+        known = servers.order_by(_BY_NAME, "pk").values_list("pk", "uid")
         number = {uid: (one.calls if name == "calls" else one.errors) for uid, one in counts.items()}
         return [pk for pk, _ in sorted(known, key=lambda row: number.get(row[1], 0), reverse=descending)]
     if name == "state":
         ranks = _ranks(user)
-        enabled = servers.order_by("name", "pk").values_list("pk", "enabled")
+        enabled = servers.order_by(_BY_NAME, "pk").values_list("pk", "enabled")
         rank = {pk: ranks.get(pk, _NO_STATE) if on else _OFF for pk, on in enabled}
         return sorted(rank, key=rank.__getitem__, reverse=descending)
-    key = _KEYS.get(name, "name")
     if name == "tools":
         tools = _offered(user).filter(server=OuterRef("pk")).order_by().values("server").annotate(n=Count("pk"))
         servers = servers.annotate(order_key=Subquery(tools.values("n")))
@@ -208,13 +211,13 @@ def _ordered_keys(user: access.User, servers: QuerySet[Server], sort: str) -> li
     elif name == "owner":
         servers = servers.annotate(order_key=Lower("owner__username"))
     else:
-        servers = servers.annotate(order_key=F(key))
+        servers = servers.annotate(order_key=_KEYS.get(name, _BY_NAME))
     chosen = F("order_key")
     ordered = chosen.desc(nulls_last=True) if descending else chosen.asc(nulls_last=True)
-    return list(servers.order_by(ordered, "name", "pk").values_list("pk", flat=True))
+    return list(servers.order_by(ordered, _BY_NAME, "pk").values_list("pk", flat=True))
 
 
-_KEYS = {"transport": "transport", "environment": "environment"}
+_KEYS = {"transport": F("transport"), "environment": F("environment")}
 
 
 #: after the states of sessions: servers without one of them, and those that are switched off

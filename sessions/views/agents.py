@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db.models import Exists, OuterRef
@@ -24,6 +25,7 @@ from servers.agents.configurations import configurations
 from servers.agents.forms import TokenForm
 from servers.audit.record import Actor
 from servers.models import AgentToken, Server
+from servers.numbers import whole_number
 from servers.single_use_forms import ALREADY_USED, use_form
 from sessions.agents import overview
 from sessions.catalog import approving
@@ -36,6 +38,9 @@ from sessions.overview import numbers
 def index(request: HttpRequest) -> HttpResponse:
     mark = numbers.agents_mark()  # first: what changes from here on has another one
     seen = tokens.seen_by(request.user)
+    whose = _person(request)
+    if whose is not None:
+        seen = seen.filter(user_id=whose.pk)
     page = Paginator(tokens.active_first(seen), overview.SHOWN).get_page(request.GET.get("page"))
     context = {
         "nav": "agents",
@@ -46,11 +51,20 @@ def index(request: HttpRequest) -> HttpResponse:
         "live": access.may(request.user, "view"),
         "mark": mark,
         "everyone": access.may(request.user, tokens.MANAGE),
+        "whose": whose,
         "administrator": access.may(request.user, "administer"),
         "may_issue": access.may(request.user, "call_tool"),
         "address": f"{settings.PUBLIC_URL}/mcp/",
     }
     return render(request, "agents/index.html", context)
+
+
+def _person(request: HttpRequest) -> Any:
+    """`?user=` shows the tokens of one person alone, to those who see everybody's."""
+    number = whole_number(request.GET.get("user", ""))
+    if number is None or not access.may(request.user, tokens.MANAGE):
+        return None
+    return get_user_model()._default_manager.filter(pk=number).first()
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

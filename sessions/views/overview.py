@@ -53,7 +53,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "ignored_filters": ignored(request.GET, {"last": asked == last}),
         "numbers": reading.numbers(request.user, servers),
         "total": activity.total,
-        "running": sum(activity.total.states.get(state.value, 0) for state in CallState if not state.final),
+        "running": reading.running_calls(request.user, servers),
         "behind": activity.series.behind,
         "lines": [line_context(line, links) for line in activity.lines],
         "drawn": [line_context(line, links) for line in activity.drawn],

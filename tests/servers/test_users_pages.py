@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 import pytest
@@ -51,6 +52,18 @@ def link_in(answer: Any) -> str:
 
 
 # --- the list --------------------------------------------------------------------------------------------------------
+def test_all_invitations_are_those_that_the_search_finds(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "WAITING_SHOWN", 1)
+    for name in ("Nina New", "Nora New", "Otto Old"):
+        links.invite(SYSTEM, None, Invitation(name, f"{name[0]}{name[-1]}{name[1]}@example.com"))
+    page = root.get("/users/", {"text": "New"}).content.decode()
+    (address,) = [unescape(found) for found in re.findall(r'href="(\?[^"]*)">All invitations', page)]
+    words = text_of(root.get(f"/users/{address}"))
+    assert "Nina New" in words
+    assert "Nora New" in words
+    assert "Otto" not in words
+
+
 def test_the_list_shows_state_groups_and_last_sign_in_and_finds_by_any_name(root: Client) -> None:
     vera = person("vera", first_name="Vera", last_name="Voss", email="v@example.com", is_active=False)
     vera.groups.add(Group.objects.create(name="Night shift"))

@@ -114,6 +114,13 @@ def test_a_failing_server_that_someone_paused_needs_nothing(ada: Client) -> None
     assert "Needs attention" not in page(ada)
 
 
+def test_a_call_that_began_before_the_range_is_still_running_now(ada: Client) -> None:
+    session = make_session("slow")
+    make_calls(session, 1, timezone.now() - timedelta(hours=2), state=CallState.SENT)
+    make_calls(session, 1, timezone.now() - timedelta(hours=2), state=CallState.SUCCEEDED)
+    assert "1 running now" in page(ada, "?last=1h")
+
+
 def test_a_range_without_calls_and_no_worker_are_said_as_they_are(ada: Client) -> None:
     session = make_session("one", enabled=False)
     make_calls(session, 2, timezone.now() - timedelta(hours=26))

@@ -151,6 +151,14 @@ def test_the_list_is_in_the_order_that_the_address_names(
     assert names(page(ada, f"?sort={sort}&view=cards")) == order
 
 
+def test_names_are_in_order_without_regard_to_case(ada: Client) -> None:
+    for name in ("Zulu", "alpha", "Beta"):
+        Server.objects.filter(pk=make_session(name.lower()).server_id).update(name=name)
+    found = page(ada, "?sort=name")
+    assert found.index(">alpha<") < found.index(">Beta<") < found.index(">Zulu<")
+    assert names(page(ada, "?sort=-calls")) == ["alpha", "beta", "zulu"], "equal otherwise"
+
+
 @pytest.mark.parametrize(
     ("state", "found"),
     [("failing", ["bad"]), ("ready", ["busy"]), ("closed", ["calm"]), ("paused", []), ("connecting", [])],

@@ -98,6 +98,23 @@ def test_old_tokens_that_work_stand_before_newer_ones_that_do_not_and_all_are_on
     assert "1–200 of 401" in first.content.decode()
 
 
+def test_who_manages_users_sees_the_tokens_of_one_person_alone(client: Client) -> None:
+    old = principal_of(User.objects.get(username="ann"), name="of-ann").token
+    bob, eve = person("bob", "view_server", "call_tool"), person("eve", "view_server")
+    principal_of(bob, name="of-bob")
+    manager = Client()
+    manager.force_login(User.objects.create_superuser("root"))
+    assert f'href="/agents/?user={bob.pk}">1 active token<' in manager.get(f"/users/{bob.pk}/").content.decode()
+
+    def listed(browser: Client, whose: str) -> set[str]:
+        return {token.name for token in browser.get(f"/agents/?user={whose}").context["rows"]}
+
+    assert listed(manager, str(bob.pk)) == {"of-bob"}
+    assert listed(manager, "") == listed(manager, "x") == {"of-ann", "of-bob"}
+    assert listed(client, str(bob.pk)) == {old.name}
+    assert "eve has no tokens" in manager.get(f"/agents/?user={eve.pk}").content.decode()
+
+
 def test_reloading_the_page_that_shows_a_token_creates_no_other_token(client: Client) -> None:
     posted = FORM | {"servers": [str(make_session().server.uid)]} | sent()
     assert client.post("/agents/tokens/new/", posted).context["text"]

@@ -394,6 +394,17 @@ def test_charts_show_calls_errors_and_latency_and_lead_to_the_calls(ada: Client,
     assert "No calls in this range" in markup(ada, path="/explorer/charts/?caller=nobody")
 
 
+def test_the_row_of_a_deleted_server_leads_to_its_calls_alone(ada: Client, session: McpSession) -> None:
+    ended_call(session)
+    counting.count_all()
+    for there in (True, False):
+        page = markup(ada, path="/explorer/charts/?by=server")
+        narrowing = re.search(rf'<td class="m ell long">(<a href="\?[^"]*">)?{session.server.name}', page)
+        assert narrowing
+        assert bool(narrowing[1]) is there
+        session.server.delete() if there else None
+
+
 def test_as_many_calls_as_the_day_before_are_no_change(ada: Client, session: McpSession) -> None:
     now = timezone.now()
     for number in range(50 * 6):
