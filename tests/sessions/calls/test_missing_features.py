@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
-from servers.enums import EraChoice
+from servers.enums import EraChoice, TransportKind
 from sessions.enums import CallState
 from sessions.models import Call
 from tests.sessions.calls.test_card import call, over
@@ -45,7 +45,10 @@ def test_a_tool_that_misses_what_the_modern_era_took_away_offers_the_legacy_one(
     shown = html(failed(modern, text))
     assert BUTTON in shown
     assert 'href="/servers/demo/legacy/?tool=' in shown
-    assert "data-needs-change-server" in shown
+    assert "data-needs-register-commands" in shown
+    assert modern.server is not None
+    modern.server.transport = TransportKind.STREAMABLE_HTTP
+    assert "data-needs-change-server" in html(modern)
 
 
 def test_the_same_as_a_json_rpc_error_offers_it_as_well(modern: Call) -> None:
