@@ -147,12 +147,16 @@ def managed(actor: Actor, by: Any, subject: str) -> Iterator[Trail]:
 
 def lock(by: Any, *others: Any) -> tuple[Authority, list[Any]]:
     """Locks the manager, `others` and all active superusers until the transaction ends, always in one order, and reads
-    them again: two administrators who act on each other wait for each other here.
+    them again: two administrators who act on each other wait for each other here. Their calls do not wait.
 
     Raises access.Denied if the manager lost the permission since, Conflict if one of `others` is gone.
     """
     keys = [user.pk for user in (by, *others) if user is not None]
-    rows = People.select_for_update().filter(Q(pk__in=keys) | Q(is_superuser=True, is_active=True)).order_by("pk")
+    rows = (
+        People.select_for_update(no_key=True)
+        .filter(Q(pk__in=keys) | Q(is_superuser=True, is_active=True))
+        .order_by("pk")
+    )
     found = {user.pk: user for user in rows}
     if by is not None:
         by = found.get(by.pk)

@@ -13,6 +13,7 @@ from servers.accounts import belongings, browser_sessions, catalog, links, servi
 from servers.accounts.authority import (
     Authority,
     Conflict,
+    People,
     Refused,
     held_by_groups,
     lock,
@@ -120,7 +121,7 @@ def hand_over(actor: Actor, by: Any, user: Any, to: Any) -> dict[str, int]:
         authority.require_reach(row)
         if row.pk == heir.pk or not heir.is_active:
             raise Refused("Choose another active person.")
-        owned = list(Server.objects.select_for_update().filter(owner=row).order_by("pk"))
+        owned = list(Server.objects.select_for_update(no_key=True).filter(owner=row).order_by("pk"))
         if owned and by is not None:
             access.require(by, "change_server")
         Server.objects.filter(pk__in=[server.pk for server in owned]).update(owner=heir, version=F("version") + 1)
@@ -152,6 +153,8 @@ def delete(actor: Actor, by: Any, user: Any) -> None:
         require_not_self(by, row, "You can't delete your own account. Another administrator can.", action)
         authority.require_reach(row)
         require_another_superuser(row, action)
+        # A call that is placed from here on would break the foreign key at the end: it waits for this stronger lock.
+        People.select_for_update().filter(pk=row.pk).values_list("pk", flat=True).first()
         if blocking := [item for item in belongings.of(row) if item.blocks]:
             words = ", ".join(item.title.lower() for item in blocking)
             raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)

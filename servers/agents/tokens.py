@@ -154,7 +154,7 @@ def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:
     if token.user_id != user.pk:
         permissions.require(user, actor, MANAGE, subject=token.name)
     with audited(actor) as trail:
-        row = AgentToken.objects.select_for_update().get(pk=token.pk)
+        row = AgentToken.objects.select_for_update(no_key=True).get(pk=token.pk)
         if row.revoked_at is not None:
             return False
         row.revoked_at, row.revoked_by = timezone.now(), actor.name[:150]

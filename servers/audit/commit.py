@@ -62,6 +62,7 @@ class Work(Generic[T]):
 
 
 _DELETED = "Something that this change refers to has been deleted, so nothing was changed. Reload the page."
+_FOREIGN_KEY_VIOLATION = "23503"
 #: of the writer thread's connection, on SQLite
 _log: DurableLog | None = None
 _turn: WriteTurn | None = None
@@ -100,7 +101,7 @@ def _commit(batch: list[Work[Any]]) -> list[Any]:
         with _down():
             block.__exit__(None, None, None)
     except Exception as exc:  # after the commit, a hook's error must not change what the callers get
-        if not committed and isinstance(exc.__cause__, IntegrityError):  # foreign keys are checked at the commit
+        if not committed and isinstance(exc.__cause__, IntegrityError):  # foreign keys, where `_run` did not check them
             raise ReferenceDeleted(_DELETED) from exc.__cause__
         if not committed and isinstance(exc, Down) and broken(used):
             raise Lost from exc.__cause__
@@ -142,12 +143,22 @@ def _run(batch: list[Work[Any]]) -> list[Any]:
     events = [
         event for work, result in zip(batch, results, strict=True) if work.events for event in work.events(result)
     ]
-    with _down():
-        record_many(events)
+    try:
+        with _down():
+            record_many(events)
+    except Down as exc:
+        if _refers_to_nothing(exc.__cause__):
+            raise ReferenceDeleted(_DELETED) from exc.__cause__
+        raise
     # before any is begun: its caller could not give it up any more, however long the second turn then takes
     if any(work.future.cancelled() for work in batch) or not all(work.begin_commit() for work in batch):
         raise Abandoned
     return results
+
+
+def _refers_to_nothing(problem: BaseException | None) -> bool:
+    """PostgreSQL checks the foreign keys before the chain's head is locked. Events have none."""
+    return isinstance(problem, IntegrityError) and getattr(problem.__cause__, "sqlstate", "") == _FOREIGN_KEY_VIOLATION
 
 
 class _down:

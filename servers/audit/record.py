@@ -2,8 +2,8 @@
 
 A link's body names the hash of the link before it and is hashed itself, so that whatever is changed, removed, moved or
 slipped in later breaks the chain at that place (see verify.py). The head row is locked as the last statement but two of
-a transaction: everything else is written before, so that the one lock that all writers share is held for the shortest
-time and never while waiting for another.
+a transaction: everything else is written before, and PostgreSQL has checked the foreign keys, so that the one lock that
+all writers share is held for the shortest time and never while waiting for another.
 """
 
 from collections.abc import Sequence
@@ -197,19 +197,31 @@ _EVENTS, _HEAD = AuditEvent._meta.db_table, AuditHead._meta.db_table
 _INSERT_EVENT = "INSERT INTO {} ({}) VALUES ({})".format(  # noqa: S608  # names of our own models, no input
     _EVENTS, ", ".join(f'"{field.column}"' for field in _FIELDS), ", ".join(["%s"] * len(_FIELDS))
 )
-_READ_HEAD = f"SELECT seq, hash FROM {_HEAD} WHERE chain = %s"  # noqa: S608  # the same
+_READ_HEAD = f"SELECT seq, hash FROM {_HEAD} WHERE chain = {CHAIN}"  # noqa: S608  # the same
+# Left to the commit, the check of a foreign key would wait there for whoever holds the row that is referred to, and who
+# holds it waits for the head. Deferred again, because a caller may write on. All of it is one round trip.
+_CHECK_AND_LOCK_HEAD = f"SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; {_READ_HEAD} FOR UPDATE"
 _FIRST_HEAD = f"INSERT INTO {_HEAD} (chain, seq, hash) VALUES (%s, 0, '') ON CONFLICT DO NOTHING"  # noqa: S608  # same
 _MOVE_HEAD = f"UPDATE {_HEAD} SET seq = %s, hash = %s WHERE chain = %s"  # noqa: S608  # the same
 
 
 def _locked_head() -> tuple[int, str]:
-    """On SQLite the IMMEDIATE transaction is the lock; PostgreSQL locks the row."""
-    read = _READ_HEAD + (" FOR UPDATE" if database().vendor == "postgresql" else "")
-    found = fetch(read, [CHAIN])
+    """On SQLite the IMMEDIATE transaction is the lock; PostgreSQL locks the row. Raises IntegrityError where a row of the
+    transaction refers to one that is gone."""
+    read = _lock_row if database().vendor == "postgresql" else partial(fetch, _READ_HEAD)
+    found = read()
     if not found:
         execute(_FIRST_HEAD, [CHAIN])
-        found = fetch(read, [CHAIN])
+        found = read()
     return int(found[0][0]), str(found[0][1])
+
+
+def _lock_row() -> list[Any]:
+    with database().cursor() as cursor:
+        cursor.execute(_CHECK_AND_LOCK_HEAD)
+        while cursor.description is None:  # the results of the first two statements
+            cursor.nextset()
+        return list(cursor.fetchall())
 
 
 def _insert(links: list[dict[str, Any]]) -> None:

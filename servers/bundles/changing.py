@@ -118,7 +118,7 @@ def change(actor: Actor, user: Any, bundle: Bundle, wanted: Wanted, expected_ver
     slug = wanted.slug or bundle.slug
     check(wanted, slug, bundle)
     with _taken_in_words(), audited(actor) as trail:
-        current = Bundle.objects.select_for_update().get(pk=bundle.pk)
+        current = Bundle.objects.select_for_update(no_key=True).get(pk=bundle.pk)
         if current.version != expected_version:
             raise Conflict
         before = described(current)

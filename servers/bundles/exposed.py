@@ -84,7 +84,7 @@ def _plan(rows: Collection[ExposedName], wanted: Mapping[Target, str]) -> dict[T
 
 
 def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
-    Bundle.objects.select_for_update().filter(pk=bundle_id).first()  # as who changes its members
+    Bundle.objects.select_for_update(no_key=True).filter(pk=bundle_id).first()  # as who changes its members
     members = BundleMember.objects.filter(bundle_id=bundle_id, retired_at=None)
     aliases = {str(uid): alias for uid, alias in members.values_list("server__uid", "alias")}
     rows = list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind))

@@ -140,7 +140,12 @@ def _first(identity_pk: int, place: Destination) -> Credential | None:
     """None: the identity was ended, or its server is elsewhere now. One that a first sign-in brings into use has ended
     until that is complete."""
     # Locked, so that who ends it now finds this grant, or this finds it ended.
-    identity = Identity.objects.select_for_update(of=("self",)).select_related("server").filter(pk=identity_pk).first()
+    identity = (
+        Identity.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("server")
+        .filter(pk=identity_pk)
+        .first()
+    )
     if identity is None or place_of(identity.server) != place:
         return None
     if identity.ended_at is not None and not identity.authorizations.filter(state__in=UNDER_WAY).exists():

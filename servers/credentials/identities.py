@@ -35,7 +35,7 @@ def begun(actor: Actor, user: Any, server: Server, *, in_use: bool = True) -> It
     """
     permissions.require(user, actor, PERMISSION, server)
     with audited(actor) as trail:
-        current = Server.objects.select_for_update().get(pk=server.pk)
+        current = Server.objects.select_for_update(no_key=True).get(pk=server.pk)
         identity = access.own_identities(user).filter(server=current).first() or _new(
             trail, user, current, in_use=in_use
         )

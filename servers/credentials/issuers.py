@@ -69,7 +69,7 @@ def forget(actor: Actor, user: Any, server: Server) -> None:
 def challenged(identity_pk: int, challenge: dict[str, Any]) -> None:
     """What a server asks for is written beside what an admin chose, and never over it."""
     with transaction.atomic():
-        identity = Identity.objects.select_for_update().get(pk=identity_pk)
+        identity = Identity.objects.select_for_update(no_key=True).get(pk=identity_pk)
         kept = {name: value for name, value in identity.challenge.items() if name == KEY}
         Identity.objects.filter(pk=identity_pk).update(challenge={**challenge, **kept})
 
@@ -96,7 +96,7 @@ def _check(part: str, address: str) -> None:
 
 def _put(trail: Trail, server: Server, choice: Expected | None) -> None:
     before = expected(server)
-    identity = Identity.objects.select_for_update().get(server=server, kind=IdentityKind.SHARED)
+    identity = Identity.objects.select_for_update(no_key=True).get(server=server, kind=IdentityKind.SHARED)
     challenge = {name: value for name, value in identity.challenge.items() if name != KEY}
     if choice is not None:
         challenge[KEY] = {"named": choice.named, "issuer": choice.issuer, "place": list(place_of(server))}

@@ -140,7 +140,7 @@ def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> C
     if not declares:
         _require_variable(actor, server, Parts(CredentialKind(credential.kind), credential.details))
     with audited(actor) as trail:
-        current = Server.objects.select_for_update().get(pk=server.pk)
+        current = Server.objects.select_for_update(no_key=True).get(pk=server.pk)
         if declares and current.transport == TransportKind.STDIO:
             variables.declare(trail, current, credential.details.get("variable", ""))
         use = put_to_use(trail, current, credential)

@@ -105,7 +105,7 @@ def of_server(server: Server) -> Pin | None:
 def keep(server_id: int, pin: Pin, before: Pin | None) -> Pin:
     """Store what a start resolved, or completed (`before`: the pin that it started with). Returns the pin that counts: that
     of another worker which was faster. In the caller's transaction."""
-    if Server.objects.select_for_update().filter(pk=server_id).first() is None:
+    if Server.objects.select_for_update(no_key=True).filter(pk=server_id).first() is None:
         return pin  # it was deleted meanwhile
     rows = PinnedPackage.objects.filter(server_id=server_id, state=PinState.PINNED)
     stored = rows.first()

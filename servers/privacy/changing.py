@@ -134,7 +134,10 @@ def _check(values: RuleValues) -> None:
 
 def _require_server(values: RuleValues) -> None:
     """Another person may have deleted it since the form was checked. Locks it until the end of the transaction."""
-    if values.server is not None and not Server.objects.select_for_update().filter(pk=values.server.pk).exists():
+    if (
+        values.server is not None
+        and not Server.objects.select_for_update(no_key=True).filter(pk=values.server.pk).exists()
+    ):
         raise ValidationError({"server": f"{values.server.name} has been deleted. Choose another server."})
 
 

@@ -104,7 +104,7 @@ def change(
         require_reentered(stored, data)
         require_changed_references(user, actor, stored, data)
     with _slug_in_words(), audited(actor) as trail:
-        current = Server.objects.select_for_update().get(pk=server.pk)
+        current = Server.objects.select_for_update(no_key=True).get(pk=server.pk)
         if current.version != expected_version:
             raise Conflict(current, differences(current, data))
         require_reentered(current, data)
@@ -122,7 +122,7 @@ def choose_era(actor: Actor, user: Any, server: Server, era: EraChoice) -> Serve
     permissions.require(user, actor, "change_server", server)
     require_stdio_permission(user, actor, server.transport, server.name, server)
     with audited(actor) as trail:
-        current = Server.objects.select_for_update().get(pk=server.pk)
+        current = Server.objects.select_for_update(no_key=True).get(pk=server.pk)
         before = str(current.era)
         if before != era:
             current.era, current.version = era, current.version + 1
@@ -254,7 +254,7 @@ def _note_credentials(trail: Trail, server: Server, values: dict[str, dict[str, 
 def _switch(actor: Actor, server: Server, action: AuditAction, fields: Callable[[Server], dict[str, Any]]) -> Server:
     """Change what `fields` says of the stored row; a row that is so already makes no event."""
     with audited(actor) as trail:
-        current = Server.objects.select_for_update().get(pk=server.pk)
+        current = Server.objects.select_for_update(no_key=True).get(pk=server.pk)
         before = {"enabled": current.enabled, "archived_at": current.archived_at}
         after = {name: value for name, value in fields(current).items() if before[name] != value}
         if after:

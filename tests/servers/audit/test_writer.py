@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -14,10 +15,11 @@ from django.utils import timezone
 from servers.audit import writer as writer_module
 from servers.audit.record import SYSTEM, Event, record
 from servers.audit.verify import verify
-from servers.audit.writer import AuditUnavailable, ReferenceDeleted, WriterBusy, writer
+from servers.audit.writer import AuditUnavailable, ReferenceDeleted, WriterBusy, audited, writer
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
 from servers.models import AuditEvent, AuditHead, Payload, Server
 from sessions.models import LogLine
+from tests.sessions.host.harness import eventually
 
 on_file = pytest.mark.django_db(transaction=True)
 
@@ -147,6 +149,38 @@ def test_rows_of_a_deleted_server_fail_alone() -> None:
 @pytest.mark.usefixtures("on_postgres")
 def test_rows_of_a_deleted_server_fail_alone_on_postgresql() -> None:
     rows_of_a_deleted_server_fail_alone()
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_a_row_that_waits_for_what_it_refers_to_does_not_hold_the_chain_on_postgresql() -> None:
+    """A change that holds the server's row ends with the chain: had the writer locked it already, neither could go on."""
+    server = Server.objects.create(name="Busy", slug="busy")
+    with audited(SYSTEM) as trail:
+        Server.objects.select_for_update().get(pk=server.pk)
+        line = writer().submit(
+            lambda: LogLine.objects.create(server_id=server.pk, seq=1, at=timezone.now(), level="info", text="late"),
+            lambda _: [event("of the server")],
+        )
+        eventually(_waits_for_a_lock)
+        began = time.monotonic()
+        together(1, lambda _: _act("of another process"))
+        trail.add(event("change"))
+    assert line.result(10).text == "late"
+    assert time.monotonic() - began < 0.9  # PostgreSQL looks for deadlocks after a second
+    assert list(AuditEvent.objects.order_by("seq").values_list("subject", flat=True)) == [
+        *("of another process", "change", "of the server"),
+    ]
+
+
+def _waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
+
+
+def _act(subject: str) -> None:
+    with audited(SYSTEM) as trail:
+        trail.add(event(subject))
 
 
 @on_file

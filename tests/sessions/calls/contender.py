@@ -11,7 +11,7 @@ LONGEST_WAIT_MS = 200
 
 
 def meanwhile(job: Callable[[], T]) -> T | None:
-    """Run `job` in a transaction of another connection. None if it would have had to wait for a lock."""
+    """Run `job` in a transaction of another connection. None if it, or its commit, would have had to wait for a lock."""
     found: list[T | None] = []
 
     def attempt() -> None:
@@ -27,4 +27,4 @@ def meanwhile(job: Callable[[], T]) -> T | None:
     thread = threading.Thread(target=attempt)
     thread.start()
     thread.join()
-    return found[0]
+    return found[-1]
