@@ -92,7 +92,9 @@ class Calls:
     def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck, reads: StreamReads) -> None:
         self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
-        self._inherited, self._inheriting = False, asyncio.Lock()
+        self._inherited = False
+        #: one attempt for all requests that wait for it: each would otherwise wait for the same failing write, in a line
+        self._inheriting: asyncio.Task[None] | None = None
         #: calls of which this process does not know whether they were placed, until they are marked as not heard
         self._maybe_placed: list[UUID] = []
         #: how many requests wait for a call here
@@ -271,18 +273,21 @@ class Calls:
     async def _inherit(self) -> None:
         """Before the first call of this process is placed: what others left behind counts as not heard. Before any: so does
         what may have been placed here although its agent was refused. Raises Refusal."""
-        if self._inherited and not self._maybe_placed:
-            return
-        async with self._inheriting:
+        while not self._inherited or self._maybe_placed:
+            if self._inheriting is None or self._inheriting.done():
+                self._inheriting = asyncio.create_task(self._take_over())
             try:
-                if not self._inherited:
-                    await self._hub.reader.work(idempotency.inherit)
-                    self._inherited = True
-                if calls := list(self._maybe_placed):
-                    await self._hub.reader.work(partial(idempotency.unconfirmed, calls))
-                    self._maybe_placed = [one for one in self._maybe_placed if one not in calls]
+                await asyncio.shield(self._inheriting)  # an agent that leaves does not end it for the others
             except placing.AuditUnavailable as problem:
                 raise unavailable(problem) from problem
+
+    async def _take_over(self) -> None:
+        if not self._inherited:
+            await self._hub.reader.work(idempotency.inherit)
+            self._inherited = True
+        if calls := list(self._maybe_placed):
+            await self._hub.reader.work(partial(idempotency.unconfirmed, calls))
+            self._maybe_placed = [one for one in self._maybe_placed if one not in calls]
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
         """On behalf of the agent. Whether the tool stopped is not known."""

@@ -1,5 +1,6 @@
 """The calls of before that a new one may repeat are found in one statement, and each by an index."""
 
+import time
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from servers.audit import payloads
+from servers.audit.writer import AuditUnavailable
 from servers.enums import PayloadKind
 from sessions.agents import endpoints
 from sessions.agents.calls import earlier_calls, idempotency
@@ -15,6 +17,7 @@ from sessions.agents.calls.earlier_calls import ATTACHED, ATTACHED_KEY, CONTINUE
 from sessions.enums import CallState
 from sessions.models import AgentAttachment, AgentCall, Call
 from tests.servers.conftest import person
+from tests.sessions.agents.door import Door, make_listed, token_of
 from tests.sessions.agents.placed import principal_of
 from tests.sessions.host.make import make_session
 
@@ -91,3 +94,30 @@ def test_a_process_that_starts_counts_what_lately_had_no_answer_as_not_heard() -
     idempotency.inherit()
     unheard = set(AgentCall.objects.exclude(unheard_at=None).values_list("call__state", "pk"))
     assert unheard == {(state.value, calls[state].pk) for state in states[:3]}
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_requests_share_one_attempt_at_what_others_left_behind_and_its_failure(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[float] = []
+
+    def fails() -> None:
+        attempts.append(time.monotonic())
+        time.sleep(0.2)
+        raise AuditUnavailable("The audit log is not available.")
+
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    with monkeypatch.context() as patched:
+        patched.setattr(idempotency, "inherit", fails)
+        asked = [door.modern(token, "files", "tools/call", {"name": "echo", "arguments": {}}, id=n) for n in range(20)]
+        for one in asked:
+            await one.ends()
+    assert {(one.status, one.headers["retry-after"]) for one in asked} == {(503, "2")}
+    assert len(attempts) <= 3  # a request that arrives after the end of one begins another
+    call = door.modern(token, "files", "tools/call", {"name": "echo", "arguments": {}}, id="next")
+    await door.finish(uid := await door.viewed())
+    door.hint(f"call.{uid}")
+    await call.ends()
+    assert call.status == 200
