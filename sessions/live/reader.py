@@ -5,18 +5,23 @@ by the next one.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, OperationalError, connections
 
 from servers.loops import result_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+#: where the database cannot be reached, each attempt takes seconds: for so long reads are then refused without another
+AWAY_SECONDS: Final = 1.0
 
 
 def with_clean_connections(job: Callable[[], T]) -> T:
@@ -30,10 +35,12 @@ def with_clean_connections(job: Callable[[], T]) -> T:
 
 
 class Reader:
-    """`run`: reads that wait only for the database; a failed one is repeated once, since its connection may have been
-    stale. `work`: jobs that may wait longer (schema checks, Redis). `begin_run` and `begin_work` start the same."""
+    """`run`: reads that wait only for the database; a failed one is repeated once if its connection may have been stale.
+    While there is none to be had, those that stand in line fail together, so that whoever waits for them hears of it.
+    `work`: jobs that may wait longer (schema checks, Redis). `begin_run` and `begin_work` start the same."""
 
     def __init__(self) -> None:
+        self._away_until = 0.0
         self._reads = ThreadPoolExecutor(1, thread_name_prefix="live-reader")
         self._work = ThreadPoolExecutor(4, thread_name_prefix="live-work")
 
@@ -44,17 +51,31 @@ class Reader:
         return await result_of(self.begin_work(job))
 
     def begin_run(self, job: Callable[[], T]) -> "Future[T]":
-        return self._reads.submit(_once_more, job)
+        return self._reads.submit(self._read, job)
 
     def begin_work(self, job: Callable[[], T]) -> "Future[T]":
         return self._work.submit(with_clean_connections, job)
 
+    def _read(self, job: Callable[[], T]) -> T:
+        if _is_connected():
+            with suppress(DatabaseError, InterfaceError):
+                return with_clean_connections(job)
+        return with_clean_connections(partial(self._attempt, job))
 
-def _once_more(job: Callable[[], T]) -> T:
-    try:
-        return with_clean_connections(job)
-    except (DatabaseError, InterfaceError):
-        return with_clean_connections(job)
+    def _attempt(self, job: Callable[[], T]) -> T:
+        """With a new connection."""
+        if time.monotonic() < self._away_until:
+            raise OperationalError("the database could not be reached a moment ago")
+        try:
+            return job()
+        except (DatabaseError, InterfaceError):
+            if not _is_connected():
+                self._away_until = time.monotonic() + AWAY_SECONDS
+            raise
+
+
+def _is_connected() -> bool:
+    return connections[DEFAULT_DB_ALIAS].connection is not None
 
 
 class Together(Generic[K, V]):

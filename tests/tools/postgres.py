@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID, uuid4
 
 import psycopg
@@ -69,13 +69,36 @@ def _directory(keep: Path | None = None) -> Path:
 
 @contextmanager
 def _running(programs: Path, directory: Path, *, stop: str) -> Iterator[str]:
-    control = (str(programs / "pg_ctl"), "-D", str(directory / "cluster"))
-    options = f"-k {directory} -c listen_addresses= -c fsync=off"
-    _run(*control, "-o", options, "-l", str(directory / "log"), "-w", "-t", str(SECONDS), "start")
+    _start(programs, directory)
     try:
         yield f"postgres://mcpadmin@{quote(str(directory), safe='')}/postgres"
     finally:
-        _run(*control, "-m", stop, "-w", "stop")
+        _stop(programs, directory, stop)
+
+
+def _start(programs: Path, directory: Path) -> None:
+    options = f"-k {directory} -c listen_addresses= -c fsync=off"
+    _control(programs, directory, "-o", options, "-l", str(directory / "log"), "-w", "-t", str(SECONDS), "start")
+
+
+def _stop(programs: Path, directory: Path, how: str) -> None:
+    _control(programs, directory, "-m", how, "-w", "stop")
+
+
+def _control(programs: Path, directory: Path, *words: str) -> None:
+    _run(str(programs / "pg_ctl"), "-D", str(directory / "cluster"), *words)
+
+
+@contextmanager
+def away(url: str) -> Iterator[None]:
+    """The server of a cluster's URL has crashed; afterwards it runs again."""
+    found, directory = programs(), Path(unquote(urlsplit(url).hostname or ""))
+    assert found is not None
+    _stop(found, directory, "immediate")
+    try:
+        yield
+    finally:
+        _start(found, directory)
 
 
 def prepared_cluster(programs: Path) -> Path:

@@ -26,10 +26,11 @@ from django.db.models import F  # noqa: E402  # after django.setup()
 from django.utils import timezone  # noqa: E402  # after django.setup()
 
 from servers.accounts import people  # noqa: E402  # after django.setup()
+from servers.agents.tokens import Wanted, issue  # noqa: E402  # after django.setup()
 from servers.audit import payloads, verify  # noqa: E402  # after django.setup()
 from servers.audit.query import head_seq  # noqa: E402  # after django.setup()
-from servers.audit.record import SYSTEM, Event, record_many  # noqa: E402  # after django.setup()
-from servers.enums import AuditAction, AuditOutcome, IdentityKind, JobKind, PayloadKind, TransportKind  # noqa: E402  # after django.setup()
+from servers.audit.record import SYSTEM, Actor, Event, record_many  # noqa: E402  # after django.setup()
+from servers.enums import AuditAction, AuditOutcome, DefinitionKind, IdentityKind, JobKind, PayloadKind, TransportKind  # noqa: E402  # after django.setup()
 from servers.jobs import requesting, running, work  # noqa: E402, F401 - after django.setup(); importing work registers its jobs
 from servers.models import AuditEvent, Definition, Identity, Server  # noqa: E402  # after django.setup()
 from sessions import hints  # noqa: E402  # after django.setup()
@@ -70,6 +71,12 @@ def sign_in(name: str) -> str:
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
     session.create()
     return str(session.session_key)
+
+
+def token(name: str) -> str:
+    """Of an agent that may do what its person may."""
+    person, scopes = User.objects.get(username=name), ["mcp:list", "mcp:read", "mcp:call"]
+    return issue(Actor.of_user(person), person, Wanted("laptop", 7, scopes)).text
 
 
 def sign_out(key: str, name: str) -> None:
@@ -159,6 +166,13 @@ def worker_holds(server_uid: str) -> str:
     sessions.update(owner=worker, desired=Desired.OPEN, state="ready", epoch=F("epoch") + 1, version=F("version") + 1)
     hints.session_changed(server_uid)
     return str(worker.uid)
+
+
+def lists_are_read(server_uid: str) -> None:
+    """So that agents are served; see `worker_holds`."""
+    read = {kind: {"read_at": timezone.now().isoformat()} for kind in DefinitionKind.values}
+    sessions = McpSession.objects.filter(server__uid=server_uid)
+    sessions.update(revision="2025-11-25", server_capabilities={"tools": {}}, catalog_counts=read)
 
 
 def falls(server_uid: str) -> None:
