@@ -194,6 +194,12 @@ def _consistency() -> Iterator[CheckMessage]:
             hint="Set it to the number of proxies in front of mcpadmin.",
             id="mcpadmin.E009",
         )
+    if not 10 <= settings.DATABASE_CONNECTIONS <= 500:  # a worker keeps nine
+        yield Error(
+            f"MCPADMIN_DATABASE_CONNECTIONS is {settings.DATABASE_CONNECTIONS}: it must be between 10 and 500.",
+            hint="Correct it, or unset it to use the default.",
+            id="mcpadmin.E019",
+        )
 
 
 def _limits() -> Iterator[CheckMessage]:

@@ -277,6 +277,12 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             default="SQLite in the data directory",
         ),
         Variable(
+            "MCPADMIN_DATABASE_CONNECTIONS",
+            "The most connections to PostgreSQL of one web process or worker, from 10 to 500. What finds none free waits up "
+            "to 3 s for one.",
+            see="See *As a service* below.",
+        ),
+        Variable(
             "REDIS_URL",
             "`redis://:password@host:6379/0` uses your Redis or Valkey (`rediss://` for TLS, "
             "`unix:///path?db=0` for a socket). It needs `maxmemory-policy noeviction` and a password.",
