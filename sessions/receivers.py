@@ -3,6 +3,7 @@
 The app's ready() imports this module once.
 """
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from servers.signals import (
     payload_erased,
     rows_removed,
     server_changed,
+    server_goes,
     sign_ins_ended,
     sink_asked,
     work_handed_over,
@@ -69,6 +71,11 @@ def _server_moved(
 @receiver(identity_ended)
 def _identity_goes(identity_id: int, **_: Any) -> int:
     return changed_registrations.identity_ended(identity_id)
+
+
+@receiver(server_goes)
+def _history_goes(server: Server, **_: Any) -> Callable[[], None] | None:
+    return changed_registrations.long_history(server)
 
 
 @receiver(pre_delete, sender=Server)

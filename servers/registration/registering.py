@@ -33,7 +33,7 @@ from servers.registration.differences import FieldDifference, changes, columns_o
 from servers.registration.needed_credentials import as_values, used_by
 from servers.registration.reference_permissions import answers, require_changed_references, require_references
 from servers.registration.values import merged, require_reentered, write_values
-from servers.signals import server_changed
+from servers.signals import server_changed, server_goes
 from servers.validators import RESERVED_SLUGS
 
 __all__ = [
@@ -166,7 +166,7 @@ def enable(actor: Actor, user: Any, server: Server) -> Server:
 
 def disable(actor: Actor, user: Any, server: Server) -> Server:
     permissions.require(user, actor, "change_server", server)
-    return _switch(actor, server, AuditAction.SERVER_DISABLE, lambda current: {"enabled": False})
+    return _switch(actor, server, AuditAction.SERVER_DISABLE, _disabling)
 
 
 def archive(actor: Actor, user: Any, server: Server) -> Server:
@@ -182,7 +182,12 @@ def restore(actor: Actor, user: Any, server: Server) -> Server:
 
 
 def delete(actor: Actor, user: Any, server: Server) -> None:
+    """One with a long history is disabled first, and stays so where its history could not be let go."""
     permissions.require(user, actor, "delete_server", server)
+    if before := [work for _, work in server_goes.send(Server, server=server) if work is not None]:
+        _switch(actor, server, AuditAction.SERVER_DISABLE, _disabling)
+        for work in before:
+            work()
     with audited(actor) as trail:
         # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
         current = Server.objects.select_for_update().filter(pk=server.pk).first()
@@ -271,6 +276,10 @@ def _enabling(current: Server) -> dict[str, Any]:
     if current.archived_at is not None:
         raise ValidationError(f"{current.name} is archived. Restore it first.", code="archived")
     return {"enabled": True}
+
+
+def _disabling(current: Server) -> dict[str, Any]:
+    return {"enabled": False}
 
 
 def _archiving(current: Server) -> dict[str, Any]:

@@ -4,13 +4,15 @@ Hosts open only enabled, unarchived servers whose session's desired state is ope
 reopen the session.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 
 from servers.audit.record import SYSTEM
+from servers.audit.spare import Batches
 from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, ConnectionPolicy, IdentityKind
 from servers.models import Identity, Server
@@ -28,6 +30,9 @@ _MAY_OPEN = {
     AuditAction.SERVER_ENABLE,
     AuditAction.SERVER_CHANGE,
 }
+#: calls that lose their server in the transaction that deletes it
+_FEW = 500
+_READ = 5_000
 _CLOSES = {AuditAction.SERVER_DISABLE, AuditAction.SERVER_ARCHIVE}
 
 
@@ -141,6 +146,20 @@ def before_user_delete(user_id: int) -> None:
     """Call this in the transaction that deletes a user, their identities, and the sessions of those identities."""
     theirs = McpSession.objects.filter(identity__user_id=user_id)
     _leave(Call.objects.filter(session__in=theirs), theirs, None)
+
+
+def long_history(server: Server) -> Callable[[], None] | None:
+    """What lets go of a long history before the server is deleted, in small transactions. None for a short one."""
+    ended = Call.objects.filter(server=server, state__in=[state for state in CallState if state.final]).order_by()
+    return partial(_let_go, ended) if ended[_FEW : _FEW + 1].exists() else None
+
+
+def _let_go(calls: QuerySet[Call]) -> None:
+    batches = Batches()
+    while keys := list(calls.values_list("pk", flat=True)[:_READ]):
+        batches.each(
+            keys, lambda some: Call.objects.filter(pk__in=some).update(server=None, session=None, identity=None)
+        )
 
 
 def before_delete(server: Server) -> None:

@@ -1,6 +1,8 @@
 """Placing, cancelling and repeating calls against a real database and the real audit writer."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -18,11 +20,13 @@ from servers.audit import writer as writer_module
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome, TransportKind
 from servers.models import AuditEvent, Definition, Identity, Payload, Server
+from servers.registration import registering
 from sessions.calls import final_states, placing, repeating
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.connections import commands
 from sessions.enums import ArgumentDoubt, CallState, Desired
 from sessions.models import Call, McpSession, Worker
+from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TOOLS = {
@@ -282,6 +286,45 @@ def test_deleting_a_server_ends_what_waits_and_keeps_the_history(caller: Any, se
     ended = Call.objects.get(pk=waiting.pk)
     assert (ended.state, ended.server_name) == (CallState.CANCELLED, "Demo")
     assert Call.objects.get(pk=running.pk).cancel_requested_at is not None
+
+
+def _delete_while_others_write(server: Server) -> float:
+    """A server with a long history is deleted. Returns the longest time that another change waited meanwhile."""
+    user = get_user_model().objects.create_superuser("root")
+    made, now = place(user, server), timezone.now()
+    fields = {"arguments": made.arguments, "server_name": server.name, "target": "echo", "state": CallState.SUCCEEDED}
+    refers = {"server": server, "session_id": made.session_id, "identity_id": made.identity_id}
+    rows = (Call(**fields, **refers, deadline=now, created_at=now) for _ in range(20_000))
+    Call.objects.bulk_create(rows, batch_size=500)
+    waited, over = [0.0], threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            writer_module.writer().submit_and_wait(lambda: Call.objects.filter(pk=0).update(version=1), timeout=20.0)
+            waited.append(time.monotonic() - began)
+            over.wait(0.02)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        registering.delete(Actor.of_user(user), user, server)
+    finally:
+        over.set()
+        writing.join()
+    assert not Server.objects.exists()
+    assert Call.objects.filter(server=None, session=None, identity=None, server_name="Demo").count() == 20_001
+    writer_module.writer().submit_and_wait(lambda: None)
+    assert Call.objects.get(pk=made.pk).state == CallState.CANCELLED
+    return max(waited)
+
+
+def test_others_write_while_a_server_with_a_long_history_is_deleted(server: Server) -> None:
+    assert _delete_while_others_write(server) < 0.5
+
+
+def test_so_they_do_on_postgresql(on_postgres: None, server: Server) -> None:  # noqa: F811  the fixture
+    assert _delete_while_others_write(server) < 0.5
 
 
 def test_arguments_that_the_schema_forbids_are_sent_only_on_request_and_marked(caller: Any, server: Server) -> None:
