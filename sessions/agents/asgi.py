@@ -15,6 +15,7 @@ import structlog
 from django.db import InterfaceError, OperationalError
 
 from servers import limits
+from servers.agents.addresses import PREFIX
 from servers.agents.tokens import Principal
 from servers.audit.writer import AuditUnavailable
 from sessions.agents import endpoints
@@ -42,6 +43,8 @@ from sessions.mcp.server.refusals import Refusal
 _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
 #: a longer body is parsed in a thread
 _LONG_BYTES: Final = 64 * 1024
+#: after so long without the first byte of an answer the log names what it waits for
+SILENT_SECONDS: Final = 10.0
 log = structlog.get_logger(__name__)
 
 
@@ -98,6 +101,7 @@ class AgentsApplication:
         connection = Connection(scope, receive)
         answer = Answer(send, connection.headers.get("accept", ""), connection.backlog, connection.request_id)
         user_id = None
+        silent = asyncio.get_running_loop().call_later(SILENT_SECONDS, _say_silent, connection, answer)
         task = asyncio.current_task()
         if task is not None:
             self._running.add(task)
@@ -105,6 +109,7 @@ class AgentsApplication:
         try:
             if self.shared.admission.draining:
                 raise stopping()
+            connection.step = "principal"
             authorization = connection.headers.get("authorization", "")
             principal = await self.shared.admission.principal(authorization, connection.address, connection.slug)
             user_id = principal.token.user_id
@@ -132,6 +137,8 @@ class AgentsApplication:
             log.exception("agent_request_failed", path=str(scope["path"]))
             with suppress(TooSlow):
                 await answer.refuse(Refusal(500, jsonrpc.INTERNAL_ERROR, "mcpadmin failed to handle this request."))
+        finally:
+            silent.cancel()
         ms = round((time.perf_counter() - started) * 1000, 1)
         log.info(
             "agent_request",
@@ -150,8 +157,11 @@ class AgentsApplication:
     async def _post(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         posted.check_media_types(connection.headers)
         admission = self.shared.admission
+        connection.step = "admission"
         await admission.admit(principal)
+        connection.step = ""  # the agent is still sending
         body = await connection.body()
+        connection.step = "body"
         found = await self._parsed(body)
         answer.answers = posted.request_id(found)
         asks = posted.asks(found)  # all else ends what is in flight: it must not wait until less is
@@ -163,6 +173,7 @@ class AgentsApplication:
                 era = posted.era_of(found, connection.headers)
                 opens = era is Era.LEGACY and legacy.opens(found)
                 entry = await self.shared.entry(principal, connection, session=era is Era.LEGACY and not opens)
+                connection.step = "admission"
                 if era is Era.MODERN:
                     return await self._modern(entry, connection, answer, found, counted)
                 if asks:
@@ -195,6 +206,13 @@ class AgentsApplication:
                 return await self._streams.listen(exchange, connection, answer)
         async with self.shared.admission.at(policy_owner_of(entry.place)):
             await self.requests.finish(answer, await self.requests.respond(exchange, connection, answer))
+
+
+def _say_silent(connection: Connection, answer: Answer) -> None:
+    if connection.step and not answer.begun:
+        log.warning(
+            "agent_not_answered", path=PREFIX + connection.slug, step=connection.step, request_id=connection.request_id
+        )
 
 
 def _without_database() -> Refusal:

@@ -28,6 +28,8 @@ class Connection:
         self.backlog: Callable[[], int] = scope.get("backlog", lambda: 0)
         self.request_id = uuid.uuid4().hex
         self.closed = False
+        #: what of mcpadmin's own its answer waits for, for the log; empty while it may rightly take long
+        self.step = ""
         self._receive = receive
         self._callbacks: list[Callable[[], None]] = []
 

@@ -42,7 +42,9 @@ class LegacySessions:
         self._shared, self._requests = shared, requests
 
     async def open(self, entry: Entry, connection: Connection, answer: Answer, opening: Opening) -> None:
+        connection.step = ""  # its server may still be starting
         entry = await self._requests.known(entry)
+        connection.step = "session"
         session = await self._shared.reader.work(partial(agent_sessions.open_session, entry, opening))
         self._shared.admission.note_use(entry.principal, connection.address, session.program)
         offered = answers.offered(entry.place.capabilities)

@@ -41,6 +41,7 @@ class Requests:
 
     async def respond(self, exchange: Exchange, connection: Connection, answer: Answer | None) -> bytes | None:
         """The response to one request of either era. None: nothing may be sent. Raises Refusal with the request's id."""
+        connection.step = ""  # its server may still be starting
         with identified(exchange):
             return await self._dispatched(exchange, connection, answer)
 

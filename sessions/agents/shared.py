@@ -28,4 +28,5 @@ class Shared:
 
     async def entry(self, principal: Principal, connection: Connection, *, session: bool) -> Entry:
         key = connection.headers.get(posted.SESSION, "") if session else ""
+        connection.step = "entry"
         return await self.reader.run(partial(endpoints.entry_of, principal, connection.slug, key))

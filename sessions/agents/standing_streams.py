@@ -43,6 +43,7 @@ class StandingStreams:
         if not answer.may_stream:
             raise invalid_request("Accept must include text/event-stream.", 406)
         entry = await self._shared.entry(principal, connection, session=True)
+        connection.step = "stream"
         if entry.session is None:
             raise endpoints.NoSession
         legacy.check_version(connection.headers, entry.session.revision)
@@ -99,6 +100,7 @@ class StandingStreams:
         await (answer.finish(message) if message is not None else answer.end())
 
     async def listen(self, exchange: Exchange, connection: Connection, answer: Answer) -> None:
+        connection.step = "stream"
         listened = modern.listen_of(exchange.params)
         principal, entry = exchange.entry.principal, exchange.entry
         may_list, may_read = principal.has(AgentScope.LIST.value), principal.has(AgentScope.READ.value)

@@ -120,7 +120,9 @@ class Calls:
     ) -> bytes | None:
         late = needed_approval = False
         name = ""  # of its stream's events, for a request that attached to an earlier call
+        connection.step = "inherit"
         await self._inherit()
+        connection.step = "place"
         try:
             found = await self._continued(exchange, asked) if exchange.era is Era.MODERN else None
             if isinstance(found, UUID):
@@ -317,6 +319,7 @@ class Calls:
         leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended. Raises
         Refusal (401) when the token no longer counts: the call goes on, and its agent hears no more of it."""
         viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
+        connection.step = "view" if answer is not None and answer.may_stream else ""  # whole only at the end
         stop = self._hub.watch(f"call.{uid}", viewer.hint)
         self._viewers[uid] += 1
         try:

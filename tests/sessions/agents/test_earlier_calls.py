@@ -11,7 +11,7 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit.writer import AuditUnavailable
 from servers.enums import PayloadKind
-from sessions.agents import endpoints
+from sessions.agents import asgi, endpoints
 from sessions.agents.calls import earlier_calls, idempotency
 from sessions.agents.calls.earlier_calls import ATTACHED, ATTACHED_KEY, CONTINUES, KEY, REQUEST, UNHEARD
 from sessions.enums import CallState
@@ -121,3 +121,19 @@ async def test_requests_share_one_attempt_at_what_others_left_behind_and_its_fai
     door.hint(f"call.{uid}")
     await call.ends()
     assert call.status == 200
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_log_names_what_a_request_waits_for_that_has_no_answer_for_long(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    monkeypatch.setattr(asgi, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(idempotency, "inherit", lambda: time.sleep(0.6))
+    call = door.modern(token, "files", "tools/call", {"name": "echo", "arguments": {}})
+    await door.finish(uid := await door.viewed())
+    door.hint(f"call.{uid}")
+    await call.ends()
+    [line] = [one.msg for one in caplog.records if "agent_not_answered" in str(one.msg)]
+    assert (line["path"], line["step"]) == ("/mcp/files", "inherit")
