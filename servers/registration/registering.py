@@ -9,7 +9,7 @@ ValidationError, crypto.SealError
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -187,7 +187,7 @@ def delete(actor: Actor, user: Any, server: Server) -> None:
     if before := [work for _, work in server_goes.send(Server, server=server) if work is not None]:
         _switch(actor, server, AuditAction.SERVER_DISABLE, _disabling)
         for work in before:
-            work()
+            cast("Callable[[], None]", work)()
     with audited(actor) as trail:
         # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
         current = Server.objects.select_for_update().filter(pk=server.pk).first()

@@ -73,13 +73,16 @@ async def kill_under_agents(
         kills = {"worker": size.count(20, 2), "web": size.count(10), "Valkey": size.count(3)}
         faults = {"worker": _kill_worker, "web": _kill_web, "Valkey": _kill_valkey}
         series = [pace.spread(field, faults[name], name, count) for name, count in kills.items()]
-        working = [asyncio.create_task(_work(program, pace, field)) for program in programs]
+        working = asyncio.create_task(_all_work(programs, pace, field))
         await asyncio.gather(*series)
         ended = await field.off_loop(running.do, "now")
-        await asyncio.gather(*working)
+        wrong = await working
         took = time.monotonic() - began
+        if wrong:
+            field.report.say(gave_up=len(wrong), **figures(notes))
+            field.report.print()
         await field.ready()
-        wrong = await field.judged() + contradictions(notes, field.told)
+        wrong += await field.judged() + contradictions(notes, field.told)
         slowest = await field.off_loop(running.do, "last_end_after", ended)
         wrong += [f"a call ended {slowest:.1f} s after the last fault"] * (slowest > size.promise(PROMISED_SECONDS))
         field.summary()
@@ -87,6 +90,22 @@ async def kill_under_agents(
         field.report.say(last_end_after_the_faults_seconds=slowest, doubled=doubled(notes, field.told))
         field.report.say(slowest_call_seconds=await field.off_loop(running.do, "slowest_call"))
         return wrong, field.report
+
+
+async def _all_work(programs: list[Program], pace: Pace, field: Field) -> list[str]:
+    """Of each agent that gave up: what it tried. At the first one, while what it waited for may still be so, the database
+    says what goes on in it."""
+    tasks = [asyncio.create_task(_work(program, pace, field)) for program in programs]
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    if any(task.exception() for task in done):
+        lines = await field.off_loop(field.running.database.activity)
+        print("\nconnections to the database when an agent gave up:", *lines, sep="\n")
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    return [
+        f"{program.name} gave up with {end!r} after: {'; '.join(program.tries[-20:])}"
+        for program, end in zip(programs, ends, strict=True)
+        if isinstance(end, BaseException)
+    ]
 
 
 async def _work(program: Program, pace: Pace, field: Field) -> None:

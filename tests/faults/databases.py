@@ -26,6 +26,9 @@ class Database(Protocol):
     def locked(self, seconds: float) -> Any:
         """A context in which all can read and none can write. Raises Busy after waiting `seconds` for the lock."""
 
+    def activity(self) -> list[str]:
+        """What each connection does and waits for, where the database says so."""
+
 
 class Sqlite:
     def __init__(self, directory: Path) -> None:
@@ -50,6 +53,9 @@ class Sqlite:
         finally:
             database.close()
 
+    def activity(self) -> list[str]:
+        return []
+
 
 class Postgresql:
     def __init__(self, url: str) -> None:
@@ -72,7 +78,15 @@ class Postgresql:
             yield
             database.rollback()
 
+    def activity(self) -> list[str]:
+        return [", ".join(f"{name} {value}" for name, value in row.items()) for row in self.rows(_ACTIVITY)]
 
+
+_ACTIVITY = """
+SELECT pid, state, wait_event_type, wait_event, pg_blocking_pids(pid)::text AS blocked_by,
+       now() - xact_start AS transaction_for, now() - state_change AS state_for, left(query, 200) AS query
+FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY xact_start
+"""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
 
 

@@ -5,11 +5,13 @@ that they did not get, and make a call again only where they were told that the 
 import asyncio
 import json
 import random
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -80,6 +82,8 @@ class Program(ABC):
         self._http = httpx.AsyncClient(timeout=httpx.Timeout(ANSWER_SECONDS), trust_env=False, verify=SHARED_TLS)
         self._numbers = 0
         self._tools: list[str] = []
+        #: of the present call, what became of each request
+        self.tries: list[str] = []
 
     async def open(self) -> None:
         self._tools = [tool["name"] for tool in (await self._ask("tools/list", {}))["result"]["tools"]]
@@ -93,6 +97,7 @@ class Program(ABC):
         for attempt in range(20):
             note = Note(f"{task}.{attempt}", task)
             self._notes.calls.append(note)
+            self.tries = []
             async with asyncio.timeout(2 * ANSWER_SECONDS):
                 await self._call(note, round(seconds, 3))
             if note.told is not Told.NOT_RUN:
@@ -109,8 +114,11 @@ class Program(ABC):
     # --- one exchange ------------------------------------------------------------------------------------------------
     async def _events(self, verb: str, headers: dict[str, str], body: Any = None) -> AsyncIterator[tuple[str, Message]]:
         """The messages of an answer, each with the id of its event; one without a message has {}. Raises Lost."""
+        began = time.monotonic()
+        self.tries.append(f"{verb} at {datetime.now(UTC):%H:%M:%S}: no headers")
         try:
             async with self._http.stream(verb, self._url, headers=self._headers | headers, json=body) as answer:
+                self.tries[-1] += f", then {answer.status_code} after {time.monotonic() - began:.1f} s"
                 if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                     await answer.aread()
                     yield "", self._whole(answer)
@@ -123,6 +131,7 @@ class Program(ABC):
                     elif name == "data":
                         yield identity, json.loads(value) if value.strip() else {}
         except httpx.HTTPError as problem:
+            self.tries[-1] += f", then {type(problem).__name__} after {time.monotonic() - began:.1f} s"
             raise Lost(type(problem).__name__) from problem
 
     def _whole(self, answer: httpx.Response) -> Message:
