@@ -198,7 +198,7 @@ def _consistency() -> Iterator[CheckMessage]:
         yield Error(
             f"MCPADMIN_DATABASE_CONNECTIONS is {settings.DATABASE_CONNECTIONS}: it must be between 10 and 500.",
             hint="Correct it, or unset it to use the default.",
-            id="mcpadmin.E019",
+            id="mcpadmin.E021",
         )
 
 

@@ -85,7 +85,7 @@ def test_a_default_installation_has_nothing_to_complain_of() -> None:
         ({"CELERY_ACCEPT_CONTENT": ["json", "pickle"]}, {"mcpadmin.E007"}),
         ({"CELERY_TASK_ACKS_LATE": True}, {"mcpadmin.E008"}),
         ({"TRUSTED_PROXIES": -1}, {"mcpadmin.E009"}),
-        ({"DATABASE_CONNECTIONS": 9}, {"mcpadmin.E019"}),
+        ({"DATABASE_CONNECTIONS": 9}, {"mcpadmin.E021"}),
         ({"LIMITS": limits(depth=0)}, {"mcpadmin.E010"}),
         ({"LIMITS": limits(depth=8)}, set()),
         ({"PUBLIC_URL": "http://mcp.lan:8000"}, {"mcpadmin.W002"}),
