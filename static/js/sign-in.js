@@ -32,8 +32,8 @@ async function signedIn() {
   const answer = await fetch(sessionUrl, { headers, cache: 'no-store', signal: AbortSignal.timeout(GIVE_UP_MS) });
   if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}. Try again.`);
   const session = await answer.json();
-  renew(session.csrf);
   if (session.user !== null && String(session.user) !== user) throw new SignedOut(OTHER_USER);
+  renew(session.csrf);
   return session.user !== null;
 }
 

@@ -208,7 +208,7 @@ def test_what_one_user_typed_is_not_sent_as_another(stack: Stack, ada: Walk, for
         "from django.contrib.auth import get_user_model as m; "
         f"m().objects.create_superuser('another', password='{ADMIN[1]}')"
     )
-    words = new_words()
+    words, run = new_words(), new_words()
     ada.complaints.allow("403")
     ada.complaints.allow("401")  # the first tab may ask for a ticket before the second has signed in again
     ada.open_tool(forms, "shout")
@@ -269,6 +269,11 @@ def test_a_run_that_waits_for_the_connection_can_be_cancelled(stack: Stack, ada:
     expect(pill(ada)).to_have_attribute("data-state", "live")
     expect(ada.page.locator("[name='arg:/text']")).to_have_value(words)
     assert calls_with(stack, words) == 0
+    told = ada.page.locator("[data-toasts] .toast").filter(has_text="signed in as another user")
+    for presses in (1, 2):  # the first one asks who is signed in
+        ada.result().get_by_role("button", name="Run again").click()
+        expect(told).to_have_count(presses)
+    assert calls_with(stack, run) == 1
 
 
 @pytest.mark.long
