@@ -11,6 +11,7 @@ import structlog
 from channels.consumer import get_handler_name
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.contrib.staticfiles.storage import staticfiles_storage
 
 from servers.audit.record import Actor
 from servers.limits import stated
@@ -127,7 +128,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 hub().remove(socket)
                 await socket.end()
         self._hello_timer.cancel()
-        socket.send({"op": "welcome"})
+        socket.send(_WELCOME | {"build": getattr(staticfiles_storage, "manifest_hash", "")})
         if (health := hub().pulse.health) is not None:
             socket.send(health.message())
 
@@ -148,8 +149,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
         for name, since in (topics if isinstance(topics, dict) else {}).items():
             topic = parse(name)
             crowded = name not in socket.subscriptions and len(socket.subscriptions) >= limits.TOPICS
-            if topic is None or not socket.viewer.may_join(topic):
+            if topic is None:
                 socket.send({"op": "denied", "t": name[:120]})
+            elif not socket.viewer.may_join(topic):
+                socket.send({"op": "denied", "t": name[:120], "lacks_permission": True})
             elif crowded:
                 socket.send({"op": "denied", "t": name[:120], "why": stated("socket_topics")})
             else:
@@ -192,6 +195,11 @@ class LiveConsumer(AsyncWebsocketConsumer):
         await self.close(code.value)  # autobahn refuses anything but a plain int
 
 
+#: `build` besides: another one after a reconnect tells a page that mcpadmin was updated
+_WELCOME: dict[str, Any] = {
+    "op": "welcome",
+    "largest": {"bytes": limits.CALL_BYTES, "words": f"This call is too large. {stated('socket_call_bytes')}"},
+}
 _HANDLERS: dict[str, Callable[[LiveConsumer, Socket, dict[str, Any]], None]] = {
     "sub": LiveConsumer._sub,
     "unsub": LiveConsumer._unsub,

@@ -297,11 +297,12 @@ class Hub:
         lost = [one for one in socket.subscriptions.values() if not viewer.may_join(one.topic)]
         for subscription in lost:
             self.unsubscribe(socket, subscription.topic.name)
-            socket.send({"op": "denied", "t": subscription.topic.name})
+            socket.send({"op": "denied", "t": subscription.topic.name, "lacks_permission": True})
         if lost and not kept:
             socket.give_up(CloseCode.NO_PERMISSIONS)
         elif changed or was_suspended:
             self._resume(kept)
+            socket.send({"op": "permissions"})  # the page asks again for what it was denied
 
     def _resume(self, subscriptions: list[TopicSubscription]) -> None:
         for subscription in subscriptions:

@@ -43,6 +43,22 @@ live.addEventListener(
     }),
   { once: true },
 );
+live.addEventListener(
+  'updated',
+  () => toast({ tone: 'warn', title: 'mcpadmin was updated', text: 'Reload this page to use the new version.', action: { label: 'Reload', url: location.href } }),
+  { once: true },
+);
+live.addEventListener(
+  'denied',
+  ({ detail: why }) =>
+    toast({
+      tone: 'warn',
+      title: 'Parts of this page are not updated',
+      text: why ?? 'Your permissions changed. Reload the page to see what you may see now.',
+      action: { label: 'Reload', url: location.href },
+    }),
+  { once: true },
+);
 live.start();
 
 /* On a phone the chosen tab may stand outside of its scroller. */

@@ -17,8 +17,8 @@ export class Connection extends EventTarget {
   latency = null; // ms of the last ping
   retryAt = null; // ms since the epoch, while reconnecting
   reason = '';
-  /* Why the server is about to close, if a limit was exceeded. */
-  #refusal = '';
+  refusal = ''; // why the server closed the last socket, if a limit was exceeded
+  #told = ''; // the same, while it is still open
   pipeline = null; // { state, silent, workers, since } of what feeds this page; null until it is known
   #ticketUrl;
   #socket = null;
@@ -104,7 +104,7 @@ export class Connection extends EventTarget {
     if (message.op === 'welcome') this.#welcomed(message);
     else if (message.op === 'pong') this.#ponged(message.ref);
     else if (message.op === 'pipeline') this.#fed(message);
-    else if (message.op === 'refused') this.#refusal = message.words;
+    else if (message.op === 'refused') this.#told = message.words;
     else this.dispatchEvent(new CustomEvent('message', { detail: message }));
   }
 
@@ -112,6 +112,7 @@ export class Connection extends EventTarget {
     clearTimeout(this.#handshake);
     this.#attempt = 0;
     this.retryAt = null;
+    this.refusal = '';
     this.#become('live');
     this.dispatchEvent(new CustomEvent('ready', { detail: message }));
     this.#heartbeat = setInterval(() => this.#beat(), PING_MS);
@@ -156,15 +157,16 @@ export class Connection extends EventTarget {
     this.pipeline = null;
     if (this.state === 'live') this.dispatchEvent(new Event('lost'));
     if (code === SIGNED_OUT) this.#become('signed-out');
-    else this.#retryLater(this.#refusal || reason);
-    this.#refusal = '';
+    else this.#retryLater(reason, this.#told);
+    this.#told = '';
   }
 
-  #retryLater(reason) {
+  #retryLater(reason, refusal = '') {
     const most = Math.min(CEILING_MS, FIRST_MS * 2 ** this.#attempt);
     const delay = FIRST_MS + Math.random() * (most - FIRST_MS);
     this.#attempt += 1;
-    this.reason = reason;
+    this.reason = refusal || reason;
+    this.refusal = refusal;
     this.retryAt = Date.now() + delay;
     this.#become(navigator.onLine ? 'reconnecting' : 'offline');
     clearTimeout(this.#timer);

@@ -5,6 +5,9 @@ const ANSWER_MS = 15_000;
 const LOADED_MS = 5_000; // who joins a topic later than that after the page came may have missed something
 const ANY = '*';
 
+/* Nothing has left the page: the message says why, and what was typed stays. */
+export class NotSent extends Error {}
+
 const FEEDS = ['audit', 'log', 'wire']; // as in sessions/live/topics.py
 
 function isFeed(topic) {
@@ -18,8 +21,10 @@ function numberOrNull(text) {
 class Live extends EventTarget {
   #connection = null;
   /* topic -> { seen: highest seq or null, asked: what it was as the connection came back, kinds: Map(kind -> highest seq),
-     handlers: Map(kind -> Set) } */
+     handlers: Map(kind -> Set), joined: whether it was ever sent, denied: '', 'limit' or 'access' } */
   #topics = new Map();
+  #largest = null; // call of this connection: { bytes, words }
+  #build = ''; // of mcpadmin as this page was loaded
   #isBack = false; // this is not the first connection
   #taken = new WeakMap(); // element -> the topic it declared when it was taken up
   #answers = new Map(); // ref -> { resolve, reject, timer }
@@ -51,7 +56,8 @@ class Live extends EventTarget {
     this.#connection?.resume();
   }
 
-  /* on('call.<uid>', 'progress' | '*', frame => …) -> function that ends it. Kind "denied" tells of a refused topic.
+  /* on('call.<uid>', 'progress' | '*', frame => …) -> function that ends it. Kind "denied" tells of a refused topic, which is
+     asked for again when it may be allowed.
      `since`: how far the page is, where no element says it. */
   on(topic, kind, handler, since = null) {
     const { handlers } = this.#want(topic, since);
@@ -65,8 +71,13 @@ class Live extends EventTarget {
     return new Promise((resolve, reject) => {
       this.#ref += 1;
       const ref = this.#ref;
-      const follow = message.op === 'call'; // an order of its own for the topic would cost a round trip
-      if (!this.#connection?.send({ ...message, ...(follow && { follow }), ref })) {
+      const isCall = message.op === 'call';
+      const whole = { ...message, ...(isCall && { follow: true }), ref }; // an order of its own for the topic would cost a round trip
+      if (isCall && this.#largest && new Blob([JSON.stringify(whole)]).size > this.#largest.bytes) {
+        reject(new NotSent(`${this.#largest.words} Nothing was sent and your input is kept.`)); // the server would close the connection
+        return;
+      }
+      if (!this.#connection?.send(whole)) {
         reject(new Error('there is no live connection'));
         return;
       }
@@ -93,7 +104,7 @@ class Live extends EventTarget {
 
   #want(topic, since) {
     const known = this.#topics.get(topic);
-    if (known && (since === null || (known.seen ?? -1) <= since)) {
+    if (known && !known.denied && (since === null || (known.seen ?? -1) <= since)) {
       if (since !== null) known.seen = since;
       return known;
     }
@@ -101,23 +112,33 @@ class Live extends EventTarget {
     const entry = known ?? { seen: since, kinds: new Map(), handlers: new Map() };
     entry.kinds.clear();
     this.#topics.set(topic, entry);
-    this.#connection?.send({ op: 'sub', topics: { [topic]: entry.seen } });
+    this.#join([[topic, entry]]);
     return entry;
   }
 
+  #join(entries) {
+    for (const [, entry] of entries) entry.denied = '';
+    const topics = Object.fromEntries(entries.map(([topic, { seen }]) => [topic, seen]));
+    if (entries.length) this.#connection?.send({ op: 'sub', topics });
+  }
+
   #prune() {
+    const before = this.#topics.size;
     for (const [topic, { handlers }] of this.#topics) {
       const heard = [...handlers.values()].some((set) => set.size);
       if (heard || document.querySelector(`[data-live-topic="${CSS.escape(topic)}"]`)) continue;
       this.#topics.delete(topic);
       this.#connection?.send({ op: 'unsub', topics: [topic] });
     }
+    if (this.#topics.size < before) this.#join([...this.#topics].filter(([, { denied }]) => denied === 'limit')); // there is room again
   }
 
-  #ready() {
-    const topics = Object.fromEntries([...this.#topics].map(([topic, { seen }]) => [topic, seen]));
+  #ready({ largest = null, build = '' }) {
+    this.#largest = largest;
+    if (this.#build && build && build !== this.#build) this.dispatchEvent(new Event('updated'));
+    this.#build ||= build;
     if (this.#isBack) for (const entry of this.#topics.values()) entry.asked = entry.seen;
-    if (this.#topics.size) this.#connection.send({ op: 'sub', topics });
+    this.#join([...this.#topics]);
   }
 
   #lost() {
@@ -130,7 +151,8 @@ class Live extends EventTarget {
   #receive(message) {
     if (this.#answers.has(message.ref)) this.#settle(message.ref, message);
     else if (message.op === 'synced') this.#synced(message);
-    else if (message.op === 'denied') this.#denied(message.t);
+    else if (message.op === 'denied') this.#denied(message);
+    else if (message.op === 'permissions') this.#join([...this.#topics].filter(([, { denied }]) => denied));
     else if (message.t) this.#frame(message);
   }
 
@@ -146,11 +168,12 @@ class Live extends EventTarget {
 
   /* The server sends what becomes of this call from now on. */
   #followed({ topic, version }) {
-    if (!this.#topics.has(topic)) this.#topics.set(topic, { seen: version, kinds: new Map(), handlers: new Map() });
+    if (!this.#topics.has(topic)) this.#topics.set(topic, { seen: version, joined: true, kinds: new Map(), handlers: new Map() });
   }
 
   #synced({ t, seq }) {
     const entry = this.#topics.get(t);
+    if (entry) entry.joined = true;
     if (entry && seq !== null && seq !== undefined) {
       const isOlder = isFeed(t) && seq < (entry.asked ?? -1);
       entry.seen = isOlder ? seq : Math.max(entry.seen ?? 0, seq);
@@ -160,9 +183,13 @@ class Live extends EventTarget {
     this.#tell(t, 'synced', { t, seq, kind: 'synced', rows: [] });
   }
 
-  #denied(topic) {
+  /* What the page has followed until now stands still: it says so. */
+  #denied({ t: topic, lacks_permission: lacksPermission, why }) {
+    const entry = this.#topics.get(topic);
+    if (!entry) return;
+    entry.denied = why ? 'limit' : 'access';
     this.#tell(topic, 'denied', { t: topic, seq: null, kind: 'denied', rows: [] });
-    this.#topics.delete(topic);
+    if (why || (lacksPermission && entry.joined)) this.dispatchEvent(new CustomEvent('denied', { detail: why }));
   }
 
   #frame(frame) {

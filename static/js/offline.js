@@ -1,5 +1,5 @@
-/* The notice above a page that has lost its connection: since when it stands still, and that nothing is lost by waiting. A
-   short gap, as when the server restarts, is left to the live pill. */
+/* The notice above a page that has lost its connection: since when it stands still, and that nothing is lost by waiting; or
+   that it gets none, because the person has too many. A short gap, as when the server restarts, is left to the live pill. */
 
 const PATIENCE_MS = 4_000;
 
@@ -12,8 +12,10 @@ export function startOffline(live) {
 
   function show() {
     timer = 0;
-    const device = live.state === 'offline';
-    part('title').textContent = device ? 'You are offline' : 'No connection to mcpadmin';
+    const refusal = live.state === 'offline' ? '' : live.connection.refusal;
+    part('title').textContent = live.state === 'offline' ? 'You are offline' : refusal ? 'No live updates in this tab' : 'No connection to mcpadmin';
+    part('refusal').textContent = refusal && `${refusal} Close another tab, then reconnect. This tab works without live updates.`;
+    part('away').hidden = Boolean(refusal);
     part('since').dateTime = known.toISOString();
     part('since').textContent = known.toISOString(); // startTimes() writes it in the reader's zone
     notice.hidden = false;

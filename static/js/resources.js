@@ -3,10 +3,11 @@ import { whileBusy } from './busy.js';
 import { addCard, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { fillArguments, keepDrafts } from './drafts.js';
-import { live, onReturn } from './live.js';
+import { live, NotSent, onReturn } from './live.js';
 import './pick-list.js';
 import { refreshParts, refreshSoon } from './refresh.js';
-import { NotSent, sendCall, unconfirmed } from './sending.js';
+import { sendCall, unconfirmed } from './sending.js';
+import { send, SignedOut } from './sign-in.js';
 import { kept } from './tab-storage.js';
 
 const PAUSE_MS = 150;

@@ -1,13 +1,14 @@
-/* A call that this page asks for: waits for the live connection, is sent once, and never again by itself. */
+/* A call that this page asks for: waits for the live connection, is sent once, and never again by itself. A tab that gets no
+   connection, because there are too many, sends the form itself. */
 import { say } from './call-cards.js';
 import { reasonOf } from './dom.js';
-import { live } from './live.js';
+import { live, NotSent } from './live.js';
 import { SignedOut, signIn } from './sign-in.js';
 
 const WAIT_MS = 20_000;
 
-/* Nothing has left the page: the message says why, and what was typed stays. */
-export class NotSent extends Error {}
+/* The server refused this tab a connection. */
+class Refused extends NotSent {}
 
 function cancelButton(form, cancel) {
   const button = document.createElement('button');
@@ -49,7 +50,9 @@ async function connected(form) {
         until = Date.now() + WAIT_MS;
       }
       say(form, 'Connecting…');
-      if (live.state !== 'live') await changed(until, cancelled.signal);
+      if (live.state === 'live') break;
+      await changed(until, cancelled.signal); // the end of an attempt
+      if (live.state !== 'live' && live.connection?.refusal) throw new Refused(live.connection.refusal);
     }
   } catch (problem) {
     if (problem instanceof NotSent) throw problem;
@@ -59,9 +62,26 @@ async function connected(form) {
   }
 }
 
+/* The form as it goes without scripts: its answer is the page of the call, so there is nothing to resolve with. */
+function sendItself(form, name) {
+  const extra = Object.assign(document.createElement('input'), { type: 'hidden', name, value: 'yes' });
+  form.append(extra);
+  form.submit(); // no submit event, which the page would take over again
+  extra.remove();
+  return new Promise((_, reject) => {
+    addEventListener('pageshow', () => reject(new NotSent('This was sent without live updates. Check the history before running it again.')), { once: true });
+  });
+}
+
 /* Resolves with `accepted` or `rejected`. Throws NotSent while nothing has left; any other error may come after it did. */
 export async function sendCall(form, message) {
-  if (live.state !== 'live') await connected(form);
+  try {
+    if (live.state !== 'live') await connected(form);
+  } catch (problem) {
+    if (!(problem instanceof Refused)) throw problem;
+    say(form, 'Sending…');
+    return sendItself(form, message.anyway ? '_anyway' : '');
+  }
   say(form, 'Sending…');
   return live.request(message);
 }

@@ -335,6 +335,39 @@ def test_a_run_before_the_scripts_have_loaded_waits_for_them(stack: Stack, ada: 
     assert calls_with(stack, words) == 1
 
 
+def test_a_tab_beyond_the_limit_of_connections_says_so_and_runs_a_tool_all_the_same(
+    make_stack: Callable[..., Stack], walker: Callable[..., Walk]
+) -> None:
+    product = make_stack("--port", "0", env={"MCPADMIN_SOCKETS_PER_USER": "1"}, administrator=True).start()
+    product.manage("register_server", "--user", ADMIN[0], "--name", "Forms", "--", sys.executable, FORMS)
+    ada, words = walker(product, signed_in=True), new_words()
+    ada.open("/servers/forms/tools/")
+    ada.wait_for_state("Ready")
+    expect(pill(ada)).to_have_attribute("data-state", "live")
+    page = ada.page.context.new_page()
+    page.goto("/servers/forms/tools/?tool=shout")
+    notice = page.locator("[data-offline] .notice")
+    expect(notice).to_contain_text("No live updates in this tab")
+    expect(notice).to_contain_text("MCPADMIN_SOCKETS_PER_USER")
+    page.locator("[name='arg:/text']").fill(words)
+    page.get_by_role("button", name="Run tool").click()
+    page.wait_for_url("**/calls/*/")
+    ada.until(lambda: (page.reload(), words.upper() in page.content())[1])
+    assert calls_with(product, words) == 1
+
+
+def test_a_call_that_is_too_large_keeps_the_connection_and_names_the_limit(stack: Stack, ada: Walk, forms: str) -> None:
+    words = new_words()
+    ada.open_tool(forms, "shout")
+    ada.fill_argument("text", words + " " * 1_100_000)
+    ada.run_tool()
+    refused = ada.page.locator("[data-call-refused]")
+    expect(refused).to_contain_text("This call is too large. Limit: ")
+    expect(refused).to_contain_text("Nothing was sent and your input is kept.")
+    expect(pill(ada)).to_have_attribute("data-state", "live")
+    assert calls_with(stack, words) == 0
+
+
 # --- drafts ------------------------------------------------------------------------------------------------------------
 def restored(page: Page) -> Locator:
     return page.get_by_role("status").filter(has_text="Restored")

@@ -12,6 +12,8 @@ class Peer:
         self.connections = 0
         self.answers_pings = True
         self.newest: dict[str, int] = {}
+        self.welcome: dict[str, Any] = {}
+        self.refusal: tuple[int, str] | None = None  # code and words, in place of a welcome
         self._socket: WebSocketRoute | None = None
         page.route_web_socket(lambda url: url.endswith("/ws/"), self._accept)
 
@@ -22,8 +24,11 @@ class Peer:
 
     def _on_message(self, socket: WebSocketRoute, message: dict[str, Any]) -> None:
         self.heard.append(message)
-        if message["op"] == "hello":
-            self.say({"op": "welcome"})
+        if message["op"] == "hello" and self.refusal:
+            self.say({"op": "refused", "words": self.refusal[1]})
+            self.close(self.refusal[0])
+        elif message["op"] == "hello":
+            self.say({"op": "welcome"} | self.welcome)
         elif message["op"] == "ping" and self.answers_pings:
             self.say({"op": "pong", "ref": message["ref"]})
         elif message["op"] == "sub":

@@ -114,7 +114,7 @@ def test_a_request_gets_its_own_answer_and_fails_when_the_connection_is_lost(ope
     }
 
 
-def test_a_refused_topic_is_told_to_its_page_and_not_asked_for_again(open_page: Opener) -> None:
+def test_a_refused_topic_is_told_to_its_page_and_asked_for_again_by_a_new_connection_only(open_page: Opener) -> None:
     page, peer = _live_page(open_page)
     page.evaluate("""async () => {
         const { live } = await import('/static/js/live.js');
@@ -122,6 +122,85 @@ def test_a_refused_topic_is_told_to_its_page_and_not_asked_for_again(open_page: 
     }""")
     peer.say({"op": "denied", "t": "server.u2"})
     expect(page).to_have_title("denied")
+    before = len(peer.said("sub"))
+    page.evaluate("import('/static/js/live.js').then(({ live }) => live.scan(document.body))")
+    assert len(peer.said("sub")) == before
     peer.close(1011)
     expect(page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
-    assert "server.u2" not in peer.said("sub")[-1]["topics"]
+    assert "server.u2" in peer.said("sub")[-1]["topics"]
+
+
+def test_a_page_that_loses_a_permission_says_so_and_goes_on_when_it_is_back(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    peer.say({"t": "server.u1", "seq": 20, "kind": "session", "rows": [], "html": "<p>version 20</p>"})
+    expect(page.locator("#snapshot")).to_contain_text("version 20")
+    peer.say({"op": "denied", "t": "server.u1", "lacks_permission": True})
+    told = page.get_by_text("Your permissions changed")
+    expect(told).to_have_count(1)
+    expect(page.get_by_role("link", name="Reload")).to_be_visible()
+    peer.say({"op": "permissions"})
+    peer.say({"t": "server.u1", "seq": 21, "kind": "session", "rows": [], "html": "<p>version 21</p>"})
+    expect(page.locator("#snapshot")).to_contain_text("version 21")
+    assert peer.said("sub")[-1]["topics"] == {"server.u1": 20}
+    expect(told).to_have_count(1)
+
+
+def test_a_topic_beyond_the_limit_is_said_and_joined_when_another_one_leaves(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    page.evaluate("""async () => {
+        const { live } = await import('/static/js/live.js');
+        window.leave = live.on('server.u2', '*', () => {});
+        live.on('server.u3', '*', () => {});
+    }""")
+    peer.say({"op": "denied", "t": "server.u3", "why": "Limit: 2 topics per page."})
+    expect(page.get_by_text("Limit: 2 topics per page.")).to_be_visible()
+    page.evaluate("""async () => {
+        const { live } = await import('/static/js/live.js');
+        window.leave();
+        live.scan(document.body);
+    }""")
+    assert peer.said("unsub")[-1]["topics"] == ["server.u2"]
+    assert peer.said("sub")[-1]["topics"] == {"server.u3": None}
+
+
+def test_a_call_that_is_too_large_is_not_sent_and_the_connection_stays(open_page: Opener) -> None:
+    page, _, peer = open_page()
+    peer.welcome = {"largest": {"bytes": 1000, "words": "This call is too large."}}
+    page.goto("pages/kit/")
+    expect(page.locator("[data-live-pill]")).to_contain_text("Live · ")
+    said = page.evaluate("""async () => {
+        const { live, NotSent } = await import('/static/js/live.js');
+        const refused = await live.request({ op: 'call', json: 'ä'.repeat(500) }).catch((problem) => problem);
+        return [refused instanceof NotSent, refused.message];
+    }""")
+    assert said == [True, "This call is too large. Nothing was sent and your input is kept."]
+    assert peer.said("call") == []
+    assert peer.connections == 1
+
+
+def test_a_page_that_is_older_than_the_server_says_so_once(open_page: Opener) -> None:
+    page, _, peer = open_page()
+    told = page.get_by_text("mcpadmin was updated")
+    for build, times in (("a", 0), ("a", 0), ("b", 1), ("c", 1)):
+        peer.welcome = {"build": build}
+        if peer.connections:
+            peer.close(1011)
+            expect(page.locator("[data-live-pill]")).to_have_attribute("data-state", "reconnecting")
+        else:
+            page.goto("pages/kit/")
+        expect(page.locator("[data-live-pill]")).to_contain_text("Live · ")
+        expect(told).to_have_count(times)
+
+
+def test_a_tab_that_gets_no_connection_names_the_limit_and_what_to_do(open_page: Opener) -> None:
+    page, _, peer = open_page()
+    peer.refusal = (4030, "Too many open tabs. Limit: 10 live connections.")
+    page.goto("pages/kit/")
+    notice = page.locator("[data-offline] .notice")
+    expect(notice).to_contain_text("No live updates in this tab", timeout=10_000)
+    expect(notice).to_contain_text("Too many open tabs. Limit: 10 live connections. Close another tab, then reconnect.")
+    expect(notice.get_by_text("reconnects automatically")).to_be_hidden()
+    peer.refusal = None
+    notice.get_by_role("button", name="Reconnect now").click()
+    expect(notice).to_be_hidden()
+    expect(page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")

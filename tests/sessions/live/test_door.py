@@ -45,7 +45,8 @@ async def test_a_handshake_of_another_origin_is_refused_before_it_is_accepted(
 
 async def test_a_page_of_ours_is_welcomed(ada: Browser) -> None:
     async with ada.tab() as tab:
-        assert tab.welcome == {"op": "welcome"}
+        largest = {"bytes": 1024 * 1024, "words": f"This call is too large. {stated('socket_call_bytes')}"}
+        assert tab.welcome == {"op": "welcome", "build": "", "largest": largest}
         assert (await tab.ask(op="ping"))["op"] == "pong"
 
 
@@ -125,6 +126,23 @@ async def test_a_permission_that_is_taken_away_ends_its_topics_and_nothing_more_
         site.do("record", 3)
         await tab.listen(1)
         assert len(tab.seqs("audit")) == before
+
+
+async def test_a_page_is_told_when_to_ask_again_for_what_it_was_denied(site: Site, ada: Browser) -> None:
+    async with ada.tab() as tab:
+        await tab.sub("audit")
+        await tab.sub("servers")
+        site.do("set_permissions", ada.name, ["view_server"])
+        denied = await tab.hear(lambda message: message.get("op") == "denied" and message["t"] == "audit")
+        assert denied["lacks_permission"] is True
+        await tab.hear(lambda message: message.get("op") == "permissions")
+        site.do("set_permissions", ada.name, PERMISSIONS)
+        await tab.hear(lambda message: message.get("op") == "permissions")
+        await tab.sub("audit")
+        site.do("record", 1)
+        await tab.hear(
+            lambda message: message.get("t") == "audit" and message.get("kind") != "synced" and "rows" in message
+        )
 
 
 async def test_without_any_permission_left_the_socket_is_closed(site: Site, ada: Browser) -> None:
