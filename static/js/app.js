@@ -6,6 +6,7 @@ import { startDirty } from './dirty.js';
 import { forgetDrafts } from './drafts.js';
 import { startInbox } from './inbox.js';
 import { startKeys } from './keys.js';
+import { startLateParts } from './late-parts.js';
 import { live } from './live.js';
 import { startPill } from './live-pill.js';
 import { startMenus } from './menus.js';
@@ -24,6 +25,7 @@ startMenus();
 startCopy();
 startViews();
 startBusy();
+startLateParts();
 startDirty();
 startKeys();
 startPill(live);
@@ -65,11 +67,20 @@ live.start();
 const tab = document.querySelector('.tabs a[aria-current]');
 if (tab) tab.parentElement.scrollTo({ left: tab.offsetLeft - 48, behavior: 'instant' });
 
+/* What a part asks for each second is gone for this person: a copy of it asks for nothing. */
+function stopAsking(part) {
+  const copy = part.cloneNode(true);
+  copy.removeAttribute('hx-trigger');
+  part.replaceWith(copy);
+}
+
 document.body.addEventListener('htmx:response:error', (event) => {
   const { status, raw } = event.detail.ctx.response;
   if (status === 422 || status === 429) return; // a form with its errors, shown where it belongs
   if (status === 401 || raw.headers.get('X-CSRF')) return; // sign-in.js
-  if (status >= 500 && followed(event.detail.ctx.sourceElement)) return;
+  const { sourceElement } = event.detail.ctx;
+  if (status >= 500 && followed(sourceElement)) return;
+  if (followed(sourceElement)) stopAsking(sourceElement);
   /* A refusal by a limit names it in plain text. */
   const said = raw.headers.get('Content-Type')?.startsWith('text/plain') ? event.detail.ctx.text.trim() : '';
   toast({

@@ -25,7 +25,8 @@ function renew(token) {
   for (const input of document.querySelectorAll('input[name=csrfmiddlewaretoken]')) input.value = token;
 }
 
-/* Whether the user of this page is signed in; throws where another one is. */
+/* Whether the user of this page is signed in; throws where another one is, and keeps the old token, which is then refused:
+   with theirs, the next press would be sent as them. */
 async function signedIn() {
   const { sessionUrl, user } = document.body.dataset;
   const headers = { Accept: 'application/json' };
@@ -171,7 +172,7 @@ function guardFragments() {
       await signIn();
       resent.add(sourceElement);
       if (sourceElement instanceof HTMLFormElement) sourceElement.requestSubmit(sourceEvent.submitter);
-      else htmx.trigger(sourceElement, sourceEvent.type);
+      else htmx.trigger(sourceElement, sourceEvent.type === 'intersect' ? 'click' : sourceEvent.type); // it comes into sight once
     } catch (problem) {
       explain(problem);
     }

@@ -148,6 +148,18 @@ def test_json_of_megabytes_is_read_as_a_table_by_pages_sorted_and_copied(ada: Wa
     assert faults(ada.page) == []
 
 
+def test_a_table_that_could_not_be_loaded_says_so_and_is_loaded_by_its_button(ada: Walk) -> None:
+    ada.complaints.allow("503")
+    ada.page.route("**/table/**", lambda route: route.fulfill(status=503, body="busy"))
+    card = run(ada, "table")
+    card.get_by_role("button", name="Table", exact=True).click()
+    expect(card.get_by_text("The table could not be loaded.")).to_be_visible()
+    expect(card.get_by_text("Loading the table…")).to_be_hidden()
+    ada.page.unroute_all()
+    card.get_by_role("button", name="Try again").click()
+    expect(card.locator("[data-long-rows] tbody tr")).to_have_count(100)
+
+
 def test_a_value_of_a_result_goes_into_another_tool_by_keyboard_alone(ada: Walk) -> None:
     card = run(ada, "table", size="800")
     tree = card.get_by_role("region", name="JSON content")

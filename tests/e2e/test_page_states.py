@@ -464,6 +464,25 @@ def test_a_part_that_is_slow_says_so_and_one_that_fails_says_what_to_do(
             expect(ada.page.locator(part.kept[0]).first).to_have_value(part.kept[1])
 
 
+def test_an_error_page_does_not_get_into_the_page_that_asked_for_a_part(
+    world: Every, own_stack: Stack, walker: Callable[..., Walk]
+) -> None:
+    ada = walker(own_stack, signed_in=True)
+    ada.complaints.allow("404")
+    page = ada.page
+    ada.open("/nowhere/")
+    gone = page.context.request.get(f"{ada.base_url}/nowhere/").text()
+    ada.open(f"/calls/{world.succeeded}/use/")
+    title = page.title()
+    page.route(re.compile(r"/use/\?"), lambda route: route.fulfill(status=404, content_type="text/html", body=gone))
+    choose_value(ada)
+    expect(page.get_by_text("mcpadmin answered 404")).to_be_visible()
+    expect(page.locator("main")).to_have_count(1)
+    assert page.title() == title
+    page.get_by_role("button", name="Account menu").click()
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
 # --- offline ---------------------------------------------------------------------------------------------------------
 #: keeps the sockets of the page, so that a test can break one: Chromium leaves them open when it is put offline
 KEEP_SOCKETS = """

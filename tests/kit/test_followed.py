@@ -42,3 +42,25 @@ def test_it_keeps_the_focus_outlives_errors_in_silence_and_ends_with_its_work(op
     count = len(asked)
     page.wait_for_timeout(2_500)
     assert len(asked) == count
+
+
+def test_it_ends_with_an_error_that_stays_and_the_page_remains_its_own(open_page: Opener) -> None:
+    page, complaints, _ = open_page()
+    complaints.allow("404")
+    page.goto("pages/kit/")
+    gone = page.content().replace("Kit</h1>", "Page not found</h1>")  # whole, with scripts
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=404, content_type="text/html", body=gone)
+
+    page.route("**/part/", answer)
+    page.goto("pages/followed/")
+    title = page.title()
+    expect(page.get_by_text("mcpadmin answered 404")).to_be_visible()
+    page.wait_for_timeout(2_500)
+    assert len(asked) == 1
+    expect(page.locator("main")).to_have_count(1)
+    expect(page.get_by_role("link", name="Refresh")).to_be_visible()
+    expect(page).to_have_title(title)
