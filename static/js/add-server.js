@@ -1,7 +1,7 @@
 /* Add server: while one writes in the box, the server says what it understood and fills the fields; a URL is then tested beside
    it. A command starts a process, so it is tested only when the person asks. */
 import { whileBusy } from './busy.js';
-import { form, keepRows, showForm } from './server-form.js';
+import { form, keepPlace, keepRows, sameControl, showForm } from './server-form.js';
 import { explain, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
 
@@ -63,7 +63,7 @@ form.addEventListener('submit', (event) => {
   if (event.submitter === testButton) tested = connection();
 });
 
-/* Corrections of single fields outlast a new reading; what names the server's place does not. */
+/* Corrections of single fields outlast a new reading; what names the server's place only one of the same text. */
 const fieldsOf = (name) => [...form.querySelectorAll(`[name="${name}"]`)];
 
 function corrections() {
@@ -78,6 +78,20 @@ function restore(kept) {
     if (isBox) field.checked = checked;
     else field.value = value;
   }
+}
+
+/* A needed value is part of these fields, in place of what they were corrected to. */
+function tellReplaced(fields) {
+  const names = fields.map((field) => field.labels[0].textContent.trim()).join(', ');
+  if (names) toast({ tone: 'warn', title: `Your change was replaced: ${names}`, text: 'A value that you entered is part of it. Check it before you register the server.' });
+}
+
+/* The focus and its caret, in the fields that took the place of these. */
+function focusAgain(focused, before) {
+  if (!before.contains(focused)) return;
+  const now = sameControl(focused, before);
+  now?.focus({ preventScroll: true });
+  if (typeof focused.selectionStart === 'number') now?.setSelectionRange(focused.selectionStart, focused.selectionEnd);
 }
 
 /* Once, however often the text changes meanwhile: with each change it is tried again. */
@@ -113,12 +127,15 @@ async function read() {
       understood = readFrom(text);
     }
     const before = part('server-fields');
+    const focused = document.activeElement;
     before.replaceWith(parts.getElementById('server-fields'));
     for (const details of form.querySelectorAll('[data-kept-open]')) details.open ||= open.has(details.dataset.keptOpen);
     restore(kept);
+    if (same) tellReplaced(keepPlace(before));
     if (form.querySelector('.understood')) form.querySelector('.usual').open = false;
     showForm();
     if (same) keepRows(before);
+    focusAgain(focused, before);
     if (form.querySelector('[data-testable]')) testSoon();
   } catch (problem) {
     if (problem instanceof SignedOut) explain(problem);

@@ -109,8 +109,12 @@ export function keepRows(before) {
   }
 }
 
+function sameRow(row, rows) {
+  return [...rows.querySelectorAll('[data-form-row]')].find((one) => rowKey(one) === rowKey(row));
+}
+
 function keepRow(row, rows) {
-  const same = [...rows.querySelectorAll('[data-form-row]')].find((one) => rowKey(one) === rowKey(row));
+  const same = sameRow(row, rows);
   if (!same && row.hidden) return;
   const kept = same ?? blankRow(rows);
   kept.hidden = row.hidden;
@@ -120,6 +124,30 @@ function keepRow(row, rows) {
     if (isBox && (!same || field.checked !== field.defaultChecked)) now.checked = field.checked;
     if (!isBox && (!same || field.value !== field.defaultValue)) now.value = field.value;
   }
+}
+
+const PLACE = ['transport', 'url', 'command', 'arguments'];
+const givenIn = (field) => (field.localName === 'select' ? [...field.options].find((one) => one.defaultSelected)?.value : field.defaultValue);
+
+/* What a person corrected there stays, too, unless the text now fills the field otherwise. Returns the fields of which it does. */
+export function keepPlace(before) {
+  const replaced = [];
+  for (const name of PLACE) {
+    const [old, now] = [before.querySelector(`[name=${name}]`), form.elements[name]];
+    if (old.value === (givenIn(old) ?? '')) continue;
+    if (givenIn(old) === givenIn(now)) now.value = old.value;
+    else if (old.value !== now.value) replaced.push(now);
+  }
+  return replaced;
+}
+
+/* The control of the fields as they are now in the place of one of `before`. */
+export function sameControl(control, before) {
+  const row = control.closest('[data-form-row]');
+  const kept = row && sameRow(row, form.querySelector(`[data-rows="${row.closest('[data-rows]').dataset.rows}"]`));
+  const inRow = kept?.querySelector(control.name ? `[name$="${control.name.match(/-\w+$/)[0]}"]` : '[data-remove-row]');
+  const like = (fields) => [...fields.querySelectorAll(control.name ? `[name="${CSS.escape(control.name)}"]` : control.localName)];
+  return inRow ?? like(document.getElementById(before.id))[like(before).indexOf(control)];
 }
 
 /* A row is removed by ticking its box, so that the server knows; the row only leaves the sight. */

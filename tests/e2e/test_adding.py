@@ -181,6 +181,63 @@ def test_rows_that_were_added_by_hand_outlast_a_needed_value(ada: Walk) -> None:
     expect(page.locator("[name='roots-0-uri']")).to_have_value("/srv/one")
 
 
+def test_corrections_of_the_command_outlast_a_needed_value_that_is_no_part_of_it(ada: Walk) -> None:
+    page = from_the_list(ada)
+    arguments = ["run", "-v", "/:/host", "-e", "ACME_TOKEN", "acme/mcp"]
+    entry = {"command": "docker", "args": arguments, "env": {"ACME_TOKEN": "<YOUR_TOKEN>"}}
+    box(page, json.dumps({"mcpServers": {"Contained": entry}}))
+    field = page.get_by_label("Arguments")
+    expect(field).to_have_value("\n".join(arguments))
+    corrected = "\n".join([arguments[0], *arguments[3:]])
+    field.fill(corrected)
+    for value in ("token-of-a-test", "another-token"):
+        page.locator("#server-fields").evaluate("(fields) => { fields.dataset.before = ''; }")
+        page.locator("#need-0").fill(value)
+        expect(page.locator("#server-fields[data-before]")).to_have_count(0)
+        expect(field).to_have_value(corrected)
+    expect(page.get_by_text("Your change was replaced")).to_have_count(0)
+
+
+def test_a_correction_that_a_needed_value_replaces_is_said(ada: Walk) -> None:
+    page = from_the_list(ada)
+    box(page, json.dumps({"mcpServers": {"Placed": {"command": "acme", "args": ["--key", "<YOUR_KEY>"]}}}))
+    field = page.get_by_label("Arguments")
+    expect(field).not_to_have_value("")
+    field.fill("--corrected")
+    page.locator("#need-0").fill("key-of-a-test")
+    expect(field).not_to_have_value("--corrected")
+    expect(page.get_by_text("Your change was replaced: Arguments")).to_be_visible()
+
+
+def test_who_goes_on_writing_while_the_fields_are_filled_again_stays_in_the_field(ada: Walk) -> None:
+    page = from_the_list(ada)
+    entry = {"command": "acme", "env": {"ACME_TOKEN": "<YOUR_TOKEN>"}}
+    box(page, json.dumps({"mcpServers": {"Focused": entry}}))
+    name = page.locator("#server-form input[name=name]")
+    expect(name).to_have_value("Focused")
+    page.locator("#server-fields").evaluate("(fields) => { fields.dataset.before = ''; }")
+    held: list[Route] = []
+    page.route("**/servers/add/read/", lambda route: held.append(route))
+    page.locator("#need-0").fill("token-of-a-test")
+    ada.until(lambda: bool(held))
+    name.fill("")
+    name.press_sequentially("gop")
+    held[0].continue_()
+    expect(page.locator("#server-fields[data-before]")).to_have_count(0)
+    expect(name).to_be_focused()
+    page.keyboard.type("her")
+    expect(name).to_have_value("gopher")
+    value = page.locator("[name$='-value']:visible").last
+    value.focus()
+    page.unroute_all()
+    with page.expect_response("**/servers/add/read/"):
+        page.locator("#need-0").evaluate(
+            "(field) => { field.value = 'x'; field.dispatchEvent(new Event('input', { bubbles: true })); }"
+        )
+    expect(value).to_be_focused()
+    assert page.url.endswith("/servers/add/")
+
+
 def test_the_name_of_a_variable_ticks_secret_and_never_unticks_it(ada: Walk) -> None:
     ada.open_add_form()
     row = ada.page.locator("[data-value-row]:visible").first
