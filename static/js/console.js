@@ -4,6 +4,7 @@
 import { whileBusy } from './busy.js';
 import { announce, number, storage } from './dom.js';
 import { live } from './live.js';
+import { send, SignedOut } from './sign-in.js';
 import { paintTime } from './time.js';
 
 const IN_PAGE = 500;
@@ -247,8 +248,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     const url = query.size ? `${base}?${query}` : base;
     fetching?.abort();
     const mine = (fetching = new AbortController());
-    const response = await fetch(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
-    if (response.redirected) return; // signed out: the live pill says so
+    const response = await send(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
     if (!response.ok) throw new Error(`mcpadmin answered ${response.status}`);
     const whole = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('[data-console-list]');
     if (!whole || mine.signal.aborted) return;
@@ -265,7 +265,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     catchUp();
   }
 
-  const reloadNow = () => whileBusy(part('list'), reload()).catch((problem) => problem.name !== 'AbortError' && note('The filter could not be applied. The rows below are unchanged. Try again.'));
+  const reloadNow = () => whileBusy(part('list'), reload()).catch((problem) => problem.name !== 'AbortError' && note(`The filter could not be applied. The rows below are unchanged. ${problem instanceof SignedOut ? problem.message : 'Try again.'}`));
 
   function startLive() {
     seen = Number(list().dataset.consoleHead);

@@ -3,7 +3,7 @@ import { whileBusy } from './busy.js';
 import { announce, number, reasonOf } from './dom.js';
 import { live } from './live.js';
 import { startCompletion } from './query-completion.js';
-import { SignedOut } from './sign-in.js';
+import { send, SignedOut } from './sign-in.js';
 import { moment, stackedBars } from './time-chart.js';
 import { chosenZone, momentOf, wallClock, zone } from './time.js';
 import { toast } from './toast.js';
@@ -23,23 +23,25 @@ const results = () => page.querySelector('[data-results]');
 const drawer = () => document.getElementById('detail');
 const chosen = () => new URLSearchParams(location.search).get('sel');
 
-async function fetched(address, type = 'text/html') {
-  const response = await fetch(address, { headers: { Accept: type }, signal: AbortSignal.timeout(GIVE_UP_MS) });
-  if (response.redirected) throw new SignedOut('You are signed out. Reload the page to sign in.');
+/* What the page looks up by itself asks nobody to sign in. */
+const unasked = (address, init) => fetch(address, { ...init, signal: AbortSignal.timeout(GIVE_UP_MS) });
+
+async function fetched(address, type = 'text/html', how = unasked) {
+  const response = await how(address, { headers: { Accept: type } });
+  if (response.redirected || response.status === 401) throw new SignedOut('You are signed out. Reload the page to sign in.');
   if (!response.ok) throw Object.assign(new Error(`mcpadmin answered ${response.status}. Reload the page to try again.`), { status: response.status });
   return response;
 }
 
-/* What could not be loaded, why, and what to do. The page stays as it is: only a sign-in that ended leads away from it. */
-function complain(title, problem, address) {
-  if (problem instanceof SignedOut) return location.assign(address);
+/* What could not be loaded, why, and what to do. The page stays as it is. */
+function complain(title, problem) {
   const { status } = problem;
   if (status === 404) return toast({ tone: 'bad', title, text: 'It is no longer stored. Reload the page for the current rows.' });
   return toast({ tone: 'bad', title, text: status ? `mcpadmin answered ${status}. Nothing else changed. Try again.` : reasonOf(problem) });
 }
 
-async function fragment(address) {
-  const text = await (await fetched(address)).text();
+async function fragment(address, how) {
+  const text = await (await fetched(address, 'text/html', how)).text();
   return new DOMParser().parseFromString(text, 'text/html').body;
 }
 
@@ -59,19 +61,44 @@ function goTo(from, to, rest) {
 }
 
 /* --- chart and facets --------------------------------------------------------------------------------------------- */
+/* Where the reader is in a part that is about to be replaced: the function goes there again. */
+function placeIn(part) {
+  const focused = part.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+  const { scrollLeft: left, scrollTop: top } = part.querySelector(SCROLLER) ?? {};
+  return () => {
+    if (left || top) part.querySelector(SCROLLER)?.scrollTo({ left, top, behavior: 'instant' });
+    if (focused) part.querySelector(focused)?.focus({ preventScroll: true });
+  };
+}
+
+let chart = null;
+let charted = null; // what the chart shows now
+const zoom = (from, to) => goTo(Math.max(from, charted.since ?? from), Math.min(to, charted.until ?? to), charted.rest);
+
 async function loadChart() {
   const place = document.getElementById('histogram');
   if (!place) return;
   try {
-    const body = await whileBusy(place, fragment(place.dataset.histogramFrom + location.search), 'Loading the chart…');
-    place.replaceChildren(...document.adoptNode(body).childNodes);
+    const body = document.adoptNode(await whileBusy(place, fragment(place.dataset.histogramFrom + location.search), 'Loading the chart…'));
+    const goBack = placeIn(place);
+    const open = place.querySelector('.chart-table')?.open ?? false;
+    const fresh = body.querySelector('[data-chart]');
+    const data = (charted = JSON.parse(fresh.dataset.chart));
+    if (chart && data.series.length) { // the same chart: someone may be dragging over it
+      const drawn = place.querySelector('[data-chart]');
+      drawn.setAttribute('aria-label', fresh.getAttribute('aria-label'));
+      fresh.replaceWith(drawn);
+    }
+    place.replaceChildren(...body.childNodes);
+    place.querySelector('.chart-table').open = open;
+    goBack();
     const slot = place.querySelector('[data-chart]');
-    const data = JSON.parse(slot.dataset.chart);
-    const zoom = (from, to) => goTo(Math.max(from, data.since ?? from), Math.min(to, data.until ?? to), data.rest);
     if (data.series.length) {
-      stackedBars(slot, data, { onRange: zoom, onBar: zoom });
+      if (chart) chart.update(data);
+      else chart = stackedBars(slot, data, { onRange: zoom, onBar: zoom });
       place.querySelector('[data-drag-hint]').hidden = false;
     } else { // no space for bars that there are not
+      chart = null;
       slot.classList.add('none');
       slot.textContent = 'No rows in this range.';
       place.querySelector('.chart-table').hidden = true;
@@ -88,10 +115,12 @@ async function loadFacets() {
   try {
     const body = await whileBusy(place, fragment(place.dataset.facetsFrom + location.search), 'Loading the filters…');
     const open = place.querySelector('details')?.open ?? wide.matches;
+    const goBack = placeIn(place);
     place.replaceChildren(...document.adoptNode(body).childNodes);
     place.querySelector('details').open = open;
+    goBack();
   } catch (problem) {
-    place.textContent = `The filters could not be loaded. ${reasonOf(problem)}`;
+    if (!place.querySelector('details')) place.textContent = `The filters could not be loaded. ${reasonOf(problem)}`;
   }
 }
 
@@ -186,7 +215,7 @@ async function show(sel, wanted) {
   const address = page.dataset.row.replace('/stream/0/', `/${encodeURIComponent(stream)}/${encodeURIComponent(key)}/`);
   const query = new URLSearchParams(location.search);
   query.set('sel', sel);
-  const fresh = (await fragment(`${address}?${query}`)).querySelector('#detail');
+  const fresh = (await fragment(`${address}?${query}`, send)).querySelector('#detail');
   if (!wanted()) return;
   if (!fresh) throw Object.assign(new Error('there is no such row'), { status: 404 });
   keepInPlace(rowOf(sel), () => {
@@ -220,7 +249,7 @@ async function choose(sel, { focus = true } = {}) {
   try {
     await whileBusy(drawer() ?? document.getElementById('explorer-list'), show(sel, wanted), 'Loading the row…');
   } catch (problem) {
-    if (wanted()) complain('The row could not be loaded', problem, address);
+    if (wanted()) complain('The row could not be loaded', problem);
     return;
   }
   if (!wanted()) return;
@@ -302,7 +331,7 @@ addEventListener('popstate', () => {
   choosing += 1;
   if (sel !== null) {
     const turn = choosing;
-    show(sel, () => turn === choosing).catch((problem) => complain('The row could not be loaded', problem, location.href));
+    show(sel, () => turn === choosing).catch((problem) => complain('The row could not be loaded', problem));
   }
   else if (drawer()) hide(shown);
   shown = sel;
@@ -339,8 +368,9 @@ async function count() {
   return newer;
 }
 
-/* A selector of the same element in a list that replaces this one. */
+/* A selector of the same element in a part that replaces this one. */
 function nameOf(element) {
+  if (element.localName === 'summary') return 'summary';
   const row = element.closest('tr[data-sel]');
   if (row) return `tr[data-sel="${CSS.escape(row.dataset.sel)}"] a`;
   const mark = [...element.attributes].find(({ name }) => name.startsWith('data-'));
@@ -348,14 +378,12 @@ function nameOf(element) {
   return element.matches(SCROLLER) ? SCROLLER : `a[href="${CSS.escape(element.getAttribute('href') ?? '')}"]`;
 }
 
-async function refresh() {
+async function refresh(how) {
   const before = new Set([...page.querySelectorAll('tr[data-sel]')].map((row) => row.dataset.sel));
-  const body = await fragment(page.dataset.rows + location.search);
+  const body = await fragment(page.dataset.rows + location.search, how);
   const list = document.getElementById('explorer-list');
-  const focused = list.contains(document.activeElement) ? nameOf(document.activeElement) : null;
-  const scrolled = list.querySelector(SCROLLER)?.scrollLeft ?? 0;
+  const goBack = placeIn(list);
   list.replaceChildren(...document.adoptNode(body).childNodes);
-  if (scrolled) list.querySelector(SCROLLER)?.scrollTo({ left: scrolled, behavior: 'instant' });
   dress();
   mark(chosen());
   let added = 0;
@@ -364,7 +392,7 @@ async function refresh() {
     added += 1;
     if (before.size) row.classList.add('new');
   }
-  if (focused) list.querySelector(focused)?.focus({ preventScroll: true });
+  goBack();
   if (added) announce(added === 1 ? 'One new row' : `${added} new rows`);
   equipDrawer();
   chartSoon();
@@ -411,9 +439,9 @@ page.addEventListener('click', (event) => {
     announce(following ? 'Live' : 'Paused');
     if (following) look();
   } else if (event.target.closest('[data-show-newer]')) {
-    whileBusy(document.getElementById('explorer-list'), refresh(), 'Loading the newer rows…').then(
+    whileBusy(document.getElementById('explorer-list'), refresh(send), 'Loading the newer rows…').then(
       () => results().scrollIntoView({ block: 'nearest' }),
-      (problem) => complain('The newer rows could not be loaded', problem, location.href),
+      (problem) => complain('The newer rows could not be loaded', problem),
     );
   }
 });

@@ -36,9 +36,12 @@ function address(base) {
   return `${base}?${query}`;
 }
 
-async function expand() {
-  const asked = fetch(address(form.dataset.expandUrl), { headers: { Accept: 'application/json' } });
-  const response = await whileBusy(document.querySelector('[data-expanded]')?.parentElement, asked, 'Building the URI…').catch(() => null);
+async function expand(how) {
+  const asked = how(address(form.dataset.expandUrl), { headers: { Accept: 'application/json' } });
+  const response = await whileBusy(document.querySelector('[data-expanded]')?.parentElement, asked, 'Building the URI…').catch((problem) => {
+    if (problem instanceof SignedOut) throw new NotSent(problem.message);
+    return null;
+  });
   if (!response?.ok) throw new NotSent(`The URI could not be built (${response ? `mcpadmin answered ${response.status}` : 'no answer from mcpadmin'}). Nothing was sent and your input is kept. Try again.`);
   return response.json();
 }
@@ -102,7 +105,7 @@ function previewSoon() {
     newest += 1;
     const mine = newest;
     try {
-      const made = await expand();
+      const made = await expand(fetch);
       if (mine === newest) preview(made, mine);
     } catch (problem) {
       if (mine === newest) unbuilt(problem); // the next key, or reading, tries again
@@ -115,7 +118,7 @@ async function target() {
   if (!form.dataset.template) return form.dataset.uri;
   newest += 1;
   const mine = newest;
-  const made = await expand();
+  const made = await expand(send);
   preview(made, mine);
   if (showErrors(form, made.errors) || !made.uri) return null;
   show(made.uri);

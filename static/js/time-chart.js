@@ -63,9 +63,14 @@ class TimeChart {
     this.#tip.className = 'chart-tip';
     this.#tip.hidden = true;
     this.draw();
-    new ResizeObserver(() => {
+    const resized = new ResizeObserver(() => {
+      if (!slot.isConnected) { // another one took its place
+        charts.delete(this);
+        resized.disconnect();
+      }
       if (this.#width !== slot.clientWidth) this.draw();
-    }).observe(slot);
+    });
+    resized.observe(slot);
     charts.add(this);
   }
 

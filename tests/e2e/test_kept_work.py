@@ -203,6 +203,28 @@ def test_a_fragment_is_sent_again_once_the_person_signed_in_beside_it(stack: Sta
     expect(ada.page.get_by_role("button", name="Subscribe", exact=True)).to_be_visible()
 
 
+def test_a_row_of_the_explorer_and_a_resource_of_a_template_wait_for_the_sign_in_too(stack: Stack, ada: Walk) -> None:
+    if not stack.rows("SELECT slug FROM servers_server WHERE slug = 'demo-to-read'"):
+        stack.manage("register_server", "--user", ADMIN[0], "--name", "Demo to read", "--", *DEMO_COMMAND)
+    ada.open("/servers/demo-to-read/resources/")
+    ada.wait_for_state("Ready")
+    ada.open("/explorer/?q=last:1h")
+    row = ada.page.locator("tr[data-sel] a").first
+    expect(row).to_be_visible()
+    end_sign_in(stack, ada)
+    row.click()
+    sign_in_beside(ada)
+    expect(ada.page.locator("#detail")).to_be_visible()
+    ada.open("/servers/demo-to-read/resources/?template=demo://notes/%7Bname%7D")
+    ada.page.locator("[data-argument] textarea").fill("welcome")
+    expect(ada.page.locator("[data-expanded]")).to_have_text("demo://notes/welcome")
+    end_sign_in(stack, ada)
+    ada.page.get_by_role("button", name="Read now").click()
+    sign_in_beside(ada)
+    expect(ada.page.locator("#resource-content .call-slot, #resource-content .card").first).to_be_visible()
+    expect(ada.page.locator("[data-call-refused]")).to_be_hidden()
+
+
 def test_what_one_user_typed_is_not_sent_as_another(stack: Stack, ada: Walk, forms: str) -> None:
     stack.shell(
         "from django.contrib.auth import get_user_model as m; "

@@ -1,5 +1,6 @@
 """Explorer, history and overview follow other users' actions within their filters; the drawer keeps the list's place."""
 
+import re
 import sys
 
 import pytest
@@ -38,6 +39,44 @@ def test_what_one_person_runs_shows_in_anothers_filtered_audit_history_and_overv
     expect(rows.first).to_contain_text("Succeeded")
     expect(eve.page.locator("#history-calls tbody tr")).to_have_count(2)
     expect(eve.page.locator("#history-calls")).not_to_contain_text("Running")
+
+
+def test_who_reads_the_table_of_a_followed_chart_stays_in_it(stack, walker) -> None:
+    ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
+    ada.register_stdio("Followed", sys.executable, DEMO_COMMAND[1:])
+    ada.wait_for_state("Ready")
+    ada.open_tool("followed", "add")
+    ada.fill_argument("a", "2")
+    ada.fill_argument("b", "3")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("Succeeded")
+    uid = stack.rows("SELECT uid FROM servers_server WHERE slug = 'followed'")[0]["uid"]
+    page = bob.page
+    page.clock.install()
+    bob.open(f"/explorer/?q=last:1h+in:calls+server:{uid}")
+    chart, heading = page.locator("#histogram"), page.locator("#histogram h2")
+    expect(heading).to_have_text("1 row")
+    chart.get_by_text("Show as table").click()
+    link = chart.locator("tbody a").first
+    link.focus()
+    chart.locator(".uplot").evaluate("(plot) => { plot.dataset.before = ''; }")
+    ada.run_tool()
+    expect(page.locator("tr[data-sel]")).to_have_count(2)
+    page.clock.run_for(31_000)
+    expect(heading).to_have_text("2 rows")
+    expect(chart.locator("details")).to_have_attribute("open", "")
+    expect(link).to_be_focused()
+    expect(chart.locator(".uplot[data-before]")).to_have_count(1)
+    expect(chart.get_by_role("img")).to_have_accessible_name(re.compile("^2 rows"))
+    facets = page.locator("#facets")
+    expect(facets.locator("details")).to_be_visible()
+    page.route("**/explorer/facets/*", lambda route: route.abort())
+    bob.complaints.allow("ERR_FAILED")
+    ada.run_tool()
+    expect(page.locator("tr[data-sel]")).to_have_count(3)
+    page.clock.run_for(31_000)
+    expect(heading).to_have_text("3 rows")
+    expect(facets.locator("details")).to_be_visible()
 
 
 def on_screen(link) -> float:
