@@ -77,12 +77,33 @@ function edit({ name, value }) {
     });
 }
 
-/* A draft is the form as it was sent, so its added items and chosen branches come back too. */
-function restored(entries) {
+const isBox = (field) => ['checkbox', 'radio'].includes(field.type);
+
+function isTyped(field) {
+  if (!field.name) return false;
+  if (isBox(field)) return field.checked !== field.defaultChecked;
+  if (field.localName === 'select') return field.value !== ([...field.options].find((one) => one.defaultSelected) ?? field.options[0])?.value;
+  return field.value !== field.defaultValue;
+}
+
+/* A draft is the form as it was sent, so its added items and chosen branches come back too. What was typed before it came
+   wins over it; a draft without these fields stays away. */
+async function restored(entries) {
   const body = new FormData();
   for (const [name, value] of entries) body.append(name, value);
   body.append('_restored', '1');
-  return render(body);
+  const text = await rendered(body);
+  const typed = [...shown().elements].filter(isTyped);
+  const draft = new DOMParser().parseFromString(text, 'text/html').getElementById('tool-form');
+  if (typed.some(({ name }) => !draft.elements.namedItem(name))) return;
+  await htmx.swap({ target: shown(), swap: 'outerHTML', text });
+  for (const old of typed) {
+    const field = [...shown().elements].find(({ name, value }) => name === old.name && (!isBox(old) || value === old.value));
+    if (!field) continue;
+    if (isBox(old)) field.checked = old.checked;
+    else field.value = old.value;
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+  }
 }
 
 const drafts = keepDrafts(shown, {
