@@ -23,7 +23,12 @@ function openPalette() {
   if (!palette) return false;
   palette.querySelector('input').value = '';
   palette.showModal();
-  import(document.body.dataset.paletteModule).then((module) => module.search());
+  import(document.body.dataset.paletteModule).then(
+    (module) => module.search(),
+    () => { // an update removed the file of this page's version, or nothing answers
+      palette.querySelector('[data-palette-note]').textContent = 'Search could not be loaded. Reload the page.';
+    },
+  );
   return true;
 }
 

@@ -27,8 +27,14 @@ if (paneButton) {
   const showPane = async (takesFocus) => {
     paneButton.setAttribute('aria-pressed', 'true');
     const opening = (closePane = () => {});
-    const { openPane } = await import('./wire-pane.js');
-    if (closePane === opening) closePane = openPane(paneButton, { takesFocus, onClose: hidePane });
+    const { openPane } = await import('./wire-pane.js').catch(() => ({}));
+    if (closePane !== opening) return;
+    if (openPane) closePane = openPane(paneButton, { takesFocus, onClose: hidePane });
+    else { // an update removed the file of this page's version, or nothing answers
+      closePane = null;
+      paneButton.setAttribute('aria-pressed', 'false');
+      toast({ tone: 'bad', title: 'The protocol could not be loaded', text: 'Reload the page and try again.' });
+    }
   };
   const hidePane = () => {
     storage(remembered, 'closed');

@@ -1,6 +1,7 @@
 /* How texts and values of servers are shown: rendered or source, tree or table. One choice for all, kept for the viewer.
    css/tools.css shows the chosen view; early.js reads the choice before the first paint. */
 import { storage } from './dom.js';
+import { toast } from './toast.js';
 
 const root = document.documentElement;
 
@@ -13,11 +14,20 @@ function press(within) {
   }
 }
 
+/* Says once if it cannot: an update removed the file of this page's version, or nothing answers. */
+let told = false;
+function load(module) {
+  import(module).catch(() => {
+    if (!told) toast({ tone: 'warn', title: 'Part of this page could not be loaded', text: 'Reload the page to search and copy results.', action: { label: 'Reload', url: location.href } });
+    told = true;
+  });
+}
+
 /* What only some results need is loaded by the first page that has one. */
 function look() {
   press(document);
-  if (document.querySelector('[data-json-view]')) import(document.body.dataset.jsonViewModule);
-  if (document.querySelector('[data-read-link]')) import(document.body.dataset.resultLinksModule);
+  if (document.querySelector('[data-json-view]')) load(document.body.dataset.jsonViewModule);
+  if (document.querySelector('[data-read-link]')) load(document.body.dataset.resultLinksModule);
 }
 
 export function startViews() {
