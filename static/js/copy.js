@@ -2,8 +2,22 @@
    only the beginning of a text, data-full-url is the address of all of it. */
 import { announce } from './dom.js';
 
+/* A text that is still on its way: a browser lets a page copy for a few seconds after a click, or only within it, so the
+   order is given at once. */
+export async function writeLater(coming) {
+  if (!navigator.clipboard?.write || !isSecureContext) return write(await coming);
+  const blob = coming.then((text) => new Blob([text], { type: 'text/plain' }));
+  try {
+    await navigator.clipboard.write([new ClipboardItem({ 'text/plain': blob })]);
+  } catch (problem) {
+    await coming; // its own reason says more
+    throw problem;
+  }
+}
+
 export async function write(text) {
   if (navigator.clipboard && isSecureContext) return navigator.clipboard.writeText(text);
+  const focused = document.activeElement;
   const area = document.createElement('textarea'); // plain http on a LAN address has no clipboard API
   area.value = text;
   area.className = 'vh';
@@ -11,6 +25,7 @@ export async function write(text) {
   area.select();
   const done = document.execCommand('copy');
   area.remove();
+  focused?.focus({ preventScroll: true });
   if (!done) throw new Error('the browser blocked copying');
 }
 
@@ -31,14 +46,17 @@ function textIn(source) {
   return whole.textContent;
 }
 
-async function textOf(button) {
+async function fullText(address) {
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`the full text could not be loaded (status ${response.status})`);
+  if (response.redirected) throw new Error('you are signed out');
+  return response.text();
+}
+
+function copyOf(button) {
   const source = button.dataset.copyFrom ? document.querySelector(button.dataset.copyFrom) : null;
-  if (source?.dataset.fullUrl) {
-    const response = await fetch(source.dataset.fullUrl);
-    if (!response.ok) throw new Error(`the full text could not be loaded (status ${response.status})`);
-    return response.text();
-  }
-  return source ? textIn(source) : (button.dataset.copy ?? '');
+  if (source?.dataset.fullUrl) return writeLater(fullText(source.dataset.fullUrl));
+  return write(source ? textIn(source) : (button.dataset.copy ?? ''));
 }
 
 export function startCopy() {
@@ -47,7 +65,7 @@ export function startCopy() {
     if (!button) return;
     let words = 'Copied';
     try {
-      await write(await textOf(button));
+      await copyOf(button);
     } catch (problem) {
       words = `Not copied: ${problem.message}`;
     }

@@ -1,6 +1,6 @@
 /* Trees and tables of JSON (templates/kit/_json.html): search, the chosen node and its path, sorting, pages, CSV. All state is
    in the markup, so that a morph of the page leaves nothing behind. */
-import { write } from './copy.js';
+import { write, writeLater } from './copy.js';
 import { announce, number } from './dom.js';
 
 const OPENED_AT_MOST = 1_000;
@@ -223,18 +223,6 @@ async function csvFrom(address) {
   const answer = await fetch(address);
   if (!answer.ok || answer.redirected) throw new Error(`mcpadmin answered ${answer.status}`);
   return answer.text();
-}
-
-/* A browser lets a page copy for a few seconds after a click: the order is given at once, and the text follows. */
-async function writeLater(text) {
-  if (!navigator.clipboard?.write || !isSecureContext) return write(await text);
-  const blob = text.then((found) => new Blob([found], { type: 'text/plain' }));
-  try {
-    await navigator.clipboard.write([new ClipboardItem({ 'text/plain': blob })]);
-  } catch (problem) {
-    await text; // its own reason says more
-    throw problem;
-  }
 }
 
 /* Other rows of it came: the columns that are not shown stay so, and a button that became disabled passes the focus on. */

@@ -1,7 +1,7 @@
 /* Live state of servers, on the overview and on each server's pages: pills in lists, the actions of a server's head, the
    notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
 import { whileBusy } from './busy.js';
-import { copied, write } from './copy.js';
+import { copied, writeLater } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { number, storage } from './dom.js';
 import { live, onReturn } from './live.js';
@@ -61,6 +61,12 @@ if (paneButton) {
   if (storage(remembered) === 'open') showPane(false);
 }
 
+async function answerTo(form) {
+  const answer = await send(form.action, { method: 'POST', body: new FormData(form) });
+  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}`);
+  return answer.text();
+}
+
 /* A form whose answer is a file: with a script, its text is copied instead. */
 document.addEventListener('submit', async (event) => {
   const form = event.target;
@@ -68,9 +74,7 @@ document.addEventListener('submit', async (event) => {
   event.preventDefault();
   const button = form.querySelector('button');
   try {
-    const answer = await send(form.action, { method: 'POST', body: new FormData(form) });
-    if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}`);
-    await write(await answer.text());
+    await writeLater(answerTo(form));
     copied(button, 'Copied');
   } catch (problem) {
     if (problem instanceof SignedOut) explain(problem);
