@@ -23,8 +23,14 @@ function onClick(event) {
   if (event.target.closest('[data-drawer]')) openDrawer();
   const revealer = event.target.closest('[data-reveal]');
   if (revealer) reveal(revealer);
-  /* The dialog itself is hit only where its backdrop is. */
-  if (event.target instanceof HTMLDialogElement && outside(event, event.target)) event.target.close();
+  /* The dialog itself is hit only where its backdrop is: by the press, too, which may have begun to mark text. */
+  if (event.target instanceof HTMLDialogElement && outside(event, event.target) && pressedOutside) event.target.close();
+}
+
+let pressedOutside = false;
+
+function onPress(event) {
+  pressedOutside = event.target instanceof HTMLDialogElement && outside(event, event.target);
 }
 
 function outside(event, dialog) {
@@ -33,6 +39,7 @@ function outside(event, dialog) {
 }
 
 export function startDialogs() {
+  document.addEventListener('pointerdown', onPress);
   document.addEventListener('click', onClick);
   document.querySelector('[data-focus-first]')?.focus();
   matchMedia('(min-width: 1101px)').addEventListener('change', () => document.getElementById('drawer')?.close());

@@ -192,6 +192,80 @@ def test_copying_says_so(open_page: Opener) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "copied text"
 
 
+def test_what_is_still_on_its_way_is_copied_when_it_comes(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.evaluate("""() => {
+        document.querySelector('#snapshot').dataset.fullUrl = '/late/';
+        document.querySelector('[data-copy]').dataset.copyFrom = '#snapshot';
+        navigator.clipboard.writeText = () => Promise.reject(new Error('too late for this browser'));
+    }""")
+    held: list[Route] = []
+    page.route("**/late/", lambda route: held.append(route))
+    with page.expect_request("**/late/"):
+        page.get_by_role("button", name="Copy").click()
+    page.wait_for_timeout(100)
+    held[0].fulfill(body="all of it")
+    expect(page.locator("[data-copy]")).to_have_attribute("data-copied", "Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "all of it"
+
+
+def test_copying_without_the_clipboard_api_keeps_the_focus_and_takes_no_sign_in_page(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.evaluate("Object.defineProperty(window, 'isSecureContext', { value: false })")
+    copy = page.get_by_role("button", name="Copy")
+    copy.press("Enter")
+    expect(copy).to_have_attribute("data-copied", "Copied")
+    expect(copy).to_be_focused()
+    expect(copy).not_to_have_attribute("data-copied", "Copied")
+    page.evaluate("""() => {
+        document.querySelector('#snapshot').dataset.fullUrl = '/pages/redirected/';
+        document.querySelector('[data-copy]').dataset.copyFrom = '#snapshot';
+        const { fetch } = window;
+        window.fetch = async (...given) => Object.defineProperty(await fetch(...given), 'redirected', { value: true });
+    }""")
+    page.route("**/redirected/", lambda route: route.fulfill(body="Sign in"))
+    copy.press("Enter")
+    expect(copy).to_have_attribute("data-copied", "Not copied: you are signed out")
+
+
+def test_a_palette_whose_file_is_gone_says_so(open_page: Opener) -> None:
+    page, complaints, _ = open_page()
+    complaints.allow("404")
+    page.route("**/js/palette*.js", lambda route: route.fulfill(status=404))
+    page.goto("pages/kit/")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette")).to_contain_text("Search could not be loaded. Reload the page.")
+
+
+def test_text_that_is_marked_beyond_the_edge_of_a_dialog_leaves_it_open(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.keyboard.press("Control+k")
+    palette = page.locator("#palette")
+    field = palette.locator("input")
+    field.fill("words")
+    box = field.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 20, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(5, box["y"], steps=4)
+    page.mouse.up()
+    expect(palette).to_be_visible()
+    page.mouse.click(5, 5)
+    expect(palette).to_be_hidden()
+
+
+def test_what_is_chosen_is_seen_with_forced_colours(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.emulate_media(forced_colors="active")
+    page.keyboard.press("Control+k")
+    options = page.locator("#palette [role=option]")
+    outline = "(element) => getComputedStyle(element).outlineStyle"
+    assert [options.nth(place).evaluate(outline) for place in (0, 1)] == ["solid", "none"]
+    tabs = page.locator(".seg [role=tab]")
+    assert [tabs.nth(place).evaluate(outline) for place in (0, 1)] == ["solid", "none"]
+
+
 def test_the_end_of_a_page_can_be_scrolled_out_from_under_the_messages(open_page: Opener) -> None:
     page = _page(open_page, "messages/")
     expect(page.locator("[data-toast=error]")).to_be_visible()
