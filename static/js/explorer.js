@@ -72,8 +72,8 @@ function placeIn(part) {
 }
 
 let chart = null;
-let charted = null; // what the chart shows now
-const zoom = (from, to) => goTo(Math.max(from, charted.since ?? from), Math.min(to, charted.until ?? to), charted.rest);
+let chartData = null; // what the chart shows now
+const zoom = (from, to) => goTo(Math.max(from, chartData.since ?? from), Math.min(to, chartData.until ?? to), chartData.rest);
 
 async function loadChart() {
   const place = document.getElementById('histogram');
@@ -83,7 +83,7 @@ async function loadChart() {
     const goBack = placeIn(place);
     const open = place.querySelector('.chart-table')?.open ?? false;
     const fresh = body.querySelector('[data-chart]');
-    const data = (charted = JSON.parse(fresh.dataset.chart));
+    const data = (chartData = JSON.parse(fresh.dataset.chart));
     if (chart && data.series.length) { // the same chart: someone may be dragging over it
       const drawn = place.querySelector('[data-chart]');
       drawn.setAttribute('aria-label', fresh.getAttribute('aria-label'));
