@@ -72,7 +72,7 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
     shown = shown or uri
     if "\0" in uri:
         raise invalid_params("Invalid resource URI.", {"uri": shown})
-    require_followable(entry, uri, shown)
+    require_followable(actor, entry, uri, shown)
     server = entry.endpoint.server
     whose: dict[str, Any] = {"session": entry.session} if entry.session is not None else {"stream": stream}
     follower = AgentFollow(uri=shown, renewed_at=timezone.now(), **whose)

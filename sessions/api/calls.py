@@ -194,6 +194,10 @@ async def cancel(request: WebRequest, uid: UUID) -> HttpResponse:
 def _cancel(caller: Caller, uid: UUID) -> "_CallText":
     call = _visible(caller, uid)
     if not _is_own(caller, call):
+        token = str(caller.principal.token.uid)
+        permissions.record_refusal(
+            caller.actor, call.server, call.target[:300], permission="cancel a call of another token", token=token
+        )
         raise Problem(403, "forbidden", "Only the token that started a call can cancel it here.")
     placing.cancel(caller.actor, caller.user, call)
     return _detail(caller, uid)

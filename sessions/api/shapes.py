@@ -151,7 +151,10 @@ class VersionRow(Schema):
     at: datetime
     cause: str
     events: int
-    digest: str = Field(description="SHA-256 of the contents as canonical JSON (RFC 8785).")
+    digest: str | None = Field(
+        description="SHA-256 of the contents as canonical JSON (RFC 8785); null if they were erased, or if the token's "
+        "owner may not read arguments and results."
+    )
     size: int
     mime_type: str
 

@@ -14,7 +14,7 @@ from servers.numbers import whole_number
 from servers.privacy import payload_readings
 from servers.privacy.payload_readings import PayloadContext
 from servers.requests import WebRequest
-from sessions.agents.policy.policy_check import ASK_WHOM
+from sessions.agents.policy.policy_check import ASK_WHOM, refusals
 from sessions.api.asking import Caller, caller_of, work
 from sessions.api.problems import Problem, not_found
 from sessions.api.shapes import (
@@ -25,6 +25,7 @@ from sessions.api.shapes import (
     VersionPage,
     VersionRow,
 )
+from sessions.mcp.core import methods
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 from sessions.models import ResourceVersion, Subscription
 from sessions.subscriptions import board, history, subscribing
@@ -72,7 +73,7 @@ def _create(caller: Caller, given: SubscriptionIn) -> SubscriptionOut:
     if server is None:
         raise not_found("server")
     server = access.seen_by(caller.user, server)
-    _require_allowed(caller, server, given.uri)
+    _require_allowed(caller, server, methods.RESOURCES_SUBSCRIBE, given.uri)
     return _out(subscribing.subscribe(caller.actor, caller.user, server, given.uri, title=given.title))
 
 
@@ -100,15 +101,20 @@ def _end(caller: Caller, uid: UUID) -> None:
 
 @router.get("/{uuid:uid}/versions", response=VersionPage, operation_id="list_versions", summary="List versions")
 async def versions(request: WebRequest, uid: UUID, cursor: Cursor = "", limit: Limit = 50) -> VersionPage:
-    """The stored versions, newest first. Scope `mcp:read`."""
+    """The stored versions, newest first. Needs the scope `mcp:read` and policies that allow the resource; the digests
+    need the permission of the token's owner to read arguments and results."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return await work(_versions, caller, uid, cursor, limit)
 
 
 def _versions(caller: Caller, uid: UUID, cursor: str, limit: int) -> VersionPage:
-    page = page_before(_found(caller, uid).versions.all(), "number", _number(cursor), limit)
-    return VersionPage(items=[VersionRow(**_version(item)) for item in page.rows], next=_text(page.older))
+    subscription = _found(caller, uid)
+    _require_allowed(caller, subscription.server, methods.RESOURCES_READ, subscription.uri)
+    page = page_before(subscription.versions.all(), "number", _number(cursor), limit)
+    readable = access.may_read_payloads(caller.user)
+    items = [VersionRow(**_version(item, readable=readable)) for item in page.rows]
+    return VersionPage(items=items, next=_text(page.older))
 
 
 @router.get(
@@ -124,21 +130,23 @@ async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
 
 def _contents(caller: Caller, uid: UUID, number: int) -> VersionOut:
     subscription = _found(caller, uid)
-    _require_allowed(caller, subscription.server, subscription.uri)
+    _require_allowed(caller, subscription.server, methods.RESOURCES_READ, subscription.uri)
     permissions.require(caller.user, caller.actor, "view_payload", subscription.server, subject=subscription.uri[:300])
     item = history.version(subscription, number)
     if item is None:
         raise not_found("version")
     context = PayloadContext(ServerRef.of(subscription.server), subscription.identity.name, subscription.uri)
     payload_readings.record(caller.actor, [item.contents], context)
-    return VersionOut(**_version(item), contents=history.contents(item, whole=True).items)
+    return VersionOut(**_version(item, readable=True), contents=history.contents(item, whole=True).items)
 
 
-def _require_allowed(caller: Caller, server: Server, uri: str) -> None:
+def _require_allowed(caller: Caller, server: Server, method: str, uri: str) -> None:
     """By the policies of endpoint and token, as over MCP. *Ask* refuses too: nobody can be asked about each version.
     Raises Refusal."""
-    verdict = policies.policies_at(server, caller.principal.token).decide(PolicyKind.RESOURCE, uri)
+    token = caller.principal.token
+    verdict = policies.policies_at(server, token).decide(PolicyKind.RESOURCE, uri)
     if verdict.effect is not PolicyEffect.ALLOW:
+        refusals.note(caller.actor, token, server, method, uri, verdict.why)
         words = f"{uri[:200]} can be neither followed nor read here. {verdict.why} {ASK_WHOM}"
         raise Refusal(403, FORBIDDEN, words, {"reason": "policy"})
 
@@ -168,8 +176,10 @@ def _out(row: Subscription) -> SubscriptionOut:
     )
 
 
-def _version(item: ResourceVersion) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in VersionRow.model_fields}
+def _version(item: ResourceVersion, *, readable: bool) -> dict[str, Any]:
+    """Without salt, a digest of small contents confirms a guess: it is for those who may read them."""
+    found = {name: getattr(item, name) for name in VersionRow.model_fields if name != "digest"}
+    return {**found, "digest": (item.contents_digest or None) if readable else None}
 
 
 def _number(cursor: str) -> int | None:

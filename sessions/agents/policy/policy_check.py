@@ -9,9 +9,10 @@ from typing import Final
 
 from servers import limits, permissions
 from servers.agents import policies
-from servers.agents.policies import KIND_OF, Policies, Policy, Verdict
+from servers.agents.policies import KIND_OF, Policies, Policy
+from servers.audit.record import Actor
 from servers.enums import AgentScope, PolicyEffect, PolicyKind
-from servers.models import Bundle, Server
+from servers.models import AgentToken, Bundle, Server
 from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange
@@ -138,18 +139,40 @@ def _joined(entry: Entry, found: Sequence[Policy]) -> Policies:
     return Policies(found[0], entry.principal.policy, found[1] if len(found) > 1 else None)
 
 
-class PolicyCheck:
-    """Of one web process. Its methods are for threads."""
+class _Refusals:
+    """Audit events of what a rule denies, in one web process: an equal refusal is noted at most once a minute."""
 
     def __init__(self) -> None:
-        self._noted: OrderedDict[tuple[int, str], float] = OrderedDict()
+        self._noted: OrderedDict[tuple[str, ...], float] = OrderedDict()
+
+    def note(
+        self, actor: Actor, token: AgentToken, server: Server, method: str, target: str, reason: str, **more: str
+    ) -> None:
+        """For a thread. `target`: as the server knows it."""
+        key, now = (str(token.uid), str(server.uid), method, target), time.monotonic()
+        if now - self._noted.get(key, float("-inf")) < _NOTED_SECONDS:
+            return
+        details = {"token": str(token.uid), "method": method, "reason": reason, **more}
+        permissions.record_refusal(actor, server, target[:300], **details)
+        self._noted[key] = now  # what could not be recorded is not known
+        while len(self._noted) > _MOST_KNOWN:
+            self._noted.popitem(last=False)
+
+
+refusals: Final = _Refusals()
+
+
+class PolicyCheck:
+    """What a call must pass before it is placed. Its methods are for threads."""
 
     def check(self, exchange: Exchange, asked: CallRequest, target: Target, *, repeated: bool) -> Hold | None:
         """None: the call may be sent. `repeated`: equal calls came too often. Raises Forbidden."""
         kind, key = operation_of(asked.method).place(asked.target)
         shown = exchange.named(key)
         if target.approved_digest:
-            raise Forbidden(agent_calls.unseen_change(target.server_name, shown))
+            why = agent_calls.unseen_change(target.server_name, shown)
+            self._note(exchange, asked, why)
+            raise Forbidden(why)
         known = policies_of(exchange.entry)
         destructive = asked.method == methods.TOOLS_CALL and policies.marked_destructive(
             target.definition, trusted=known.endpoint.trusts_annotations
@@ -157,7 +180,7 @@ class PolicyCheck:
         scoped = exchange.entry.principal.has(AgentScope.DESTRUCTIVE.value)
         verdict = known.decide(KIND_OF[kind], key, shown, destructive=destructive, scoped=scoped)
         if verdict.effect is PolicyEffect.DENY:
-            self._note(exchange, asked, verdict)
+            self._note(exchange, asked, verdict.why)
             raise Forbidden(f"{shown} was not called. {verdict.why} {ASK_WHOM}")
         if asked.method == methods.COMPLETE:  # suggestions while a person types: nobody is asked for each
             if verdict.effect is PolicyEffect.ASK:
@@ -170,26 +193,21 @@ class PolicyCheck:
             return Hold("Too many identical calls: the agent may be in a loop.", seconds, destructive)
         return None
 
-    def _note(self, exchange: Exchange, asked: CallRequest, verdict: Verdict) -> None:
+    def _note(self, exchange: Exchange, asked: CallRequest, reason: str) -> None:
         token, server = exchange.entry.principal.token, exchange.entry.endpoint.server
-        key, now = (token.pk, f"{server.pk} {asked.method} {asked.target}"), time.monotonic()
-        if now - self._noted.get(key, float("-inf")) < _NOTED_SECONDS:
-            return
-        details = {"token": str(token.uid), "method": asked.method, "reason": verdict.why}
-        if exchange.via is not None:
-            details |= {"bundle": exchange.via.bundle}
-        permissions.record_refusal(exchange.actor, server, asked.target[:300], **details)
-        self._noted[key] = now  # what could not be recorded is not known
-        while len(self._noted) > _MOST_KNOWN:
-            self._noted.popitem(last=False)
+        via = {} if exchange.via is None else {"bundle": exchange.via.bundle}
+        refusals.note(exchange.actor, token, server, asked.method, asked.target, reason, **via)
 
 
 def may_follow(known: Policies, uri: str, shown: str) -> bool:
     return known.decide(PolicyKind.RESOURCE, uri, shown).effect is PolicyEffect.ALLOW
 
 
-def require_followable(entry: Entry, uri: str, shown: str) -> None:
+def require_followable(actor: Actor, entry: Entry, uri: str, shown: str) -> None:
     """Nobody can be asked about each update of a resource. Raises Refusal. For a thread."""
     verdict = policies_of(entry).decide(PolicyKind.RESOURCE, uri, shown)
     if verdict.effect is not PolicyEffect.ALLOW:
+        token, server = entry.principal.token, entry.endpoint.server
+        via = {} if entry.bundle is None else {"bundle": entry.bundle.slug}
+        refusals.note(actor, token, server, methods.RESOURCES_SUBSCRIBE, uri, verdict.why, **via)
         raise Refusal(200, FORBIDDEN, f"{shown} cannot be followed. {verdict.why} {ASK_WHOM}", {"uri": shown})

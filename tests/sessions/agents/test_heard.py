@@ -12,8 +12,8 @@ from mcpadmin.command_line.exit_status import ExitStatus, status_of
 from servers.agents.tokens import principal_of
 from servers.audit import writer as writer_module
 from servers.audit.writer import AuditUnavailable
-from servers.enums import PolicyEffect, PolicyKind
-from servers.models import AgentPolicy, AgentRule, AuditEvent
+from servers.enums import AuditAction, PolicyEffect, PolicyKind
+from servers.models import AgentPolicy, AgentRule, AuditEvent, Definition
 from sessions.agents.call_request import call_request_of
 from sessions.agents.calls import idempotency
 from sessions.agents.endpoints import entry_of
@@ -171,6 +171,17 @@ def test_a_denied_call_that_could_not_be_recorded_is_recorded_the_next_time(
         with pytest.raises(expected):
             place(check, principal, "files", "echo")
     assert AuditEvent.objects.filter(subject="echo").count() == 1
+
+
+def test_a_refused_call_of_a_tool_whose_change_nobody_has_approved_is_recorded(ada: Any) -> None:
+    make_listed("files")
+    Definition.objects.update(approved_digest="1" * 64)
+    principal, check = principal_of(token_of(ada), ""), PolicyCheck()
+    for _ in range(2):
+        with pytest.raises(Forbidden, match="approved the change"):
+            place(check, principal, "files", "echo")
+    event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)
+    assert (event.subject, event.outcome, event.actor_name) == ("echo", "denied", "ada")
 
 
 def keyed(door: Door, token: str, session: str, id: int, key: str, **arguments: Any) -> Asked:

@@ -12,8 +12,8 @@ from django.utils import timezone
 from servers.agents import tokens
 from servers.agents.addresses import address_of
 from servers.agents.tokens import principal_of
-from servers.enums import AuditAction, OAuthClientKind
-from servers.models import AgentPolicy, AgentToken, AuditEvent, OAuthClient, OAuthToken, Server
+from servers.enums import AuditAction, OAuthClientKind, PolicyEffect, PolicyKind
+from servers.models import AgentPolicy, AgentRule, AgentToken, AuditEvent, OAuthClient, OAuthToken, Server
 from sessions.agents import changes
 from sessions.agents.policy import policy_check
 from tests.servers.conftest import person
@@ -140,5 +140,24 @@ async def test_a_person_who_may_follow_nothing_is_refused_once_however_many_reso
     assert acknowledged(listening) == {"toolsListChanged": True}
     refused = AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY)
     assert await door.thread(refused.count) == 1
+    listening.leaves()
+    await listening.ends()
+
+
+async def test_following_what_a_rule_denies_is_recorded(ada: Any, door: Door) -> None:
+    session = await door.thread(make_listed, "files")
+
+    def deny() -> None:
+        policy = AgentPolicy.objects.create(server=session.server)
+        AgentRule.objects.create(policy=policy, kind=PolicyKind.RESOURCE, pattern="x://*", effect=PolicyEffect.DENY)
+        policy_check.memory.forget()
+
+    await door.thread(deny)
+    listening = await listens(
+        door, await door.thread(token_of, ada), toolsListChanged=True, resourceSubscriptions=["x://1"]
+    )
+    assert acknowledged(listening) == {"toolsListChanged": True}
+    event = await door.thread(AuditEvent.objects.filter(action=AuditAction.PERMISSION_DENY).get)
+    assert (event.subject, event.actor_name, event.way) == ("x://1", "ada", "agent")
     listening.leaves()
     await listening.ends()

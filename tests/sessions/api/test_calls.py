@@ -12,9 +12,11 @@ from servers.agents.tokens import Wanted
 from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
-from servers.enums import PayloadKind
+from servers.enums import AuditAction, PayloadKind
+from servers.models import AuditEvent
 from sessions.api import calls
 from sessions.api.asking import Caller
+from sessions.api.problems import Problem
 from sessions.enums import CallState
 from sessions.mcp.core.refusals import with_words
 from sessions.models import Call
@@ -64,3 +66,13 @@ def test_the_words_of_the_server_are_for_those_who_may_read_the_call(call: Call)
     assert (found["readable"], found["detail"]) == (False, "It was refused.")
     assert found["error"] == {"code": -32000, "message": "", "data": None}
     assert found["progress"] == {"progress": 1.0, "total": 3.0, "message": ""}
+
+
+def test_cancelling_a_call_of_another_token_is_refused_and_recorded(call: Call) -> None:
+    issued = tokens.issue(Actor.of_user(call.user), call.user, Wanted("laptop", 7, ["mcp:call", "mcp:history"]))
+    caller = Caller(tokens.principal_of(issued.text, ""), "192.0.2.7", "request-0001")
+    with pytest.raises(Problem) as refused:
+        calls._cancel(caller, call.uid)
+    assert (refused.value.status, refused.value.kind) == (403, "forbidden")
+    event = AuditEvent.objects.get(action=AuditAction.PERMISSION_DENY)
+    assert (event.actor_name, event.way, event.ip, event.subject) == ("bob", "agent", "192.0.2.7", "ship")
