@@ -35,6 +35,7 @@ from sessions.inbox.reads import is_theirs, params_of
 from sessions.models import Question
 
 __all__ = [
+    "STATES",
     "Action",
     "AuditUnavailable",
     "Given",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 DURABLE_SECONDS = 2.0
-_STATES: dict[Action, QuestionState] = {
+STATES: dict[Action, QuestionState] = {
     "accept": QuestionState.ACCEPTED,
     "decline": QuestionState.DECLINED,
     "cancel": QuestionState.CANCELLED,
@@ -110,7 +111,7 @@ def answer(actor: Actor, user: Any, question: Question, action: Action, given: G
     text = None if content is None else json.dumps(content, separators=(",", ":"), allow_nan=False)
     stored = None if text is None else _redacted(text, question)
     write, events = (
-        partial(_write, actor, question, _STATES[action], stored),
+        partial(_write, actor, question, STATES[action], stored),
         partial(_answered, actor, question, action),
     )
     return writer().submit_and_wait(write, events, DURABLE_SECONDS) is not None

@@ -20,7 +20,6 @@ from sessions.views.call_answers import arguments_file
 
 _APPROVED = {
     Decision.DONE: "Approved. The call is on its way.",
-    Decision.LATE: "This request was closed before your answer arrived. Nothing was approved.",
     Decision.CHANGED: "The call has changed since you opened it. Check it again.",
     Decision.VOID: "The call can no longer be sent. Nothing was approved.",
 }
@@ -62,7 +61,7 @@ def approve(request: HttpRequest, uid: UUID) -> HttpResponse:
     except AuditUnavailable as problem:
         messages.error(request, str(problem))
     else:
-        _say(request, done, _APPROVED[done])
+        _say(request, done, _late(approval, " Nothing was approved.") if done is Decision.LATE else _APPROVED[done])
     return _see_other(approval)
 
 
@@ -76,9 +75,16 @@ def refuse(request: HttpRequest, uid: UUID) -> HttpResponse:
     except AuditUnavailable as problem:
         messages.error(request, str(problem))
     else:
-        late = "This request was closed before your answer arrived."
-        _say(request, done, "Refused. The agent will be notified." if done is Decision.DONE else late)
+        _say(request, done, "Refused. The agent will be notified." if done is Decision.DONE else _late(approval))
     return _see_other(approval)
+
+
+def _late(approval: Approval, consequence: str = "") -> str:
+    """Of an approved call, nobody may read that it was not: they would run it again by hand."""
+    approval.refresh_from_db(fields=["state", "ended_by"])
+    if approval.state == ApprovalState.APPROVED:
+        return f"Already approved by {approval.ended_by}. The call is sent once."
+    return f"This request was closed before your answer arrived.{consequence}"
 
 
 def _say(request: HttpRequest, done: Decision, words: str) -> None:

@@ -209,8 +209,17 @@ def _again(
 def _say(request: HttpRequest, question: Question, action: Action, first: bool) -> None:
     if first:
         messages.success(request, _SAID[action].format(server=question.server_name))
+    elif _answered_before(request, question, action):
+        messages.info(request, "You have already sent this answer. Only the first one counts.")
     else:
         messages.info(request, "This request was closed before your answer arrived. Your answer was not sent.")
+
+
+def _answered_before(request: HttpRequest, question: Question, action: Action) -> bool:
+    """A double click: the same person, the same button."""
+    question.refresh_from_db(fields=["state", "owner", "answered_by"])
+    actor = Actor.of(request)
+    return question.state == answering.STATES[action] and reads.answered_by(actor.id, actor.name, question)
 
 
 def _see_other(question: Question) -> HttpResponseRedirect:

@@ -15,7 +15,7 @@ from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
 from servers.enums import PayloadKind, Way
-from sessions.approvals import deciding, reading
+from sessions.approvals import deciding, reading, validity
 from sessions.approvals.deciding import Decision
 from sessions.enums import ApprovalState, CallState
 from sessions.models import AgentCall, Approval, Call
@@ -156,3 +156,25 @@ def test_only_the_owner_may_refuse_what_they_may_not_approve() -> None:
     approval = destructive_request(owner)
     assert deciding.may_refuse(owner, approval)
     assert not deciding.may_refuse(other, approval)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (ApprovalState.APPROVED, "Already approved by bob. The call is sent once."),
+        (ApprovalState.EXPIRED, "This request was closed before your answer arrived. Nothing was approved."),
+    ],
+)
+def test_who_approves_late_reads_whether_the_call_is_sent(state: ApprovalState, said: str) -> None:
+    approval = destructive_request(person("ann", "view_server", "call_tool"))
+    Approval.objects.update(state=state, ended_by="bob", ended_at=timezone.now())
+    client = Client()
+    client.force_login(person("root", is_superuser=True))
+    binding = {"binding": validity.binding(Approval.objects.get())}
+    try:
+        page = client.post(f"/inbox/approvals/{approval.uid}/approve/", binding, follow=True).content.decode()
+    finally:
+        writing.reset()
+    assert said in page
+    assert ("Nothing was approved" in page) == ("Nothing was approved" in said)

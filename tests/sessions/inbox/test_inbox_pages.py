@@ -271,6 +271,17 @@ def test_the_second_of_two_is_told_who_was_faster_and_sends_nothing(ada: Client)
     assert stored(question)["city"] == "Oslo"
 
 
+def test_a_double_click_is_not_told_that_the_answer_was_not_sent(ada: Client) -> None:
+    question = a_question(FORM)
+    page = text(
+        [ada.post(f"/inbox/{question.uid}/answer/", {"action": "accept"} | city(), follow=True) for _ in "12"][1]
+    )
+    assert "You have already sent this answer. Only the first one counts." in page
+    assert "not sent" not in page
+    page = text(ada.post(f"/inbox/{question.uid}/answer/", {"action": "decline"}, follow=True))
+    assert "Your answer was not sent" in page
+
+
 def test_a_field_that_asks_for_a_secret_is_warned_of_and_the_person_decides(ada: Client) -> None:
     schema = {"type": "object", "properties": {"pw": {"type": "string", "title": "Your password"}}}
     page = text(ada.get(f"/inbox/{a_question({'message': 'x', 'requestedSchema': schema}).uid}/"))
