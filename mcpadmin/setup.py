@@ -26,7 +26,7 @@ from servers import limits
 from servers.accounts import attempts
 from servers.accounts.forms import AccountForm
 from servers.advisory_locks import AdvisoryLock, in_transaction
-from servers.audit.record import Actor, Event, client_ip, record
+from servers.audit.record import Actor, Event, acting, client_ip, record
 from servers.enums import AuditAction, AuditOutcome
 
 PATH = "setup/"
@@ -117,8 +117,10 @@ def create_administrator(form: AccountForm, request: HttpRequest) -> Any:
         in_transaction(connection, AdvisoryLock.FIRST_ADMINISTRATOR)  # PostgreSQL would let two see no administrator
         if administrator_exists():
             raise AdministratorExists
-        user.save()
-        actor = Actor.of_user(user, client_ip(request), getattr(request, "request_id", ""))
+        ip, request_id = client_ip(request), getattr(request, "request_id", "")
+        with acting(Actor.of_user(user, ip, request_id)):  # it has no id yet
+            user.save()
+        actor = Actor.of_user(user, ip, request_id)
         record(Event(AuditAction.ADMINISTRATOR_CREATE, AuditOutcome.OK, actor, subject=user.get_username()))
     return user
 

@@ -26,6 +26,9 @@ def run(argv: list[str]) -> None:
     from django.core.management import execute_from_command_line  # noqa: PLC0415 - as above
     from django.db import DatabaseError  # noqa: PLC0415 - as above
 
+    from servers.audit.command_line import at_command_line  # noqa: PLC0415 - as above
+
+    at_command_line.set(True)
     try:
         execute_from_command_line(argv)
     except ImproperlyConfigured as problem:  # a variable that cannot be read: see variables.py

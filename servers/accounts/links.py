@@ -21,8 +21,9 @@ from servers import access
 from servers.accounts import catalog, service_accounts
 from servers.accounts.authority import Authority, Conflict, People, held_by_groups, lock, managed
 from servers.accounts.catalog import MANAGE
+from servers.audit.accounts import save_new_password
 from servers.audit.acts import Trail, audited
-from servers.audit.record import Actor
+from servers.audit.record import Actor, acting
 from servers.enums import AuditAction, LinkPurpose, LinkState
 from servers.models import AccountLink
 
@@ -221,11 +222,12 @@ def join(link: AccountLink, user: Any, ip: str, request_id: str = "") -> Any:
     with transaction.atomic():
         row = _claim(link)
         user.first_name, user.is_superuser = row.name, row.superuser
-        user.save()
-        user.groups.set(row.groups.all())
-        user.user_permissions.set(row.permissions.all())
-        AccountLink.objects.filter(pk=row.pk).update(user=user)
+        with acting(Actor.of_user(user, ip, request_id)):  # it has no id yet
+            user.save()
         with audited(Actor.of_user(user, ip, request_id)) as trail:
+            user.groups.set(row.groups.all())
+            user.user_permissions.set(row.permissions.all())
+            AccountLink.objects.filter(pk=row.pk).update(user=user)
             _joined(trail, row, user)
     return People.get(pk=user.pk)
 
@@ -239,7 +241,7 @@ def set_password(link: AccountLink, hashed: Any, ip: str, request_id: str = "") 
     """`hashed` is the link's user with a new password set and not saved. Raises LinkGone."""
     with transaction.atomic():
         row = _claim(link)
-        hashed.save(update_fields=["password"])
         with audited(Actor.of_user(hashed, ip, request_id)) as trail:
+            save_new_password(hashed)
             trail.note(AuditAction.PASSWORD_RESET, None, hashed.get_username(), {"issued_by": row.issued_by_name})
     return People.get(pk=hashed.pk)

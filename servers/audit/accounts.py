@@ -21,6 +21,7 @@ User = get_user_model()
 _FLAGS = ("is_superuser", "is_staff", "is_active")
 _FACTS = (User.USERNAME_FIELD, "email", "first_name", "last_name")
 _BEFORE = "_audit_before"
+_NOTED_BY_CALLER = "_audit_noted_by_caller"
 
 
 def _append(
@@ -91,8 +92,17 @@ def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_
         if changed := {key: changes[key] for key in keys if key in changes}:
             _append(action, actor, name, changes=changed)
     # Set by set_password() until the end of save(); a silent upgrade of the hash at sign-in clears it before.
-    if getattr(instance, "_password", None) is not None:
+    if getattr(instance, "_password", None) is not None and not getattr(instance, _NOTED_BY_CALLER, False):
         _append(AuditAction.PASSWORD_CHANGE, actor, name)
+
+
+def save_new_password(user: Any) -> None:
+    """Save a password that was set, without an event: the caller's own event says it."""
+    setattr(user, _NOTED_BY_CALLER, True)
+    try:
+        user.save(update_fields=["password"])
+    finally:
+        delattr(user, _NOTED_BY_CALLER)
 
 
 @receiver(post_delete, sender=User, dispatch_uid="audit.user_deleted")

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from servers.audit.record import Actor, Event, ServerRef, record_many
+from servers.audit.record import Actor, Event, ServerRef, acting, record_many
 from servers.enums import AuditAction, AuditOutcome
 
 
@@ -38,7 +38,8 @@ def audited(actor: Actor) -> Iterator[Trail]:
     trail = Trail(actor)
     try:
         with transaction.atomic():
-            yield trail
+            with acting(actor):
+                yield trail
             record_many([event for event in trail.events if event.outcome != AuditOutcome.DENIED])
     finally:
         if denied := [event for event in trail.events if event.outcome == AuditOutcome.DENIED]:

@@ -6,7 +6,8 @@ a transaction: everything else is written before, and PostgreSQL has checked the
 all writers share is held for the shortest time and never while waiting for another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,7 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
+from servers.audit.command_line import at_command_line
 from servers.audit.statements import Fields, database, execute, execute_many, fetch
 from servers.enums import AuditAction, AuditOutcome, Way
 from servers.json.canonical import canonical, sha256
@@ -31,6 +33,7 @@ CHAIN = 1
 BODY_VERSION = 2
 #: the request that this task of the web process answers; set by the middleware, read where signals carry no request
 current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
+_current_actor: ContextVar["Actor | None"] = ContextVar("current_actor", default=None)
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,29 @@ class Actor:
 
     @classmethod
     def current(cls) -> "Actor":
-        """The user of the current request; outside of a request, the product itself."""
-        request = current_request.get()
-        return SYSTEM if request is None else cls.of(request)
+        """Who acts in the current block of `acting`, or the user of the current request; outside of both, the operator
+        at the command line or the product itself."""
+        if (actor := _current_actor.get()) is not None:
+            return actor
+        if (request := current_request.get()) is not None:
+            return cls.of(request)
+        return OPERATOR if at_command_line.get() else SYSTEM
 
 
 #: the product itself: housekeeping, session hosts
 SYSTEM = Actor(None, "mcpadmin", way=Way.TASK)
 #: the operator at the command line, where no account is named
 OPERATOR = Actor(None, "mcpadmin", way=Way.COMMAND)
+
+
+@contextmanager
+def acting(actor: Actor) -> Iterator[None]:
+    """Signals that carry no actor take this one."""
+    token = _current_actor.set(actor)
+    try:
+        yield
+    finally:
+        _current_actor.reset(token)
 
 
 @dataclass(frozen=True)

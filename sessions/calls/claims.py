@@ -340,7 +340,7 @@ def end_unhandled(worker_uid: UUID, running: Collection[UUID], unconfirmed: Coll
         final = _UNCONFIRMED_CLAIM if uid in unconfirmed else _OUTCOME_LOST
         for call in end_now([uid], final):
             announce(call)
-            events.append(finish_event(call, final, Actor(call.user_id, call.user_name)))
+            events.append(finish_event(call, final, Actor(call.user_id, call.user_name, way=call.way)))
     return events
 
 

@@ -106,7 +106,7 @@ def _pending(call: Call) -> PendingCall:
         call.target,
         "",
         call.arguments.digest,
-        Actor(call.user_id, call.user_name),
+        Actor(call.user_id, call.user_name, way=call.way),
         argument_bytes=call.argument_bytes,
         sent_at=call.sent_at,
     )

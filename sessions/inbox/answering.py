@@ -123,7 +123,7 @@ def dismiss(actor: Actor, user: Any, question: Question, why: str) -> bool:
     _require(actor, user, question)
 
     def change() -> list[Event]:
-        events = end(question.uid, QuestionState.CANCELLED, why)
+        events = end(question.uid, QuestionState.CANCELLED, why, actor)
         if events:
             _wake(question)
         return events

@@ -175,11 +175,11 @@ def ended(questions: QuerySet[Question], state: QuestionState, **fields: Any) ->
     return True
 
 
-def end(uid: UUID, state: QuestionState, detail: str, **only: Any) -> list[Event]:
-    """An end that no person gave. Nothing if another process was faster, or its row does not match `only`."""
+def end(uid: UUID, state: QuestionState, detail: str, actor: Actor = SYSTEM, **only: Any) -> list[Event]:
+    """An end without an answer. Nothing if another process was faster, or its row does not match `only`."""
     if not ended(Question.objects.filter(uid=uid, **only), state, detail=detail):
         return []
-    return [_end_event(Question.objects.select_related("server", "call").get(uid=uid))]
+    return [_end_event(Question.objects.select_related("server", "call").get(uid=uid), actor=actor)]
 
 
 def withdraw(uid: UUID, detail: str) -> list[Event]:
@@ -293,8 +293,8 @@ def question_event(
     )
 
 
-def _end_event(question: Question, outcome: AuditOutcome | None = None) -> Event:
+def _end_event(question: Question, outcome: AuditOutcome | None = None, actor: Actor = SYSTEM) -> Event:
     if outcome is None:
         outcome = AuditOutcome.OK if question.state == QuestionState.ACCEPTED else AuditOutcome.CANCELLED
     details = {"state": str(question.state), "detail": question.detail[:500]}
-    return question_event(question, AuditAction.QUESTION_END, outcome, details=details)
+    return question_event(question, AuditAction.QUESTION_END, outcome, actor, details)

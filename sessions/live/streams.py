@@ -37,6 +37,7 @@ class Member(Protocol):
     """A socket as the hub sees it. While `suspended` (its permissions are being checked) it receives nothing."""
 
     viewer: Viewer
+    actor: Actor
     suspended: bool
 
     @property
@@ -69,7 +70,7 @@ class TopicSubscription:
             return
         self._remember(frame, text)
         if frame.record_reading is not None and viewer.reads_payloads and viewer.user_id != frame.owner_id:
-            frame.record_reading(Actor.of_user(viewer.user))
+            frame.record_reading(self.member.actor)
         self.member.put(text)
 
     def _remember(self, frame: Frame, text: str) -> None:

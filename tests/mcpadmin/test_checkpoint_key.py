@@ -36,7 +36,7 @@ def test_after_a_replacement_both_keys_count_and_the_log_verifies(capsys: pytest
     assert [known.text for known in key.load().trusted] == [new, old]
     log.fill(2)
     assert verify().ok, verify()
-    assert AuditEvent.objects.filter(action=AuditAction.CHECKPOINT_KEY).exists()
+    assert AuditEvent.objects.get(action=AuditAction.CHECKPOINT_KEY).way == "command"
     assert Path(key.settings.CHECKPOINT_KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 

@@ -16,6 +16,7 @@ from django.test import Client
 
 from mcpadmin import setup
 from servers import limits
+from servers.enums import AuditAction
 from servers.models import AuditEvent
 from tests.tools.prepared import DATABASE, ROOT, clean_environment, copy_database
 
@@ -45,6 +46,11 @@ def test_the_link_creates_the_first_administrator_and_signs_them_in(client: Clie
     user = get_user_model().objects.get(username="ada")
     assert (user.is_superuser, user.is_staff, user.is_active) == (True, True, True)
     assert client.session["_auth_user_id"] == str(user.pk)
+    events = AuditEvent.objects.exclude(action=AuditAction.SIGN_IN).order_by("seq")
+    assert [(event.action, event.actor_name, event.ip) for event in events] == [
+        (AuditAction.USER_CREATE, "ada", "127.0.0.1"),
+        (AuditAction.ADMINISTRATOR_CREATE, "ada", "127.0.0.1"),
+    ]
 
 
 def test_the_password_is_hashed_with_argon2(client: Client, argon2: None) -> None:

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from servers.accounts import catalog
+from servers.enums import AuditAction
 from servers.models import AuditEvent, Server
 from tests.servers.conftest import person
 
@@ -78,9 +79,16 @@ def test_people_are_listed_disabled_enabled_and_relieved_of_what_they_own() -> N
     assert "vera\tdisabled" in run("list")
     run("enable", "vera")
     assert "vera\tactive" in run("list")
-    assert set(AuditEvent.objects.exclude(action__contains="create").values_list("actor_name", flat=True)) == {
-        "mcpadmin"
-    }
+    rows = AuditEvent.objects.exclude(action__contains="create")
+    assert set(rows.values_list("actor_name", "way")) == {("mcpadmin", "command")}
+
+
+def test_what_is_granted_at_the_command_line_is_recorded_as_such() -> None:
+    person("vera")
+    run("grant", "vera", "--superuser", "--permission", "call_tool")
+    rows = AuditEvent.objects.filter(action=AuditAction.PERMISSIONS_CHANGE, actor_name="mcpadmin")
+    assert set(rows.values_list("way", flat=True)) == {"command"}
+    assert rows.count() == 2
 
 
 def test_what_cannot_be_done_is_an_error_in_words() -> None:

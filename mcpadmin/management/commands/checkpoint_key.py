@@ -12,7 +12,7 @@ from servers.audit.acts import audited
 from servers.audit.proof import checkpoints, key
 from servers.audit.proof.key import KeyMissing
 from servers.audit.proof.notes import NoteInvalid, PublicKey
-from servers.audit.record import SYSTEM
+from servers.audit.record import OPERATOR
 from servers.enums import AuditAction
 
 
@@ -69,7 +69,7 @@ class Command(BaseCommand):
                 f"Checkpoints in the database were signed with key {unknown[0]}. Give its public key with --retired, or give up what it signed with --forget."
             )
         keys.replace_checkpoint_key(path, _host(), retired)
-        with audited(SYSTEM) as trail:
+        with audited(OPERATOR) as trail:
             dropped = checkpoints.forget(unknown) if unknown else 0
             details = {"key": key.load().public.text, "retired": retired, "forgotten": dropped}
             trail.note(AuditAction.CHECKPOINT_KEY, None, "checkpoint key", details)

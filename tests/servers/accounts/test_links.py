@@ -66,6 +66,8 @@ def test_an_invited_person_chooses_name_and_password_and_is_signed_in_with_the_g
     assert client.get("/").status_code == 200
     [event] = events(AuditAction.USER_JOIN)
     assert (event.actor_name, event.subject) == ("nina", "nina")
+    assert not AuditEvent.objects.filter(actor_name="").exists()
+    assert set(AuditEvent.objects.filter(subject="nina").values_list("actor_name", "way")) == {("nina", "page")}
 
 
 def _expire(issued: IssuedLink) -> None:
@@ -148,7 +150,8 @@ def test_a_password_link_sets_a_password_signs_in_and_ends_all_other_sign_ins(cl
     assert not Client().login(username="vera", password=PASSWORD)
     assert Client().login(username="vera", password=NEW)
     assert Client().post(path(issued), AGAIN).status_code == 404
-    assert [event.subject for event in events(AuditAction.PASSWORD_RESET)] == ["vera"]
+    assert [(event.subject, event.actor_name) for event in events(AuditAction.PASSWORD_RESET)] == [("vera", "vera")]
+    assert not events(AuditAction.PASSWORD_CHANGE)
 
 
 def test_a_second_password_link_and_disabling_end_the_first() -> None:

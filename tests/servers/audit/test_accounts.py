@@ -10,7 +10,9 @@ from django.contrib.auth.models import AnonymousUser, Group, Permission
 from django.http import HttpRequest
 from django.test import Client, RequestFactory
 
-from servers.audit.record import Actor, current_request
+from servers.audit.acts import audited
+from servers.audit.command_line import at_command_line
+from servers.audit.record import OPERATOR, SYSTEM, Actor, current_request
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent
 from tests.servers.conftest import person
@@ -32,6 +34,26 @@ def request_of_ada(admin: Any, rf: RequestFactory) -> Iterator[HttpRequest]:
     token = current_request.set(request)
     yield request
     current_request.reset(token)
+
+
+def test_outside_of_a_request_the_operator_acts_at_the_command_line_and_else_the_product() -> None:
+    assert Actor.current() == SYSTEM
+    token = at_command_line.set(True)
+    try:
+        assert Actor.current() == OPERATOR
+        person("vera")
+    finally:
+        at_command_line.reset(token)
+    assert newest()[0].way == "command"
+
+
+def test_a_signal_inside_of_an_act_takes_its_actor(request_of_ada: HttpRequest) -> None:
+    with audited(OPERATOR):
+        person("vera")
+    event, _ = newest()
+    assert (event.actor_name, event.way, event.ip) == ("mcpadmin", "command", "")
+    person("max")
+    assert newest()[0].actor_name == "ada"
 
 
 def with_session(rf: RequestFactory) -> HttpRequest:

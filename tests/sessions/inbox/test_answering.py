@@ -18,7 +18,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.audit.writer import writer
 from servers.crypto import SealError
-from servers.enums import AuditAction, PayloadKind
+from servers.enums import AuditAction, PayloadKind, Way
 from servers.models import AuditEvent, Payload, Unredacted
 from sessions.calls import claims
 from sessions.calls.claims import PendingCall
@@ -228,8 +228,9 @@ def test_an_answer_of_a_program_that_does_not_fit_ends_the_question_and_is_no_de
     bob = person("bob")
     with pytest.raises(access.Denied):
         answering.dismiss(Actor.of_user(bob), bob, question, words)
-    assert answering.dismiss(Actor.of_user(grace), grace, question, words)
-    assert not answering.dismiss(Actor.of_user(grace), grace, question, words)
+    actor = Actor.of_user(grace, way=Way.AGENT)
+    assert answering.dismiss(actor, grace, question, words)
+    assert not answering.dismiss(actor, grace, question, words)
     closed = again(question)
     assert (closed.state, closed.answered_by, closed.detail) == ("cancelled", "", words)
     assert reads.settled([closed.uid])[0].detail == words
@@ -237,6 +238,7 @@ def test_an_answer_of_a_program_that_does_not_fit_ends_the_question_and_is_no_de
     assert not AuditEvent.objects.filter(action=AuditAction.QUESTION_ANSWER).exists()
     event = AuditEvent.objects.get(action=AuditAction.QUESTION_END)
     assert json.loads(event.body)["details"]["detail"] == words
+    assert (event.actor_name, event.way) == ("grace", "agent")
 
 
 def test_without_permission_nothing_is_answered_and_the_denial_is_recorded(lease: Lease) -> None:

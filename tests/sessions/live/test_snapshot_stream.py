@@ -12,6 +12,7 @@ import pytest
 from django.db import OperationalError
 
 from servers.audit import payloads
+from servers.audit.record import Actor
 from servers.enums import PayloadKind
 from sessions.enums import CallState
 from sessions.live import call_frames
@@ -38,6 +39,7 @@ class Page:
 
     told: list[str] = field(default_factory=list)
     viewer: Viewer = field(default_factory=lambda: cast(Viewer, Reader()))
+    actor: Actor = Actor(1, "ada", "192.0.2.7", "request-0001")
     suspended: bool = False
     has_room: bool = True
     may_go_on: asyncio.Event = field(default_factory=asyncio.Event)
@@ -184,6 +186,16 @@ async def test_a_page_whose_first_read_failed_is_not_live_so_the_slow_timer_read
     await inbox.stream.catch_up(joined)
     assert joined.live
     assert page.told[:2] == ["01 v1", "5 open"]
+
+
+async def test_who_reads_the_call_of_another_person_on_an_open_page_is_named_with_address_and_request() -> None:
+    readings: list[Actor] = []
+    topic = parse(f"call.{ONE}")
+    assert topic is not None
+    page = Page()
+    frame = Frame("text", None, "call", owner_id=2, record_reading=readings.append)
+    TopicSubscription(cast(Member, page), topic, None, live=True).offer(frame)
+    assert readings == [page.actor]
 
 
 @pytest.fixture
