@@ -148,8 +148,8 @@ def revoke(actor: Actor, by: Any, link: AccountLink) -> None:
         authority, _ = lock(by)
         row = _unused(link)
         authority.require_give(_permissions(row), row.superuser)
-        AccountLink.objects.filter(pk=row.pk).update(revoked_at=timezone.now())
-        trail.note(AuditAction.LINK_REVOKE, None, str(row))
+        if AccountLink.objects.filter(pk=row.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            trail.note(AuditAction.LINK_REVOKE, None, str(row))
 
 
 def _unused(link: AccountLink) -> AccountLink:

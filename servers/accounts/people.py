@@ -160,6 +160,7 @@ def delete(actor: Actor, by: Any, user: Any) -> None:
             raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)
         if ended := browser_sessions.end(row):
             trail.note(AuditAction.SIGN_INS_END, None, row.get_username(), {"count": ended})
+        reference_grants.end_of_person(trail, row)
         row.delete()
 
 

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db import transaction
-from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete, pre_save
 from django.dispatch import receiver
 from django.http import HttpRequest
 
@@ -22,6 +22,7 @@ _FLAGS = ("is_superuser", "is_staff", "is_active")
 _FACTS = (User.USERNAME_FIELD, "email", "first_name", "last_name")
 _BEFORE = "_audit_before"
 _NOTED_BY_CALLER = "_audit_noted_by_caller"
+_HELD = "_audit_held"
 
 
 def _append(
@@ -105,9 +106,22 @@ def save_new_password(user: Any) -> None:
         delattr(user, _NOTED_BY_CALLER)
 
 
+@receiver(pre_delete, sender=User, dispatch_uid="audit.user_held")
+def remember_held(sender: Any, instance: Any, **_: Any) -> None:
+    flags = {flag: True for flag in _FLAGS if getattr(instance, flag)}
+    groups, own = instance.groups.all(), instance.user_permissions.select_related("content_type")
+    setattr(instance, _HELD, flags | _lists(groups=groups, permissions=own))
+
+
 @receiver(post_delete, sender=User, dispatch_uid="audit.user_deleted")
 def user_deleted(sender: Any, instance: Any, **_: Any) -> None:
-    _append(AuditAction.USER_DELETE, Actor.current(), instance.get_username())
+    held: dict[str, Any] = getattr(instance, _HELD, {})
+    _append(AuditAction.USER_DELETE, Actor.current(), instance.get_username(), AuditOutcome.OK, **held)
+
+
+def _lists(**rows: Any) -> dict[str, Any]:
+    """The names of rows; without lists that are empty."""
+    return {key: names for key, found in rows.items() if (names := sorted(_name(row) for row in found))}
 
 
 def _change(before: Any, after: Any) -> dict[str, Any]:
@@ -115,16 +129,32 @@ def _change(before: Any, after: Any) -> dict[str, Any]:
 
 
 # --- groups and permissions --------------------------------------------------------------------------------------------
+@receiver(pre_save, sender=Group, dispatch_uid="audit.group_before")
+def remember_group(sender: Any, instance: Group, **_: Any) -> None:
+    setattr(instance, _BEFORE, Group.objects.filter(pk=instance.pk).values_list("name", flat=True).first())
+
+
 @receiver(post_save, sender=Group, dispatch_uid="audit.group_saved")
 def group_saved(sender: Any, instance: Group, created: bool, raw: bool = False, **_: Any) -> None:
-    if not raw:
-        word = "created" if created else "renamed"
-        _append(AuditAction.PERMISSIONS_CHANGE, Actor.current(), f"group {instance.name}", group=word)
+    before = getattr(instance, _BEFORE, None)
+    if raw or (not created and before == instance.name):
+        return
+    details: dict[str, Any] = {"group": "created"}
+    if not created:
+        details = {"group": "renamed", "changes": {"name": _change(before, instance.name)}}
+    _append(AuditAction.PERMISSIONS_CHANGE, Actor.current(), f"group {instance.name}", AuditOutcome.OK, **details)
+
+
+@receiver(pre_delete, sender=Group, dispatch_uid="audit.group_held")
+def remember_held_of_group(sender: Any, instance: Group, **_: Any) -> None:
+    own, members = instance.permissions.select_related("content_type"), User._default_manager.filter(groups=instance)
+    setattr(instance, _HELD, _lists(permissions=own, members=members))
 
 
 @receiver(post_delete, sender=Group, dispatch_uid="audit.group_deleted")
 def group_deleted(sender: Any, instance: Group, **_: Any) -> None:
-    _append(AuditAction.PERMISSIONS_CHANGE, Actor.current(), f"group {instance.name}", group="deleted")
+    details = {"group": "deleted", **getattr(instance, _HELD, {})}
+    _append(AuditAction.PERMISSIONS_CHANGE, Actor.current(), f"group {instance.name}", AuditOutcome.OK, **details)
 
 
 @receiver(m2m_changed, sender=User.groups.through, dispatch_uid="audit.user_groups")

@@ -120,6 +120,11 @@ def end_of_group(trail: Trail, group: Group) -> None:
     _end(trail, ReferenceGrant.objects.select_related("group").filter(group=group))
 
 
+def end_of_person(trail: Trail, user: Any) -> None:
+    """As `revoke`, of all grants of a person whose account is about to be deleted."""
+    _end(trail, ReferenceGrant.objects.select_related("user").filter(user=user))
+
+
 def _end(trail: Trail, grants: Iterable[ReferenceGrant]) -> None:
     dependent: dict[int, Server] = {}
     for grant in grants:

@@ -68,12 +68,13 @@ def replace(actor: Actor, user: Any, credential: Credential, parts: Parts) -> Cr
             for identity in _identities_of(current):
                 variables.require_fillable(identity.server, parts.details["variable"])
                 _refuse_doubles(identity, current, parts.details)
+        details = {"kind": current.kind, **_changed_details(current.details, parts.details)}
         _put(current, parts)
         current.references_by_id = user.pk if _references(parts) else None
         current.reference_grants.all().delete()
         current.version = F("version") + 1
         current.save()
-        trail.note(AuditAction.CREDENTIAL_REPLACE, None, current.name, {"kind": current.kind})
+        trail.note(AuditAction.CREDENTIAL_REPLACE, None, current.name, details)
         _notify(_identities_of(current))
     current.refresh_from_db()
     return current
@@ -124,10 +125,10 @@ def delete(actor: Actor, user: Any, credential: Credential) -> None:
     permissions.require(user, actor, PERMISSION, subject=credential.name)
     with audited(actor) as trail:
         used_by = _identities_of(credential)
-        names = [identity.server.name for identity in used_by]
-        trail.note(AuditAction.CREDENTIAL_DELETE, None, credential.name, {"kind": credential.kind, "servers": names})
-        _notify(used_by)
-        Credential.objects.filter(pk=credential.pk).delete()
+        if Credential.objects.filter(pk=credential.pk).delete()[0]:
+            details = {"kind": credential.kind, "servers": [identity.server.name for identity in used_by]}
+            trail.note(AuditAction.CREDENTIAL_DELETE, None, credential.name, details)
+            _notify(used_by)
 
 
 def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> CredentialUse:
@@ -152,6 +153,9 @@ def put_to_use(trail: Trail, server: Server, credential: Credential) -> Credenti
     """In the transaction of a verb that asked for the permissions."""
     identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
     _require_fit(identity, credential)
+    attached = CredentialUse.objects.filter(credential=credential, identity=identity, blanked_at=None).first()
+    if attached is not None:
+        return attached
     use, _ = CredentialUse.objects.update_or_create(
         credential=credential, identity=identity, defaults={"blanked_at": None}
     )
@@ -253,6 +257,13 @@ def _check(actor: Actor, user: Any, subject: str, parts: Parts, server: Server |
 def _is_renamed(credential: Credential, parts: Parts) -> bool:
     """Whether it would fill another variable."""
     return parts.kind == CredentialKind.ENVIRONMENT and credential.details != parts.details
+
+
+def _changed_details(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any]:
+    """For an event: such as another variable or user name."""
+    names = sorted(name for name in {*before, *after} if before.get(name, "") != after.get(name, ""))
+    changes = {name: {"before": before.get(name, ""), "after": after.get(name, "")} for name in names}
+    return {"changes": changes} if changes else {}
 
 
 def _references(parts: Parts) -> list[str]:

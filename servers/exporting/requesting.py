@@ -128,8 +128,8 @@ def delete(user: access.User, actor: Actor, uid: Any) -> str:
         if export.job is not None and export.job.open:
             # Lost by its worker, as an attempt that another one took over
             BackgroundJob.objects.filter(pk=export.job.pk, finished_at=None).delete()
-        trail.note(AuditAction.EXPORT_DELETE, None, _SUBJECT, facts(export))
-        export.delete()
+        if export.delete()[0]:
+            trail.note(AuditAction.EXPORT_DELETE, None, _SUBJECT, facts(export))
         transaction.on_commit(lambda: files.remove(export))
     return "cancelled" if is_open else "deleted"
 

@@ -87,7 +87,8 @@ def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: Sch
             schedule.save(update_fields=[*_FIELDS, "sealed", "key_id", "owner", "owner_name"])
             soon = following(Interval(schedule.interval), timezone.now())
             ExportSchedule.objects.filter(pk=schedule.pk, next_at__gt=soon).update(next_at=soon)
-            details = {"before": before, "after": facts(schedule)}
+            details: dict[str, Any] = {"before": before, "after": facts(schedule)}
+            details |= {"secret_key": "replaced"} if given.secret_key else {}
             trail.note(AuditAction.SCHEDULE_CHANGE, None, schedule.name, details)
     except IntegrityError:
         raise NameTaken from None
@@ -96,16 +97,17 @@ def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: Sch
 def pause(user: access.User, actor: Actor, schedule: ExportSchedule, *, paused: bool) -> None:
     permissions.require(user, actor, PERMISSION, subject=schedule.name)
     with audited(actor) as trail:
-        ExportSchedule.objects.filter(pk=schedule.pk).update(paused_at=timezone.now() if paused else None)
-        trail.note(AuditAction.SCHEDULE_CHANGE, None, schedule.name, {"paused": paused})
+        rows = ExportSchedule.objects.filter(pk=schedule.pk, paused_at__isnull=paused)
+        if rows.update(paused_at=timezone.now() if paused else None):
+            trail.note(AuditAction.SCHEDULE_CHANGE, None, schedule.name, {"paused": paused})
 
 
 def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
     """What was exported stays where it is."""
     permissions.require(user, actor, PERMISSION, subject=schedule.name)
     with audited(actor) as trail:
-        trail.note(AuditAction.SCHEDULE_DELETE, None, schedule.name, facts(schedule))
-        schedule.delete()
+        if schedule.delete()[0]:
+            trail.note(AuditAction.SCHEDULE_DELETE, None, schedule.name, facts(schedule))
 
 
 def run_now(user: access.User, actor: Actor, schedule: ExportSchedule) -> Export | None:
@@ -173,7 +175,7 @@ def where(schedule: ExportSchedule) -> str:
 
 
 def facts(schedule: ExportSchedule) -> dict[str, Any]:
-    names = ("format", "payloads", "interval", "target")
+    names = ("name", "format", "payloads", "interval", "target", "region", "access_key")
     found: Mapping[str, Any] = {name: getattr(schedule, name) for name in names}
     return {
         **{name: str(value) if name != "payloads" else value for name, value in found.items()},

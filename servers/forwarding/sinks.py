@@ -1,7 +1,9 @@
 """What an administrator does with a sink: add, change, test, pause, resume, set to another event, delete."""
 
 import base64
+import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -91,9 +93,10 @@ def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) 
     """Secrets belong to the address that they were entered for: another origin needs them again. What a worker sends at this
     moment as the sink was before is sent again as it is now. Raises Denied, NameTaken, SecretNeeded."""
     permissions.require(user, actor, PERMISSION, subject=sink.name)
-    before = _facts(sink)
+    before, address = _facts(sink), sink.address
     _set(sink, settings)
     _forget_failure(sink)
+    details = {"before": before, "after": _facts(sink), **_unseen(settings, before["address"], address)}
     try:
         with audited(actor) as trail:
             sink.save(
@@ -103,7 +106,7 @@ def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) 
                 ]
             )  # fmt: skip
             _take_away(sink)
-            trail.note(AuditAction.SINK_CHANGE, None, sink.name, {"before": before, "after": _facts(sink)})
+            trail.note(AuditAction.SINK_CHANGE, None, sink.name, details)
     except IntegrityError:
         raise NameTaken from None
     _announce(sink)
@@ -122,7 +125,7 @@ def renew_signing(user: access.User, actor: Actor, sink: Sink) -> Secret:
 
 
 def pause(user: access.User, actor: Actor, sink: Sink) -> None:
-    _update(user, actor, sink, AuditAction.SINK_PAUSE, paused_at=timezone.now())
+    _update(user, actor, sink, AuditAction.SINK_PAUSE, only={"paused_at": None}, paused_at=timezone.now())
 
 
 def resume(user: access.User, actor: Actor, sink: Sink) -> None:
@@ -149,8 +152,8 @@ def request_test(user: access.User, actor: Actor, sink: Sink) -> None:
 def delete(user: access.User, actor: Actor, sink: Sink) -> None:
     permissions.require(user, actor, PERMISSION, subject=sink.name)
     with audited(actor) as trail:
-        trail.note(AuditAction.SINK_DELETE, None, sink.name, _facts(sink) | {"cursor": sink.cursor})
-        sink.delete()
+        if sink.delete()[0]:
+            trail.note(AuditAction.SINK_DELETE, None, sink.name, _facts(sink) | {"cursor": sink.cursor})
     announce()
 
 
@@ -182,12 +185,15 @@ def _update(
     sink: Sink,
     action: AuditAction,
     details: dict[str, Any] | None = None,
+    *,
+    only: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> None:
+    """Nothing, and no event, of a sink that was deleted meanwhile or does not match `only`."""
     permissions.require(user, actor, PERMISSION, subject=sink.name)
     with audited(actor) as trail:
-        Sink.objects.filter(pk=sink.pk).update(**changes)
-        trail.note(action, None, sink.name, {"address": where(sink), **(details or {})})
+        if Sink.objects.filter(pk=sink.pk, **(only or {})).update(**changes):
+            trail.note(action, None, sink.name, {"address": where(sink), **(details or {})})
     _announce(sink)
 
 
@@ -242,7 +248,31 @@ def _opened(sink: Sink, part: str) -> Secret:
 
 
 def _facts(sink: Sink) -> dict[str, Any]:
-    return {"kind": str(sink.kind), "address": where(sink), "header": sink.header}
+    return {
+        "name": sink.name,
+        "kind": str(sink.kind),
+        "address": where(sink),
+        "lines": sink.lines,
+        "header": sink.header,
+        "ca": _fingerprint(sink.ca),
+        "certificate": _fingerprint(sink.certificate),
+    }
+
+
+def _fingerprint(pem: str) -> str:
+    """Of what is public; empty without one."""
+    return hashlib.sha256(pem.encode()).hexdigest() if pem else ""
+
+
+def _unseen(settings: SinkSettings, where_before: str, address: str) -> dict[str, str]:
+    """What a change replaced that its event must not show."""
+    same_place = where(Sink(kind=settings.kind, address=settings.address)) == where_before
+    replaced = {
+        "path": same_place and settings.address != address,
+        "header_value": bool(settings.secrets.value),
+        "private_key": bool(settings.secrets.private_key),
+    }
+    return {name: "replaced" for name, is_new in replaced.items() if is_new}
 
 
 def _forget_failure(sink: Sink) -> None:

@@ -100,12 +100,16 @@ def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues)
     _check(values)
     with audited(actor) as trail:
         _require_server(values)
-        if not RedactionRule.objects.filter(pk=row.pk).update(**vars(values)):
+        stored = RedactionRule.objects.select_for_update().filter(pk=row.pk).first()
+        if stored is None:
             return False
-        before = _described(row)
-        for name, value in vars(values).items():
-            setattr(row, name, value)
-        _note(trail, row, "changed", before=before)
+        before = _described(stored)
+        changed = [name for name, value in vars(values).items() if getattr(stored, name) != value]
+        for name in changed:
+            setattr(stored, name, getattr(values, name))
+        if changed:
+            stored.save(update_fields=changed)
+            _note(trail, stored, "changed", before=before)
     return True
 
 

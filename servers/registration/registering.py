@@ -108,10 +108,11 @@ def change(
         if current.version != expected_version:
             raise Conflict(current, differences(current, data))
         require_reentered(current, data)
-        if answers(user, current, data):
+        answered = answers(user, current, data)
+        if answered:
             current.references_by_id = user.pk
             current.reference_grants.all().delete()
-        _apply(trail, current, data)
+        _apply(trail, current, data, answered=answered)
         if package is not None:
             pins.bring(trail, current, package, user)
     return current
@@ -231,15 +232,20 @@ def _create(
     return server
 
 
-def _apply(trail: Trail, current: Server, data: Registration) -> None:
+def _apply(trail: Trail, current: Server, data: Registration, *, answered: bool) -> None:
+    """`answered`: another person may answer for the references. What changes nothing is no event and no conflict for who
+    has the form open too."""
     before = columns_of(current)
     after = data.columns() | {"slug": data.slug or current.slug}
     for name, value in after.items():
         setattr(current, name, value)
-    current.version += 1
     _checked(current).save()
     values = write_values(current, data.used_values())
     changed = changes(before, after) | values
+    if not (changed or answered):
+        return
+    current.version += 1
+    current.save(update_fields=["version"])
     blank_moved(trail, current)
     trail.note(AuditAction.SERVER_CHANGE, ServerRef.of(current), current.name, {"changes": changed})
     _note_credentials(trail, current, values)

@@ -79,7 +79,8 @@ def download(request: HttpRequest, uid: UUID) -> HttpResponse | StreamingHttpRes
         messages.error(request, f"The file of this export is not on this machine. A worker wrote it on {export.host}.")
         return redirect("exports:list")
     found = os.fstat(file.fileno()).st_size
-    requesting.note_download(Actor.of(request), export, found)
+    if request.method == "GET":  # HEAD downloads nothing
+        requesting.note_download(Actor.of(request), export, found)
     if found != export.size:
         file.close()
         words = f"it has {found:,} bytes instead of {export.size:,}"

@@ -107,7 +107,8 @@ def change(
     settings.check()
     secret = new_secret()
     order = partial(_change, subscription.pk, settings.differences(subscription), secret, renew_secret)
-    changed = writer().submit_and_wait(order, partial(_change_events, actor, subscription, settings), DURABLE_SECONDS)
+    events = partial(_change_events, actor, subscription, settings)
+    changed = tuple(writer().submit_and_wait(order, events, DURABLE_SECONDS))
     return Changed(changed, secret if "webhook_secret" in changed else None)
 
 
@@ -215,7 +216,8 @@ def _delete(pk: int) -> tuple[Subscription | None, bool]:
     return row, True
 
 
-def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool) -> tuple[str, ...]:
+def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool) -> dict[str, Any]:
+    """The settings that changed, with their values before."""
     row = Subscription.objects.filter(pk=pk).first()
     if row is None:
         raise ValidationError("This subscription has been deleted.")
@@ -223,10 +225,11 @@ def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool) -> 
     url = changes.get("webhook_url", row.webhook_url)
     fields = changes | _secret_fields(row, url, secret, renew)
     if not fields:
-        return ()
+        return {}
     Subscription.objects.filter(pk=pk).update(version=F("version") + 1, **fields)
     _notify(Subscription.objects.get(pk=pk))
-    return (*changes, "webhook_secret") if fields.get("webhook_sealed") else tuple(changes)
+    before = {name: getattr(row, name) for name in changes}
+    return before | ({"webhook_secret": None} if fields.get("webhook_sealed") else {})
 
 
 def _secret_fields(row: Subscription, url: str, secret: Secret, renew: bool) -> dict[str, Any]:
@@ -272,11 +275,24 @@ def _events(actor: Actor, action: AuditAction, written: tuple[Subscription | Non
     return [_event(actor, action, row, {})] if changed and row is not None else []
 
 
-def _change_events(actor: Actor, row: Subscription, settings: Settings, changed: tuple[str, ...]) -> list[Event]:
-    details = {name: getattr(settings, name, "set") for name in changed}
-    if "webhook_url" in details:
-        details["webhook_url"] = host_of(settings.webhook_url)
-    return [_event(actor, AuditAction.SUBSCRIPTION_CHANGE, row, details)] if changed else []
+def _change_events(actor: Actor, row: Subscription, settings: Settings, before: Mapping[str, Any]) -> list[Event]:
+    if not before:
+        return []
+    changes = {
+        name: {"before": _shown(name, old), "after": _shown(name, getattr(settings, name))}
+        for name, old in before.items()
+        if name != "webhook_secret"
+    }
+    details: dict[str, Any] = {"changes": changes} if changes else {}
+    details |= {"webhook_secret": "set"} if "webhook_secret" in before else {}
+    url = changes.get("webhook_url")
+    if url is not None and url["before"] == url["after"]:
+        details |= {"webhook_path": "replaced"}
+    return [_event(actor, AuditAction.SUBSCRIPTION_CHANGE, row, details)]
+
+
+def _shown(name: str, value: Any) -> Any:
+    return host_of(value) if name == "webhook_url" and value else value
 
 
 def _event(actor: Actor, action: AuditAction, row: Subscription, details: dict[str, Any]) -> Event:

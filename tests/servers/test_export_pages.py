@@ -113,6 +113,9 @@ def test_payloads_do_not_fit_into_csv(ada: Client) -> None:
 async def test_a_file_is_downloaded_once_it_is_ready_and_recorded(async_client: AsyncClient, admin: Any) -> None:
     export = await _in_thread(_ready, admin)
     await async_client.aforce_login(admin)
+    head = await async_client.head(f"/exports/{export.uid}/download/")
+    assert head["Content-Length"] == str(export.size)
+    assert not await AuditEvent.objects.filter(action=AuditAction.EXPORT_DOWNLOAD).aexists(), "nothing was downloaded"
     response = await async_client.get(f"/exports/{export.uid}/download/")
     body = b"".join([piece async for piece in response.streaming_content])
     assert body == files.path_of(export).read_bytes()

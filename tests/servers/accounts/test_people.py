@@ -19,7 +19,7 @@ from servers.accounts.authority import Conflict, Refused
 from servers.audit import payloads
 from servers.audit.record import SYSTEM, Actor
 from servers.enums import AuditAction, AuditOutcome, PayloadKind
-from servers.models import AuditEvent, Credential, Identity, Server
+from servers.models import AuditEvent, Credential, Identity, ReferenceGrant, Server
 from sessions.models import Question, Subscription
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -270,7 +270,10 @@ def test_an_account_is_deleted_only_when_nothing_is_lost_with_it() -> None:
     add_version(watched, "text")
     assert "1 personal subscription with history" in refused()
     Subscription.objects.filter(pk=watched.pk).delete()
+    ReferenceGrant.objects.create(name="MCP_TOKEN", user=vera)
     people.delete(SYSTEM, None, vera)
+    revoked = AuditEvent.objects.get(action=AuditAction.REFERENCE_REVOKE)
+    assert (revoked.subject, json.loads(revoked.body)["details"]) == ("MCP_TOKEN", {"from": "vera"})
     assert not get_user_model().objects.filter(username="vera").exists()
     assert AuditEvent.objects.filter(subject="vera").count() > 3, "the log keeps the name"
 

@@ -150,8 +150,30 @@ def test_permissions_and_groups_given_and_taken_are_named(request_of_ada: HttpRe
     assert (newest()[0].subject, newest()[1]) == ("zoe", {"added": ["group ops"]})
     group.user_set.clear()
     assert (newest()[0].subject, newest()[1]) == ("group ops", {"cleared": ["all"]})
+
+
+def test_a_renamed_group_keeps_its_old_name_in_the_log(request_of_ada: HttpRequest) -> None:
+    group = Group.objects.create(name="Readers")
+    group.name = "Night shift"
+    group.save(update_fields=["name"])
+    event, details = newest()
+    assert (event.action, event.subject) == (AuditAction.PERMISSIONS_CHANGE, "group Night shift")
+    assert details == {"group": "renamed", "changes": {"name": {"before": "Readers", "after": "Night shift"}}}
+    group.save()
+    assert newest()[0].seq == event.seq
+
+
+def test_what_a_deleted_group_and_a_deleted_user_held_is_named(request_of_ada: HttpRequest) -> None:
+    user, group = person("zoe", "manage_stdio"), Group.objects.create(name="ops")
+    group.permissions.add(Permission.objects.get(codename="call_tool"))
+    user.groups.add(group)
     group.delete()
-    assert newest()[1] == {"group": "deleted"}
+    assert newest()[1] == {"group": "deleted", "permissions": ["servers.call_tool"], "members": ["zoe"]}
+    user.groups.add(Group.objects.create(name="readers"))
+    user.delete()
+    assert newest()[1] == {
+        "is_active": True, "groups": ["group readers"], "permissions": ["servers.manage_stdio"],
+    }  # fmt: skip
 
 
 def test_outside_of_a_request_the_product_itself_acts() -> None:

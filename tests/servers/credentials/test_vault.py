@@ -1,6 +1,7 @@
 """A credential in the vault is bound to its place and never appears on a page or works in another row."""
 
 import datetime as dt
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -312,3 +313,22 @@ def test_only_what_fits_is_offered_and_a_deleted_one_is_gone(
     assert here.uses.get().identity.server == server
     vault.delete(actor, admin, here)
     assert launch_values(server).headers == {}
+
+
+def test_another_variable_of_a_credential_is_said(add: Callable[..., Credential], admin: Any, actor: Actor) -> None:
+    row = add("Token", of(CredentialKind.ENVIRONMENT, {"variable": "API_TOKEN"}, value="value-44-abc"), "")
+    vault.replace(actor, admin, row, of(CredentialKind.ENVIRONMENT, {"variable": "API_KEY"}, value="value-44-abc"))
+    details = json.loads(AuditEvent.objects.get(action=AuditAction.CREDENTIAL_REPLACE).body)["details"]
+    assert details["changes"] == {"variable": {"before": "API_TOKEN", "after": "API_KEY"}}
+
+
+def test_what_is_attached_or_deleted_already_is_no_second_event(
+    add: Callable[..., Credential], admin: Any, actor: Actor, server: Server
+) -> None:
+    row = add("Key", bearer())
+    for _ in range(2):
+        vault.attach(actor, admin, server, row)
+    for _ in range(2):
+        vault.delete(actor, admin, row)
+    assert AuditEvent.objects.filter(action=AuditAction.CREDENTIAL_ATTACH).count() == 1
+    assert AuditEvent.objects.filter(action=AuditAction.CREDENTIAL_DELETE).count() == 1

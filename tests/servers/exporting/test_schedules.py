@@ -263,6 +263,29 @@ def test_a_schedule_that_becomes_more_frequent_runs_at_its_new_time(
     assert ExportSchedule.objects.get().next_at == changed, "no later than it was"
 
 
+def test_events_of_a_schedule_say_what_was_changed_and_only_what_was(
+    schedule: ExportSchedule, admin: Any, actor: Any
+) -> None:
+    given = ScheduleSettings(
+        "Archive", ExportFormat.CSV, False, Interval.HOURLY, ExportTarget.S3, "", "https://s3.example.com", "eu",
+        "audit", "a/b", "AKIA", Secret("key of the store"),
+    )  # fmt: skip
+    schedules.change(admin, actor, schedule, given)
+    schedules.change(admin, actor, schedule, replace(given, name="New", access_key="AKIB", region="us"))
+    for paused in (True, True, False, False):
+        schedules.pause(admin, actor, schedule, paused=paused)
+    for _ in range(2):
+        schedules.delete(admin, actor, ExportSchedule(pk=schedule.pk, name=schedule.name))
+    done = AuditEvent.objects.filter(action__startswith="instance:schedule:").order_by("seq")
+    _, _, moved, *switched, deleted = [json.loads(event.body)["details"] for event in done]
+    assert {name for name, value in moved["before"].items() if value != moved["after"][name]} == {
+        "name", "access_key", "region",
+    }  # fmt: skip
+    assert moved["secret_key"] == "replaced"
+    assert switched == [{"paused": True}, {"paused": False}]
+    assert deleted["name"] == "New"
+
+
 @pytest.mark.django_db(transaction=True)
 def test_events_that_the_retention_removed_before_they_were_exported_are_reported(
     schedule: ExportSchedule, folder: Path

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,6 +246,41 @@ def test_a_paused_sink_is_left_alone_but_can_be_tested(sink: Sink) -> None:
     assert delivery.due() == [sink.pk]
     claim = claimed(sink)
     assert (claim.test, claim.forward) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "Trash"}, {"name"}),
+        ({"lines": True}, {"lines"}),
+        ({"address": "https://siem.example.com/trash"}, {"path"}),
+        ({"ca": "-----BEGIN CERTIFICATE-----"}, {"ca"}),
+        ({"header": "X-Key", "secrets": sinks.Secrets(value=Secret("canary-1"))}, {"header", "header_value"}),
+    ],
+)
+def test_the_event_of_a_changed_sink_says_what_was_changed_without_what_is_secret(
+    sink: Sink, admin: Any, actor: Any, change: dict[str, Any], said: set[str]
+) -> None:
+    given = SinkSettings("SIEM", SinkKind.HTTP, "https://siem.example.com/in/token-1")
+    sinks.change(admin, actor, sink, replace(given, **change))
+    details = newest(AuditAction.SINK_CHANGE)
+    before, after = details.pop("before"), details.pop("after")
+    assert {name for name in before if before[name] != after[name]} | details.keys() == said
+    body = AuditEvent.objects.filter(action=AuditAction.SINK_CHANGE).latest("seq").body
+    assert not any(word in body for word in ("token-1", "trash", "canary"))
+
+
+def test_what_another_person_has_done_to_a_sink_already_is_no_second_event(sink: Sink, admin: Any, actor: Any) -> None:
+    for _ in range(2):
+        sinks.pause(admin, actor, sink)
+    paused_at = Sink.objects.get().paused_at
+    sinks.pause(admin, actor, sink)
+    assert Sink.objects.get().paused_at == paused_at
+    for _ in range(2):
+        sinks.delete(admin, actor, Sink(pk=sink.pk, name=sink.name, kind=sink.kind, address=sink.address))
+    sinks.resume(admin, actor, sink)
+    done = AuditEvent.objects.filter(action__startswith="instance:sink:").order_by("seq")
+    assert [event.action for event in done] == [AuditAction.SINK_PAUSE, AuditAction.SINK_DELETE]
 
 
 def test_the_result_of_a_test_is_of_the_sink_and_the_request_for_which_it_was_sent(

@@ -102,6 +102,8 @@ def test_the_event_of_a_changed_rule_says_of_which_server_it_was(ada: Client) ->
         ada.post(f"/privacy/rules/{rule.uid}/", given | {"server": server.pk})
     found = [(change.get("before", {}).get("server"), change["server"]) for change in changes()]
     assert found == [(None, ""), ("", "One"), ("One", "Two")]
+    ada.post(f"/privacy/rules/{rule.uid}/", given | {"server": servers[-1].pk})
+    assert len(changes()) == 3, "a rule that stays as it is"
 
 
 def test_a_rule_that_is_deleted_while_it_is_saved_is_said_to_be_gone(

@@ -180,6 +180,14 @@ def test_an_empty_box_keeps_the_secret_and_a_missing_row_removes_it(admin: Any, 
     assert newest(AuditAction.CREDENTIAL_REMOVE)[0].subject == "header Authorization"
 
 
+def test_saving_without_a_change_is_no_event_and_no_conflict_for_another_admin(admin: Any, actor: Actor) -> None:
+    server = registering.register(actor, admin, over_http(values=[header()]))
+    same = over_http(values=[header(value=None)])
+    assert registering.change(actor, admin, server, same, 1).version == 1
+    assert not AuditEvent.objects.filter(action=AuditAction.SERVER_CHANGE).exists()
+    assert registering.change(actor, admin, server, replace(same, description="new"), 1).version == 2
+
+
 def test_the_second_of_two_admins_sees_the_difference_and_changes_nothing(admin: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_http(values=[header()]))
     registering.change(actor, admin, server, over_http(description="first", values=[header(value=None)]), 1)

@@ -1,5 +1,6 @@
 """A person's order is stored in the row and in the audit log, and sets the desired state of the session."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -170,6 +171,11 @@ def test_only_what_differs_is_changed_and_recorded(ada: Any, session: McpSession
     assert set(changed.fields) == {"min_interval_seconds", "keep_count"}
     row.refresh_from_db()
     assert (row.min_interval_seconds, row.keep_count, row.webhook_sealed) == (60, 3, None)
+    [event] = audited(AuditAction.SUBSCRIPTION_CHANGE)
+    assert json.loads(event.body)["details"]["changes"] == {
+        "min_interval_seconds": {"before": 5, "after": 60},
+        "keep_count": {"before": 200, "after": 3},
+    }
 
 
 def test_of_two_savers_neither_takes_back_what_the_other_saved(ada: Any, session: McpSession) -> None:
@@ -195,6 +201,8 @@ def test_the_secret_of_a_webhook_is_shown_once_and_stands_nowhere_in_clear(ada: 
     assert "hooks.example.com" in body
     assert not any(word in body for word in (secret, "secret-path"))
     assert subscribing.change(actor(ada), ada, row, Settings(webhook_url=HOOK + "2")).secret is None
+    [details] = [json.loads(event.body)["details"] for event in audited(AuditAction.SUBSCRIPTION_CHANGE)[-1:]]
+    assert details["webhook_path"] == "replaced"
     renewed = subscribing.change(actor(ada), ada, row, Settings(webhook_url=HOOK + "2"), renew_secret=True).secret
     assert renewed is not None
     assert renewed.reveal() != secret
