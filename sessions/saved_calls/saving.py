@@ -102,7 +102,7 @@ def _write(actor: Actor, user: Any, row: SavedCall, name: str, text: str, masked
             details = {"name": row.name, "method": row.method, "shared": shared}
             trail.note(AuditAction.SAVED_CALL_CREATE, ServerRef.of(row.server), row.target[:300], details)
     except IntegrityError as problem:
-        raise _taken(row.name) from problem
+        raise _refused(row, problem) from problem
     return row
 
 
@@ -121,7 +121,7 @@ def change(actor: Actor, user: Any, saved: SavedCall, name: str, *, shared: bool
             details = {"before": old, "after": {"name": name, "shared": shared}, "method": saved.method}
             trail.note(AuditAction.SAVED_CALL_CHANGE, ServerRef.of(saved.server), saved.target[:300], details)
     except IntegrityError as problem:
-        raise _taken(name) from problem
+        raise _refused(saved, problem) from problem
     return True
 
 
@@ -129,9 +129,9 @@ def delete(actor: Actor, user: Any, saved: SavedCall) -> None:
     """With its arguments. Raises access.Denied."""
     _require_change(actor, user, saved)
     with audited(actor) as trail:
-        details = {"name": saved.name, "method": saved.method}
-        trail.note(AuditAction.SAVED_CALL_DELETE, ServerRef.of(saved.server), saved.target[:300], details)
-        saved.delete()
+        if saved.delete()[0]:
+            details = {"name": saved.name, "method": saved.method}
+            trail.note(AuditAction.SAVED_CALL_DELETE, ServerRef.of(saved.server), saved.target[:300], details)
 
 
 def erased(payload_ids: list[int]) -> None:
@@ -158,5 +158,10 @@ def _name(text: str) -> str:
     return name
 
 
-def _taken(name: str) -> Unsaved:
-    return Unsaved(f"Another saved call of this server is named “{name}”. Choose another name.")
+def _refused(row: SavedCall, problem: IntegrityError) -> Unsaved:
+    """In words; `problem` itself if it is none that another person may have caused meanwhile."""
+    if not Server.objects.filter(pk=row.server_id).exists():
+        return Unsaved("The server has been deleted.")
+    if SavedCall.objects.filter(server_id=row.server_id, name=row.name).exclude(pk=row.pk).exists():
+        return Unsaved(f"Another saved call of this server is named “{row.name}”. Choose another name.")
+    raise problem

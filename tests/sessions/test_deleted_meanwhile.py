@@ -10,10 +10,13 @@ from django.utils import timezone
 
 from servers import access
 from servers.audit import writer as writing
+from servers.audit.record import Actor
 from servers.definitions.versions import store_listing
-from servers.enums import DefinitionKind
-from servers.models import Server
+from servers.enums import AuditAction, DefinitionKind
+from servers.models import AuditEvent, Server
+from sessions.calls.arguments import Given
 from sessions.models import McpSession
+from sessions.saved_calls import saving
 from sessions.views import bulk
 from tests.sessions.host.make import make_session
 from tests.test_routes import Route, routes
@@ -93,3 +96,21 @@ def test_many_servers_of_which_one_is_deleted_meanwhile(ada: Client, monkeypatch
     assert "1 server disabled." in page
     kept.refresh_from_db()
     assert not kept.enabled
+
+
+def test_a_call_that_is_saved_while_its_server_is_deleted_is_not_said_to_have_a_taken_name(
+    ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, redacted = a_server().server, saving.redaction.redacted
+
+    def deleted(*given: Any) -> Any:
+        Server.objects.filter(pk=server.pk).delete()
+        return redacted(*given)
+
+    monkeypatch.setattr(saving.redaction, "redacted", deleted)
+    user = get_user_model().objects.get()
+    with pytest.raises(saving.Unsaved, match="The server has been deleted"):
+        saving.save_form(
+            Actor.of_user(user), user, server, "tools/call", "echo", Given(value={}), "Greet", shared=False
+        )
+    assert not AuditEvent.objects.filter(action=AuditAction.SAVED_CALL_CREATE).exists()

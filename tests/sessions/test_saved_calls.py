@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -12,11 +13,13 @@ from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit import writer as writing
+from servers.audit.record import Actor
 from servers.definitions import versions
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AuditEvent, Payload
 from servers.secret import MASK
 from sessions.models import Call, McpSession, SavedCall
+from sessions.saved_calls import saving
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 
@@ -148,3 +151,12 @@ def test_one_saved_call_and_three_need_the_same_number_of_queries(session: McpSe
             carla.get("/servers/tools/saved/")
         counts.append(len(seen))
     assert counts[1] == counts[3]
+
+
+def test_of_two_people_who_delete_one_saved_call_the_first_makes_the_event(session: McpSession, carla: Client) -> None:
+    save(carla, "Greet", text="hello")
+    row = saved("Greet")
+    owner = get_user_model().objects.get(username="carla")
+    for _ in range(2):
+        saving.delete(Actor.of_user(owner), owner, SavedCall.objects.filter(pk=row.pk).first() or row)
+    assert AuditEvent.objects.filter(action=AuditAction.SAVED_CALL_DELETE).count() == 1
