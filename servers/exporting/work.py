@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import structlog
 from django.conf import settings
@@ -37,6 +38,8 @@ Upload = Callable[[ExportSchedule, Path, str, threading.Event], str]
 SILENT_SECONDS = 1.0
 #: how often a file is written again because rows were removed meanwhile
 ATTEMPTS = 3
+#: an export that its owner deletes takes its job along
+_DELETED: Final = JobOutcome(False, "The export was deleted with its owner's account.")
 log = structlog.get_logger(__name__)
 
 
@@ -52,6 +55,8 @@ class NotPut(Exception):
 def run(upload: Upload, progress: JobProgress) -> JobOutcome:
     export = Export.objects.select_related("schedule", "owner", "schedule__owner").filter(job=progress.job).first()
     if export is None:
+        if BackgroundJob.objects.filter(pk=progress.job.pk).exists():
+            return _DELETED
         raise Lost
     if export.finished_at is not None:  # an earlier attempt wrote and delivered it, and could not say so
         return _outcome(export)
@@ -208,7 +213,8 @@ def _ended(export: Export, job: BackgroundJob, *, failed: str = "", place: str =
         if not BackgroundJob.objects.filter(pk=job.pk, attempts=job.attempts).exists():
             raise Lost  # another attempt has begun, and may be what this one failed of
         if not Export.objects.filter(pk=export.pk, job=export.job_id).update(**changes):
-            raise Lost  # it was deleted
+            files.remove(export)
+            return _DELETED
         if schedule is not None and not failed:
             ExportSchedule.objects.filter(pk=schedule.pk, cursor=export.after_seq).update(cursor=export.last_seq)
             if gap := _gap(export):

@@ -54,6 +54,28 @@ def types(path: Path) -> list[str]:
     return [json.loads(line)["type"] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_an_export_whose_owner_is_deleted_ends_at_once(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    export = requesting.request(admin, actor, ExportFormat.JSONL)
+    job, write = BackgroundJob.objects.get(), work._write
+
+    def written_and_deleted(*given: Any) -> None:
+        write(*given)
+        admin.delete()
+
+    if late:
+        monkeypatch.setattr(work, "_write", written_and_deleted)
+    else:
+        admin.delete()
+    running.run(str(job.uid))
+    job.refresh_from_db()
+    assert (job.state, job.detail) == (JobState.FAILED, "The export was deleted with its owner's account.")
+    assert requesting.open_jobs() == 0
+    assert not files.path_of(export).exists()
+
+
 # --- JSONL ----------------------------------------------------------------------------------------------------------------
 def test_a_whole_export_is_verified_without_mcpadmin(admin: Any, actor: Actor) -> None:
     log.fill()
