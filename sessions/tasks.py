@@ -18,7 +18,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from servers.accounts import browser_sessions
+from servers.accounts import browser_sessions, links
 from servers.agents.oauth import clients, grants
 from servers.bundles import exposed
 from servers.credentials import authorizations
@@ -139,6 +139,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     found["draft"] = steps.do("drafts", purge_drafts)
     found["sign-in"] = steps.do("sign-ins", browser_sessions.forget_over)
     steps.do("sign-ins at servers", authorizations.purge)
+    found["link"] = steps.do("invitations", links.forget_over)
     found["export"] = steps.do("exports", files.expire)
     steps.do("agents' sessions", agent_sessions.end_idle)
     steps.do("agents' subscriptions", follows.end_unfollowed)

@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -28,6 +29,8 @@ from servers.enums import AuditAction, LinkPurpose, LinkState
 from servers.models import AccountLink
 
 PASSWORD_LINK = timedelta(hours=24)
+#: until then a page says what became of a link
+FORGOTTEN_AFTER = timedelta(days=30)
 
 
 class LinkGone(Exception):
@@ -169,6 +172,15 @@ def revoke_password_links(user: Any) -> None:
     now = timezone.now()
     unused = AccountLink.objects.filter(purpose=LinkPurpose.PASSWORD, user=user, used_at=None, revoked_at=None)
     unused.update(revoked_at=now)
+
+
+def forget_over() -> int:
+    """Remove invitations that nobody used and password links, with the names and addresses in them. Returns how many
+    went. A used invitation goes with its account."""
+    before = timezone.now() - FORGOTTEN_AFTER
+    over = Q(expires_at__lt=before) | Q(revoked_at__lt=before)
+    rows = AccountLink.objects.filter(over, Q(used_at=None) | Q(purpose=LinkPurpose.PASSWORD))
+    return rows.delete()[1].get(AccountLink._meta.label, 0)
 
 
 # --- for the person who has the link ---------------------------------------------------------------------------------

@@ -16,13 +16,14 @@ from django.test import Client
 from django.utils import timezone
 
 from servers import keyring_file
-from servers.enums import AuthorizationState, JobKind, JobState, PayloadKind
+from servers.enums import AuthorizationState, JobKind, JobState, LinkPurpose, PayloadKind
 from servers.exporting import files
 from servers.jobs import requesting, running
-from servers.models import BackgroundJob, Payload, Server, ServerAuthorization, Unredacted
+from servers.models import AccountLink, BackgroundJob, Payload, Server, ServerAuthorization, Unredacted
 from sessions import tasks
 from sessions.host.logs import store
 from sessions.models import LogLine
+from tests.servers.conftest import person
 from tests.servers.jobs.conftest import ring_text
 from tests.sessions.host.make import make_me, make_session, make_worker
 
@@ -52,6 +53,25 @@ def test_the_housekeeping_leaves_one_row_with_what_it_did(monkeypatch: Any) -> N
     log_of(server, 20, 30)
     tasks.housekeeping()
     assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 1 log."
+
+
+def test_the_housekeeping_removes_names_and_addresses_of_people_who_never_came() -> None:
+    now, old = timezone.now(), timezone.now() - timedelta(days=31)
+    vera = person("vera")
+
+    def link(name: str, **fields: Any) -> None:
+        given = {"purpose": LinkPurpose.INVITATION, "expires_at": now + timedelta(days=7)} | fields
+        AccountLink.objects.create(name=name, email=f"{name}@example.com", digest=name, **given)
+
+    link("open")
+    link("expired", expires_at=old)
+    link("expired-lately", expires_at=now - timedelta(days=29))
+    link("revoked", revoked_at=old)
+    link("used", expires_at=old, used_at=old, user=vera)
+    link("password", purpose=LinkPurpose.PASSWORD, expires_at=old, used_at=old, user=vera)
+    tasks.housekeeping()
+    assert set(AccountLink.objects.values_list("name", flat=True)) == {"open", "expired-lately", "used"}
+    assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 3 links."
 
 
 def test_a_step_of_the_housekeeping_that_fails_leaves_no_other_undone(monkeypatch: Any) -> None:
