@@ -430,6 +430,8 @@ class AuditAction(TextChoices):
     SINK_STALL = "instance:sink:stall", "Forwarding stalled"
     SINK_RECOVER = "instance:sink:recover", "Forwarding resumed"
     SINK_SKIP = "instance:sink:skip", "Events removed before they were forwarded"
+    VIEW_DELETE = "instance:view:delete", "Shared view deleted"
+    REPORTS_CLEAR = "instance:reports:clear", "Browser reports cleared"
     CALL_REQUEST = "call:tool:request", "Call requested"
     CALL_SEND = "call:tool:send", "Call sent"
     CALL_FINISH = "call:tool:finish", "Call finished"

@@ -9,7 +9,10 @@ from django.views.decorators.http import require_POST, require_safe
 
 from servers import access
 from servers.accounts import attempts
+from servers.audit.acts import audited
+from servers.audit.record import Actor
 from servers.browser_reports import receiving
+from servers.enums import AuditAction
 from servers.models import BrowserReport
 from servers.requests import WebRequest
 
@@ -36,6 +39,8 @@ def index(request: WebRequest) -> HttpResponse:
 @require_POST
 def clear(request: WebRequest) -> HttpResponse:
     access.require(request.user, PERMISSION)
-    BrowserReport.objects.all().delete()
+    with audited(Actor.of(request)) as trail:
+        if count := BrowserReport.objects.all().delete()[0]:
+            trail.note(AuditAction.REPORTS_CLEAR, None, "browser reports", {"count": count})
     messages.success(request, "Cleared.")
     return redirect("browser_reports:list")

@@ -6,6 +6,9 @@ from uuid import UUID
 from django.http import Http404
 
 from servers import access
+from servers.audit.acts import audited
+from servers.audit.record import Actor
+from servers.enums import AuditAction
 from sessions.explorer.language import TEXT_CHARS
 from sessions.models import SavedView
 
@@ -60,6 +63,13 @@ def save(user: access.User, name: str, query: str, columns: str, *, shared: bool
         raise Unsaved(f"You have {MOST} saved views, which is the limit. Delete one first.")
     fields = {"query": query, "columns": columns[:200], "shared": shared}
     return SavedView.objects.update_or_create(owner_id=user.pk, name=name, defaults=fields)[0]
+
+
+def delete(actor: Actor, view: SavedView) -> None:
+    """One of another person is an event: its owner may ask where it went. Its query may hold words that are erased later."""
+    with audited(actor) as trail:
+        if view.delete()[0] and view.owner_id != actor.id:
+            trail.note(AuditAction.VIEW_DELETE, None, view.name, {"owner": view.owner.get_username()})
 
 
 def deletable(user: access.User, uid: UUID) -> SavedView:

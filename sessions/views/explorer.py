@@ -476,6 +476,6 @@ def delete_view(request: WebRequest, uid: UUID) -> HttpResponse:
     back = return_to(request, reverse("explorer:page"))
     if request.method != "POST":
         return render(request, "explorer/delete_view.html", {"nav": "explorer", "view": view, "keep": back})
-    view.delete()
+    saved_views.delete(Actor.of(request), view)
     messages.success(request, f"View “{view.name}” deleted.")
     return redirect(back)

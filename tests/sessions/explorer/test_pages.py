@@ -478,6 +478,10 @@ def test_an_administrator_may_delete_a_shared_view_of_another_person_and_no_priv
     assert SavedView.objects.filter(name="open").exists(), "the page only asks"
     assert ada.post(f"{address}?back=/explorer/%3Fq%3Din:calls")["Location"] == "/explorer/?q=in:calls"
     assert ada.get(f"/explorer/views/{uids['mine']}/delete/").status_code == 404
+    event = AuditEvent.objects.get(action=AuditAction.VIEW_DELETE)
+    assert (event.actor_name, event.subject, json.loads(event.body)["details"]) == ("ada", "open", {"owner": "bob"})
+    bob.post(f"/explorer/views/{uids['mine']}/delete/")
+    assert AuditEvent.objects.filter(action=AuditAction.VIEW_DELETE).count() == 1, "one's own is no event"
 
 
 def test_only_a_shared_view_is_deleted_after_a_question(ada: Client) -> None:
