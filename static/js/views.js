@@ -16,8 +16,8 @@ function press(within) {
 
 /* Says once if it cannot: an update removed the file of this page's version, or nothing answers. */
 let told = false;
-function load(module) {
-  import(module).catch(() => {
+function sayIfLost(loading) {
+  loading.catch(() => {
     if (!told) toast({ tone: 'warn', title: 'Part of this page could not be loaded', text: 'Reload the page to search and copy results.', action: { label: 'Reload', url: location.href } });
     told = true;
   });
@@ -26,8 +26,8 @@ function load(module) {
 /* What only some results need is loaded by the first page that has one. */
 function look() {
   press(document);
-  if (document.querySelector('[data-json-view]')) load(document.body.dataset.jsonViewModule);
-  if (document.querySelector('[data-read-link]')) load(document.body.dataset.resultLinksModule);
+  if (document.querySelector('[data-json-view]')) sayIfLost(import(document.body.dataset.jsonViewModule));
+  if (document.querySelector('[data-read-link]')) sayIfLost(import(document.body.dataset.resultLinksModule));
 }
 
 export function startViews() {

@@ -360,11 +360,12 @@ def test_a_run_before_the_scripts_have_loaded_waits_for_them(stack: Stack, ada: 
     assert calls_with(stack, words) == 1
 
 
-def test_a_tab_beyond_the_limit_of_connections_says_so_and_runs_a_tool_all_the_same(
+def test_a_tab_beyond_the_limit_of_connections_says_so_and_its_calls_open_their_pages(
     make_stack: Callable[..., Stack], walker: Callable[..., Walk]
 ) -> None:
     product = make_stack("--port", "0", env={"MCPADMIN_SOCKETS_PER_USER": "1"}, administrator=True).start()
-    product.manage("register_server", "--user", ADMIN[0], "--name", "Forms", "--", sys.executable, FORMS)
+    command = (sys.executable, FORMS, "0", "1")
+    product.manage("register_server", "--user", ADMIN[0], "--name", "Forms", "--", *command)
     ada, words = walker(product, signed_in=True), new_words()
     ada.open("/servers/forms/tools/")
     ada.wait_for_state("Ready")
@@ -379,6 +380,11 @@ def test_a_tab_beyond_the_limit_of_connections_says_so_and_runs_a_tool_all_the_s
     page.wait_for_url("**/calls/*/")
     ada.until(lambda: (page.reload(), words.upper() in page.content())[1])
     assert calls_with(product, words) == 1
+    for path, button in (("prompts/?prompt=prompt-000", "Get prompt"), ("resources/?uri=memo:000", "Read now")):
+        page.goto(f"/servers/forms/{path}")
+        page.get_by_role("button", name=button).click()
+        page.wait_for_url("**/calls/*/")
+    assert len(product.rows("SELECT 1 FROM mcp_sessions_call")) == 3
 
 
 def test_a_call_that_is_too_large_keeps_the_connection_and_names_the_limit(stack: Stack, ada: Walk, forms: str) -> None:

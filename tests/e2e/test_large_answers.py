@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.e2e.conftest import cookies_of_a_sign_in
+from tests.e2e.test_kept_work import end_sign_in, sign_in_beside
 from tests.e2e.walk import Walk
 from tests.kit.test_pages import faults
 from tests.peers.media_server import JSON_BYTES, PDF_BYTES, rows
@@ -157,6 +159,15 @@ def test_a_table_that_could_not_be_loaded_says_so_and_is_loaded_by_its_button(ad
     expect(card.get_by_text("Loading the table…")).to_be_hidden()
     ada.page.unroute_all()
     card.get_by_role("button", name="Try again").click()
+    expect(card.locator("[data-long-rows] tbody tr")).to_have_count(100)
+
+
+def test_a_table_that_comes_into_sight_after_the_sign_in_ended_waits_for_it(ada: Walk, own_stack: Stack) -> None:
+    ada.page.context.add_cookies(cookies_of_a_sign_in(own_stack))
+    card = run(ada, "table")
+    end_sign_in(own_stack, ada)
+    card.get_by_role("button", name="Table", exact=True).click()
+    sign_in_beside(ada)
     expect(card.locator("[data-long-rows] tbody tr")).to_have_count(100)
 
 

@@ -83,6 +83,15 @@ def test_a_call_made_while_the_pane_loads_appears_in_it(ada: Walk) -> None:
     ada.page.unroute_all()
 
 
+def test_a_pane_whose_script_is_gone_says_so_and_is_not_pressed(ada: Walk) -> None:
+    ada.complaints.allow("404")
+    ada.page.route("**/js/wire-pane*.js", lambda route: route.fulfill(status=404))
+    button = ada.page.get_by_role("button", name="Protocol pane")
+    button.click()
+    expect(ada.page.get_by_text("The protocol could not be loaded")).to_be_visible()
+    expect(button).to_have_attribute("aria-pressed", "false")
+
+
 def test_the_pane_stays_open_on_the_other_tabs_and_closes_by_esc(ada: Walk) -> None:
     button = ada.page.get_by_role("button", name="Protocol pane", exact=True)
     ada.page.locator("#main").focus()

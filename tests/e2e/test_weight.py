@@ -14,7 +14,7 @@ from tests.e2e.walk import Walk
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 COLD_BYTES, COLD_REQUESTS, WARM_BYTES = 150_000, 12, 30_000
 #: charts are drawn by a library of 20 kB; pages of a server have the most markup
-HEAVIER = 175_000
+HEAVIER = 180_000
 CHARTS = ("/", "/explorer/", "/explorer/charts/")
 OF_SERVER = ("resources", "prompts", "network", "protocol", "settings")
 HEAVY = (*CHARTS, "/servers/add/", *(f"/servers/orders/{name}/" for name in OF_SERVER))

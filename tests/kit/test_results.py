@@ -103,6 +103,18 @@ def test_a_tree_is_searched_and_says_path_and_value_of_each_node_exactly(open_pa
     assert complaints.unexpected() == []
 
 
+def test_results_whose_tools_are_gone_say_so_once(open_page: Opener) -> None:
+    page, complaints, _ = open_page()
+    complaints.allow("404")
+    page.route("**/js/json-view*.js", lambda route: route.fulfill(status=404))
+    page.goto("pages/results/")
+    told = page.get_by_text("Part of this page could not be loaded")
+    expect(told).to_be_visible()
+    page.evaluate("document.querySelector('main').append(document.createElement('p'))")
+    page.wait_for_timeout(300)
+    expect(told).to_have_count(1)
+
+
 def test_characters_that_are_marked_are_themselves_in_what_is_copied(open_page: Opener) -> None:
     page, complaints, _ = open_page()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
