@@ -59,7 +59,7 @@ def test_two_scripts_of_one_page_never_have_the_same_module_twice() -> None:
         assert len(found) == len(set(found)), path
 
 
-@pytest.mark.skipif(not NODE, reason="needs node")
+@pytest.mark.skipif(not NODE, reason="node is missing")
 def test_names_are_passed_on_as_they_are_written(tmp_path: Path) -> None:
     sources = {
         "app": "import { one as first, add } from './lib.js';\nimport './effect.js';\nglobalThis.seen = add(first, 1);\n",

@@ -1,12 +1,15 @@
 """`make test` and `make test-all`: all set-up, then the tests in phases, three of them side by side, then the reasons of
 skipped tests.
 
-python tests/tools/run_tests.py [--all] [pytest arguments]
+python tests/tools/run_tests.py [--all] [--complete] [pytest arguments]
 
 The progress of each phase is printed while it runs, and its report when it ends, with its wall-clock and CPU time.
 Tests with the marker `long` run with --all only. Up to six failed tests of a phase run once more, alone: many tests
 start processes and wait for them, and one of thousands that loses a race on a busy machine says nothing about the
 commit. What passes only then is listed at the end of the run, because it is a defect of the test or of the product.
+
+With --complete the run fails when something is not installed that tests need: otherwise whole phases could be skipped,
+and the run be green. What the machine itself cannot do (an ordinary user, a kernel without namespaces) is only named.
 
 A green run of all tests writes its date, commit and counts to tests/last_full_run.json, which is committed. Every other
 run prints that record.
@@ -29,12 +32,14 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tests" / "tools"
 NOTES = ROOT / "tests" / ".notes"
 LAST_FULL_RUN = ROOT / "tests" / "last_full_run.json"
-ALL = "--all"
+ALL, COMPLETE = "--all", "--complete"
 NOTHING_COLLECTED = 5
 TESTS_FAILED = 1
 NOT_RUN = -1
 MOST_RUN_AGAIN = 6
 MOST_SECONDS_OF_A_LATE_READER = 5
+#: in the notes: of the set-up, and the reasons of tests that were skipped
+NOT_INSTALLED = re.compile(r"^set-up: |\binstalled\b|\bmissing\b")
 PROGRESS = re.compile(r"\[ *\d+%\]\s*$")
 SLOWEST = "--durations=30"
 BY_FILE = ["--dist", "loadfile"]
@@ -85,10 +90,10 @@ def set_up(*, everything: bool) -> int:
     # For the bytecode: otherwise the processes of all phases compile the same files at the same time. What this finds
     # wrong, the phases report.
     collected = pytest("--collect-only", "--quiet", "-p", "no:cacheprovider", captured=True)
-    system.wait()  # it installs PostgreSQL
+    status = system.wait()  # it installs PostgreSQL
     prepared = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_prepared"], cwd=ROOT)
     collected.communicate()
-    return peers.wait() or prepared.wait()
+    return peers.wait() or prepared.wait() or status
 
 
 def selection(name: str, *, everything: bool) -> str:
@@ -105,6 +110,7 @@ class Phase:
         marks, ways = selection(name, everything=everything), PHASES[name][1]
         counts_of(name).unlink(missing_ok=True)
         failed_of(name).unlink(missing_ok=True)
+        (NOTES / f"skipped-{name}-again.txt").unlink(missing_ok=True)
         self.name, self.status = name, NOT_RUN
         self.passed_again: list[str] = []
         self._command = ["-m", marks, "--notes-as", f"skipped-{name}", SLOWEST, *BY_FILE, *ways, *arguments]
@@ -149,8 +155,12 @@ class Phase:
         if not 0 < len(failed) <= MOST_RUN_AGAIN:
             return
         print(f"== {self.name}: {len(failed)} failed; once more, alone", flush=True)
-        self.status = pytest(*AGAIN, *failed).wait()
+        self.status = pytest("--notes-as", f"skipped-{self.name}-again", *AGAIN, *failed).wait()
         if self.status == 0:
+            again = json.loads(counts_of(f"{self.name}-again").read_text())
+            if again.get("passed") != len(failed):  # what was skipped now has not passed
+                self.status = TESTS_FAILED
+                return
             self.passed_again = failed
             counts = json.loads(counts_of(self.name).read_text())
             kept = {word: number for word, number in counts.items() if word not in ("failed", "error")}
@@ -186,8 +196,11 @@ def pytest(*arguments: str, captured: bool = False) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, errors="replace", **output)
 
 
-def print_notes() -> None:
-    notes = [line for file in sorted(NOTES.glob("*.txt")) for line in file.read_text().splitlines()]
+def read_notes() -> list[str]:
+    return [line for file in sorted(NOTES.glob("*.txt")) for line in file.read_text().splitlines()]
+
+
+def print_notes(notes: list[str]) -> None:
     print(f"Skipped on this machine: {len(notes)} reasons" if notes else "Nothing was skipped.")
     for line in notes:
         print(f"  {line}")
@@ -231,8 +244,8 @@ def last_full_run() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    everything = ALL in arguments
-    arguments = [argument for argument in arguments if argument != ALL]
+    everything, complete = ALL in arguments, COMPLETE in arguments
+    arguments = [argument for argument in arguments if argument not in (ALL, COMPLETE)]
     of = commit()
     if status := set_up(everything=everything):
         return status
@@ -251,11 +264,17 @@ def main(arguments: list[str]) -> int:
         print(f"Failed at first and passed when run again, to be mended ({len(passed_again)}):")
         for test in passed_again:
             print(f"  {test}")
-    print_notes()
-    if everything and not arguments and not failed:
+    notes = read_notes()
+    print_notes(notes)
+    not_installed = [line for line in notes if NOT_INSTALLED.search(line)]
+    if not_installed and complete:
+        print("FAILED: not all tests have run, because something is not installed:")
+        for line in not_installed:
+            print(f"  {line}")
+    if everything and not arguments and not failed and not not_installed:
         record_full_run(of)
     print(f"Last green run of all tests (make test-all): {last_full_run()}")
-    return 1 if failed else 0
+    return 1 if failed or (complete and not_installed) else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.integration
 INI = "[pytest]\naddopts = -p xdist -p tests.tools.notes\nmarkers =\n  browser:\n  up:\n  long:\n"
 QUICK = "import pytest\n\n@pytest.mark.up\ndef test_quick(): pass\n\n"
 LONG = "@pytest.mark.long\n@pytest.mark.up\ndef test_deep(): pass\n\n"
-SKIPPED = "@pytest.mark.browser\ndef test_seen(): pytest.skip('no moon tonight')\n"
+SKIPPED = "@pytest.mark.browser\ndef test_seen(): pytest.skip('only Linux can confine')\n"
+NOT_INSTALLED = "@pytest.mark.browser\ndef test_seen(): pytest.skip('Chromium is not installed (Debian: apt)')\n"
 
 
 @pytest.fixture
@@ -96,6 +97,49 @@ def test_unsteady():
     assert named in done.stdout
     kept = json.loads((project / "tests" / "last_full_run.json").read_text())
     assert (kept["passed"], kept["passed when run again"]) == (2, 1)
+
+
+@pytest.mark.long
+def test_a_test_that_is_skipped_when_it_runs_again_has_not_passed(project: Path) -> None:
+    once = """
+from pathlib import Path
+import pytest
+RAN = Path(__file__).with_suffix(".ran")
+
+def test_once():
+    if RAN.exists():
+        pytest.skip("it ran before")
+    RAN.touch()
+    assert False
+"""
+    (project / "tests" / "test_once.py").write_text(once)
+    done = run(project)
+    assert done.returncode == 1, done.stdout
+    assert "FAILED: parts" in done.stdout
+
+
+def test_a_run_of_continuous_integration_fails_when_something_is_not_installed_and_tests_were_skipped(
+    project: Path,
+) -> None:
+    (project / "tests" / "test_it.py").write_text(QUICK + NOT_INSTALLED)
+    done = run(project, "--complete")
+    assert done.returncode == 1
+    assert "not installed:\n  1 test skipped: Chromium is not installed" in done.stdout
+
+
+@pytest.mark.long
+def test_what_is_not_installed_is_named_and_makes_no_full_run(project: Path) -> None:
+    setup = 'mkdir -p tests/.notes; echo "set-up: apt-get could not install: strace" >tests/.notes/setup-system.txt\n'
+    (project / "tests" / "tools" / "setup_system.sh").write_text(setup)
+    done = run(project, "--all")
+    assert done.returncode == 0
+    assert "set-up: apt-get could not install: strace" in done.stdout
+    assert not (project / "tests" / "last_full_run.json").exists()
+    assert run(project, "--complete").returncode == 1
+    (project / "tests" / "tools" / "setup_system.sh").write_text(": >tests/.notes/setup-system.txt\n")
+    machine = run(project, "--complete")
+    assert machine.returncode == 0, machine.stdout
+    assert "1 test skipped: only Linux can confine" in machine.stdout
 
 
 def test_many_failures_are_no_accident_and_do_not_run_again(project: Path) -> None:
