@@ -3,6 +3,8 @@ real worker, which lives on and still does what a genuine message asks."""
 
 import base64
 import json
+import pickle
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,15 @@ from celery import Celery, current_app
 from django.conf import settings
 from redis import Redis
 
+from servers.enums import JobKind
+from servers.models import BackgroundJob
 from tests.sessions.host.conftest import ShareWorker
 from tests.sessions.host.harness import WorkerProcess, eventually
 
 pytestmark = pytest.mark.integration
 PREFIX = settings.CELERY_BROKER_TRANSPORT_OPTIONS.get("global_keyprefix", "")
 QUEUE = f"{PREFIX}celery"
-RAN = "servers.recover_jobs"
+FORGED = "6c1e9e4e-3f0a-4c3c-9b0e-000000000001"
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def forged(redis: Redis, message: Any) -> None:
 
 def genuine(task: str = "sessions.housekeeping", arguments: Any = (), **headers: Any) -> dict[str, Any]:
     """A message as our own sender writes it, apart from `headers`."""
-    message = current_app.amqp.as_task_v2("6c1e9e4e-3f0a-4c3c-9b0e-000000000001", task, arguments, {})
+    message = current_app.amqp.as_task_v2(FORGED, task, arguments, {})
     return {
         "body": base64.b64encode(json.dumps(message.body).encode()).decode(),
         "content-encoding": "utf-8",
@@ -99,48 +103,106 @@ def test_a_forged_control_message_stops_nothing(worker: WorkerProcess, valkey: P
         app.close()
 
 
+def with_body(body: bytes, **envelope: str) -> dict[str, Any]:
+    return genuine() | envelope | {"body": base64.b64encode(body).decode()}
+
+
+PICKLE, YAML = "application/x-python-serialize", "application/x-yaml"
 ODD: dict[str, Callable[[], Any]] = {
     "no JSON": lambda: b"\xff\x00not json",
-    "a pickle": lambda: b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.",
     "a number": lambda: 7,
     "a list": lambda: ["task"],
     "nested without end": lambda: b"[" * 200_000,
-    "no properties": lambda: without(genuine(), "properties"),
-    "no delivery tag": lambda: without(genuine(), "properties", "delivery_tag"),
-    "no delivery info": lambda: without(genuine(), "properties", "delivery_info"),
     "no headers": lambda: without(genuine(), "headers"),
     "no body": lambda: without(genuine(), "body"),
     "no id": lambda: without(genuine(), "headers", "id"),
     "a body that is no base64": lambda: genuine() | {"body": "%%%"},
-    "a body of another shape": lambda: genuine() | {"body": base64.b64encode(b'{"args": 1}').decode()},
-    "a body in pickle": lambda: (
-        genuine() | {"content-type": "application/x-python-serialize", "content-encoding": "binary"}
+    "a body of another shape": lambda: with_body(b'{"args": 1}'),
+    "a body in yaml": lambda: with_body(b"- []\n- {}\n- {}\n", **{"content-type": YAML}),
+    "a compressed body": lambda: (
+        with_body(zlib.compress(b"[[], {}, {}]")) | {"headers": genuine(compression="application/x-gzip")["headers"]}
     ),
-    "a body in yaml": lambda: genuine() | {"content-type": "application/x-yaml"},
-    "a compressed body": lambda: genuine(compression="application/x-gzip"),
-    "an unknown compression": lambda: genuine(compression="x-none-such"),
-    "an unknown encoding": lambda: genuine() | {"content-encoding": "rot13"},
     "an unknown task": lambda: genuine("os.system", ["id"]),
     "a list as task": lambda: genuine(task=["sessions.housekeeping"]),
-    "a task of Celery": lambda: genuine("celery.starmap", [{"task": "sessions.housekeeping"}, [[]]]),
-    "arguments that do not fit": lambda: genuine(arguments=["one", "two", "three"]),
-    "a job that does not exist": lambda: genuine("servers.run_job", ["6c1e9e4e-3f0a-4c3c-9b0e-0000000000ff"]),
-    "a job that is no uid": lambda: genuine("servers.run_job", ["../../etc/passwd"]),
+    "a task of Celery": lambda: genuine("celery.backend_cleanup"),
+    "a task of Celery with another in it": lambda: genuine("celery.starmap", [{"task": "sessions.housekeeping"}, [[]]]),
     "a job that is an object": lambda: genuine("servers.run_job", [{"uid": {"__type__": "uuid", "__value__": "x"}}]),
-    "a time that is none": lambda: genuine(eta="never"),
-    "a time in a thousand years": lambda: genuine(eta="3026-01-01T00:00:00+00:00"),
     "an expiry that is none": lambda: genuine(expires={"in": "time"}),
-    "odd limits": lambda: genuine(timelimit=["a", {}]),
-    "odd retries": lambda: genuine(retries="many", argsrepr=["x"], kwargsrepr=7, origin=[], root_id={}),
-    "an answer to another queue": lambda: genuine() | {"properties": genuine()["properties"] | {"reply_to": [1]}},
-    "a type that JSON revives": lambda: genuine() | {"extra": {"__type__": "os.system", "__value__": "id"}},
     "64 MB of nothing": lambda: b" " * 67_108_864,
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_message_in_the_queue_is_dropped(worker: WorkerProcess, redis: Redis, name: str) -> None:
+    before = len(worker.output)
     forged(redis, ODD[name]())
+    assert_it_works(worker)  # it came later
+    assert FORGED not in worker.output[before:]
+
+
+class Payload:
+    """Runs when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+def test_a_pickle_in_the_queue_is_not_read(worker: WorkerProcess, redis: Redis, tmp_path: Path) -> None:
+    before, proof = len(worker.output), tmp_path / "ran"
+    body = pickle.dumps(Payload(proof))
+    forged(redis, body)
+    forged(redis, with_body(body, **{"content-type": PICKLE, "content-encoding": "binary"}))
+    forged(redis, with_body(pickle.dumps([[], {}, {}]), **{"content-type": PICKLE, "content-encoding": "binary"}))
+    assert_it_works(worker)
+    assert not proof.exists()
+    assert FORGED not in worker.output[before:]
+
+
+#: what is odd is not read, and the task runs at once
+PLAIN: dict[str, Callable[[], Any]] = {
+    "no properties": lambda: without(genuine(), "properties"),
+    "no delivery tag": lambda: without(genuine(), "properties", "delivery_tag"),
+    "no delivery info": lambda: without(genuine(), "properties", "delivery_info"),
+    "said to be pickle": lambda: genuine() | {"content-type": PICKLE, "content-encoding": "binary"},
+    "said to be compressed": lambda: genuine(compression="application/x-gzip"),
+    "an unknown compression": lambda: genuine(compression="x-none-such"),
+    "an unknown encoding": lambda: genuine() | {"content-encoding": "rot13"},
+    "a time that is none": lambda: genuine(eta="never"),
+    "a time in a thousand years": lambda: genuine(eta="3026-01-01T00:00:00+00:00"),
+    "odd limits": lambda: genuine(timelimit=["a", {}]),
+    "odd retries": lambda: genuine(retries="many", argsrepr=["x"], kwargsrepr=7, origin=[], root_id={}),
+    "an answer to another queue": lambda: genuine() | {"properties": genuine()["properties"] | {"reply_to": [1]}},
+    "a type that JSON revives": lambda: genuine() | {"extra": {"__type__": "os.system", "__value__": "id"}},
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_is_odd_beside_the_task_and_its_arguments_is_not_read(
+    worker: WorkerProcess, redis: Redis, name: str
+) -> None:
+    before = len(worker.output)
+    forged(redis, PLAIN[name]())
+    said = f"sessions.housekeeping[{FORGED}] succeeded"
+    eventually(lambda: said in worker.output[before:], words="the task did not run")
+
+
+IDLE: dict[str, Callable[[], Any]] = {
+    "arguments that do not fit": lambda: genuine(arguments=["one", "two", "three"]),
+    "a job that does not exist": lambda: genuine("servers.run_job", ["6c1e9e4e-3f0a-4c3c-9b0e-0000000000ff"]),
+    "a job that is no uid": lambda: genuine("servers.run_job", ["../../etc/passwd"]),
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_a_message_that_names_no_work_makes_none(worker: WorkerProcess, redis: Redis, name: str) -> None:
+    before = len(worker.output)
+    forged(redis, IDLE[name]())
+    eventually(lambda: f"[{FORGED}] received" in worker.output[before:], words="the message was never taken")
+    assert_it_works(worker)
+    assert set(BackgroundJob.objects.values_list("kind", flat=True)) <= {JobKind.HOUSEKEEPING}  # of the check itself
 
 
 KINDS: dict[str, Callable[[Redis, str], Any]] = {
