@@ -13,6 +13,8 @@ from typing import Any
 NEVER_SENT = frozenset({"not_sent", "expired", "refused"})
 #: and for these that the server answered
 ANSWERED = frozenset({"succeeded", "tool_error"})
+#: one of so many calls succeeds although workers are killed; two of three do
+LEAST_SUCCESSES = 4
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,20 @@ CHECKERS: tuple[Callable[[Histories], list[str]], ...] = (
 
 def problems(told: Histories) -> list[str]:
     return [f"{checker.__name__}: {words}" for checker in CHECKERS for words in checker(told)]
+
+
+# --- what the faults of a scene leave possible ---------------------------------------------------------------------------
+def not_kept(told: Histories) -> list[str]:
+    """For faults that keep no call from its server: each accepted call succeeds."""
+    lost = Counter(call.state for call in told.calls if call.uid in told.accepted and call.state != "succeeded")
+    return [f"{lost.total()} of {len(told.accepted)} accepted calls did not succeed: {dict(lost)}"] if lost else []
+
+
+def too_few_successes(told: Histories, requested: int) -> list[str]:
+    """For faults that end calls at random: a run in which all calls are refused or lost contradicts nothing else."""
+    succeeded = sum(call.state == "succeeded" for call in told.calls)
+    few = succeeded * LEAST_SUCCESSES < max(requested, 1)
+    return [f"{succeeded} of {requested} requested calls succeeded"] if few else []
 
 
 # --- browsers ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
-"""Redis is killed, wiped and away under load, and the database is locked. Owners do not change, and no call is lost."""
+"""Redis is killed, wiped and away under load, and the database is locked. Owners do not change, and no call is lost; none is
+refused because of Redis."""
 
 import asyncio
 from typing import Any
 
+from tests.faults.checkers import not_kept
 from tests.faults.field import Field, set_up
 from tests.faults.size import Report, Size
 
@@ -25,7 +27,8 @@ async def redis_outages(size: Size, rounds: int = 10) -> tuple[list[str], Report
         async with field.under_traffic(RATE):
             for _ in range(done):
                 await _wipe_kill_and_stay_away(field, away)
-        wrong = await field.judged()
+        wrong = await field.judged() + not_kept(field.told)
+        wrong += [f"calls were refused: {dict(field.rejected)}"] * bool(field.rejected)
         field.summary()
         field.report.say(rounds=done, away_seconds=away, slowest_answer_seconds=max(field.answered))
         return wrong + _moved(before, await field.off_loop(owners, field)), field.report
@@ -56,7 +59,7 @@ async def database_locked(size: Size, seconds: float = 60.0) -> tuple[list[str],
             await _order_each_second(field, locked_for)
         refused = sum(field.rejected.values())
         wrong = await field.judged()
-        wrong += _moved(before, await field.off_loop(owners, field)) + _not_kept(field, kept)
+        wrong += _moved(before, await field.off_loop(owners, field)) + not_kept(field.told)
         wrong += [f"{len(field.told.accepted) - kept} calls were accepted while nothing could be written"] * (
             len(field.told.accepted) != kept
         )
@@ -73,13 +76,6 @@ async def _order_each_second(field: Field, seconds: float) -> None:
         desired.append(asyncio.create_task(field.order()))
         await asyncio.sleep(1)
     await asyncio.gather(*desired)
-
-
-def _not_kept(field: Field, kept: int) -> list[str]:
-    """Check the results of the calls that were in flight when the lock began."""
-    states = [call.state for call in field.told.calls if call.uid in field.told.accepted]
-    lost = [state for state in states if state != "succeeded"]
-    return [f"{len(lost)} of {kept} calls in flight did not keep their result: {lost}"] if lost else []
 
 
 def _moved(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

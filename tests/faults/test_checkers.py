@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from tests.faults.agents import contradictions
-from tests.faults.checkers import CallHistory, Effect, Fence, Histories, gaps, left_behind, problems, read_effects
+from tests.faults.checkers import (
+    CallHistory,
+    Effect,
+    Fence,
+    Histories,
+    gaps,
+    left_behind,
+    not_kept,
+    problems,
+    read_effects,
+    too_few_successes,
+)
 from tests.faults.programs import Note, Notes, Told
 from tests.faults.slopes import Samples, theil_sen
 
@@ -74,6 +85,20 @@ def planted_zombie() -> Histories:
 )
 def test_what_was_planted_is_reported_by_its_checker_alone(told: Histories, checker: str) -> None:
     assert [line.split(":")[0] for line in problems(told)] == [checker]
+
+
+def test_a_run_without_a_success_contradicts_nothing_and_is_reported() -> None:
+    ended_well = Histories(calls=[replace(CALL, state="not_sent", attempts=0, events=EVENTS | {"send": 0})] * 8)
+    ended_well.accepted = {CALL.uid}
+    assert problems(ended_well) == []
+    assert not_kept(ended_well) == ["8 of 1 accepted calls did not succeed: {'not_sent': 8}"]
+    assert too_few_successes(ended_well, 8) == ["0 of 8 requested calls succeeded"]
+    refused = Histories()
+    assert problems(refused) == []
+    assert too_few_successes(refused, 8) == ["0 of 8 requested calls succeeded"]
+    assert not_kept(clean()) == []
+    assert too_few_successes(clean(), 4) == []
+    assert too_few_successes(clean(), 5) != []
 
 
 @pytest.mark.parametrize(

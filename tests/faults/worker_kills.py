@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from tests.faults.checkers import problems
+from tests.faults.checkers import problems, too_few_successes
 from tests.faults.field import Field, set_up
 from tests.faults.plant import auntil
 from tests.faults.size import Report, Size
@@ -17,7 +17,7 @@ PROMISED_SECONDS = 30.0
 async def kill_workers(size: Size, kills: int = 100) -> tuple[list[str], Report]:
     async with set_up("worker SIGKILL", size, workers=NODES) as field:
         ends = [await one_kill(field, field.dice.choice([0.0, 0.0, 4.0])) for _ in range(size.count(kills, 2))]
-        wrong = await field.judged()
+        wrong = await field.judged() + too_few_successes(field.told, len(ends) * IN_FLIGHT)
         field.summary()
         field.report.say(kills=len(ends), seconds_until_all_calls_ended=f"at most {max(ends):.1f}")
         return wrong, field.report
@@ -27,7 +27,7 @@ async def kill_workers_at_real_times(size: Size, kills: int = 5) -> tuple[list[s
     """A killed worker stays dead until the other one has ended its calls (at most 45 s)."""
     async with set_up("worker SIGKILL, real times", size, workers=NODES, times={}) as field:
         ends = [await one_kill(field, PROMISED_SECONDS + 15) for _ in range(size.count(kills, 1))]
-        wrong = await field.judged()
+        wrong = await field.judged() + too_few_successes(field.told, len(ends) * IN_FLIGHT)
         field.summary()
         slow = [f"calls ended {took:.1f} s after the kill" for took in ends if took > size.promise(PROMISED_SECONDS)]
         field.report.say(kills=len(ends), seconds_until_all_calls_ended=[round(took, 1) for took in ends])
