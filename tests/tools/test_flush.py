@@ -1,14 +1,18 @@
 """The flush between tests empties what tests wrote and leaves the database as the migrations left it."""
 
+import threading
+import time
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.models import Session
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.signals import post_migrate
+from django.utils import timezone
 
 from mcpadmin import settings as product
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
@@ -46,6 +50,36 @@ def test_a_flush_empties_every_table_but_permissions_and_content_types(admin_use
 def test_a_flush_of_postgresql_empties_the_same_tables(django_db_blocker: Any) -> None:
     with django_db_blocker.unblock():
         assert_only_permissions_stay(*write_and_flush(User.objects.create_user("ada")))
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_after_a_flush_of_postgresql_the_next_row_is_number_one_again(django_db_blocker: Any) -> None:
+    with django_db_blocker.unblock():
+        assert [Group.objects.create(name=name).pk for name in ("ops", "support")] == [1, 2]
+        call_command("flush", verbosity=0, interactive=False)
+        assert Group.objects.create(name="ops").pk == 1
+
+
+@pytest.mark.usefixtures("on_postgres")
+def test_a_flush_of_postgresql_waits_for_a_transaction_that_another_connection_has_open(django_db_blocker: Any) -> None:
+    written = threading.Event()
+
+    def write() -> None:
+        try:
+            with transaction.atomic():
+                Session.objects.create(session_key="k", expire_date=timezone.now())
+                written.set()
+                time.sleep(0.2)
+        finally:
+            connection.close()
+
+    with django_db_blocker.unblock():
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert written.wait(10)
+        call_command("flush", verbosity=0, interactive=False)
+        writer.join()
+        assert not Session.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)
