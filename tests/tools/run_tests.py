@@ -65,10 +65,11 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 
 # Browser tests are separate because they keep an event loop running in their main thread, which breaks tests with
-# asyncio; product tests because they are few and take long; those of the session host (with conformance) and of live pages
-# to keep the lanes below equally long.
+# asyncio; product tests because they are few and take long; those of the session host (with what is beside it here) and of
+# live pages to keep the lanes below equally long.
 NEITHER = "not browser and not up"
-HOST, LIVE = ("sessions/host", "conformance"), ("sessions/live",)
+HOST = ("sessions/host", "sessions/subscriptions", "sessions/mcp/hostile", "conformance")
+LIVE = ("sessions/live",)
 PHASES = {
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),

@@ -6,8 +6,8 @@ from xdist.scheduler import LoadFileScheduling
 
 #: Files whose tests share a world of the session that takes long to start: one process runs them all.
 SHARED_WORLDS = ("tests/sessions/agents/",)
-#: What takes a minute or more, the longest first; after it the files with the most tests. One that came last would keep
-#: one process busy while the others of its phase have nothing left.
+#: What takes long, the longest of all tests first; after it the files with the most tests, so few tests that take long
+#: would come last. They would keep one process busy while the others of its phase have nothing left.
 LONGEST = (
     *("tests/e2e/test_investigation.py", "tests/servers/test_squashed_migrations.py"),
     *SHARED_WORLDS,
@@ -20,6 +20,13 @@ LONGEST = (
     *("tests/sessions/host/test_worker_handover.py", "tests/sessions/host/test_worker_inbox_ends.py"),
     *("tests/test_foreign_objects.py", "tests/conformance/test_conformance.py", "tests/interop/test_interop.py"),
     *("tests/test_routes.py", "tests/sessions/live/test_topics.py", "tests/sessions/live/test_calls.py"),
+    # what takes half a minute of a few short tests
+    *("tests/e2e/test_healing_page.py", "tests/e2e/test_subscriptions.py", "tests/e2e/test_inbox.py"),
+    *("tests/e2e/test_bad_input.py", "tests/sessions/subscriptions/test_watching_live.py"),
+    *("tests/sessions/mcp/client/test_tasks_of_sdks.py", "tests/servers/credentials/test_rotation.py"),
+    *("tests/sessions/mcp/transports/test_own_network.py", "tests/sessions/mcp/transports/test_stdio_endings.py"),
+    *("tests/sessions/test_pages_at_scale.py", "tests/sessions/test_deleted_meanwhile.py"),
+    *("tests/sessions/test_many_sessions.py", "tests/sessions/mcp/transports/test_one_guard.py"),
 )
 
 
@@ -29,6 +36,12 @@ class ByFileAndWorld(LoadFileScheduling):
             if scope in self.workqueue:
                 self.workqueue.move_to_end(scope, last=False)
         super()._assign_work_unit(node)
+
+    def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
+        """Without units that have ended: this is asked after each of ten thousand tests, and would look at all before it."""
+        for scope in [scope for scope, unit in workload.items() if all(unit.values())]:
+            del workload[scope]
+        return int(super()._pending_of(workload))
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in SHARED_WORLDS if nodeid.startswith(folder)), super()._split_scope(nodeid))
