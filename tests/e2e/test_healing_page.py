@@ -14,26 +14,36 @@ from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
+LATE, ANEW = "Mended late", "Seen anew"
 LEFT = re.compile(r"Attempt \d+ in\s+(\d:\d\d|a moment)")
 
 
-def register_failing(person: Walk, name: str, folder: Path) -> Path:
+def register_failing(stack: Stack, name: str, folder: Path) -> Path:
     """Register a server that fails until the returned file exists."""
     mended = folder / "mended"
     command, arguments = peer_command("demo")
     words = " ".join([command, *arguments])
-    person.fill_stdio(name, "/bin/sh", ["-c", f"test -e {mended} || exit 3; exec {words}"])
     # What a shell's script runs does not show in the command line.
     needed = [folder, ROOT / "mcpadmin" / "demo_server", *map(Path, (sys.prefix, sys.base_prefix))]
-    person.page.get_by_label("Files it may read", exact=True).fill("\n".join(map(str, needed)))
-    person.save()
-    person.wait_for_state("Failing")
+    script = f"test -e {mended} || exit 3; exec {words}"
+    stack.register(name, ("/bin/sh", ["-c", script]), *(f"--read={path}" for path in needed))
     return mended
 
 
-def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, walker, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def failing(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The files that mend two servers. They begin to fail together, because that takes each of them half a minute."""
+    return {name: register_failing(stack, name, tmp_path_factory.mktemp("failing")) for name in (LATE, ANEW)}
+
+
+def shown_failing(person: Walk, slug: str) -> None:
+    person.open(f"/servers/{slug}/info/")
+    person.wait_for_state("Failing")
+
+
+def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, walker, failing: dict[str, Path]) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
-    mended = register_failing(ada, "Mended late", tmp_path)
+    shown_failing(ada, "mended-late")
     bob.open("/servers/mended-late/info/")
     for person in (ada, bob):
         expect(person.page.locator("[data-next-try]")).to_contain_text(LEFT)
@@ -41,18 +51,18 @@ def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, wa
     expect(ada.page.locator("[data-next-try] time")).not_to_have_text(shown)
     expect(ada.page.get_by_text("Failing repeatedly")).to_be_visible()
     expect(bob.page.locator("#connection-timeline")).to_contain_text("exit code 3")
-    mended.touch()
+    failing[LATE].touch()
     ada.page.get_by_role("button", name="Retry now").click()
     bob.wait_for_state("Ready")
     expect(bob.page.locator("#connection-timeline")).to_contain_text("Retry")
     expect(bob.page.get_by_role("button", name="Retry now")).to_be_hidden()
 
 
-def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, tmp_path: Path) -> None:
+def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, failing: dict[str, Path]) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
-    mended = register_failing(ada, "Seen anew", tmp_path)
+    shown_failing(ada, "seen-anew")
     bob.open("/")
-    needs = bob.page.locator("#overview-attention li").filter(has_text="Seen anew")
+    needs = bob.page.locator("#overview-attention li").filter(has_text=ANEW)
     expect(needs).to_be_visible()
     refused: list[Request] = []
 
@@ -65,7 +75,7 @@ def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, tmp_pa
 
     bob.complaints.allow("Failed to load resource")
     bob.page.route(f"{bob.base_url}/", refuse_twice)
-    mended.touch()
+    failing[ANEW].touch()
     ada.page.get_by_role("button", name="Retry now").click()
     expect(needs).to_have_count(0)
     assert len(refused) == 2
@@ -97,7 +107,8 @@ def full_table(stack: Stack) -> Iterator[None]:
 @pytest.mark.usefixtures("full_table")
 def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tmp_path: Path) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
-    mended = register_failing(ada, "Out of sight", tmp_path)
+    mended = register_failing(stack, "Out of sight", tmp_path)
+    shown_failing(ada, "out-of-sight")
     bob.open("/")
     expect(bob.page.locator("[data-live-pill]")).to_have_attribute("data-state", "live")
     needs = bob.page.locator("#overview-attention li").filter(has_text="Out of sight")
