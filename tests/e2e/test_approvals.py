@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
 
 @pytest.fixture
-def agent(own_stack: Stack) -> Agent:
-    product = Product(own_stack, Path())
+def agent(stack: Stack) -> Agent:
+    product = Product(stack, Path())
     product.register("Ours", peer_command("demo"))
     made = product.agent(product.token("list", "read", "call"), "ours")
     assert made.initialize().status_code == 200
@@ -31,9 +31,9 @@ def opened(page: Page, name: str) -> None:
 
 
 def test_a_call_that_asks_runs_when_a_person_approves_it_and_not_when_they_refuse(
-    own_stack: Stack, walker: Any, agent: Agent
+    stack: Stack, walker: Any, agent: Agent
 ) -> None:
-    ada: Walk = walker(own_stack, signed_in=True)
+    ada: Walk = walker(stack, signed_in=True)
     page = ada.page
     ada.open("/servers/ours/agents/")
     form = page.get_by_role("form", name="New rule")

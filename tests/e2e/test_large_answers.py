@@ -52,9 +52,9 @@ KEEP_COPIED = """button => {
 
 
 @pytest.fixture
-def ada(own_stack: Stack, walker: Callable[..., Walk]) -> Walk:
-    person = walker(own_stack, signed_in=True)
-    if not own_stack.rows("SELECT 1 FROM servers_server WHERE slug = 'large'"):
+def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
+    person = walker(stack, signed_in=True)
+    if not stack.rows("SELECT 1 FROM servers_server WHERE slug = 'large'"):
         person.register_stdio("Large", *peer_command("large"))
         person.wait_for_state("Ready")
     return person
@@ -86,24 +86,24 @@ def timed(ada: Walk, stack: Stack, what: str) -> None:
 
 @pytest.mark.long
 def test_a_picture_a_document_and_rows_of_megabytes_are_shown_or_downloaded_with_their_own_type(
-    ada: Walk, own_stack: Stack
+    ada: Walk, stack: Stack
 ) -> None:
     card = run(ada, "picture")
-    timed(ada, own_stack, "PNG of 3 MB")
+    timed(ada, stack, "PNG of 3 MB")
     picture = card.locator("img")
     assert picture.evaluate("(img) => img.naturalWidth") == 1000
     found = ada.page.evaluate(FETCH, picture.get_attribute("src"))
     assert found["type"] == "image/png"
 
     card = run(ada, "document")
-    timed(ada, own_stack, "PDF of 7 MB")
+    timed(ada, stack, "PDF of 7 MB")
     found = ada.page.evaluate(FETCH, card.get_by_label("Download content").get_attribute("href"))
     print(f"downloaded in {found['ms']:.0f} ms")
     assert (found["type"], found["size"]) == ("application/pdf", PDF_BYTES + 15)
     expect(card.get_by_role("link", name="Open in new tab")).to_be_visible()
 
     card = run(ada, "table")
-    timed(ada, own_stack, "JSON of 6 MB")
+    timed(ada, stack, "JSON of 6 MB")
     found = ada.page.evaluate(FETCH, card.get_by_role("link", name="Download the full text").get_attribute("href"))
     print(f"downloaded in {found['ms']:.0f} ms")
     assert found["type"] == "application/json"
@@ -216,10 +216,10 @@ def test_a_whole_text_goes_into_another_tool_from_the_head_of_the_result(ada: Wa
     assert any(json.loads(one) in (rows(800), [text]) for one in shown if one.startswith("["))
 
 
-def test_what_is_copied_of_arguments_too_long_for_the_page_is_the_whole(ada: Walk, own_stack: Stack) -> None:
+def test_what_is_copied_of_arguments_too_long_for_the_page_is_the_whole(ada: Walk, stack: Stack) -> None:
     text = "each of them " * 20_000
     run(ada, "length", text=text)
-    (row,) = own_stack.rows("SELECT uid FROM mcp_sessions_call ORDER BY id DESC LIMIT 1")
+    (row,) = stack.rows("SELECT uid FROM mcp_sessions_call ORDER BY id DESC LIMIT 1")
     ada.open(f"/calls/{UUID(row['uid'])}/")
     expect(ada.page.get_by_text("these are the first 200,000 characters")).to_be_visible()
     copy = ada.page.get_by_role("button", name="Copy arguments as JSON")

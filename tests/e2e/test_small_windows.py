@@ -16,13 +16,13 @@ LONG = "Warehouse and fulfilment of the eastern region, staging environment for 
 
 
 @pytest.fixture
-def on_phone(own_stack: Stack, walker: Callable[..., Walk]) -> Walk:
-    return _at(own_stack, walker, 390, 844)
+def on_phone(stack: Stack, walker: Callable[..., Walk]) -> Walk:
+    return _at(stack, walker, 390, 844)
 
 
 @pytest.fixture
-def at_desk(own_stack: Stack, walker: Callable[..., Walk]) -> Walk:
-    return _at(own_stack, walker, 1440, 900)
+def at_desk(stack: Stack, walker: Callable[..., Walk]) -> Walk:
+    return _at(stack, walker, 1440, 900)
 
 
 def _at(stack: Stack, walker: Callable[..., Walk], width: int, height: int) -> Walk:
