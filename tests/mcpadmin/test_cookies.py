@@ -1,6 +1,7 @@
 """Cookies match each request's scheme: plain http on loopback works in every browser, TLS always marks them Secure.
 
-A cookie jar plays Safari: it neither accepts nor sends Secure cookies over http, not even on loopback.
+A cookie jar plays Safari: it neither accepts nor sends Secure cookies over http, not even on loopback. Its walk on
+loopback: tests/e2e/test_cookies.py.
 """
 
 import re
@@ -60,13 +61,6 @@ def walk_in_and_out(browser: httpx.Client) -> list[Cookie]:
     assert left.status_code == 302
     assert browser.get("/servers/").headers["location"].startswith("/accounts/login/")
     return held + list(browser.cookies.jar)
-
-
-@pytest.mark.up
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_browser_that_takes_no_secure_cookie_over_http_signs_in_and_out_on_loopback(stack: Stack, host: str) -> None:
-    with visitor(stack.base_url.replace("127.0.0.1", host)) as browser:
-        assert {cookie.secure for cookie in walk_in_and_out(browser)} == {False}
 
 
 @contextmanager

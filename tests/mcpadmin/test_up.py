@@ -38,8 +38,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def often_stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Its data directory has a long and awkward name."""
-    product = Stack(prepare(tmp_path_factory.mktemp("stopped") / ("long and spaced " * 6)))
+    """Its data directory has a long and awkward name, and its pages an IPv6 address."""
+    directory = prepare(tmp_path_factory.mktemp("stopped") / ("long and spaced " * 6))
+    product = Stack(directory, "--port", "0", "--host", "::1")
     yield product
     product.close()
 
@@ -250,8 +251,7 @@ def test_a_variable_that_cannot_be_read_is_named_in_one_line(make_stack: MakeSta
     assert_one_line(product, "MCPADMIN_INBOX_SECONDS is '10m', which is not a number. Correct it")
 
 
-def test_pages_are_served_on_an_ipv6_address(make_stack: MakeStack) -> None:
-    product = make_stack("--port", "0", "--host", "::1").start()
+def test_pages_are_served_on_an_ipv6_address(product: Stack) -> None:
     assert product.base_url.startswith("http://[::1]:")
     assert get(product.setup_link)[0] == 200
 

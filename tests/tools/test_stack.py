@@ -15,19 +15,12 @@ from tests.tools.stack import Stack
 pytestmark = pytest.mark.up
 
 
+@pytest.mark.browser  # it opens none, but where browsers are the product runs anyway
 def test_the_stack_is_the_real_product_with_all_its_parts(stack: Stack) -> None:
     assert len(stack.worker_pids()) == 1
     assert [len(stack.part(word)) for word in ("daphne", "--beat-thread")] == [1, 1]
     assert stack.rows("SELECT username FROM auth_user")[0]["username"] == "ada"
     assert stack.setup_link.startswith(stack.base_url)
-
-
-def test_a_killed_worker_is_restarted_by_the_product(stack: Stack) -> None:
-    seen = len(stack.lines)
-    pid = stack.kill_worker()
-    stack.wait_for(re.compile(r"worker ready"), since=seen)
-    assert stack.worker_pids() != [pid]
-    assert not psutil.pid_exists(pid)
 
 
 def test_a_page_of_the_signed_in_administrator_opens_without_complaint(stack: Stack, page: Page) -> None:
@@ -96,8 +89,13 @@ def test_a_window_whose_clock_was_moved_is_not_used_again(stack: Stack, browser:
 
 
 @pytest.mark.long
-def test_a_product_of_a_tests_own_is_gone_with_the_test(tmp_path: Path) -> None:
+def test_a_product_of_a_tests_own_restarts_a_killed_worker_and_is_gone_with_the_test(tmp_path: Path) -> None:
     own = Stack(prepare(tmp_path / "data")).start()
+    seen = len(own.lines)
+    pid = own.kill_worker()
+    own.wait_for(re.compile(r"worker ready"), since=seen)
+    assert own.worker_pids() != [pid]
+    assert not psutil.pid_exists(pid)
     family = own.family()
     assert len(family) >= 5
     assert own.stop() == 0
