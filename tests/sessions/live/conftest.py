@@ -13,8 +13,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
+    """Shared by all files. Each test makes its own users and servers; workers of earlier tests may be there."""
     with tempfile.TemporaryDirectory(prefix="live-") as directory:
         running = Site(Path(directory))
         yield running

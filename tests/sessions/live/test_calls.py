@@ -23,6 +23,8 @@ def person(site: Site, permissions: list[str] = PERMISSIONS) -> Browser:
 
 @pytest.fixture
 def server(site: Site) -> str:
+    """One that no worker holds, and no worker lives that could."""
+    site.do("no_workers")
     return str(site.do("server", f"s-{uuid.uuid4().hex[:8]}"))
 
 
@@ -200,7 +202,6 @@ async def test_a_requested_call_is_cancelled_at_once(site: Site, server: str) ->
 
 
 async def test_without_any_worker_an_overdue_call_expires(site: Site, server: str) -> None:
-    site.do("no_workers")
     async with person(site).tab() as tab:
         answer = await tab.ask(op="call", server=server, tool="echo", args={"text": "x"})
         await tab.sub(answer["topic"])

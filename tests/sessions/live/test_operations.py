@@ -17,6 +17,8 @@ def person(site: Site) -> Browser:
 
 @pytest.fixture
 def server(site: Site) -> str:
+    """One that no worker holds, and no worker lives that could."""
+    site.do("no_workers")
     return str(site.do("server", f"s-{uuid.uuid4().hex[:8]}"))
 
 
