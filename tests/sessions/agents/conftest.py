@@ -15,8 +15,9 @@ from tests.tools.prepared import prepare
 from tests.tools.stack import Stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def product() -> Iterator[Product]:
+    """It ends with the last test of this folder, which all run in one process: see tests/tools/scheduling.py."""
     directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-agents-")), administrator=True)
     effects = Path(tempfile.mkdtemp(prefix="mcpadmin-effects-")) / "log"
     # All tests share one user, and those of a module a token; on a fast machine they come close to the defaults.
