@@ -47,7 +47,8 @@ def samples(checker: Checker, schema: Any) -> list[Any]:
 @cache
 def matching_text(pattern: str, least: int) -> str:
     """Ready-made texts first: a search for one costs a second."""
-    for text in ("a", "1", "AB-1", "2026-11-26", "ABC123", "192.0.2.7", "2026-11-26T10:20:30Z", "A1:B2", "a" * least):
+    texts = ("a", "1", "AB-1", "2026-11-26", "ABC123", "192.0.2.7", "2026-11-26T10:20:30Z", "A1:B2", "a" * least)
+    for text in (*texts, "A", "=", "192.0.2.0/24", "SlicerStyleLight1"):
         if len(text) >= least and re.search(pattern, text):
             return text
     quick = settings(phases=[Phase.generate], database=None, derandomize=True)

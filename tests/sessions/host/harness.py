@@ -48,10 +48,11 @@ def scaled(factor: float, ceiling: float = 1.0) -> dict[str, str]:
 
 def eventually(check: Callable[[], T], seconds: float = 60.0, words: str = "it never happened") -> T:
     """Poll until `check` returns a true value, and return it."""
-    deadline = time.monotonic() + seconds
+    begin = time.monotonic()
     while not (found := check()):
-        assert time.monotonic() < deadline, words
-        time.sleep(0.02)  # rows of another process must be polled
+        waited = time.monotonic() - begin
+        assert waited < seconds, words
+        time.sleep(0.02 if waited < 1 else 0.05)  # rows of another process must be polled
     return found
 
 
