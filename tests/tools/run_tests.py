@@ -88,12 +88,10 @@ def set_up(*, everything: bool) -> int:
     options = [ALL] if everything else []
     system = subprocess.Popen(["/bin/sh", str(TOOLS / "setup_system.sh"), *options], cwd=ROOT)
     peers = subprocess.Popen([sys.executable, str(TOOLS / "setup_peers.py"), *options], cwd=ROOT)
-    # For the bytecode: otherwise the processes of all phases compile the same files at the same time. What this finds
-    # wrong, the phases report.
-    collected = pytest("--collect-only", "--quiet", "-p", "no:cacheprovider", captured=True)
+    bytecode = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_bytecode"], cwd=ROOT)
     status = system.wait()  # it installs PostgreSQL
     prepared = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_prepared"], cwd=ROOT)
-    collected.communicate()
+    bytecode.wait()  # without it the tests only take longer
     return peers.wait() or prepared.wait() or status
 
 

@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
     runner = tools / "run_tests.py"
     alone = re.sub('"-n", "[0-9]"', '"-n", "0"', runner.read_text())  # three tests need no extra processes
     runner.write_text(alone.replace('["--record"]', "[]"))  # which is an option of a plugin that is not here
-    for name in ("setup_system.sh", "setup_peers.py", "setup_prepared.py"):
+    for name in ("setup_system.sh", "setup_peers.py", "setup_prepared.py", "setup_bytecode.py"):
         (tools / name).touch()
     (tmp_path / "pytest.ini").write_text(INI)
     (tmp_path / "tests" / "test_it.py").write_text(QUICK + LONG + SKIPPED)
