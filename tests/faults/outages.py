@@ -21,17 +21,22 @@ def owners(field: Field) -> dict[str, Any]:
 
 async def redis_outages(size: Size, rounds: int = 10) -> tuple[list[str], Report]:
     async with set_up("Redis killed, wiped, away", size, workers=NODES) as field:
-        before = await field.off_loop(owners, field)
-        away = size.seconds(20, 3)
-        done = size.count(rounds)
-        async with field.under_traffic(RATE):
-            for _ in range(done):
-                await _wipe_kill_and_stay_away(field, away)
-        wrong = await field.judged() + not_kept(field.told)
-        wrong += [f"calls were refused: {dict(field.rejected)}"] * bool(field.rejected)
-        field.summary()
-        field.report.say(rounds=done, away_seconds=away, slowest_answer_seconds=max(field.answered))
-        return wrong + _moved(before, await field.off_loop(owners, field)), field.report
+        return await redis_outages_of(field, size, rounds)
+
+
+async def redis_outages_of(field: Field, size: Size, rounds: int = 10) -> tuple[list[str], Report]:
+    """The scene on a field that nobody used yet."""
+    before = await field.off_loop(owners, field)
+    away = size.seconds(20, 3)
+    done = size.count(rounds)
+    async with field.under_traffic(RATE):
+        for _ in range(done):
+            await _wipe_kill_and_stay_away(field, away)
+    wrong = await field.judged() + not_kept(field.told)
+    wrong += [f"calls were refused: {dict(field.rejected)}"] * bool(field.rejected)
+    field.summary()
+    field.report.say(rounds=done, away_seconds=away, slowest_answer_seconds=max(field.answered))
+    return wrong + _moved(before, await field.off_loop(owners, field)), field.report
 
 
 async def _wipe_kill_and_stay_away(field: Field, seconds: float) -> None:

@@ -7,19 +7,23 @@ of a run.
 import pytest
 
 from tests.faults.agents import kill_under_agents
+from tests.faults.field import set_up
 from tests.faults.frozen_worker import freeze_workers, without_fence
 from tests.faults.many import many_sessions
-from tests.faults.outages import database_locked, redis_outages
+from tests.faults.outages import NODES, database_locked, redis_outages_of
 from tests.faults.servers import flap, half_open
 from tests.faults.size import SHORT, judge
 from tests.faults.web_kills import kill_web
-from tests.faults.worker_kills import kill_workers, without_claims
+from tests.faults.worker_kills import kill_workers_of, without_claims
 
 pytestmark = pytest.mark.up
 
 
-async def test_a_killed_worker_leaves_no_duplicate_and_no_call_without_its_end() -> None:
-    judge(await kill_workers(SHORT))
+async def test_neither_an_outage_of_redis_nor_a_killed_worker_loses_a_call_or_makes_a_duplicate() -> None:
+    """One after the other on the same product, whose start takes longer than either."""
+    async with set_up("Redis killed, wiped, away; worker SIGKILL", SHORT, workers=NODES) as field:
+        judge(await redis_outages_of(field, SHORT))
+        judge(await kill_workers_of(field, SHORT))
 
 
 @pytest.mark.long
@@ -41,10 +45,6 @@ async def test_the_checkers_report_an_overtaken_owner_when_the_epoch_is_ignored(
         if expected <= found:
             return
     assert expected <= found
-
-
-async def test_redis_killed_wiped_and_away_loses_no_call() -> None:
-    judge(await redis_outages(SHORT))
 
 
 @pytest.mark.long
