@@ -89,10 +89,11 @@ def set_up(*, everything: bool) -> int:
     system = subprocess.Popen(["/bin/sh", str(TOOLS / "setup_system.sh"), *options], cwd=ROOT)
     peers = subprocess.Popen([sys.executable, str(TOOLS / "setup_peers.py"), *options], cwd=ROOT)
     bytecode = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_bytecode"], cwd=ROOT)
-    status = system.wait()  # it installs PostgreSQL
     prepared = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_prepared"], cwd=ROOT)
+    status = system.wait()  # it installs PostgreSQL
+    cluster = subprocess.Popen([sys.executable, "-m", "tests.tools.setup_prepared", "postgres"], cwd=ROOT)
     bytecode.wait()  # without it the tests only take longer
-    return peers.wait() or prepared.wait() or status
+    return peers.wait() or prepared.wait() or cluster.wait() or status
 
 
 def selection(name: str, *, everything: bool) -> str:
