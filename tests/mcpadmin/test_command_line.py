@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Coroutine, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -22,6 +22,7 @@ from mcpadmin.command_line.output import Output
 from sessions.mcp.core.errors import Fault, RpcError, TransportError
 from sessions.mcp.core.events import ResourceUpdated
 from tests.tools.prepared import ROOT, clean_environment
+from tests.tools.warm_program import Program
 
 pytestmark = pytest.mark.integration
 TOKEN = "mca_" + "a" * 12 + "_" + "b" * 43
@@ -91,13 +92,23 @@ def peer() -> Iterator[Peer]:
         server.shutdown()
 
 
-def start(peer: Peer, *words: str, env: dict[str, str] | None = None, **options: Any) -> "subprocess.Popen[str]":
-    environment = clean_environment(**{"MCPADMIN_URL": peer.url, "MCPADMIN_TOKEN": TOKEN, **(env or {})})
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.Popen([sys.executable, "-m", "mcpadmin", *words], cwd=ROOT, text=True, env=environment, **pipes)
+def start(peer: Peer, *words: str, env: dict[str, str] | None = None, **files: IO[str]) -> Program:
+    return Program(words, environment_of(peer, env or {}), **files)
 
 
-def ended(process: "subprocess.Popen[str]") -> tuple[int, str, dict[str, Any]]:
+def start_python(peer: Peer, *words: str, env: dict[str, str]) -> "subprocess.Popen[str]":
+    """For what Python reads when it starts."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "mcpadmin", *words], cwd=ROOT, text=True, env=environment_of(peer, env),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def environment_of(peer: Peer, more: dict[str, str]) -> dict[str, str]:
+    return clean_environment(**{"MCPADMIN_URL": peer.url, "MCPADMIN_TOKEN": TOKEN, **more})
+
+
+def ended(process: "Program | subprocess.Popen[str]") -> tuple[int, str, dict[str, Any]]:
     """Exit status, stdout, and the problem that stderr names."""
     written, said = process.communicate(timeout=60)
     lines = [json.loads(line) for line in said.splitlines()]
@@ -141,8 +152,8 @@ def test_files_are_utf_8_whatever_the_locale_says(peer: Peer, tmp_path: Path) ->
     (tmp_path / "arguments.json").write_bytes('{"name": "Zoë"}'.encode())
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     words = ("call", "files", "read", "--json", f"@{tmp_path / 'arguments.json'}")
-    assert ended(start(peer, *words, env=plain))[0] == 0
-    process = start(peer, *words[:-1], "-", env=plain)
+    assert ended(start_python(peer, *words, env=plain))[0] == 0
+    process = start_python(peer, *words[:-1], "-", env=plain)
     assert process.stdin is not None
     process.stdin.buffer.write('{"name": "Zoë"}'.encode())
     assert ended(process)[0] == 0

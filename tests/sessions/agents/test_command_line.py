@@ -15,6 +15,7 @@ import pytest
 from tests.sessions.agents.product import Product
 from tests.sessions.host.harness import eventually
 from tests.tools.prepared import ROOT, clean_environment
+from tests.tools.warm_program import Program
 
 pytestmark = pytest.mark.up
 UNREACHABLE = "http://127.0.0.1:9"
@@ -39,19 +40,15 @@ class Command:
     def environment(self, **more: str) -> dict[str, str]:
         return clean_environment(MCPADMIN_URL=self.product.stack.base_url, MCPADMIN_TOKEN=self.token, **more)
 
-    def start(self, *words: str, **options: Any) -> "subprocess.Popen[str]":
-        options.setdefault("env", self.environment())
-        return subprocess.Popen(
-            [sys.executable, "-m", "mcpadmin", *words],
-            cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
-        )  # fmt: skip
+    def start(self, *words: str) -> Program:
+        return Program(words, self.environment())
 
-    def run(self, *words: str, stdin: str = "", **options: Any) -> tuple[int, list[Any], list[Any]]:
+    def run(self, *words: str, stdin: str = "") -> tuple[int, list[Any], list[Any]]:
         """Exit status, and the JSON Lines of stdout and stderr."""
-        return finished(self.start(*words, **options), stdin)
+        return finished(self.start(*words), stdin)
 
 
-def finished(process: "subprocess.Popen[str]", stdin: str = "") -> tuple[int, list[Any], list[Any]]:
+def finished(process: "Program | subprocess.Popen[str]", stdin: str = "") -> tuple[int, list[Any], list[Any]]:
     written, said = process.communicate(stdin, timeout=60)
     return process.returncode, lines_of(written), lines_of(said)
 
@@ -115,7 +112,10 @@ def test_a_token_that_does_not_count_or_lacks_a_scope_is_refused_before_anything
 def test_no_process_listing_shows_the_token(product: Product, command: Command) -> None:
     words = ("call", "legacy", "slow", "--json", '{"steps": 100, "delay": 0.1}', "--token", command.token)
     known = len(product.calls(target="slow"))
-    process = command.start(*words, env=command.environment())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mcpadmin", *words], cwd=ROOT, env=command.environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
     eventually(lambda: len(product.calls(target="slow")) > known)
     proc = Path(f"/proc/{process.pid}")
     shown = (proc / "cmdline").read_bytes()
