@@ -95,6 +95,10 @@ class Credential:
             and audience in (None, endpoint)
         )
 
+    def asks(self, endpoint: str, server: str, scope: str) -> bool:
+        """A call that it may not make by itself waits for approval."""
+        return scope not in self.scopes and scope == "call:destructive" and self.may(endpoint, server, "call")
+
 
 @pytest.fixture(scope="module")
 def credentials(product: Product) -> list[Credential]:
@@ -120,11 +124,13 @@ def requests(endpoint: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
                 yield server, verb, scope, params | {"name": f"{alias}__{params['name']}"}
 
 
-def succeeds(client: httpx.Client, agent: Agent, verb: str, params: dict[str, Any], seconds: float) -> bool:
+def succeeds(client: httpx.Client, agent: Agent, verb: str, params: dict[str, Any], waits: bool) -> bool:
+    """With `waits` it may wait for approval instead. Leaving cancels it, so it does not reach the server."""
     body, headers = agent.modern(verb, params)
     try:
-        answer = client.post(agent.url, json=body, headers=agent.headers(**headers), timeout=seconds)
-    except httpx.ReadTimeout:  # a call that waits for approval; leaving cancels it
+        answer = client.post(agent.url, json=body, headers=agent.headers(**headers), timeout=2.5 if waits else 60)
+    except httpx.ReadTimeout:
+        assert waits, "no answer"
         return False
     if answer.status_code != 200:
         return False
@@ -135,19 +141,25 @@ def succeeds(client: httpx.Client, agent: Agent, verb: str, params: dict[str, An
 def test_nothing_succeeds_but_what_a_credential_allows(product: Product, credentials: list[Credential]) -> None:
     for slug in ("legacy", "modern"):  # connected, so that no request waits for that
         assert product.agent(product.token(), slug).ask_modern("tools/list").status_code == 200
-    unexpected, seen = [], {True: 0, False: 0}
+    unexpected, seen, waited, counted = [], {True: 0, False: 0}, 0, 0
     with httpx.Client() as client:
         for credential, endpoint in itertools.product(credentials, ENDPOINTS):
             agent = product.agent(credential.text, endpoint)
             for server, verb, scope, params in requests(endpoint):
                 expected = endpoint != "nowhere" and credential.may(endpoint, server, scope)
-                found = succeeds(client, agent, verb, params, seconds=60 if expected else 2.5)
+                waits = endpoint != "nowhere" and credential.asks(endpoint, server, scope)
+                found = succeeds(client, agent, verb, params, waits)
                 seen[found] += 1
+                waited += waits
+                counted += expected and scope == "call:destructive"
                 if found is not expected:
                     unexpected.append((credential, endpoint, verb, params.get("name"), found))
     assert unexpected == []
     assert seen[True] > 20
     assert seen[False] > 400
+    assert waited == 5  # of the token at an endpoint and in a bundle, of the grant, of that of a bundle at two servers
+    happened = [line.partition("\t")[0] for line in product.effects.read_text().splitlines()]
+    assert happened.count("matrix") == counted == 5, "also of no call whose answer came too late"
 
 
 def test_a_session_of_another_credential_is_no_session(product: Product, credentials: list[Credential]) -> None:
