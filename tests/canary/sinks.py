@@ -21,6 +21,9 @@ from tests.tools.stack import Stack
 
 LINKS = re.compile(r'href="(/[^"#]*)"')
 MOST_PAGES = 1_600
+#: too many requests; a failure of the web process
+NO_PAGE = frozenset({429, *range(500, 600)})
+LEAST_SHOWN = 0.9
 #: each recorded message has a page; the database is searched for all of them
 MESSAGE, MOST_MESSAGES = re.compile(r"/protocol/\d+/$"), 60
 #: what differs between two addresses of one page: the server, the row, and the values of the query
@@ -35,8 +38,9 @@ def whole(answer: Any) -> bytes:
 
 def every_page(visitor: Visitor, more: Collection[str], most_alike: int) -> dict[str, bytes]:
     """The pages `more` and every page reachable by links, by URL. Of the links that differ only in their server, row or
-    values of the query, `most_alike`."""
+    values of the query, `most_alike`. An error that is shown instead of a page hides what the page shows."""
     found: dict[str, bytes] = {}
+    answered: Counter[int] = Counter()
     alike: Counter[str] = Counter()
     waiting = ["/", "/palette/?q=e", "/accounts/login/", *more]
     while waiting:
@@ -50,9 +54,12 @@ def every_page(visitor: Visitor, more: Collection[str], most_alike: int) -> dict
             continue
         alike[shape] += 1
         page = visitor.get(path)
+        assert page.status_code not in NO_PAGE, (path, page.text[:2_000])
+        answered[page.status_code] += 1
         found[path] = whole(page)
         waiting += LINKS.findall(page.text)
         assert len(found) < MOST_PAGES
+    assert answered[200] >= LEAST_SHOWN * len(found), answered
     return found
 
 
