@@ -101,6 +101,16 @@ def test_each_unsafe_or_impossible_setting_is_named(settings: object, change: di
     assert found() == expected
 
 
+def test_a_redis_without_a_password_is_a_warning_where_the_operator_allows_it(settings: object) -> None:
+    settings.REDIS_URL = "rediss://cache.example:6379/0"
+    (refused,) = run_checks(tags=[TAG])
+    settings.REDIS_WITHOUT_PASSWORD = True
+    (allowed,) = run_checks(tags=[TAG])
+    assert (refused.id, allowed.id) == ("mcpadmin.E001", "mcpadmin.E001")
+    assert refused.is_serious(), "`up` does not start"
+    assert not allowed.is_serious()
+
+
 def test_a_password_in_redis_url_is_not_repeated_in_the_message(settings: object) -> None:
     settings.REDIS_URL = "redis://user:hunter2hunter2@cache.example:6379/0"
     assert "hunter2" not in words()
