@@ -232,6 +232,17 @@ def test_a_server_that_uses_more_than_it_may_is_ended_and_the_page_says_why(
     assert eventually(lambda: effects.count("started") > 1, 20, "it was never started anew")
 
 
+def test_a_server_that_takes_more_disk_than_it_may_is_ended_and_the_page_says_why(
+    share_worker: ShareWorker, effects: Effects
+) -> None:
+    share_worker(**scaled(0.1), MCPADMIN_STDIO_DISK_MIB="1")
+    session = session_behind(f'head -c 3000000 /dev/zero >"$HOME/filled"; exec "$0" {EFFECT_SERVER}', effects)
+    eventually(lambda: lost(session), 30, "it went on")
+    refused = eventually(McpSession.objects.filter(fault=Fault.PROCESS_LIMIT, condition="backing_off").first)
+    assert "own folders take 3 MiB of disk; 1 are allowed." in refused.fault_detail
+    assert eventually(lambda: effects.count("started") > 1, 20, "it was never started anew")
+
+
 @pytest.mark.parametrize(
     ("rss", "count", "words"),
     [
