@@ -14,7 +14,7 @@ from servers.agents.addresses import address_of
 from servers.agents.tokens import principal_of
 from servers.enums import AuditAction, OAuthClientKind, PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, AgentToken, AuditEvent, OAuthClient, OAuthToken, Server
-from sessions.agents import changes
+from sessions.agents import changes, stream_reads
 from sessions.agents.policy import policy_check
 from tests.servers.conftest import person
 from tests.sessions.agents.door import LEGACY, Asked, Door, make_listed, token_of
@@ -64,6 +64,22 @@ async def test_a_stream_ends_with_the_access_token_that_opened_it_though_the_gra
 ) -> None:
     monkeypatch.setattr(changes, "next_check", lambda now: now + 0.05)
     listening = await listens(door, await door.thread(access_token, ada, 3.0))
+    async with asyncio.timeout(10):
+        assert (await listening.response())["result"]["resultType"] == "complete"
+
+
+async def test_a_revoked_token_ends_its_streams_within_five_seconds_although_the_hint_is_lost(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stream_reads.CHECK_SECONDS <= 5
+    monkeypatch.setattr(stream_reads, "CHECK_SECONDS", 0.2)
+
+    def listed_token() -> str:
+        make_listed("files")
+        return token_of(ada)
+
+    listening = await listens(door, await door.thread(listed_token))
+    await door.thread(AgentToken.objects.update, revoked_at=timezone.now())
     async with asyncio.timeout(10):
         assert (await listening.response())["result"]["resultType"] == "complete"
 
