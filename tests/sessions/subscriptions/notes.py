@@ -15,6 +15,13 @@ _telling: "asyncio.Task[None] | None" = None
 
 
 def read(name: str) -> str:
+    """For a client: each leaves a line."""
+    with (FOLDER / ".reads").open("a") as reads:
+        reads.write(f"{name}\n")
+    return _text(name)
+
+
+def _text(name: str) -> str:
     path = FOLDER / name
     return path.read_text() if path.exists() else ""
 
@@ -39,7 +46,7 @@ async def _watch(tell: Tell) -> None:
 
 async def _tell_often_enough(tell: Tell, name: str) -> None:
     """Notify once, or 40 times for a note that reads `burst 40`."""
-    word, _, number = read(name).partition(" ")
+    word, _, number = _text(name).partition(" ")
     for _ in range(int(number) if word == "burst" else 1):
         await tell(f"note://{name}")
 

@@ -79,11 +79,13 @@ def test_a_burst_is_counted_whole_and_read_a_few_times(
     row = subscribe(ada, note_server.register(era, "stdio"), interval=1)
     await_text(row, "start")
     await_state(row, SubscriptionState.LISTENING)
+    before = notes.reads
     notes.write("burst 40")
     version = await_text(row, "burst 40")
     eventually(lambda: fresh(row).event_count == 40, PATIENCE, "notifications were not counted whole")
     assert (version.number, row.versions.count()) == (2, 2)
     assert 1 <= version.events <= 40
+    assert 1 <= notes.reads - before < 10
 
 
 def two_watched(era: str, ada: Any, notes: Notes, note_server: NoteServer) -> tuple[Server, Subscription, Subscription]:

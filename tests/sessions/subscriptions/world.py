@@ -41,6 +41,12 @@ class Notes:
         path = self.folder / ".pids"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
+    @property
+    def reads(self) -> int:
+        """How often a note was read by a client."""
+        path = self.folder / ".reads"
+        return len(path.read_text().split()) if path.exists() else 0
+
     def kill_server(self) -> None:
         os.kill(self.server_pids[-1], signal.SIGKILL)
 

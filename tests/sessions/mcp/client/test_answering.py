@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sessions.mcp.client import Client, InputRequest, Refused, Root
+from sessions.mcp.client.side_queue import _WAITING
 from sessions.mcp.core.errors import Fault, TransportError
 from sessions.mcp.core.events import NotDelivered, ProtocolViolation, RequestRefused, ServerAsked
 from sessions.mcp.core.limits import Limits
@@ -202,7 +203,7 @@ async def test_a_flood_of_pings_is_answered_as_far_as_the_bound_and_the_rest_is_
         dropped = [event for event in made.of(NotDelivered) if "dropped" in event.detail]
         assert answered
         assert dropped
-        assert len(answered) + len(dropped) <= 10_000
+        assert 10_000 - _WAITING - 60 <= len(answered) + len(dropped) <= 10_000, "each is answered, waits, or is told"
 
 
 async def test_the_rate_of_a_minute_is_kept_also_when_each_question_is_answered_at_once() -> None:
