@@ -26,10 +26,10 @@ def pytest_configure() -> None:
 
 
 def _deadline_of(item: pytest.Item) -> int:
-    if item.get_closest_marker("long"):
-        return LONG_SECONDS
     if (own := item.get_closest_marker("deadline")) is not None:
         return int(own.args[0])
+    if item.get_closest_marker("long"):
+        return LONG_SECONDS
     slow = item.get_closest_marker("slow") or item.get_closest_marker("up")
     return SLOW_SECONDS if slow else SECONDS
 
