@@ -41,7 +41,7 @@ def gate(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
     person = walker(stack, signed_in=True)
-    person.page.context.add_init_script(COUNTER)
+    person.page.add_init_script(COUNTER)  # a context goes to later tests, with its scripts
     return person
 
 

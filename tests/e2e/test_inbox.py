@@ -164,7 +164,7 @@ def test_an_address_is_shown_whole_and_opened_by_nothing_but_a_click(
     card = start(stack, ada, slug, "visit")
     answer_the_toast(robin, f"“Visits {era}” wants you to open a link")
     asked: list[str] = []
-    robin.page.context.on("request", lambda request: asked.append(request.url))
+    robin.page.on("request", lambda request: asked.append(request.url))
     expect(robin.page.locator("[data-address]")).to_have_text("https://pizza.example.com/pay?order=7")
     expect(robin.page.locator("[data-address] mark")).to_have_text("pizza.example.com")
     robin.page.wait_for_timeout(500)
