@@ -117,14 +117,18 @@ async def test_a_deactivated_user_loses_every_socket(site: Site, ada: Browser) -
 async def test_a_permission_that_is_taken_away_ends_its_topics_and_nothing_more_is_sent(
     site: Site, ada: Browser
 ) -> None:
-    async with ada.tab() as tab:
+    name = f"other-{uuid.uuid4().hex[:8]}"
+    site.do("user", name, PERMISSIONS)
+    async with ada.tab() as tab, site.browser(name).tab() as allowed:
         await tab.sub("audit")
         await tab.sub("servers")
+        await allowed.sub("audit")
         site.do("set_permissions", ada.name, ["view_server"])
         await tab.hear(lambda message: message.get("op") == "denied" and message["t"] == "audit")
         before = len(tab.seqs("audit"))
-        site.do("record", 3)
-        await tab.listen(1)
+        end = site.do("record", 3)
+        await allowed.hear(lambda message: message.get("t") == "audit" and message.get("seq") == end)
+        await tab.ask(op="ping")  # what was sent before comes before
         assert len(tab.seqs("audit")) == before
 
 

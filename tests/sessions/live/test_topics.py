@@ -233,13 +233,16 @@ async def test_a_topic_without_its_permission_or_its_row_is_denied(
     browser = person(site, permissions)
     server = site.do("server", f"s-{uuid.uuid4().hex[:8]}")
     name = topic.format(server=server, nobody=uuid.uuid4(), upper=server.upper())
-    async with browser.tab() as tab:
+    async with browser.tab() as tab, person(site).tab() as allowed:
         await tab.say(op="sub", topics={name: None})
         answer = await tab.hear(lambda message: message.get("t") == name)
         assert answer["op"] == "denied"
+        await allowed.sub("audit")
+        await allowed.sub(f"server.{server}")
         site.do("worker_holds", server)
-        site.do("record", 1)
-        await tab.listen(0.5)
+        await allowed.hear(lambda message: message.get("t") == f"server.{server}" and "kind" in message)
+        await until_seq(allowed, "audit", site.do("record", 1))
+        await tab.ask(op="ping")  # what was sent before comes before
         assert [message for message in tab.heard if "kind" in message] == []
 
 
