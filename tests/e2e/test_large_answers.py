@@ -162,10 +162,10 @@ def test_a_table_that_could_not_be_loaded_says_so_and_is_loaded_by_its_button(ad
     expect(card.locator("[data-long-rows] tbody tr")).to_have_count(100)
 
 
-def test_a_table_that_comes_into_sight_after_the_sign_in_ended_waits_for_it(ada: Walk, own_stack: Stack) -> None:
-    ada.page.context.add_cookies(cookies_of_a_sign_in(own_stack))
+def test_a_table_that_comes_into_sight_after_the_sign_in_ended_waits_for_it(ada: Walk, stack: Stack) -> None:
+    ada.page.context.add_cookies(cookies_of_a_sign_in(stack))
     card = run(ada, "table")
-    end_sign_in(own_stack, ada)
+    end_sign_in(stack, ada)
     card.get_by_role("button", name="Table", exact=True).click()
     sign_in_beside(ada)
     expect(card.locator("[data-long-rows] tbody tr")).to_have_count(100)

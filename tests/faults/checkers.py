@@ -13,8 +13,8 @@ from typing import Any
 NEVER_SENT = frozenset({"not_sent", "expired", "refused"})
 #: and for these that the server answered
 ANSWERED = frozenset({"succeeded", "tool_error"})
-#: one of so many calls succeeds although workers are killed; two of three do
-LEAST_SUCCESSES = 4
+#: one of so many calls succeeds although workers are killed, however slow the machine; elsewhere two of three do
+LEAST_SUCCESSES = 20
 
 
 @dataclass(frozen=True)

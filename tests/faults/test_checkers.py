@@ -97,8 +97,8 @@ def test_a_run_without_a_success_contradicts_nothing_and_is_reported() -> None:
     assert problems(refused) == []
     assert too_few_successes(refused, 8) == ["0 of 8 requested calls succeeded"]
     assert not_kept(clean()) == []
-    assert too_few_successes(clean(), 4) == []
-    assert too_few_successes(clean(), 5) != []
+    assert too_few_successes(clean(), 20) == []
+    assert too_few_successes(clean(), 21) != []
 
 
 @pytest.mark.parametrize(
