@@ -44,6 +44,7 @@ from sessions.connections.diagnosis import LIMITS_OF, explain
 from sessions.inbox import questions
 from sessions.live import limits as live_limits
 from sessions.live import socket_calls
+from tests.servers.conftest import person
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_SERVERS = {name for name, limit in limits.LIMITS.items() if limit.of_server}
@@ -81,7 +82,7 @@ def pem_too_large() -> str:
 def too_many_personal_identities() -> str:
     server = Server.objects.create(name="Orders", slug="orders", transport="stdio", command="x", signs_in_as="either")
     with override_settings(PERSONAL_SESSIONS=0):
-        words = raised(lambda: identities._require_room(server))
+        words = raised(lambda: identities._require_room(person("ada"), server))
     return words.replace("Limit: 0", "Limit: 100")
 
 

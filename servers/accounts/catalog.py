@@ -62,7 +62,7 @@ SECTIONS = (
             CatalogPermission(
                 "manage_stdio",
                 "Register commands",
-                "Register and change servers that are commands run by the workers.",
+                "Register, change, clone and enable servers that are commands run by the workers.",
                 ("view_server",),
                 "This includes the files and hosts that they may reach: treat it as access to the machine.",
             ),
