@@ -223,11 +223,14 @@ _postgres_options = {
 DATABASES: dict[str, Any] = {"default": env.database("DATABASE_URL", default=_sqlite)}
 DATABASE_CONNECTIONS = env.int("MCPADMIN_DATABASE_CONNECTIONS", default=16)
 if DATABASES["default"]["ENGINE"].endswith("postgresql"):
+    from mcpadmin.pooled_connection import PooledConnection  # SQLite needs no driver
+
     # A socket directory comes percent-encoded; the writer keeps one connection of the pool for good.
     DATABASES["default"]["HOST"] = unquote(DATABASES["default"].get("HOST") or "")
     # Where the server is away, each that waits is told after `timeout`. By default, attempts to connect would come ever more
     # rarely for five minutes, and an outage that has ended would go on for as long again.
     _pool = {"min_size": 2, "max_size": DATABASE_CONNECTIONS, "timeout": 3, "reconnect_timeout": 5}
+    _pool["connection_class"] = PooledConnection
     DATABASES["default"]["OPTIONS"] = _postgres_options | DATABASES["default"].get("OPTIONS", {}) | {"pool": _pool}
     # One round trip for each connection that is taken from the pool. Without it, each that was open while the server
     # restarted would fail the page that gets it.

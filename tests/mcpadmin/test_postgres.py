@@ -14,7 +14,7 @@ from tests.tools.prepared import ROOT, clean_environment, copy_static_files
 LOCK = AdvisoryLock.MIGRATIONS.value
 pytestmark = [pytest.mark.postgres, pytest.mark.integration]
 WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = %s"
-#: a page takes a connection; the server restarts; two more pages come
+#: pages leave nine connections behind; the server restarts; two more pages come
 PAGES = """
 import django; django.setup()
 from django.db import connection
@@ -28,6 +28,9 @@ def page():
         connection.close()
 
 page()
+used = [connection.pool.getconn() for _ in range(9)]
+for one in used:
+    connection.pool.putconn(one)
 with psycopg.connect(sys.argv[1], autocommit=True) as server:
     server.execute(
         "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
