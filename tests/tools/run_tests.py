@@ -65,11 +65,11 @@ def leave_out(folders: Iterable[str], *, of: Path = ROOT / "tests", files: bool 
 
 
 # Browser tests are separate because they keep an event loop running in their main thread, which breaks tests with
-# asyncio; product tests because they are few and take long; those of the session host (with what is beside it here) and of
-# live pages to keep the lanes below equally long.
+# asyncio; product tests because they are few and take long; those of the session host and of live pages (with what is
+# beside them here) to keep the lanes below equally long.
 NEITHER = "not browser and not up"
-HOST = ("sessions/host", "sessions/subscriptions", "sessions/mcp/hostile", "conformance")
-LIVE = ("sessions/live",)
+HOST = ("sessions/host", "sessions/subscriptions", "sessions/mcp/hostile")
+LIVE = ("sessions/live", "conformance", "interop")
 PHASES = {
     "product": ("up and not browser", ["-n", "1", *leave_out(WITH_PRODUCT)]),
     "browser": ("browser", ["-n", "2", *leave_out(WITH_BROWSER)]),
