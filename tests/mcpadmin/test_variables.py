@@ -97,13 +97,14 @@ def test_a_connection_to_postgresql_does_not_wait_for_a_dead_server_and_its_addr
 ) -> None:
     url = "postgres://user@host/db?tcp_user_timeout=30000&sslmode=require"
     env = clean_environment(MCPADMIN_DATA_DIR=str(tmp_path), DATABASE_URL=url, MCPADMIN_DATABASE_CONNECTIONS="12")
-    said = "import json; from mcpadmin import settings; print(json.dumps(settings.DATABASES['default']['OPTIONS']))"
+    said = "import json; from mcpadmin import settings; print(json.dumps(settings.DATABASES['default']['OPTIONS'], default=str))"
     done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert (found["tcp_user_timeout"], found["sslmode"], found["connect_timeout"]) == (30000, "require", 5)
     assert found["keepalives_idle"] + found["keepalives_interval"] * found["keepalives_count"] <= 25
     assert found["pool"]["timeout"] <= found["pool"]["reconnect_timeout"] <= 10
     assert found["pool"]["max_size"] == 12
+    assert "PooledConnection" in found["pool"]["connection_class"]
 
 
 @pytest.mark.parametrize("url", ["mysql://user:hunter2@host/db", "sqlite:////srv/mcpadmin.sqlite3", "sqlite:///x.db"])
