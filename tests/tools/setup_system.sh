@@ -58,7 +58,7 @@ install() {
     echo "system: apt-get install $*"
     apt-get install -y -qq --no-install-recommends "$@" >"$log" 2>&1
 }
-apt-get update -qq >"$log" 2>&1
+apt-get update -qq >"$log" 2>&1 || { sleep 5 && apt-get update -qq >"$log" 2>&1; } # a mirror may be away for a moment
 # All at once takes a third of the time. What cannot be installed then does not keep the others away.
 # shellcheck disable=SC2086 # lists
 if ! install $packages $containers; then
