@@ -10,8 +10,8 @@ CHECK = ""
 
 
 class PooledConnection(Connection[Any]):
-    """Once one is found broken, the pool replaces all that are idle: a restart of the server broke each. Otherwise whoever
-    asks for one would draw them one after the other, with ever longer pauses in between, and find none in time."""
+    """Once one is found broken, the pool replaces all that are idle: a restart of the server broke each. Otherwise a
+    page would be given one after the other, with ever longer pauses in between, and none that works in time."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         try:

@@ -189,7 +189,7 @@ def _filled(written: str, uid: UUID) -> str:
 
 @pytest.mark.parametrize("name", SENT)
 def test_what_the_others_send_is_enough_for_herself(name: str) -> None:
-    """The test above would pass on forms that are refused whoever sends them."""
+    """The test above would pass on forms that are refused to everyone."""
     bea = Bea()
     if name.startswith("credentials:"):  # the form is of those who manage credentials that belong to nobody
         bea.user.user_permissions.add(*Permission.objects.filter(codename__in=ROLES["credentials"]))

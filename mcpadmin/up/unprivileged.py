@@ -358,7 +358,7 @@ def _make(data_dir: Path) -> None:
 
 
 def _require_own(data_dir: Path, user: User) -> None:
-    """Raises StartProblem for files that somebody else put into a directory of the user's, as root does who restores a backup.
+    """Raises StartProblem for files in a directory of the user's that the user may not use, such as those of a backup that root restored.
     Root does not give them away by itself: in a folder of another user, a name may stand for any file."""
     if data_dir.stat().st_uid == 0:
         return  # all of it is handed over

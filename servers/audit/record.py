@@ -215,8 +215,8 @@ _INSERT_EVENT = "INSERT INTO {} ({}) VALUES ({})".format(  # noqa: S608  # names
     _EVENTS, ", ".join(f'"{field.column}"' for field in _FIELDS), ", ".join(["%s"] * len(_FIELDS))
 )
 _READ_HEAD = f"SELECT seq, hash FROM {_HEAD} WHERE chain = {CHAIN}"  # noqa: S608  # the same
-# Left to the commit, the check of a foreign key would wait there for whoever holds the row that is referred to, and who
-# holds it waits for the head. Deferred again, because a caller may write on. All of it is one round trip.
+# Left to the commit, the check of a foreign key would wait there for the transaction that locks the row referred to, which
+# waits for the head. Deferred again, because a caller may write on. All of it is one round trip.
 _CHECK_AND_LOCK_HEAD = f"SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; {_READ_HEAD} FOR UPDATE"
 _FIRST_HEAD = f"INSERT INTO {_HEAD} (chain, seq, hash) VALUES (%s, 0, '') ON CONFLICT DO NOTHING"  # noqa: S608  # same
 _MOVE_HEAD = f"UPDATE {_HEAD} SET seq = %s, hash = %s WHERE chain = %s"  # noqa: S608  # the same

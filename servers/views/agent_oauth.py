@@ -28,7 +28,7 @@ from servers.agents.oauth.grants import Consent
 from servers.audit.record import Actor
 from servers.connect_limit import TooOften
 from servers.enums import DocumentState
-from servers.models import AgentToken, OAuthClient
+from servers.models import OAuthClient
 from servers.requests import WebRequest
 from servers.schemas import jsontext
 from servers.single_use_forms import ALREADY_USED, use_form
@@ -291,7 +291,7 @@ def block(request: WebRequest, uid: UUID) -> HttpResponse:
     access.require(request.user, "administer")
     client = get_object_or_404(OAuthClient, uid=uid)
     if request.method != "POST":
-        return render(request, "oauth/block.html", {"nav": "agents", "client": client, "active": _active(client)})
+        return _question(request, "oauth/block.html", client, "Block", "x")
     ended = clients.block(Actor.of(request), request.user, client)
     words = f" {ended} {'grant was' if ended == 1 else 'grants were'} revoked." if ended else ""
     messages.success(request, f"{client.label} is blocked.{words}")
@@ -314,12 +314,14 @@ def delete(request: WebRequest, uid: UUID) -> HttpResponse:
         clients.delete(Actor.of(request), request.user, client)
         messages.success(request, f"{client.label} is deleted.")
         return redirect("oauth:clients")
-    return render(request, "oauth/delete.html", {"nav": "agents", "client": client, "active": _active(client)})
+    return _question(request, "oauth/delete.html", client, "Delete", "trash")
 
 
-def _active(client: OAuthClient) -> list[AgentToken]:
-    """The grants that end with it."""
-    return [grant for grant in client.grants.select_related("user") if grant.state == "active"]
+def _question(request: WebRequest, template: str, client: OAuthClient, verb: str, icon: str) -> HttpResponse:
+    """With whose grants end."""
+    active = [grant for grant in client.grants.select_related("user") if grant.state == "active"]
+    context = {"nav": "agents", "client": client, "active": active, "verb": verb, "verb_icon": icon}
+    return render(request, template, context)
 
 
 @require_POST

@@ -36,7 +36,7 @@ def with_clean_connections(job: Callable[[], T]) -> T:
 
 class Reader:
     """`run`: reads that wait only for the database; a failed one is repeated once if its connection may have been stale.
-    While there is none to be had, those that stand in line fail together, so that whoever waits for them hears of it.
+    While there is none to be had, those that stand in line fail together, so that those who wait hear of it.
     `work`: jobs that may wait longer (schema checks, Redis). `begin_run` and `begin_work` start the same."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ SORTS: Final = {
 }
 #: the most interesting first
 DESCENDING: Final = frozenset({"tools", "calls", "failed", "used"})
-#: of a session that should be open; a paused one is known to somebody
+#: of a session that should be open; a paused one was paused by a person
 FAILED: Final = Q(desired=Desired.OPEN, paused=False) & ~Q(fault="") & ~Q(state=SessionState.READY)
 _IN_STATE: Final = {
     "failing": FAILED,

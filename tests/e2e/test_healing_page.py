@@ -14,7 +14,7 @@ from tests.tools.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
-LATE, ANEW = "Mended late", "Seen anew"
+LATE, AGAIN = "Mended late", "Seen again"
 LEFT = re.compile(r"Attempt \d+ in\s+(\d:\d\d|a moment)")
 
 
@@ -33,7 +33,7 @@ def register_failing(stack: Stack, name: str, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def failing(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The files that mend two servers. They begin to fail together, because that takes each of them half a minute."""
-    return {name: register_failing(stack, name, tmp_path_factory.mktemp("failing")) for name in (LATE, ANEW)}
+    return {name: register_failing(stack, name, tmp_path_factory.mktemp("failing")) for name in (LATE, AGAIN)}
 
 
 def shown_failing(person: Walk, slug: str) -> None:
@@ -60,9 +60,9 @@ def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, wa
 
 def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, failing: dict[str, Path]) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
-    shown_failing(ada, "seen-anew")
+    shown_failing(ada, "seen-again")
     bob.open("/")
-    needs = bob.page.locator("#overview-attention li").filter(has_text=ANEW)
+    needs = bob.page.locator("#overview-attention li").filter(has_text=AGAIN)
     expect(needs).to_be_visible()
     refused: list[Request] = []
 
@@ -75,7 +75,7 @@ def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, failin
 
     bob.complaints.allow("Failed to load resource")
     bob.page.route(f"{bob.base_url}/", refuse_twice)
-    failing[ANEW].touch()
+    failing[AGAIN].touch()
     ada.page.get_by_role("button", name="Retry now").click()
     expect(needs).to_have_count(0)
     assert len(refused) == 2

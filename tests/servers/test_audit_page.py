@@ -176,7 +176,7 @@ def test_an_event_whose_columns_cannot_be_read_has_a_page_that_says_so(
     ada: Client, call: AuditEvent, column: str
 ) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"UPDATE servers_auditevent SET {column} = 'never' WHERE seq = %s", [call.seq])  # noqa: S608
+        cursor.execute(f"UPDATE servers_auditevent SET {column} = 'never' WHERE seq = %s", [call.seq])  # noqa: S608  # a name of this test
     page = text(ada.get(f"/audit/{call.seq}/"))
     assert f"The columns of event {call.seq} cannot be read." in page
     assert f'href="/audit/{call.seq - 1}/"' in page

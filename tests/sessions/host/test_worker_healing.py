@@ -229,7 +229,7 @@ def test_a_server_that_uses_more_than_it_may_is_ended_and_the_page_says_why(
     eventually(lambda: lost(session), 30, "it went on")
     refused = eventually(McpSession.objects.filter(fault=Fault.PROCESS_LIMIT, condition="backing_off").first)
     assert refused.fault_detail.endswith("MiB of memory; 1 are allowed.")
-    assert eventually(lambda: effects.count("started") > 1, 20, "it was never started anew")
+    assert eventually(lambda: effects.count("started") > 1, 20, "it was never started again")
 
 
 def test_a_server_that_takes_more_disk_than_it_may_is_ended_and_the_page_says_why(
@@ -240,7 +240,7 @@ def test_a_server_that_takes_more_disk_than_it_may_is_ended_and_the_page_says_wh
     eventually(lambda: lost(session), 30, "it went on")
     refused = eventually(McpSession.objects.filter(fault=Fault.PROCESS_LIMIT, condition="backing_off").first)
     assert "own folders take 3 MiB of disk; 1 are allowed." in refused.fault_detail
-    assert eventually(lambda: effects.count("started") > 1, 20, "it was never started anew")
+    assert eventually(lambda: effects.count("started") > 1, 20, "it was never started again")
 
 
 @pytest.mark.parametrize(

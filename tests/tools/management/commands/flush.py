@@ -37,7 +37,7 @@ class Command(flush.Command):
         connection = connections[options["database"]]
         existing = set(connection.introspection.table_names())
         names = sorted(existing & ({*connection.introspection.django_table_names()} - KEPT | WITHOUT_MODEL))
-        rows = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name})" for name in names)  # noqa: S608
+        rows = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name})" for name in names)  # noqa: S608  # ours
         triggers.drop(connection)  # they refuse to have audit events deleted
         with transaction.atomic(options["database"]), connection.cursor() as cursor:
             if connection.vendor == "postgresql":
