@@ -6,6 +6,7 @@ person, the browser and the one `state` that was sent out, and is valid for ten 
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -40,49 +41,42 @@ class Forged(Exception):
     """An answer that belongs to no open authorization of this person in this browser."""
 
 
+@dataclass(frozen=True)
+class ChosenClient:
+    """One that was registered by hand. `forget_client`: not even the one of an earlier sign-in is used."""
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    forget_client: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """As `sessions.mcp.oauth.settings` names them."""
+        if self.client_id:
+            return {"client_id": self.client_id, "client_secret": self.client_secret}
+        return {"forget_client": True} if self.forget_client else {}
+
+
 # --- in the web process --------------------------------------------------------------------------------------------------
 def begin(
-    actor: Actor,
-    user: Any,
-    server: Server,
-    browser: str,
-    client_id: str = "",
-    client_secret: str = "",
-    *,
-    forget_client: bool = False,
+    actor: Actor, user: Any, server: Server, browser: str, client: ChosenClient | None = None
 ) -> ServerAuthorization:
-    """For the shared identity. `browser`: the key of the browser's session. The client is only named where it was
-    registered by hand. `forget_client`: not even the one of an earlier sign-in is used."""
+    """For the shared identity. `browser`: the key of the browser's session. `client`: where a person chose one."""
     permissions.require(user, actor, "change_server", server)
     permissions.require(user, actor, PERMISSION, server)
     _require_possible(user, server)
     with audited(actor) as trail:
         identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
-        return _begun(trail, identity, user, browser, _client(client_id, client_secret, forget=forget_client))
+        return _begun(trail, identity, user, browser, client)
 
 
 def begin_own(
-    actor: Actor,
-    user: Any,
-    server: Server,
-    browser: str,
-    client_id: str = "",
-    client_secret: str = "",
-    *,
-    forget_client: bool = False,
+    actor: Actor, user: Any, server: Server, browser: str, client: ChosenClient | None = None
 ) -> ServerAuthorization:
     """For the user's own identity, which comes into use once a first sign-in is complete: until then, and if it never is,
     the user's calls go on as they were."""
     _require_possible(user, server)
     with identities.begun(actor, user, server, in_use=False) as (trail, identity):
-        return _begun(trail, identity, user, browser, _client(client_id, client_secret, forget=forget_client))
-
-
-def _client(client_id: str, client_secret: str, *, forget: bool) -> dict[str, Any]:
-    """What `sessions.mcp.oauth.settings` is told of the client."""
-    if client_id:
-        return {"client_id": client_id, "client_secret": client_secret}
-    return {"forget_client": True} if forget else {}
+        return _begun(trail, identity, user, browser, client)
 
 
 def _require_possible(user: Any, server: Server) -> None:
@@ -95,12 +89,14 @@ def _require_possible(user: Any, server: Server) -> None:
     purge()
 
 
-def _begun(trail: Trail, identity: Identity, user: Any, browser: str, client: Mapping[str, Any]) -> ServerAuthorization:
+def _begun(
+    trail: Trail, identity: Identity, user: Any, browser: str, client: ChosenClient | None
+) -> ServerAuthorization:
     row = ServerAuthorization(
         identity=identity, user=user, browser=sha256(browser), expires_at=timezone.now() + LIFETIME
     )
-    if client:
-        _put(row, "client", client)
+    if client is not None and (settings := client.settings()):
+        _put(row, "client", settings)
     row.save(force_insert=True)
     trail.add(identities.event(trail, identity, AuditAction.SIGN_IN_BEGIN, identity.server.name))
     ask(row)

@@ -84,7 +84,7 @@ def _sign_in(
     )
     if request.method == "POST" and form.is_valid():
         try:
-            row = begin(Actor.of(request), request.user, server, _browser(request), **form.client())
+            row = begin(Actor.of(request), request.user, server, _browser(request), form.client())
             commands.session_of(row.identity, server)
         except (ValidationError, SealError) as problem:
             form.add_error(None, problem.messages if isinstance(problem, ValidationError) else str(problem))

@@ -4,6 +4,8 @@ from typing import Any
 
 from django import forms
 
+from servers.credentials.authorizations import ChosenClient
+
 _PLAIN = {"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}
 
 
@@ -36,5 +38,5 @@ class ClientForm(forms.Form):
         if known:
             self.fields["client_id"].help_text = "Leave empty to keep using the client ID above."
 
-    def client(self) -> dict[str, Any]:
-        return self.cleaned_data
+    def client(self) -> ChosenClient:
+        return ChosenClient(**self.cleaned_data)

@@ -35,7 +35,9 @@ def server(admin: Any, actor: Actor) -> Server:
 
 @pytest.fixture
 def ready(admin: Any, actor: Actor, server: Server) -> ServerAuthorization:
-    row = authorizations.begin(actor, admin, server, BROWSER, "client-1", "canary-client-secret")
+    row = authorizations.begin(
+        actor, admin, server, BROWSER, authorizations.ChosenClient("client-1", "canary-client-secret")
+    )
     taken = authorizations.take(row.uid)
     assert taken is not None
     assert authorizations.take(row.uid) is None, "two workers never do the same step"

@@ -63,7 +63,7 @@ def wrong() -> Iterator[str]:
 
 
 def journey(user: Any, server: Server) -> ServerAuthorization:
-    row = authorizations.begin(Actor.of_user(user), user, server, "browser", "client-1")
+    row = authorizations.begin(Actor.of_user(user), user, server, "browser", authorizations.ChosenClient("client-1"))
     return eventually(ServerAuthorization.objects.filter(pk=row.pk, state__in=ENDS).first, 30, "nobody prepared it")
 
 
