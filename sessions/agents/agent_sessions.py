@@ -65,6 +65,7 @@ def _asked_of(declared: dict[str, Any]) -> dict[str, Any]:
 
 def set_log_level(session: AgentSession, level: str) -> None:
     AgentSession.objects.filter(pk=session.pk).update(log_level=level)
+    hints.agent_session_changed()
 
 
 def end_session(session: AgentSession) -> None:
@@ -83,6 +84,7 @@ def seen(session: AgentSession) -> None:
     now = timezone.now()
     if session.last_seen_at < now - SEEN_EVERY:
         AgentSession.objects.filter(pk=session.pk).update(last_seen_at=now)
+        session.last_seen_at = now
 
 
 def end_idle() -> int:

@@ -172,7 +172,8 @@ class AgentsApplication:
             try:
                 era = posted.era_of(found, connection.headers)
                 opens = era is Era.LEGACY and legacy.opens(found)
-                entry = await self.shared.entry(principal, connection, session=era is Era.LEGACY and not opens)
+                in_session = era is Era.LEGACY and not opens
+                entry = await self.shared.entry(principal, connection, session=in_session, recent=True)
                 connection.step = "admission"
                 if era is Era.MODERN:
                     return await self._modern(entry, connection, answer, found, counted)

@@ -194,10 +194,11 @@ class LegacySessions:
     async def delete(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):
             raise Refusal(405, jsonrpc.INVALID_REQUEST, "There is no session to end.", headers={"Allow": "POST"})
-        entry = await self._shared.entry(principal, connection, session=True)
+        entry = await self._shared.entry(principal, connection)
         if entry.session is None:
             raise endpoints.NoSession
         await self._shared.reader.work(partial(agent_sessions.end_session, entry.session))
+        self._shared.entries.forget_sessions()
         await answer.empty(204)
 
 

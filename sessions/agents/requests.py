@@ -136,6 +136,7 @@ class Requests:
         if level not in methods.LOG_LEVELS:
             raise invalid_params(f"params.level must be one of {', '.join(methods.LOG_LEVELS)}.")
         await self._shared.reader.work(partial(agent_sessions.set_log_level, session, level))
+        self._shared.entries.forget_sessions()
         return jsonrpc.result(exchange.id, {})
 
     async def _subscribe(self, exchange: Exchange) -> bytes:
@@ -149,6 +150,7 @@ class Requests:
             await self._shared.reader.work(given)
         else:
             await self._shared.reader.work(partial(follows.unfollow, exchange.entry, uri))
+        self._shared.entries.forget_sessions()
         hints.agent_follows_changed(session.uid)
         return jsonrpc.result(exchange.id, {})
 

@@ -42,7 +42,7 @@ class StandingStreams:
             )
         if not answer.may_stream:
             raise invalid_request("Accept must include text/event-stream.", 406)
-        entry = await self._shared.entry(principal, connection, session=True)
+        entry = await self._shared.entry(principal, connection)
         connection.step = "stream"
         if entry.session is None:
             raise endpoints.NoSession

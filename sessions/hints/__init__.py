@@ -7,9 +7,9 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          "inbox", "subscriptions", "subscription.<uid>", "sessions", "sign_ins", "own_sign_ins", "jobs",
          "bundle.<uid>", and "agent.<uid>", which is a session of an agent at its endpoint;
          a page may follow more (`live.topics`): each of those listens to a topic of this list.
-         "users" is internal to web processes: a user's permissions or sign-in changed. So is "policies": what agents
-         may do changed. So is "lost": some process could not
-         send its hints for a while, so every listener compares everything with the database.
+         "users" is internal to web processes: a user's permissions or sign-in changed. So are "policies", what agents
+         may do changed; "agent_sessions", some agent's session ended or changed; and "lost", some process could not send
+         its hints for a while, so every listener compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that an agent wants, never a result. All go to one group, several
          together, and each web process takes what its pages listen to.
 Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "expires", "session"}, several together, to the
@@ -32,9 +32,11 @@ AUDIT, SERVERS, USERS = "audit", "servers", "users"
 INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
 SIGN_INS, OWN_SIGN_INS = "sign_ins", "own_sign_ins"
 JOBS = "jobs"
+AGENT_SESSIONS = "agent_sessions"
 POLICIES = "policies"
 
 __all__ = [
+    "AGENT_SESSIONS",
     "AUDIT",
     "GROUP",
     "LOST",
@@ -44,6 +46,7 @@ __all__ = [
     "Listener",
     "Verb",
     "agent_follows_changed",
+    "agent_session_changed",
     "agent_session_ended",
     "agent_stream_opened",
     "approval_changed",
@@ -214,10 +217,17 @@ def agent_stream_opened(session_uid: UUID | str, stream: UUID | str, opened: flo
 def agent_follows_changed(session_uid: UUID | str) -> None:
     """An agent's session follows another resource, or one less."""
     publish(f"agent.{session_uid}", None, "follows")
+    agent_session_changed()
 
 
 def agent_session_ended(session_uid: UUID | str) -> None:
     publish(f"agent.{session_uid}", None, "ended")
+    agent_session_changed()
+
+
+def agent_session_changed() -> None:
+    """What a request of some agent's session depends on."""
+    publish(AGENT_SESSIONS, None, "session")
 
 
 def subscription_changed(subscription_uid: UUID | str, version: int, kind: str = "subscription") -> None:

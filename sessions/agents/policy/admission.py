@@ -6,10 +6,9 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -28,12 +27,12 @@ from sessions.agents.exchange import Exchange
 from sessions.agents.policy import policy_check, quotas
 from sessions.agents.policy.counting import Counted, Counting, Exceeded, InFlight, Rate
 from sessions.agents.policy.policy_check import PolicyOwner
+from sessions.agents.recent import Recent
 from sessions.live.hub import Hub
 from sessions.mcp.core import methods
 from sessions.mcp.server.refusals import QUOTA, UNAUTHORIZED, Refusal
 
-KNOWN_SECONDS: Final = 5.0
-_MOST_KNOWN: Final = 10_000
+_MOST_NOTED: Final = 10_000
 _NOTED_SECONDS: Final = 60.0
 #: in which a stream that another one replaces ends, also in another web process
 _REPLACED_SECONDS: Final = 2.0
@@ -41,20 +40,12 @@ _SOON: Final = {"Retry-After": "1", "Connection": "close"}
 log = structlog.get_logger(__name__)
 
 
-@dataclass
-class _Known:
-    principal: Principal
-    until: float
-
-
 class Admission:
     """Whether a request's token counts, and whether another request or stream is taken on. `forget()` drops what is known of every token: permissions or tokens changed."""
 
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        #: rises with each `forget`: what was read before it, and arrives after it, is not kept
-        self._generation = 0
+        self._known: Recent[bytes, Principal] = Recent()
         self._counting = Counting()
         self._streams = 0
         self._used: OrderedDict[int, float] = OrderedDict()
@@ -74,8 +65,7 @@ class Admission:
         return partial(self._drains.remove, callback)
 
     def forget(self) -> None:
-        self._generation += 1
-        self._known.clear()
+        self._known.forget()
 
     # --- tokens --------------------------------------------------------------------------------------------------
     async def principal(self, authorization: str, address: str, slug: str) -> Principal:
@@ -102,18 +92,15 @@ class Admission:
 
     async def _known_or_read(self, text: str, address: str, slug: str | None) -> Principal:
         key = hashlib.sha256(f"{address} {text}".encode()).digest()
-        now = time.monotonic()
-        if (known := self._known.get(key)) is not None and known.until > now:
-            return known.principal
-        generation = self._generation
+        if (known := self._known.get(key)) is not None:
+            return known
+        generation = self._known.generation
         try:
             found = await self._reader.run(partial(tokens.principal_of, text, address))
         except Unknown as unknown:
             await self._note_refusal(unknown, address)
             raise no_longer_valid(slug) from None
-        if generation == self._generation:
-            self._known[key] = _Known(found, now + KNOWN_SECONDS)
-            _bound(self._known)
+        self._known.keep(key, found, generation)
         return found
 
     async def _note_refusal(self, unknown: Unknown, address: str) -> None:
@@ -272,10 +259,6 @@ def _due(times: "OrderedDict[int, float]", key: int) -> bool:
     if now - times.get(key, float("-inf")) < _NOTED_SECONDS:
         return False
     times[key] = now
-    _bound(times)
+    while len(times) > _MOST_NOTED:
+        times.popitem(last=False)
     return True
-
-
-def _bound(known: "OrderedDict[Any, Any]") -> None:
-    while len(known) > _MOST_KNOWN:
-        known.popitem(last=False)

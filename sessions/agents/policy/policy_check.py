@@ -4,7 +4,6 @@ memory; a hint drops what is known, and without one it is read again after secon
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from servers import limits, permissions
@@ -16,6 +15,7 @@ from servers.models import AgentToken, Bundle, Server
 from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange
+from sessions.agents.recent import Recent
 from sessions.calls import agent_calls
 from sessions.calls.arguments import Rejected
 from sessions.calls.intents import Hold
@@ -24,8 +24,7 @@ from sessions.calls.targets import Target
 from sessions.mcp.core import methods
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 
-KNOWN_SECONDS: Final = 5.0
-_MOST_KNOWN: Final = 10_000
+_MOST_NOTED: Final = 10_000
 #: an equal refusal is an audit event at most this often
 _NOTED_SECONDS: Final = 60.0
 ASK_WHOM: Final = "Ask the owner of the token, or those who manage the server in mcpadmin."
@@ -37,41 +36,21 @@ class Forbidden(Rejected):
     """A rule denies it, or its definition waits for a person."""
 
 
-@dataclass
-class _Known:
-    policy: Policy
-    until: float
-
-
-class _Memory:
-    """Of the policies of endpoints and bundles. `generation` rises when a policy changes: what was read before that, and
-    arrives after it, is not kept."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[type[PolicyOwner], int], _Known] = OrderedDict()
-        self._generation = 0
-
-    def forget(self) -> None:
-        self._generation += 1
-        self._known.clear()
+class _Memory(Recent[tuple[type[PolicyOwner], int], Policy]):
+    """Of the policies of endpoints and bundles."""
 
     def known(self, owners: Sequence[PolicyOwner]) -> list[Policy] | None:
         """None if one has to be read."""
-        now = time.monotonic()
-        found = [self._known.get((type(owner), owner.pk)) for owner in owners]
-        fresh = [one.policy for one in found if one is not None and one.until > now]
-        return fresh if len(fresh) == len(owners) else None
+        found = [policy for owner in owners if (policy := self.get((type(owner), owner.pk))) is not None]
+        return found if len(found) == len(owners) else None
 
     def read(self, owners: Sequence[PolicyOwner]) -> list[Policy]:
         """For a thread: reads the database at most once in a few seconds."""
         if (known := self.known(owners)) is not None:
             return known
-        generation, found = self._generation, policies.policies_of_each(owners)
-        if generation == self._generation:
-            until = time.monotonic() + KNOWN_SECONDS
-            self._known |= {(type(owner), owner.pk): _Known(found[owner], until) for owner in owners}
-            while len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
+        generation, found = self.generation, policies.policies_of_each(owners)
+        for owner in owners:
+            self.keep((type(owner), owner.pk), found[owner], generation)
         return [found[owner] for owner in owners]
 
 
@@ -155,7 +134,7 @@ class _Refusals:
         details = {"token": str(token.uid), "method": method, "reason": reason, **more}
         permissions.record_refusal(actor, server, target[:300], **details)
         self._noted[key] = now  # what could not be recorded is not known
-        while len(self._noted) > _MOST_KNOWN:
+        while len(self._noted) > _MOST_NOTED:
             self._noted.popitem(last=False)
 
 

@@ -21,7 +21,7 @@ def product() -> Iterator[Product]:
     directory = prepare(Path(tempfile.mkdtemp(prefix="mcpadmin-agents-")), administrator=True)
     effects = Path(tempfile.mkdtemp(prefix="mcpadmin-effects-")) / "log"
     # All tests share one user, and those of a module a token; on a fast machine they come close to the defaults.
-    limits = {"MCPADMIN_AGENT_REQUESTS_PER_PERSON": "1000", "MCPADMIN_AGENT_REQUESTS_PER_SECOND": "20"}
+    limits = {"MCPADMIN_AGENT_REQUESTS_PER_PERSON": "1000", "MCPADMIN_AGENT_REQUESTS_PER_SECOND": "100"}
     stack = Stack(directory, env=limits)
     try:
         stack.start()
