@@ -11,12 +11,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from servers.audit import payload_privacy
-from servers.audit.statements import Insert, database, param
 from servers.crypto import SealError, open_bytes, seal_bytes
 from servers.enums import PayloadKind
 from servers.models import Payload, Unredacted
 from servers.randomness import random_bytes, random_uuid
 from servers.signals import payload_erased
+from servers.sql import Insert, database, param
 from servers.storable import is_storable, storable
 
 #: what `read` and `_content` raise for a content that was changed behind our back, or by a failing disk

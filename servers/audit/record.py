@@ -20,12 +20,12 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from servers.audit.command_line import at_command_line
-from servers.audit.statements import Fields, database, execute, execute_many, fetch
 from servers.enums import AuditAction, AuditOutcome, Way
 from servers.json.canonical import canonical, sha256
 from servers.models import AuditEvent, AuditHead, Server
 from servers.requests import client_address
 from servers.signals import audit_recorded
+from servers.sql import Fields, database, execute, execute_many, fetch
 from servers.storable import storable
 
 CHAIN = 1

@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from servers.audit.acts import audited
 from servers.audit.record import Actor, Event, ServerRef
-from servers.audit.statements import database
 from servers.audit.writer import WriterBusy, writer
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Payload, PayloadReading
+from servers.sql import database
 
 log = structlog.get_logger(__name__)
 _KEPT = timedelta(hours=2)

@@ -13,10 +13,10 @@ from django.utils import timezone
 
 from servers import access
 from servers.agents.tokens import Principal
-from servers.audit.statements import Columns, fetch_one, tables
 from servers.bundles import uris
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import Bundle, BundleMember, Identity, Server
+from servers.sql import Columns, fetch_one, tables
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import AgentFollow, AgentSession, McpSession
 

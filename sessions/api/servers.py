@@ -6,10 +6,10 @@ from ninja import Query, Router
 
 from servers import access
 from servers.agents.addresses import address_of
-from servers.audit.statements import database
 from servers.enums import AgentScope
 from servers.models import Bundle, Server
 from servers.requests import WebRequest
+from servers.sql import database
 from sessions.agents import endpoints
 from sessions.agents.endpoints import NoEndpoint
 from sessions.api.asking import Caller, caller_of, work

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from servers.audit.statements import Columns, Fields, Insert, database, fetch, fetch_one, param, tables
 from servers.enums import DefinitionKind
 from servers.models import AgentToken, Definition, Payload, Server
+from servers.sql import Columns, Fields, Insert, database, fetch, fetch_one, param, tables
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState, Desired
 from sessions.models import AgentCall, AgentRound, Approval, Attempt, Call, LogLine, McpSession

@@ -12,9 +12,9 @@ from django.core.exceptions import ValidationError
 
 from servers import access, permissions
 from servers.audit.record import Actor, ServerRef
-from servers.audit.statements import database, fetch_one, tables
 from servers.enums import DefinitionKind, IdentityKind, SignsInAs
 from servers.models import Definition, Identity, Server
+from servers.sql import database, fetch_one, tables
 from sessions.calls.arguments import NotListed, Rejected
 from sessions.calls.operations import Operation, check_length
 from sessions.connections import commands

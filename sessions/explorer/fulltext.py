@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db.models.expressions import RawSQL
 
-from servers.audit.statements import database
+from servers.sql import database
 from servers.storable import storable
 from sessions.explorer.language import Value
 

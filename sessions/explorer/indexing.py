@@ -20,9 +20,9 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit import query as audit
 from servers.audit.spare import Batches, in_turn
-from servers.audit.statements import database
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Payload
+from servers.sql import database
 from sessions.explorer import fulltext
 from sessions.explorer.fulltext import Document, words_of
 from sessions.explorer.rows import Unindexed

@@ -19,8 +19,8 @@ from django.db.models import Case, Q, QuerySet, Value, When
 from servers import access
 from servers.audit.proof import removals
 from servers.audit.proof.key import KeyMissing
-from servers.audit.statements import param
 from servers.numbers import whole_number
+from servers.sql import param
 from sessions.explorer import fulltext, indexing, streams
 from sessions.explorer.fulltext import Match
 from sessions.explorer.language import FREE_TEXT, Query, Term

@@ -8,7 +8,7 @@ from typing import Final
 from django.db.models import Max, Min, Q, QuerySet
 from django.utils import timezone
 
-from servers.audit.statements import database
+from servers.sql import database
 from sessions.enums import LogSource
 from sessions.mcp.core.refusals import without_words
 from sessions.models import Call, LogLine, McpSession, Question, ServerTask

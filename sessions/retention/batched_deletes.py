@@ -12,9 +12,9 @@ from django.db.models import Model, Q, QuerySet
 
 from servers.audit import payloads
 from servers.audit.spare import Batches
-from servers.audit.statements import database
 from servers.models import Payload, Unredacted
 from servers.signals import rows_removed
+from servers.sql import database
 from sessions.enums import CallState, QuestionState, StoredKind
 from sessions.explorer import indexing
 from sessions.models import (

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from servers.advisory_locks import AdvisoryLock, in_transaction
 from servers.audit.spare import in_turn
-from servers.audit.statements import database
+from servers.sql import database
 from sessions.enums import StoredKind
 from sessions.models import StorageHour
 from sessions.retention.kinds import Stored, stored_kinds

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet, Sum
 from django.utils import timezone
 
-from servers.audit.statements import param
+from servers.sql import param
 from sessions.enums import CallState
 from sessions.models import Call
 from sessions.models.statistics import CallRollup, RollupBy, RollupCursor, RollupLevel, UncountedCall

@@ -19,7 +19,7 @@ from uuid import UUID
 from django.db import connection
 
 from servers import access
-from servers.audit.statements import param
+from servers.sql import param
 from sessions.enums import UNSENT, CallState
 from sessions.models import Call
 from sessions.models.statistics import CallRollup, RollupBy, RollupCursor, UncountedCall

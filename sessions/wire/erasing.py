@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.db.models import Max, Min, Q
 
-from servers.audit.statements import database
 from servers.enums import IdentityKind
+from servers.sql import database
 from sessions.enums import WireDirection, WireKind
 from sessions.models import Question, ResourceVersion, WireMessage
 

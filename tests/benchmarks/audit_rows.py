@@ -18,11 +18,11 @@ from django.db import connection, transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from servers.audit.statements import param, prepared
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind
 from servers.models import AuditEvent, AuditHead, Identity, Payload, Server
 from servers.models.audit import CALL_STEPS
+from servers.sql import param, prepared
 from sessions.enums import CallState, Desired, SessionCondition
 from sessions.explorer import fulltext, indexing
 from sessions.explorer.fulltext import Document

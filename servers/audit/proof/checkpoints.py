@@ -18,9 +18,9 @@ from servers.advisory_locks import AdvisoryLock, in_transaction
 from servers.audit.proof import file, key
 from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp, time_of
 from servers.audit.record import CHAIN
-from servers.audit.statements import database
 from servers.enums import StatementKind
 from servers.models import AuditEvent, AuditHead, Checkpoint
+from servers.sql import database
 
 #: statements of the checkpoint file that are compared with the log, from the newest on
 COMPARED = 100

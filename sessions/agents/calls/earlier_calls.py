@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, cast
 
-from servers.audit.statements import Columns, fetch, param, tables
+from servers.sql import Columns, fetch, param, tables
 from sessions.models import AgentAttachment, AgentCall, Approval, Call
 
 CONTINUES, REQUEST, ATTACHED, UNHEARD = "continues", "request", "attached", "unheard"

@@ -19,11 +19,11 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from servers import limits
-from servers.audit.statements import Insert, database
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.crypto import SealError
 from servers.enums import AgentScope
 from servers.numbers import whole_number
+from servers.sql import Insert, database
 from sessions.agents.call_request import CallRequest, answerable
 from sessions.agents.calls.earlier_calls import (
     ATTACHED,

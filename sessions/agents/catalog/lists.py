@@ -11,12 +11,12 @@ from typing import Any, Final
 from django.core import signing
 
 from servers.agents.policies import KIND_OF
-from servers.audit.statements import fetch, fetch_one
 from servers.bundles import offers, overrides, uris
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
 from servers.enums import BundleListing, DefinitionKind
 from servers.models import Definition
+from servers.sql import fetch, fetch_one
 from sessions.agents.catalog import bundles, search
 from sessions.agents.catalog.bundles import Row
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from servers.audit.statements import Insert
+from servers.sql import Insert
 from sessions import hints
 from sessions.connections.lifecycle import Lease
 from sessions.host.wire import privacy

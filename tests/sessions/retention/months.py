@@ -11,9 +11,9 @@ from django.db import connection, transaction
 from django.db.models import Model
 from django.utils import timezone
 
-from servers.audit.statements import prepared
 from servers.enums import AuditAction, PayloadKind
 from servers.models import AuditEvent, AuditHead, Payload
+from servers.sql import prepared
 from sessions.enums import CallState, StoredKind
 from sessions.explorer import fulltext
 from sessions.explorer.fulltext import Document

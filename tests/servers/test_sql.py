@@ -8,8 +8,8 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, models, transaction
 from django.test.utils import CaptureQueriesContext
 
-from servers.audit.statements import Fields, Insert, execute, execute_many, fetch
 from servers.models import AuditHead, Server
+from servers.sql import Fields, Insert, execute, execute_many, fetch
 from sessions.enums import WireDirection, WireKind
 from sessions.models import Attempt, Call, WireMessage
 
