@@ -38,7 +38,7 @@ from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import legacy, modern, posted
 from sessions.mcp.server.posted import Posted
-from sessions.mcp.server.refusals import Refusal
+from sessions.mcp.server.refusals import Refusal, later
 
 _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
 #: a longer body is parsed in a thread
@@ -218,7 +218,7 @@ def _say_silent(connection: Connection, answer: Answer) -> None:
 
 def _without_database() -> Refusal:
     words = "The database is not responding. Try again in a moment."
-    return Refusal(503, jsonrpc.INTERNAL_ERROR, words, {"retryAfterMs": 2_000}, headers={"Retry-After": "2"})
+    return later(503, jsonrpc.INTERNAL_ERROR, words, 2)
 
 
 def _parsed(body: bytes) -> Posted:

@@ -16,7 +16,7 @@ from sessions.mcp.core.jsonrpc import Request, RequestId
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import posted
 from sessions.mcp.server.modern import ModernRequest
-from sessions.mcp.server.refusals import NOT_SENT, Refusal
+from sessions.mcp.server.refusals import NOT_SENT, Refusal, later
 from sessions.models import AgentSession
 
 
@@ -119,5 +119,4 @@ def unavailable(problem: AuditUnavailable) -> Refusal:
     """Where nothing was done, the agent may repeat the request."""
     if not problem.unchanged:
         return Refusal(503, jsonrpc.INTERNAL_ERROR, str(problem), {"reason": "audit", "retrySafe": False})
-    data = {"reason": "audit", "retrySafe": True, "retryAfterMs": 2_000}
-    return Refusal(503, NOT_SENT, str(problem), data, headers={"Retry-After": "2"})
+    return later(503, NOT_SENT, str(problem), 2, {"reason": "audit", "retrySafe": True})

@@ -28,7 +28,7 @@ from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, modern
-from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params
+from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params, later
 
 #: how long the first request to a server that was never connected waits for its lists
 CONNECT_SECONDS: Final = 20.0
@@ -164,7 +164,7 @@ class Requests:
             return entry
         name = entry.place.name
         if isinstance(entry.place, Endpoint) and not entry.place.server.enabled:
-            raise Refusal(503, jsonrpc.INTERNAL_ERROR, f"{name} is disabled.", headers={"Retry-After": "60"})
+            raise later(503, jsonrpc.INTERNAL_ERROR, f"{name} is disabled.", 60)
         wake = asyncio.Event()
         stops = [self._shared.hub.watch(topic, lambda _: wake.set()) for topic in entry.place.topics]
         try:
@@ -183,9 +183,7 @@ class Requests:
             if isinstance(entry.place, BundleEndpoint):
                 return entry
             words = f"{name} is not connected yet. Its page in mcpadmin shows why."
-            raise Refusal(
-                503, jsonrpc.INTERNAL_ERROR, words, {"retryAfterMs": 5_000}, headers={"Retry-After": "5"}
-            ) from None
+            raise later(503, jsonrpc.INTERNAL_ERROR, words, 5) from None
         finally:
             for stop in stops:
                 stop()

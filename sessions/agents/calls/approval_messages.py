@@ -15,7 +15,7 @@ from sessions.models import Approval
 
 #: many clients give up after a minute
 WAIT_SECONDS: Final = 50.0
-COME_BACK_MS: Final = 30_000
+COME_BACK_SECONDS: Final = 30
 PAGE_KEY: Final = "mcpadmin/approval"
 
 

@@ -55,6 +55,7 @@ from sessions.mcp.server.refusals import (
     QUOTA,
     Refusal,
     invalid_params,
+    later,
 )
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import Call
@@ -202,7 +203,7 @@ class Calls:
         try:
             return await self._hub.reader.work(partial(questions.continued, exchange, asked))
         except SealError as problem:
-            raise Refusal(503, NOT_SENT, str(problem), headers={"Retry-After": "10"}) from problem
+            raise later(503, NOT_SENT, str(problem), 10) from problem
         except PermissionDenied as problem:
             raise Refusal(403, FORBIDDEN, str(problem)) from problem
 
@@ -410,12 +411,7 @@ class Calls:
         words, meta = await self._hub.reader.run(partial(approval_messages.words, exchange, uid))
         if exchange.method == methods.TOOLS_CALL:
             return outcomes.tool_error(exchange, words, row, meta)
-        raise Refusal(
-            200,
-            HELD,
-            words,
-            {**meta, "call": str(uid), "retryAfterMs": approval_messages.COME_BACK_MS},
-        )
+        raise later(200, HELD, words, approval_messages.COME_BACK_SECONDS, {**meta, "call": str(uid)})
 
     async def _response(self, exchange: Exchange, row: Ended) -> bytes | None:
         """None for a request that the agent itself cancelled: nothing may follow."""
@@ -622,10 +618,7 @@ def _hidden_arguments(exchange: Exchange) -> list[str]:
 
 
 def _too_many_held(status: int) -> Refusal:
-    data = {"reason": "agent_approvals", "retryAfterMs": 60_000}
-    return Refusal(
-        status, QUOTA, approval_messages.too_many(), data, headers={"Retry-After": "60"} if status == 429 else {}
-    )
+    return later(status, QUOTA, approval_messages.too_many(), 60, {"reason": "agent_approvals"})
 
 
 def _rejected(exchange: Exchange, asked: CallRequest, problem: Rejected) -> bytes:

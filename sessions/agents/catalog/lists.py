@@ -27,7 +27,7 @@ from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.headers import BadAnnotation, Mirrored, mirrored_arguments
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, definitions, rewriting
-from sessions.mcp.server.refusals import Refusal, invalid_params
+from sessions.mcp.server.refusals import invalid_params, later
 
 PAGE: Final = 250
 #: a longer definition is made anew for each list, not kept: what is kept is bounded by number
@@ -178,14 +178,8 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
     listed = [one for one in place.members if _is_listed(one, method)]
     if not listed:
         words = "; ".join(f"{one.endpoint.name}: {outcomes[one.alias]}" for one in place.members)
-        data = {"members": outcomes, "retryAfterMs": 5_000}
-        raise Refusal(
-            503,
-            jsonrpc.INTERNAL_ERROR,
-            f"None of the servers of {place.name} can be listed. {words}",
-            data,
-            headers={"Retry-After": "5"},
-        )
+        words = f"None of the servers of {place.name} can be listed. {words}"
+        raise later(503, jsonrpc.INTERNAL_ERROR, words, 5, {"members": outcomes})
     rows, all_names = _usable(entry, place, [kind], listed, most=PAGE)
     names = all_names.get(kind, {})
     own: tuple[str, ...] = ()

@@ -30,13 +30,12 @@ from sessions.agents.policy.policy_check import PolicyOwner
 from sessions.agents.recent import Recent
 from sessions.live.hub import Hub
 from sessions.mcp.core import methods
-from sessions.mcp.server.refusals import QUOTA, UNAUTHORIZED, Refusal
+from sessions.mcp.server.refusals import QUOTA, UNAUTHORIZED, Refusal, later
 
 _MOST_NOTED: Final = 10_000
 _NOTED_SECONDS: Final = 60.0
 #: in which a stream that another one replaces ends, also in another web process
 _REPLACED_SECONDS: Final = 2.0
-_SOON: Final = {"Retry-After": "1", "Connection": "close"}
 log = structlog.get_logger(__name__)
 
 
@@ -219,25 +218,20 @@ class Admission:
 
 
 def too_many(exceeded: Exceeded) -> Refusal:
-    """HTTP status, header and body say when to come back: many agents lose the header."""
-    data = {"reason": exceeded.name, "retryAfterMs": ceil(exceeded.retry_seconds * 1000)}
+    seconds = exceeded.retry_seconds
     alone = " Redis is unreachable, so each web process counts on its own." if exceeded.alone else ""
-    return Refusal(
-        429,
-        QUOTA,
-        f"Too many requests. {exceeded.words}{alone} Try again in {ceil(exceeded.retry_seconds)} s.",
-        data,
-        headers={"Retry-After": str(max(1, ceil(exceeded.retry_seconds)))},
-    )
+    words = f"Too many requests. {exceeded.words}{alone} Try again in {ceil(seconds)} s."
+    return later(429, QUOTA, words, seconds, {"reason": exceeded.name})
 
 
 def stopping() -> Refusal:
-    return Refusal(503, QUOTA, "mcpadmin is stopping. Try again in a moment.", {"retryAfterMs": 1_000}, headers=_SOON)
+    words = "mcpadmin is stopping. Try again in a moment."
+    return later(503, QUOTA, words, 1, headers={"Connection": "close"})
 
 
 def full() -> Refusal:
     words = f"All streams are in use. {limits.stated('agent_streams_in_all')} Try again in a moment."
-    return Refusal(503, QUOTA, words, {"retryAfterMs": 10_000}, headers={"Retry-After": "10"})
+    return later(503, QUOTA, words, 10)
 
 
 def no_longer_valid(slug: str | None) -> Refusal:

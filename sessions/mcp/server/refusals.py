@@ -1,6 +1,7 @@
 """A request that is answered with a JSON-RPC error: HTTP status, code and words as data."""
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, Final
 
 from ..core import jsonrpc
@@ -51,6 +52,20 @@ class Refusal(Exception):
         if self.data is not None:
             error["data"] = self.data
         return jsonrpc.encode({"jsonrpc": "2.0", "id": self.id, "error": error})
+
+
+def later(
+    status: int,
+    code: int,
+    message: str,
+    seconds: float,
+    data: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Refusal:
+    """For the moment. Header and body say when to come back, because many agents lose the header."""
+    header = {} if status == 200 else {"Retry-After": str(max(1, ceil(seconds)))}
+    body = {**(data or {}), "retryAfterMs": ceil(seconds * 1000)}
+    return Refusal(status, code, message, body, headers=header | dict(headers or {}))
 
 
 def invalid_request(message: str, status: int = 400) -> Refusal:
