@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import AuditEvent, Identity, Server, ServerDraft
+from servers.numbers import uuids
 
 User = Any  # the configured user model with PermissionsMixin, or AnonymousUser
 
@@ -54,6 +55,17 @@ class Denied(PermissionDenied):
         self.permission = permission
         self.server = server
         self.recorded = False
+
+
+class Replaced(Exception):
+    """The server that a form was opened for is gone, and `server` has its short name now."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(
+            "The server that this page was opened for was deleted, and another server now has its short name. "
+            "Nothing was changed."
+        )
+        self.server = server
 
 
 def may(user: User, permission: str) -> bool:
@@ -101,6 +113,17 @@ def server_for(user: User, slug: str, permission: str = "view") -> Server:
 
 def server_by_uid(user: User, uid: UUID, permission: str = "view") -> Server:
     return _with_permission(user, visible_servers(user).filter(uid=uid).first(), permission)
+
+
+def server_of_form(user: User, slug: str, uid: str, permission: str) -> Server:
+    """The server that a form was opened for, whatever its short name is now. `uid`: as the form posted it, empty for a page
+    that is only opened. Raises Replaced, too."""
+    if not uid:
+        return server_for(user, slug, permission)
+    server = visible_servers(user).filter(uid__in=uuids([uid])).first()
+    if server is None:
+        raise Replaced(server_for(user, slug, permission))
+    return _with_permission(user, server, permission)
 
 
 def _with_permission(user: User, server: Server | None, permission: str) -> Server:

@@ -52,7 +52,10 @@ def vault_form(request: WebRequest) -> VaultForm:
 @require_http_methods(["GET", "POST"])
 def edit(request: WebRequest, slug: str) -> HttpResponse:
     """If two admins save at the same time, the second one gets the differences and keeps the input."""
-    server = access.server_for(request.user, slug, "change")
+    try:
+        server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
+    except access.Replaced as found:
+        return _settings_page(request, found.server, _form_of_another(request, found), status=409)
     form = ServerForm(request.POST or None, user=request.user, server=server, allowing=_allowing(request, server))
     conflict = None
     if request.method == "POST" and is_complete(form):
@@ -66,12 +69,27 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
             messages.success(request, _saved_words(server, saved))
             page = sign_in_page(request.user, saved) if "_sign_in" in request.POST else ""
             return redirect(page or "servers:settings", saved.slug)
+    return _settings_page(request, server, form, conflict, status=409 if conflict else 422 if form.refused else 200)
+
+
+def _form_of_another(request: WebRequest, found: access.Replaced) -> ServerForm:
+    """What was entered, to be copied. It keeps the uid of the server that is gone, so that it is refused again."""
+    form = ServerForm(request.POST, user=request.user, server=found.server)
+    form.full_clean()
+    form.refuse(ValidationError(f"{found} Copy what you need from this form, then open Settings again."))
+    if not form.adding_row:
+        form.note_secrets()
+    return form
+
+
+def _settings_page(
+    request: WebRequest, server: Server, form: ServerForm, conflict: Conflict | None = None, *, status: int
+) -> HttpResponse:
     context = server_context(request, server_page.header(server), "settings")
     context |= {"form": form, "conflict": conflict, "save": "Save changes"}
     context |= {"uses": board.uses_of(server), "attachable": credentials.attachable(server)}
     context |= {"fillable": sorted(variables.fillable(server)), "open_variables": _open_variables(server)}
     context |= {"expected_issuer": issuers.expected(server)}
-    status = 409 if conflict else 422 if form.refused else 200
     return render(request, "servers/settings.html", context, status=status)
 
 
@@ -124,7 +142,11 @@ def saved_or_refused(form: ServerForm, save: Any) -> Server | None:
 @require_POST
 def roots(request: WebRequest, slug: str) -> HttpResponse:
     """The roots alone, one per line, from the server's page. A name that a root had stays with it."""
-    server = access.server_for(request.user, slug, "change")
+    try:
+        server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
+    except access.Replaced as found:
+        entered = request.POST.get("roots", "")
+        return info_page(request, found.server, roots=entered, problem=str(found), status=409)
     names = {root["uri"]: root["name"] for root in server.roots}
     lines = [line.strip() for line in request.POST.get("roots", "").splitlines() if line.strip()]
     given: list[Root] = [{"uri": uri, "name": names.get(uri, "")} for uri in dict.fromkeys(map(root_uri, lines))]
@@ -138,7 +160,7 @@ def roots(request: WebRequest, slug: str) -> HttpResponse:
         words = f"Someone else has changed this server. Its roots are: {', '.join(_roots_now(server)) or 'none'}. Check yours, then set them again."
     else:
         messages.success(request, _saved_words(server, saved))
-        return redirect("servers:info", slug)
+        return redirect("servers:info", saved.slug)
     return info_page(request, server, roots=request.POST.get("roots", ""), problem=words)
 
 
@@ -179,7 +201,10 @@ def add_demo(request: WebRequest) -> HttpResponse:
 def test(request: WebRequest) -> HttpResponse:
     """Test the form's connection in a worker, without saving it. `?server=` names the server that is being edited."""
     slug = request.GET.get("server")
-    server = access.server_for(request.user, slug, "change") if slug else None
+    try:
+        server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change") if slug else None
+    except access.Replaced as found:
+        return _not_tested(request, _form_of_another(request, found), 409, heading="Not tested")
     access.require(request.user, "change_server" if slug else "add_server", server)
     reading = None if server else reading_of(request.POST)
     posted, read = with_secrets(request.POST, reading), reading.registration if reading is not None else None

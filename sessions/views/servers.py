@@ -92,8 +92,10 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
     return info_page(request, access.server_for(request.user, slug))
 
 
-def info_page(request: HttpRequest, server: Server, *, roots: str | None = None, problem: str = "") -> HttpResponse:
-    """`roots`: as they were entered, and refused for `problem`."""
+def info_page(
+    request: HttpRequest, server: Server, *, roots: str | None = None, problem: str = "", status: int = 422
+) -> HttpResponse:
+    """`roots`: as they were entered, and refused for `problem` with `status`."""
     header = server_page.header(server)
     session = header.mcp_session
     words = server_page.capability_words(session.server_capabilities, session.client_capabilities) if session else []
@@ -113,7 +115,7 @@ def info_page(request: HttpRequest, server: Server, *, roots: str | None = None,
         "refusals": refusals.refusals(session),
         "used_transport": TransportKind(session.transport).short if session and session.transport else "",
     }
-    return render(request, "servers/info.html", context, status=422 if problem else 200)
+    return render(request, "servers/info.html", context, status=status if problem else 200)
 
 
 @require_safe

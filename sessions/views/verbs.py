@@ -190,7 +190,11 @@ def _confirmed(
 ) -> HttpResponse:
     """GET asks for confirmation and shows what depends on the server; POST acts. Deleting requires the server's
     name. `?tool=` is the tool to go back to."""
-    server = access.server_for(request.user, slug, permission)
+    replaced = ""
+    try:
+        server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), permission)
+    except access.Replaced as found:
+        server, replaced = found.server, str(found)
     title, effect = _WORDS[verb]
     if verb == "disable":
         may = may_change(request.user, server)
@@ -198,8 +202,9 @@ def _confirmed(
     back = reverse("servers:tools", args=[server.slug])
     if tool := request.GET.get("tool", ""):
         back += "?" + urlencode({"tool": tool})
-    wrong_name = verb == "delete" and request.method == "POST" and request.POST.get("name", "").strip() != server.name
-    if request.method != "POST" or wrong_name:
+    asked = request.method == "POST" and not replaced
+    wrong_name = verb == "delete" and asked and request.POST.get("name", "").strip() != server.name
+    if not asked or wrong_name:
         context = {
             "nav": "servers",
             "server": server,
@@ -208,9 +213,10 @@ def _confirmed(
             "effect": effect,
             "back": back,
             "wrong_name": wrong_name,
+            "replaced": replaced,
             "dependents": rows.dependents(request.user, server),
         }
-        return render(request, "servers/confirm.html", context, status=422 if wrong_name else 200)
+        return render(request, "servers/confirm.html", context, status=409 if replaced else 422 if wrong_name else 200)
     act(server)
     messages.success(request, said.format(name=server.name))
     return redirect(back) if verb in ("disable", "legacy") else redirect("servers:list")

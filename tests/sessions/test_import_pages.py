@@ -133,6 +133,20 @@ def test_what_was_decided_is_done_and_told(client: Client, stored: Server) -> No
     assert stored.url == "https://mcp.example.com/v2"
 
 
+def test_a_preview_overwrites_only_the_server_that_it_showed(client: Client, admin: Any, stored: Server) -> None:
+    address = posted(client, {"mcpServers": {"orders": {"url": "https://mcp.example.com/v2"}}})
+    fields = Fields(client.get(address).content.decode()).found | {"choice-0": "overwrite"}
+    stored.delete()
+    other = registering.register(Actor.of_user(admin), admin, over_http(name="orders"))
+    page = client.post(address, fields, follow=True).content.decode()
+    assert "Check the preview again." in page
+    other.refresh_from_db()
+    assert (other.version, other.url) == (1, "https://mcp.example.com/mcp")
+    client.post(address, Fields(page).found | {"choice-0": "overwrite"})
+    other.refresh_from_db()
+    assert other.url == "https://mcp.example.com/v2"
+
+
 def test_the_preview_says_that_a_server_stays_archived(client: Client, admin: Any, stored: Server) -> None:
     registering.archive(Actor.of_user(admin), admin, stored)
     text = client.get(posted(client)).content.decode()

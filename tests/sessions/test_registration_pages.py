@@ -1,14 +1,17 @@
-"""The settings of a registered server: what the page says when two people save them."""
+"""The settings of a registered server: what the page says when two people save them, or one of them replaces the server."""
 
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from servers.audit import writer as writing
 from servers.audit.record import Actor
+from servers.models import Server, ServerDraft
 from servers.registration import registering
 from tests.servers.cast import CANARY, header, over_http
 from tests.servers.conftest import person
+from tests.sessions.host.make import make_session
 from tests.sessions.test_adding_pages import Fields
 
 pytestmark = pytest.mark.django_db
@@ -39,3 +42,129 @@ def test_after_a_conflict_the_page_says_whether_a_new_secret_is_gone(client: Cli
     assert Fields(page).found["description"] == "Mine"
     assert ("still in the form below, except for new secrets." in page) is bool(typed)
     assert ("Enter new secrets again." in page) is bool(typed)
+
+
+# --- another server has the short name ---------------------------------------------------------------------------------
+def registered(admin: Any, **fields: Any) -> Server:
+    return registering.register(Actor.of_user(admin), admin, over_http(name="orders", **fields))
+
+
+def replaced(server: Server, admin: Any, **fields: Any) -> Server:
+    """Deleted and registered anew, by another person: its version is 1 again."""
+    server.delete()
+    return registered(admin, url="https://other.example/mcp", values=[header(value="theirs")], **fields)
+
+
+def renamed(server: Server) -> None:
+    Server.objects.filter(pk=server.pk).update(slug="orders-old", version=server.version + 1)
+
+
+def test_settings_of_a_deleted_server_are_not_written_over_the_one_that_has_its_short_name(
+    client: Client, admin: Any
+) -> None:
+    server = registered(admin, values=[header()])
+    fields = Fields(client.get(ADDRESS).content.decode()).found | {"description": "Mine"}
+    other = replaced(server, admin)
+    for _ in range(2):
+        answer = client.post(ADDRESS, fields | {"values-0-value": CANARY})
+        page = answer.content.decode()
+        assert answer.status_code == 409
+        assert "was deleted, and another server now has its short name. Nothing was changed." in page
+        assert "Enter new secrets again." in page
+        assert CANARY not in page
+        fields = Fields(page).found
+        assert (fields["description"], fields["url"]) == ("Mine", server.url)
+    stored = Server.objects.get()
+    assert (stored.uid, stored.version, stored.url, stored.description) == (other.uid, 1, other.url, "")
+
+
+def test_another_row_of_the_form_of_a_deleted_server_says_that_it_is_gone(client: Client, admin: Any) -> None:
+    server = registered(admin)
+    fields = Fields(client.get(ADDRESS).content.decode()).found
+    replaced(server, admin)
+    answer = client.post(ADDRESS, fields | {"_add_row": "1"})
+    assert answer.status_code == 409
+    assert "another server now has its short name" in answer.content.decode()
+
+
+def test_what_was_typed_for_a_server_survives_its_new_short_name(client: Client, admin: Any) -> None:
+    server = registered(admin)
+    fields = Fields(client.get(ADDRESS).content.decode()).found | {"description": "Mine"}
+    renamed(server)
+    answer = client.post(ADDRESS, fields)
+    assert answer.status_code == 409
+    shown = Fields(answer.content.decode()).found
+    assert shown["description"] == "Mine"
+    assert client.post(ADDRESS, shown | {"slug": "orders-old"}).url == "/servers/orders-old/settings/"
+    server.refresh_from_db()
+    assert (server.slug, server.description) == ("orders-old", "Mine")
+
+
+def test_a_renamed_server_whose_short_name_another_one_got_keeps_its_own_form(client: Client, admin: Any) -> None:
+    server = registered(admin)
+    fields = Fields(client.get(ADDRESS).content.decode()).found | {"description": "Mine"}
+    renamed(server)
+    other = registered(admin, slug="orders")
+    taken = client.post(ADDRESS, fields)
+    assert (taken.status_code, "This short name is already in use." in taken.content.decode()) == (422, True)
+    conflict = client.post(ADDRESS, Fields(taken.content.decode()).found | {"slug": "orders-old"})
+    assert conflict.status_code == 409
+    assert client.post(ADDRESS, Fields(conflict.content.decode()).found).status_code == 302
+    server.refresh_from_db()
+    other.refresh_from_db()
+    assert [(one.description, one.version) for one in (server, other)] == [("Mine", 3), ("", 1)]
+
+
+def test_the_secrets_of_another_server_are_not_tried_with_what_was_typed_for_a_deleted_one(
+    client: Client, admin: Any
+) -> None:
+    server = registered(admin, values=[header()])
+    fields = Fields(client.get(ADDRESS).content.decode()).found
+    other = replaced(server, admin)
+    Server.objects.filter(pk=other.pk).update(url=server.url)
+    answer = client.post("/servers/test/?server=orders", fields)
+    assert (answer.status_code, answer.headers["X-Fragment"]) == (409, "true")
+    assert "another server now has its short name" in answer.content.decode()
+    assert not ServerDraft.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_connection_of_a_renamed_server_is_tested_from_a_page_that_was_open(client: Client, admin: Any) -> None:
+    server = registered(admin)
+    fields = Fields(client.get(ADDRESS).content.decode()).found
+    renamed(server)
+    try:
+        assert client.post("/servers/test/?server=orders", fields).status_code == 302
+    finally:
+        writing.reset()
+    assert ServerDraft.objects.count() == 1
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_roots_of_a_deleted_server_are_not_set_at_the_one_that_has_its_short_name(
+    client: Client, connected: bool
+) -> None:
+    found = {"transport": "streamable_http", "command": "", "url": "https://mcp.example.com/mcp"}
+    session = make_session("orders", **found)
+    type(session).objects.update(server_info={"name": "orders"})
+    fields = Fields(client.get("/servers/orders/info/").content.decode()).found
+    session.server.delete()
+    other = make_session("orders", **found)
+    if connected:
+        type(other).objects.update(server_info={"name": "orders"})
+    answer = client.post("/servers/orders/roots/", fields | {"roots": "/srv/mine"})
+    page = answer.content.decode()
+    assert answer.status_code == 409
+    assert "another server now has its short name. Nothing was changed." in page
+    assert Fields(page).found["roots"] == "/srv/mine"
+    assert Server.objects.get().roots == []
+
+
+def test_roots_are_set_at_a_server_that_was_renamed_meanwhile(client: Client) -> None:
+    session = make_session("orders", transport="streamable_http", command="", url="https://mcp.example.com/mcp")
+    type(session).objects.update(server_info={"name": "orders"})
+    fields = Fields(client.get("/servers/orders/info/").content.decode()).found
+    Server.objects.update(slug="orders-old")
+    answer = client.post("/servers/orders/roots/", fields | {"roots": "/srv/mine"})
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/servers/orders-old/info/")
+    assert Server.objects.get().roots == [{"uri": "file:///srv/mine", "name": ""}]

@@ -21,6 +21,7 @@ from sessions.overview import server_page
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.subscriptions.rows import make_subscription
+from tests.sessions.test_adding_pages import Fields
 
 
 def test_a_description_of_megabytes_is_cut_and_says_so() -> None:
@@ -104,6 +105,38 @@ def test_who_deletes_a_server_reads_how_many_active_subscriptions_end_with_it() 
     client.force_login(person("ada", "view_server", "delete_server", "change_server"))
     page = client.get("/servers/orders/delete/").content.decode()
     assert re.search(r"<dt>Subscriptions</dt>\s*<dd>\s*2\s*</dd>", page)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("verb", ["delete", "archive", "disable", "legacy"])
+def test_what_was_asked_for_a_deleted_server_is_not_done_to_the_one_that_has_its_short_name(verb: str) -> None:
+    found = {"transport": "streamable_http", "command": "", "url": "https://mcp.example.com/mcp"}
+    asked = make_session("orders", **found).server
+    client = Client()
+    client.force_login(person("ada", "view_server", "delete_server", "change_server"))
+    address = f"/servers/orders/{verb}/"
+    fields = Fields(client.get(address).content.decode()).found | {"name": "Orders"}
+    asked.delete()
+    other = make_session("orders", **found).server
+    answer = client.post(address, fields)
+    page = answer.content.decode()
+    assert answer.status_code == 409
+    assert "another server now has its short name. Nothing was changed." in page
+    kept = Server.objects.get()
+    assert (kept.uid, kept.enabled, kept.archived_at, kept.version) == (other.uid, True, None, other.version)
+    assert client.post(address, Fields(page).found | {"name": "Orders"}).status_code == 302
+
+
+@pytest.mark.django_db
+def test_a_server_that_was_renamed_meanwhile_is_the_one_that_is_deleted() -> None:
+    asked = make_session("orders").server
+    client = Client()
+    client.force_login(person("ada", "view_server", "delete_server"))
+    fields = Fields(client.get("/servers/orders/delete/").content.decode()).found | {"name": "Orders"}
+    Server.objects.filter(pk=asked.pk).update(slug="orders-old")
+    other = make_session("orders").server
+    assert client.post("/servers/orders/delete/", fields).status_code == 302
+    assert Server.objects.get().uid == other.uid
 
 
 @pytest.mark.django_db

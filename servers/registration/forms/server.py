@@ -178,6 +178,7 @@ class ServerForm(forms.Form):
         label="Notes", required=False, widget=forms.Textarea(attrs={"class": "form-control", "rows": 4})
     )
     proposed = forms.CharField(required=False, widget=forms.HiddenInput)
+    uid = forms.CharField(required=False, widget=forms.HiddenInput)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     def __init__(
@@ -490,6 +491,7 @@ def _initial(server: Server | None, user: Any) -> dict[str, Any]:
         "tags": ", ".join(server.tags),
         "arguments": "\n".join(server.arguments),
         **{name: "\n".join(getattr(server, name)) for name in _LINES},
+        "uid": server.uid,
         "version": server.version,
     }
 

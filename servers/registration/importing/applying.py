@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError
@@ -30,12 +31,13 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """`version`: of the stored server as the preview showed it; `typed`: values by the key of their need."""
+    """`version` and `uid`: of the stored server as the preview showed it; `typed`: values by the key of their need."""
 
     choice: Choice
     name: str = ""
     version: int = 0
     typed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    uid: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,19 @@ def _outcome(
     if given is None or entry.problems:
         return ImportOutcome(name, "refused", " ".join(entry.problems))
     if decision.choice == Choice.OVERWRITE and (stored := proposal.stored) is not None:
+        if decision.uid not in (None, stored.uid):
+            return ImportOutcome(name, "refused", _replaced(stored))
         return _tried(name, lambda: _overwritten(actor, user, entry, stored, decision.version, known))
     if decision.choice == Choice.RENAME:
         given = replace(given, name=decision.name.strip(), slug="")
     return _tried(name, lambda: _created(actor, user, entry, given, known))
+
+
+def _replaced(stored: Server) -> str:
+    return (
+        f"The server that the preview showed was renamed or deleted, and {stored.name} is in its place now. "
+        "Check the preview again."
+    )
 
 
 def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:

@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import UploadedFile
 
 from servers import limits
 from servers.kit.choices import LongCheckList, ServersField, offer
-from servers.numbers import whole_number
+from servers.numbers import uuids, whole_number
 from servers.registration.exporting import Form
 from servers.registration.importing.applying import Choice, Decision, choices
 from servers.registration.importing.document import ImportedDocument, read, too_large
@@ -86,7 +86,8 @@ def _decision(data: Mapping[str, Any], proposal: Proposal) -> Decision:
         if (text := str(data.get(f"value-{index}-{number}", "")))
     }
     version = whole_number(str(data.get(f"version-{index}", ""))) or 0
-    return Decision(choice, str(data.get(f"name-{index}", "")), version, typed)
+    uid = next(iter(uuids([str(data.get(f"server-{index}", ""))])), None)
+    return Decision(choice, str(data.get(f"name-{index}", "")), version, typed, uid)
 
 
 # --- export ------------------------------------------------------------------------------------------------------------

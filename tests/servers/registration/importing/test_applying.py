@@ -162,6 +162,19 @@ def test_a_server_that_changed_since_the_preview_is_not_overwritten(admin: Any, 
     assert Server.objects.get().url == "https://mcp.example.com/late"
 
 
+def test_a_server_that_came_in_the_place_of_the_previewed_one_is_not_overwritten(
+    admin: Any, actor: Actor, stored: Server
+) -> None:
+    previewed = stored.uid
+    registering.delete(actor, admin, stored)
+    other = registering.register(actor, admin, over_http(name="orders", url="https://other.example/mcp"))
+    (outcome,) = imported(admin, NEW, {0: Decision(Choice.OVERWRITE, version=1, uid=previewed)})
+    assert (outcome.result, "orders is in its place now" in outcome.words) == ("refused", True)
+    assert Server.objects.get().url == "https://other.example/mcp"
+    (outcome,) = imported(admin, NEW, {0: Decision(Choice.OVERWRITE, version=1, uid=other.uid)})
+    assert outcome.result == "changed"
+
+
 def test_renaming_creates_a_second_server(admin: Any, stored: Server) -> None:
     (outcome,) = imported(admin, NEW, {0: Decision(Choice.RENAME, "orders two")})
     assert (outcome.result, outcome.slug, Server.objects.count()) == ("created", "orders-two", 2)
