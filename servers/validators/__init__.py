@@ -44,6 +44,7 @@ from servers.validators.roots import MAX_ROOTS, Root, root_uri, validate_root_na
 from servers.validators.secrets import holds_secret, looks_like_token, secret_arguments
 from servers.validators.values import (
     SECRET_NAME,
+    is_set_anyway,
     looks_secret,
     validate_header_name,
     validate_header_value,
@@ -69,6 +70,7 @@ __all__ = [
     "is_loopback",
     "is_reference",
     "is_secret_parameter",
+    "is_set_anyway",
     "launcher",
     "looks_like_token",
     "looks_secret",

@@ -42,6 +42,13 @@ _OWN_HEADERS = frozenset(
         "sec-websocket-version",
     }
 )
+# Those of them whose value can matter to who wrote it: leaving it out would change what is reached, or as whom.
+_OWN_BUT_MEANT = frozenset({"host", "origin", "proxy-authorization", "sec-websocket-protocol"})
+
+
+def is_set_anyway(header: str) -> bool:
+    """Whether nothing is lost when this header is left out, because each request gets it from mcpadmin."""
+    return header.lower() in _OWN_HEADERS - _OWN_BUT_MEANT
 
 
 def validate_header_name(name: str) -> None:

@@ -7,7 +7,14 @@ from servers.configuration import ValueInput
 from servers.enums import TransportKind, ValueKind
 from servers.registration.importing.entry_reader import EntryReader, as_text, short
 from servers.secret import Secret
-from servers.validators import holds_secret, looks_like_token, looks_secret, references, without_references
+from servers.validators import (
+    holds_secret,
+    is_set_anyway,
+    looks_like_token,
+    looks_secret,
+    references,
+    without_references,
+)
 
 _WORDS = {ValueKind.HEADER: "header", ValueKind.ENVIRONMENT: "variable"}
 
@@ -15,7 +22,10 @@ _WORDS = {ValueKind.HEADER: "header", ValueKind.ENVIRONMENT: "variable"}
 def given_values(reading: EntryReader, transport: TransportKind, named: list[str]) -> list[ValueInput]:
     """`named`: headers and variables whose secrets the file leaves out on purpose."""
     kind = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
-    given = {ValueKind.HEADER: dict(_headers(reading)), ValueKind.ENVIRONMENT: dict(_variables(reading))}
+    given = {
+        ValueKind.HEADER: _without_ours(reading, dict(_headers(reading))),
+        ValueKind.ENVIRONMENT: dict(_variables(reading)),
+    }
     other = ValueKind.HEADER if kind == ValueKind.ENVIRONMENT else ValueKind.ENVIRONMENT
     if given[other]:
         reading.notes.append(f"Its {_WORDS[other]}s are ignored: this transport does not use them.")
@@ -36,12 +46,36 @@ def _headers(reading: EntryReader) -> Iterator[tuple[str, str]]:
         yield "Authorization", f"Bearer ${{{variable}}}"
 
 
+def _without_ours(reading: EntryReader, headers: dict[str, str]) -> dict[str, str]:
+    """Many instructions print `Accept` and `Content-Type` too."""
+    ours = [name for name in headers if is_set_anyway(name)]
+    if ours:
+        reading.notes.append(f"Ignored: {', '.join(map(short, ours))}, which mcpadmin sets on each request.")
+    return {name: text for name, text in headers.items() if name not in ours}
+
+
 def _variables(reading: EntryReader) -> Iterator[tuple[str, str]]:
     if reading.take("envFile"):
         reading.notes.append("envFile is not supported. Enter its variables after the import.")
-    for variable in reading.texts("envVars"):
+    for variable in _passed_on(reading):
         yield variable, f"${{{variable}}}"
     yield from _texts(reading, reading.mapping("env", "environment", "envs"))
+
+
+def _passed_on(reading: EntryReader) -> list[str]:
+    """Names of variables. In Codex, also tables that say which environment each comes from."""
+    found = reading.take("envVars")
+    if not isinstance(found, list):
+        return reading.texts("envVars")
+    names = [as_text(item.get("name") if isinstance(item, dict) else item) for item in found]
+    if None in names:
+        reading.problems.append("envVars must be a list of names, or of objects with a name.")
+    for name, item in zip(names, found, strict=True):
+        if name is not None and isinstance(item, dict) and item.get("source") == "remote":
+            reading.notes.append(
+                f"The file takes {short(name)} from a remote environment. Here the worker provides it."
+            )
+    return [name for name in names if name is not None]
 
 
 def _texts(reading: EntryReader, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

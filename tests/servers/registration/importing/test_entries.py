@@ -77,6 +77,33 @@ def test_a_value_is_sealed_kept_as_a_reference_or_needed(name: str, text: str, b
     assert values(found) == {name: becomes}
 
 
+def test_a_header_that_mcpadmin_sets_itself_is_left_out_with_a_note() -> None:
+    given = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "X-Region": "eu"}
+    for raw in ({"headers": given}, {"requestOptions": {"headers": given}}):
+        found = entry({"url": "https://x.example/mcp", **raw})
+        assert (found.problems, values(found)) == ((), {"X-Region": "eu"})
+        assert found.notes == ("Ignored: Content-Type, Accept, which mcpadmin sets on each request.",)
+
+
+@pytest.mark.parametrize("name", ["Host", "Origin", "Proxy-Authorization", "Sec-WebSocket-Protocol"])
+def test_a_header_that_says_what_is_reached_or_as_whom_is_refused_rather_than_left_out(name: str) -> None:
+    (problem,) = entry({"url": "https://x.example/mcp", "headers": {name: "internal"}}).problems
+    assert f"{name} is set by mcpadmin on each request" in problem
+
+
+def test_variables_that_codex_passes_on_are_names_or_tables() -> None:
+    passed = ["A", {"name": "B", "source": "local"}, {"name": "C", "source": "remote"}]
+    found = entry({"command": "npx", "args": ["x"], "env_vars": passed})
+    assert (found.problems, values(found)) == ((), {"A": "${A}", "B": "${B}", "C": "${C}"})
+    assert found.notes == ("The file takes C from a remote environment. Here the worker provides it.",)
+
+
+@pytest.mark.parametrize("wrong", [{"source": "local"}, {"name": ["B"]}, ["B"]], ids=range(3))
+def test_a_passed_on_variable_without_a_name_is_refused(wrong: Any) -> None:
+    found = entry({"command": "npx", "args": ["x"], "env_vars": ["A", wrong]})
+    assert found.problems == ("envVars must be a list of names, or of objects with a name.",)
+
+
 def test_a_value_that_was_entered_is_put_in_and_sealed() -> None:
     raw = {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${input:token}"}}
     found = entry(raw, {"input:token": "t-1"}, token=Input("Token", secret=True))
