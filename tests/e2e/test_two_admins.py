@@ -31,6 +31,37 @@ def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing
     assert (row["description"], row["version"]) == ("what bob wrote", 3)
 
 
+@pytest.mark.parametrize("scripts", [True, False], ids=["script", "no-script"])
+def test_a_page_of_a_deleted_server_does_not_touch_the_one_that_has_its_short_name(scripts, stack, walker) -> None:
+    name, slug = f"Replaced {scripts}", f"replaced-{scripts}".lower()
+    ada = walker(stack, signed_in=True)
+    bob, carl = (walker(stack, signed_in=True, java_script_enabled=scripts) for _ in range(2))
+    for person in (bob, carl):
+        person.complaints.allow("409")
+    ada.register_http(name, "http://127.0.0.1:9/first")
+    bob.open(f"/servers/{slug}/settings/")
+    carl.open(f"/servers/{slug}/delete/")
+    ada.open(f"/servers/{slug}/delete/")
+    ada.page.get_by_label("Type").fill(name)
+    ada.page.get_by_role("button", name="Delete for good").click()
+    expect(ada.page.get_by_text(f"{name} is deleted")).to_be_visible()
+    ada.register_http(name, "http://127.0.0.1:9/second")
+
+    gone = "another server now has its short name. Nothing was changed."
+    for written in ("what bob wrote", "what bob wrote again"):
+        bob.page.get_by_label("Description").fill(written)
+        bob.page.get_by_role("button", name="Save changes").click()
+        expect(bob.page.get_by_label("Description")).to_have_attribute("value", written)  # as the new page has it
+        expect(bob.page.get_by_role("alert")).to_contain_text(gone)
+    bob.page.get_by_role("button", name="Test connection").click()
+    expect(bob.page.get_by_text("Not tested")).to_be_visible()
+    carl.page.get_by_label("Type").fill(name)
+    carl.page.get_by_role("button", name="Delete for good").click()
+    expect(carl.page.get_by_role("alert")).to_contain_text(gone)
+    row = stack.rows("SELECT url, description, version FROM servers_server WHERE slug = ?", slug)[0]
+    assert (row["url"], row["description"], row["version"]) == ("http://127.0.0.1:9/second", "", 1)
+
+
 def test_a_disabled_server_tells_everybody_and_refuses_calls(stack, walker) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     ada.register_stdio("Switched off", *peer_command("demo"))
