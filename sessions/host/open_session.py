@@ -358,7 +358,7 @@ class OpenSession:
             self.catalog.changed()
 
     def _following_lost(self, event: FollowingLost) -> None:
-        self._missed_changes = True
+        self._missed_changes = self._missed_changes or not event.final  # a final loss can last from the beginning
         self.watching.received(event)
         self.log.host(masked_words(f"Not listening for changes: {event.reason}", self.redactor), "notice")
 

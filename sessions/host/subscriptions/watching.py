@@ -47,6 +47,8 @@ NEWS_KEPT: Final = 16
 URI_CHARS, PARTS = 8_192, 64
 #: pauses before we send the request again after the client gave up
 RETRY_FIRST, RETRY_CEILING = 10.0, 300.0
+#: seconds that an agreement must last before the next pause is the first one again
+STEADY_SECONDS: Final = 60.0
 #: dropped notifications may have concerned any resource: all are read, but at most this often
 SHED_EVERY_SECONDS: Final = 60.0
 
@@ -90,6 +92,10 @@ class Watching:
         self._news: deque[_News] = deque(maxlen=NEWS_KEPT)
         self._wake = asyncio.Event()
         self._backoff = Backoff(RETRY_FIRST, RETRY_CEILING)
+        #: when the server last agreed, until that agreement is lost or the pauses start anew
+        self._agreed_at = float("inf")
+        #: the resources that were read although the server agreed to notifications that it cannot send
+        self._in_vain: set[str] = set()
         self._ask_at = self._poll_at = self._shed_at = float("inf")
         self._shed_read: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -214,9 +220,15 @@ class Watching:
             self._ask_at = self._now() + 1.0
             return
         except McpError as error:
-            self._ask_at = self._now() + self._backoff.delay()
+            self._ask_at = self._after_pause()
             await self._could_not_ask(error)
         self._asked = request_number
+
+    def _after_pause(self) -> float:
+        if self._now() - self._agreed_at >= STEADY_SECONDS:
+            self._backoff.reset()
+        self._agreed_at = float("inf")
+        return self._now() + self._backoff.delay()
 
     async def _follow(self) -> Honoured:
         try:
@@ -242,7 +254,8 @@ class Watching:
     def _agreed(self, honoured: Honoured) -> None:
         """Most agreements have already arrived as an event; a refusal of everything has not."""
         self._followed, self._agreed_set = True, set(self._watches)
-        self._backoff.reset()
+        if honoured.passing:
+            self._ask_at = self._after_pause()
         if not any(isinstance(news.event, Following) and news.event.honoured == honoured for news in self._news):
             self._news.append(_News(Following(honoured), timezone.now()))
 
@@ -256,23 +269,50 @@ class Watching:
     # --- events, in order ---------------------------------------------------------------------------------------------
     async def _on_event(self, news: _News) -> None:
         if isinstance(news.event, Following):
-            await self._settle(news.event.honoured, news.at)
+            lost = self._news[0].event if self._news else None
+            if isinstance(lost, FollowingLost) and not lost.retried:
+                await self._settle_in_vain(news.event.honoured, news.at)
+            else:
+                await self._settle(news.event.honoured, news.at)
             return
         await self._lose(masked_words(news.event.reason, self._redactor), news.at)
-        if not news.event.retried:
+        if news.event.retried:
+            self._in_vain.clear()
+        else:
             self._agreed_set = None
-            self._ask_at = min(self._ask_at, self._now() + self._backoff.delay())
+            if not news.event.final:
+                self._ask_at = min(self._ask_at, self._after_pause())
 
     async def _settle(self, honoured: Honoured, at: datetime) -> None:
         listening = self._watches.keys() & honoured.resources
-        refused = {
-            watch.pk: self._refusal(uri, honoured) for uri, watch in self._watches.items() if uri not in listening
-        }
         new, self._listening = listening - self._listening, set(listening)
-        pks = [self._watches[uri].pk for uri in listening]
-        await self._db.persist(partial(watches.settled, self._lease, pks, refused, at))
+        if not honoured.passing:
+            self._agreed_at = self._now()
+        self._in_vain.clear()
+        await self._record(honoured, listening, at)
         self._read_all(new, VersionCause.AFTER_GAP)
-        if refused and settings.RESOURCE_POLL_SECONDS:
+
+    async def _settle_in_vain(self, honoured: Honoured, at: datetime) -> None:
+        """The server agreed, and no notification can arrive. To show it as listening would only open a gap each time. Each
+        resource is read once, then polled."""
+        agreed = self._watches.keys() & honoured.resources
+        new, self._in_vain = agreed - self._listening - self._in_vain, set(agreed)
+        await self._record(honoured, self._listening & agreed, at, unheard=agreed)
+        self._read_all(new, VersionCause.AFTER_GAP)
+
+    async def _record(
+        self, honoured: Honoured, listening: Collection[str], at: datetime, unheard: Collection[str] = ()
+    ) -> None:
+        """`unheard`: the server agreed to them too, but sends nothing."""
+        silent = self._watches.keys() - listening - set(unheard)
+        passing = silent & honoured.passing
+        pks = [self._watches[uri].pk for uri in listening]
+        refused = {self._watches[uri].pk: self._refusal(uri, honoured) for uri in silent - passing}
+        await self._db.persist(partial(watches.settled, self._lease, pks, refused, at))
+        if passing and not unheard:
+            words = masked_words(honoured.refused[min(passing)], self._redactor)
+            await self._lose(f"Request failed: {words}", at, in_force=self._listening)
+        if silent and settings.RESOURCE_POLL_SECONDS:
             self._poll_at = self._now()
 
     def _refusal(self, uri: str, honoured: Honoured) -> str:

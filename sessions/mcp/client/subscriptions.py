@@ -12,7 +12,7 @@ from typing import Any, Final
 from ..core import methods
 from ..core.errors import Fault, McpError, NotReady, RpcError, TransportError
 from ..core.events import Event, Following, FollowingLost, Honoured, ListKind
-from ..core.listening import Filter, requestable
+from ..core.listening import Filter, passes, requestable
 from ..core.session import Session
 from ..core.tasks import declares_extension
 from ..core.versions import Era
@@ -101,7 +101,7 @@ class _Following:
     def _notify_feed_lost(self) -> None:
         reason, retried = self._pump.feed_lost
         if reason and (self._honoured.resources or self._honoured.lists):
-            self._pump.emit(FollowingLost(reason, retried))
+            self._pump.emit(FollowingLost(reason, retried, final=not retried))
 
     def on_event(self, event: Event) -> None:
         if type(event) is Following and event.subscription is not None:
@@ -146,12 +146,14 @@ class _Subscribed:
         gone = self._held.keys() - requested.resources
         new = [uri for uri in requested.resources if not self._held.get(uri)]
         await self._each(self._unsubscribe, gone)
-        refusals = await self._each(self._subscribe, new)
+        errors = await self._each(self._subscribe, new)
+        refusals = {uri: error.detail or f"error {error.fault}" for uri, error in errors.items()}
+        passing = frozenset(uri for uri, error in errors.items() if passes(error))
         honoured = requested.resources - refusals.keys()
-        return Honoured(honoured, requested.lists, refused={**refused, **refusals})
+        return Honoured(honoured, requested.lists, refused={**refused, **refusals}, passing=passing)
 
-    async def _each(self, act: Callable[[str], Awaitable[None]], uris: Collection[str]) -> dict[str, str]:
-        """Returns the reasons for failures, by URI. NotReady: the session is over."""
+    async def _each(self, act: Callable[[str], Awaitable[None]], uris: Collection[str]) -> dict[str, McpError]:
+        """Returns the failures, by URI. NotReady: the session is over."""
 
         async def one(uri: str) -> McpError | None:
             async with self._slots:
@@ -165,7 +167,7 @@ class _Subscribed:
         for error in errors.values():
             if isinstance(error, NotReady):
                 raise error
-        return {uri: error.detail or f"error {error.fault}" for uri, error in errors.items() if error is not None}
+        return {uri: error for uri, error in errors.items() if error is not None}
 
     async def _subscribe(self, uri: str) -> None:
         self._held[uri] = False

@@ -63,13 +63,14 @@ class Honoured:
     """The part of the requested subscriptions that the server accepted.
 
     `refused` gives the reason for each of the others, by URI, by list (its ListKind) or by task id. It uses the
-    server's words if there are any.
+    server's words if there are any. `passing`: the resources of `refused` that the server may accept later.
     """
 
     resources: frozenset[str] = frozenset()
     lists: frozenset[ListKind] = frozenset()
     tasks: frozenset[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +86,12 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class FollowingLost:
-    """The server sends no notifications for now. `retried`: the client subscribes again on its own."""
+    """The server sends no notifications for now. `retried`: the client subscribes again on its own. `final`: another request
+    in this session changes nothing."""
 
     reason: str
     retried: bool = True
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)

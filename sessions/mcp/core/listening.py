@@ -117,6 +117,13 @@ def stream_end(error: McpError | None) -> StreamEnd:
     return StreamEnd(error.detail, again=not lasting, retry_after=getattr(error, "retry_after", None))
 
 
+def passes(error: McpError) -> bool:
+    """Whether the server may accept the same request for one resource later."""
+    if isinstance(error, RpcError):
+        return error.code == jsonrpc.INTERNAL_ERROR
+    return stream_end(error).again
+
+
 # -- which listen request a message is for
 
 

@@ -3,7 +3,7 @@ and client are the test's."""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from sessions.host.answer_redaction import Redactor
 from sessions.host.subscriptions.reads import ReadReason
 from sessions.host.subscriptions.watching import SHED_EVERY_SECONDS, Watching
 from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
-from sessions.mcp.core.events import FollowingLost, Honoured, ListKind, ResourceUpdated
+from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
 from sessions.mcp.core.state import State
 from sessions.subscriptions.watches import Watch
 
@@ -50,12 +50,20 @@ class Server:
     def __init__(self) -> None:
         self.asked: list[set[str]] = []
         self.problems: deque[McpError] = deque()
+        #: the resources that it cannot take now
+        self.passing: frozenset[str] = frozenset()
+        #: what it says with each agreement that brings no notifications
+        self.silent: Callable[[Following], None] | None = None
 
     async def follow(self, resources: Any = (), lists: Any = ()) -> Honoured:
         self.asked.append(set(resources))
         if self.problems:
             raise self.problems.popleft()
-        return Honoured(frozenset(resources))
+        refused = dict.fromkeys(self.passing & set(resources), "not in time")
+        honoured = Honoured(frozenset(resources) - self.passing, refused=refused, passing=frozenset(refused))
+        if self.silent is not None:
+            self.silent(Following(honoured))
+        return honoured
 
 
 class Requested:
@@ -184,6 +192,42 @@ async def test_the_lists_alone_are_asked_for_again_when_their_stream_ended_for_g
     await asyncio.sleep(0.01)
     await world.watches()
     assert world.server.asked == [set(), set()]
+
+
+@pytest.mark.parametrize("final", [True, False])
+async def test_a_server_that_agrees_and_sends_nothing_is_no_listening_one_again_and_again(
+    world: World, final: bool
+) -> None:
+    def silent(following: Following) -> None:
+        world.watching.received(following)
+        world.watching.received(FollowingLost("no stream", retried=False, final=final))
+
+    world.server.silent = silent
+    world.watching._backoff.first = 0.02
+    await world.watches(A, unread=(A,))
+    await asyncio.sleep(1)
+    assert world.server.asked == [{A}] if final else 2 <= len(world.server.asked) <= 12
+    assert world.reads.uris == [A], "once; then it is polled"
+    assert all(parts[0] == [] for name, *parts in world.database.written if name == "settled")
+    assert world.database.last("lost")[0] == "no stream"
+    world.server.silent = None
+    await world.watches(A, B, unread=(B,))
+    assert sorted(world.database.last("settled")[0]) == [PKS[A], PKS[B]]
+    assert sorted(world.reads.uris) == [A, A, B], "what changed unheard is read"
+
+
+async def test_a_resource_that_the_server_could_not_take_at_the_moment_is_asked_for_again(world: World) -> None:
+    world.watching._backoff.first = 0.02
+    world.server.passing = frozenset({B})
+    await world.watches(A, B, unread=(A, B))
+    assert world.database.last("settled")[:2] == [[PKS[A]], {}]
+    reason, _, kept = world.database.last("lost")
+    assert (reason, kept) == ("Request failed: not in time", [PKS[A]])
+    world.server.passing = frozenset()
+    async with asyncio.timeout(10):
+        while world.watching._listening != {A, B}:  # noqa: ASYNC110  the rows tell nobody
+            await asyncio.sleep(0.01)
+    assert world.server.asked == [{A, B}] * len(world.server.asked)
 
 
 async def test_a_change_of_a_part_is_read_for_every_parent_that_is_watched(world: World) -> None:

@@ -123,6 +123,7 @@ async def test_a_refused_uri_is_named_with_the_servers_words_and_asked_for_again
         for _ in range(2):
             honoured = await made.client.follow([A, NO])
             assert (honoured.resources, honoured.refused) == ({A}, {NO: "error -32002"})
+            assert honoured.passing == set()
         assert asked_for(peer, "subscribe") == [A, NO, NO]
 
 
@@ -163,6 +164,7 @@ async def test_a_subscription_without_an_answer_is_refused_and_taken_back_when_i
     async with scripted_http(server.script) as peer, connected(http(peer.url), timeouts=Timeouts(request=0.2)) as made:
         honoured = await made.client.follow([A])
         assert "in time" in honoured.refused[A]
+        assert honoured.passing == {A}
         server.gate.set()
         await made.client.follow([])
         assert asked_for(peer, "unsubscribe") == [A]
@@ -304,7 +306,7 @@ async def test_a_server_without_a_get_stream_is_followed_and_the_doubt_is_told()
     server = Sessions(streams=None)
     async with scripted_http(server.script) as peer, connected(http(peer.url)) as made:
         assert (await made.client.follow([A])).resources == {A}
-        assert [event.retried for event in made.of(FollowingLost)] == [False]
+        assert [(event.retried, event.final) for event in made.of(FollowingLost)] == [(False, True)]
         await made.client.follow([])
         assert len(made.of(FollowingLost)) == 1
 
