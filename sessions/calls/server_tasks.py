@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
 from django.utils import timezone
 
 from servers import permissions
 from servers.audit.acts import audited
 from servers.audit.record import Actor, Event
 from servers.commit_hooks import after_commit
+from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Server
 from servers.storable import storable
 from sessions import hints
-from sessions.calls import claims, intents, visibility
+from sessions.calls import agent_calls, claims, intents, visibility
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.calls.final_states import event_of
 from sessions.connections import commands
@@ -28,6 +30,8 @@ from sessions.enums import CallState, SessionState
 from sessions.mcp.core.tasks import TERMINAL, Status, TaskState
 from sessions.models import Call, McpSession, ServerTask
 from sessions.models.server_task import FOLLOWED_FOR
+
+log = structlog.get_logger(__name__)
 
 MOST_SHOWN: Final = 100
 CANCEL_SENT: Final = "Cancellation sent to the server."
@@ -74,7 +78,8 @@ def _words(call: PendingCall, text: str) -> str:
 def orphans(session_id: int) -> list[Orphan]:
     """Tasks of this session that no call waits for any more."""
     rows = ServerTask.objects.followed_on().filter(session_id=session_id).select_related("call__arguments")
-    return [Orphan(_pending(row.call), row.task_id, row.cancel_requested_at is not None) for row in rows[:MOST_SHOWN]]
+    found = [(row, _pending(row.call)) for row in rows[:MOST_SHOWN]]
+    return [Orphan(call, row.task_id, row.cancel_requested_at is not None) for row, call in found if call is not None]
 
 
 def followed(call: PendingCall, lease: Lease) -> None:
@@ -97,7 +102,13 @@ def give_up_old() -> int:
     return over.update(ended_at=timezone.now(), detail=_NOT_FOLLOWED)
 
 
-def _pending(call: Call) -> PendingCall:
+def _pending(call: Call) -> PendingCall | None:
+    """None if what its agent answers cannot be decrypted: who may be asked is unknown."""
+    try:
+        agent = agent_calls.agent_of(call)
+    except SealError as problem:
+        log.error("calls.task_unreadable", call=str(call.uid), problem=str(problem))
+        return None
     return PendingCall(
         call.pk,
         call.uid,
@@ -109,6 +120,7 @@ def _pending(call: Call) -> PendingCall:
         Actor(call.user_id, call.user_name, way=call.way),
         argument_bytes=call.argument_bytes,
         sent_at=call.sent_at,
+        agent=agent,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from django.conf import settings
 
+from sessions.enums import CallState
 from sessions.inbox.questions import MARGIN
 from sessions.models import Question
 
@@ -22,7 +23,8 @@ def longer(question: Question) -> datetime | None:
     patience = timedelta(seconds=settings.INBOX_SECONDS)
     last = question.created_at + (1 + TIMES) * patience
     if question.server is not None:
-        began = question.call.sent_at if question.call is not None else None
+        call = question.call  # of a task that is followed on, it has ended
+        began = call.sent_at if call is not None and call.state == CallState.SENT else None
         total = timedelta(seconds=question.server.total_timeout_seconds)
         last = min(last, (began or question.created_at) + total - MARGIN)
     until = min(question.expires_at + patience, last)

@@ -28,7 +28,7 @@ from sessions.connections.lifecycle import Lease, held
 from sessions.enums import CallState, QuestionKind, QuestionState
 from sessions.inbox import reads
 from sessions.inbox.reads import Settled, settled
-from sessions.models import Call, Question, Worker
+from sessions.models import Call, Question, ServerTask, Worker
 
 SUMMARY_CHARS = 300
 BATCH = 200
@@ -122,15 +122,18 @@ def _declined(asking: NewQuestion, now: datetime) -> dict[str, Any]:
 
 
 def _running(call: PendingCall | None, lease: Lease) -> Call | None:
+    """The call, if it runs in this session, or the server still runs it as a task that this session follows on."""
     if call is None:
         return None
-    return Call.objects.filter(pk=call.pk, state=CallState.SENT, worker_uid=lease.worker_uid, epoch=lease.epoch).first()
+    ours = Q(state=CallState.SENT, worker_uid=lease.worker_uid, epoch=lease.epoch)
+    followed_on = ServerTask.objects.followed_on().filter(session_id=lease.session_id)
+    return Call.objects.filter(ours | Q(pk__in=followed_on.values("call_id")), pk=call.pk).first()
 
 
 def _expiry(asking: NewQuestion, call: Call | None, now: datetime) -> datetime:
-    """Early enough that the call's own total time does not end first."""
-    began = call.sent_at if call is not None and call.sent_at is not None else now
-    return min(now + timedelta(seconds=asking.patience), began + timedelta(seconds=asking.total) - MARGIN)
+    """Early enough that the call's own total time does not end first. That of a task that is followed on is over."""
+    began = call.sent_at if call is not None and call.state == CallState.SENT else None
+    return min(now + timedelta(seconds=asking.patience), (began or now) + timedelta(seconds=asking.total) - MARGIN)
 
 
 def _origin(asking: NewQuestion, lease: Lease, call: Call | None) -> dict[str, Any]:

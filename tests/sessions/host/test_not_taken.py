@@ -1,27 +1,34 @@
 """An answer that a legacy server did not take is not shown as delivered."""
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from servers.audit import writer
 from servers.audit.record import Actor
+from sessions.calls import server_tasks
+from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
+from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
 from sessions.host.inbox.waiting import Inbox
-from sessions.inbox import answering
+from sessions.inbox import answering, more_time
 from sessions.inbox.answering import Given
 from sessions.inbox.card import end_of
 from sessions.inbox.questions import NOT_TAKEN
 from sessions.mcp.core.input_requests import InputRequest
-from sessions.models import Question
+from sessions.models import Call, McpSession, Question, ServerTask
 from tests.servers.conftest import person
 from tests.sessions.host.harness import eventually
-from tests.sessions.host.make import make_hold, make_session
+from tests.sessions.host.make import make_call, make_hold, make_session
 from tests.sessions.inbox.rows import FORM
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey")]
@@ -54,6 +61,43 @@ async def until(look: Callable[[], Any]) -> Any:
 def answer() -> None:
     user = person("grace", "view_server", "answer_question")
     assert answering.answer(Actor.of_user(user), user, Question.objects.get(), "accept", Given(value={"city": "Oslo"}))
+
+
+def orphan(session_id: int) -> PendingCall:
+    """Of a task whose worker was lost long ago."""
+    call = make_call(McpSession.objects.get(pk=session_id))
+    now = timezone.now()
+    Call.objects.update(state=CallState.OUTCOME_UNKNOWN, sent_at=now - timedelta(days=1), worker_uid=uuid.uuid4())
+    times = {"begun_at": now - timedelta(days=1), "changed_at": now, "seen_at": now}
+    ServerTask.objects.create(call=call, session_id=session_id, task_id="t", status="working", **times)
+    [found] = server_tasks.orphans(session_id)
+    return found.call
+
+
+@pytest.mark.parametrize("origin", ["request", "task"])
+async def test_what_a_task_asks_after_its_worker_was_lost_waits_for_people(
+    db: Database, lease: Lease, origin: str
+) -> None:
+    inbox = inbox_of(db, lease)
+    call = await asyncio.to_thread(orphan, lease.session_id)
+    waits = asyncio.create_task(inbox.wait_for_answer(replace(ASKED, origin=origin, tag=call)))
+    row = await until(lambda: waits.done() or Question.objects.select_related("call", "server").first())
+    assert row is not True
+    assert row.call_id == call.pk
+    assert timedelta(minutes=5) < row.expires_at - row.created_at
+    assert more_time.longer(row)
+    await asyncio.to_thread(answer)
+    await inbox.look()
+    assert await waits == {"action": "accept", "content": {"city": "Oslo"}}
+    await inbox.close()
+
+
+async def test_nobody_is_asked_for_a_call_that_is_over(db: Database, lease: Lease) -> None:
+    inbox = inbox_of(db, lease)
+    call = await asyncio.to_thread(orphan, lease.session_id)
+    await asyncio.to_thread(ServerTask.objects.update, ended_at=timezone.now())
+    assert await inbox.wait_for_answer(replace(ASKED, tag=call)) == {"action": "cancel"}
+    await inbox.close()
 
 
 async def test_an_answer_that_the_server_did_not_take_is_no_delivered_one(db: Database, lease: Lease) -> None:
