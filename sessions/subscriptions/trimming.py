@@ -1,5 +1,5 @@
-"""Trimming the history of one subscription: versions by count, age and bytes, but never the newest. Contents are deleted
-with their versions."""
+"""Trimming the history of one subscription: versions by count, age and bytes, but never the newest. A version ages from
+when the next one replaced it: until then it was the current content. Contents are deleted with their versions."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -21,9 +21,10 @@ def trim(subscription: Subscription) -> int:
     found = list(rows.values_list("pk", "contents_id", "size", "at"))
     oldest = timezone.now() - timedelta(days=subscription.keep_days)
     sums = accumulate(size for _, _, size, _ in found)
+    replaced_at = [timezone.now(), *(at for _, _, _, at in found)]
     gone = [
         (pk, contents_id)
-        for place, ((pk, contents_id, _, at), total) in enumerate(zip(found, sums, strict=True))
+        for place, ((pk, contents_id, _, _), total, at) in enumerate(zip(found, sums, replaced_at, strict=False))
         if place and (place >= subscription.keep_count or total > subscription.keep_bytes or at < oldest)
     ]
     _delete(gone)
