@@ -38,13 +38,14 @@ from servers.signals import (
     work_handed_over,
 )
 from sessions import hints
+from sessions.agents import follows
 from sessions.approvals import ending as approvals
 from sessions.calls import result_files
 from sessions.connections import commands
 from sessions.explorer import exporting, fulltext, indexing, suggestions
 from sessions.housekeeping import changed_registrations, erased, people
 from sessions.live import tickets
-from sessions.models import Call, SavedCall, Worker
+from sessions.models import AgentSession, Call, SavedCall, Worker
 from sessions.saved_calls import saving
 from sessions.subscriptions import versions
 
@@ -121,6 +122,12 @@ def _payload_erased(payload_ids: list[int], everywhere: bool, **_: Any) -> None:
 def _saved_call_deleted(instance: SavedCall, **_: Any) -> None:
     """Also with its server or its owner."""
     Payload.objects.filter(pk=instance.arguments_id).delete()
+
+
+@receiver(pre_delete, sender=AgentSession)
+def _agent_session_goes(instance: AgentSession, **_: Any) -> None:
+    """Also with its token, its client or its person. Without the row nothing would end what only it followed."""
+    follows.forget_session(instance)
 
 
 @receiver(client_document_asked)

@@ -95,6 +95,10 @@ def forget_stream(stream: UUID) -> None:
     _leave(Q(stream=stream))
 
 
+def forget_session(session: AgentSession) -> None:
+    _leave(Q(session_id=session.pk))
+
+
 def _leave(rows: Q) -> None:
     """They count as followers for a while: agents reconnect."""
     AgentFollow.objects.filter(rows).update(session=None, stream=None, renewed_at=timezone.now())
@@ -156,7 +160,13 @@ def renew(stream: UUID) -> None:
 
 def end_unfollowed() -> int:
     """End subscriptions that exist only for agents, once no agent follows them. Returns how many."""
-    gone = Q(session=None, renewed_at__lt=timezone.now() - GONE_AFTER) | Q(session__ended_at__isnull=False)
+    left = timezone.now() - GONE_AFTER
+    gone = (
+        Q(session=None, renewed_at__lt=left)
+        | Q(session__ended_at__isnull=False)
+        | Q(session__token__revoked_at__lt=left)
+        | Q(session__token__expires_at__lt=left)
+    )
     stale, ended = AgentFollow.objects.filter(gone), 0
     made = Subscription.objects.filter(pk__in=stale.filter(made=True).values("subscription_id"))
     for row in made.select_related("server", "identity"):

@@ -9,10 +9,11 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from servers.accounts import people
 from servers.audit import writer
 from servers.audit.writer import AuditUnavailable, Writer
 from servers.enums import AuditAction
-from servers.models import AuditEvent
+from servers.models import AgentToken, AuditEvent
 from sessions.agents import endpoints, follows
 from sessions.agents.endpoints import Entry
 from sessions.models import AgentFollow, AgentSession, McpSession, Subscription
@@ -102,6 +103,28 @@ def test_one_ends_although_the_process_was_killed_before_it_was_written(
     refuse(monkeypatch, SystemExit())
     with pytest.raises(SystemExit):
         follows.end_unfollowed()
+    assert follows.end_unfollowed() == 1
+    assert active() == set()
+
+
+def test_what_an_agent_followed_whose_person_was_deleted_ends(ada: Any, session: McpSession, entry: Entry) -> None:
+    follows.follow(actor(ada), entry, "note://one")
+    boss = get_user_model().objects.create_superuser("boss")
+    people.delete(actor(boss), boss, ada)
+    assert follows.end_unfollowed() == 0, "agents reconnect"
+    AgentFollow.objects.update(renewed_at=LONG_AGO)
+    assert follows.end_unfollowed() == 1
+    assert active() == set()
+
+
+@pytest.mark.parametrize("field", ["revoked_at", "expires_at"])
+def test_what_an_agent_followed_whose_token_no_longer_counts_ends(
+    ada: Any, session: McpSession, entry: Entry, field: str
+) -> None:
+    follows.follow(actor(ada), entry, "note://one")
+    AgentToken.objects.update(**{field: timezone.now()})
+    assert follows.end_unfollowed() == 0
+    AgentToken.objects.update(**{field: LONG_AGO})
     assert follows.end_unfollowed() == 1
     assert active() == set()
 
