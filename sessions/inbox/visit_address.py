@@ -26,6 +26,8 @@ _TOGETHER = (
     frozenset({"LATIN", "CJK", "BOPOMOFO"}),
     frozenset({"LATIN", "CJK", "HANGUL"}),
 )
+#: of a name without other letters, as browsers take it: with underscores, and with hyphens in any place but the ends
+_LABEL = re.compile(r"(?!xn--)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -123,6 +125,9 @@ def _names(host: str) -> tuple[str, str]:
     """The name as the browser requests it, and in Unicode if it has non-ASCII letters."""
     if host.startswith("["):
         return f"[{_ipv6(host[1:-1])}]", ""
+    if host.isascii() and all(map(_LABEL.fullmatch, host.lower().removesuffix(".").split("."))):
+        _demand_plain_number(host.lower())
+        return host.lower(), ""
     try:
         ascii_name = idna.encode(host, uts46=True).decode().lower()
         spelled = idna.decode(ascii_name)

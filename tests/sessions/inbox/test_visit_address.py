@@ -17,6 +17,22 @@ def test_an_address_is_opened_exactly_as_it_is_shown() -> None:
     assert (address.refused, address.warnings, address.spelled) == ("", (), "")
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "my_app.example.com",
+        "_a.example.com",
+        "qa--shop.example.app",
+        "r3---sn-abc.example.com",
+        "example.com.",
+        "intranet",
+    ],
+)
+def test_a_plain_name_is_opened_as_a_browser_takes_it(host: str) -> None:
+    address = read_address(f"https://{host.upper()}/a")
+    assert (address.refused, address.href, address.warnings) == ("", f"https://{host}/a", ())
+
+
 OTHER_LETTERS = {
     "whole": ("https://аррӏе.com/login", "аррӏе.com"),
     "ascii": ("https://xn--80ak6aa92e.com/login", "аррӏе.com"),
@@ -50,6 +66,11 @@ REFUSED = {
     "newline": ("https://good.exa\nmple/", "control"),
     "nul": ("https://good.example/\x00", "control"),
     "percent": ("https://%65vil.example/", "not a valid name"),
+    "empty-label": ("https://a..example/", "not a valid name"),
+    "outer-hyphen": ("https://-a.example/", "not a valid name"),
+    "long-label": (f"https://{'a' * 64}.example/", "not a valid name"),
+    "bad-punycode": ("https://xn--.example/", "not a valid name"),
+    "underscore-in-punycode": ("https://xn--a_b.example/", "not a valid name"),
     "port": ("https://good.example:99999/", "not valid"),
     "two-ports": ("https://good.example:1:2/", "not valid"),
     "decimal-ip": ("https://2130706433/", "unusual spelling"),
