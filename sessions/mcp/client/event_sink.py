@@ -4,7 +4,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ..core.events import Event, EventsDropped, Following, FollowingLost, Progress, StateChanged
+from ..core.events import (
+    Event,
+    EventsDropped,
+    Following,
+    FollowingLost,
+    LateAnswer,
+    ListChanged,
+    ListKind,
+    NotDelivered,
+    Progress,
+    StateChanged,
+)
 from ..core.flow import TokenBucket
 from ..core.limits import Limits
 from ..core.session import Session
@@ -15,8 +26,8 @@ log = logging.getLogger(__name__)
 
 #: a drop is reported with the next event, or after this time if none comes
 DROP_REPORT_SECONDS = 1.0
-#: our own events: never dropped because the server sends too many
-_OWN = frozenset({StateChanged, Following, FollowingLost})
+#: our own events, and those of one message of ours: never dropped because the server sends too many
+_OWN = frozenset({StateChanged, Following, FollowingLost, LateAnswer, NotDelivered})
 
 
 class EventSink:
@@ -28,6 +39,8 @@ class EventSink:
         #: called with every event, including those dropped for the owner
         self.listeners: list[Callable[[Event], None]] = []
         self._drop_report: asyncio.TimerHandle | None = None
+        #: the lists of dropped events: nothing else would show that they changed
+        self._dropped_lists: set[ListKind] = set()
 
     def move(self, trigger: Trigger, reason: str = "") -> None:
         for event in self._session.move(trigger, reason):
@@ -40,6 +53,8 @@ class EventSink:
         for on_event in self.listeners:
             on_event(event)
         if type(event) not in _OWN and not self._bucket.allow(self._loop.time()):
+            if type(event) is ListChanged:
+                self._dropped_lists.add(event.kind)
             if self._drop_report is None:
                 self._drop_report = self._loop.call_later(DROP_REPORT_SECONDS, self._report_dropped)
             return
@@ -55,6 +70,8 @@ class EventSink:
         dropped = self._bucket.take_dropped()
         if dropped:
             self._deliver(EventsDropped(dropped))
+        while self._dropped_lists:
+            self._deliver(ListChanged(self._dropped_lists.pop()))
 
     def _report_dropped(self) -> None:
         self._drop_report = None

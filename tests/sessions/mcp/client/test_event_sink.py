@@ -6,7 +6,7 @@ import pytest
 
 from sessions.mcp.client import event_sink
 from sessions.mcp.client.event_sink import EventSink
-from sessions.mcp.core.events import Event, EventsDropped, LogMessage
+from sessions.mcp.core.events import Event, EventsDropped, LateAnswer, ListChanged, ListKind, LogMessage, NotDelivered
 from sessions.mcp.core.limits import Limits
 
 
@@ -43,3 +43,23 @@ async def test_a_second_flood_is_told_as_well(heard: list[Event]) -> None:
             told.emit(LogMessage("info", None, "again"))
         counts = await until_told(heard, number)
     assert counts == [5, 10]
+
+
+async def test_a_list_that_changed_in_a_flood_is_named_once_after_it(heard: list[Event]) -> None:
+    told = telling_into(heard)
+    for _ in range(30):
+        told.emit(LogMessage("info", None, "again"))
+        told.emit(ListChanged(ListKind.TOOLS))
+    heard.clear()
+    await until_told(heard, 1)
+    assert heard == [EventsDropped(55), ListChanged(ListKind.TOOLS)]
+
+
+async def test_what_belongs_to_a_message_of_ours_is_never_dropped(heard: list[Event]) -> None:
+    told, ours = telling_into(heard), [NotDelivered("e-1", ""), LateAnswer(1, "tools/call", {}, None)]
+    for _ in range(30):
+        told.emit(LogMessage("info", None, "again"))
+    heard.clear()
+    for event in ours:
+        told.emit(event)
+    assert [event for event in heard if not isinstance(event, EventsDropped)] == ours
