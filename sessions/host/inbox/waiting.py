@@ -8,6 +8,7 @@ server withdrew its request, the call or the connection ended), the row ends as 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -23,7 +24,7 @@ from servers.models import Payload
 from sessions import hints
 from sessions.calls.claims import PendingCall
 from sessions.connections.lifecycle import Lease
-from sessions.enums import QuestionState
+from sessions.enums import QuestionKind, QuestionState
 from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.inbox import server_requests
@@ -46,7 +47,7 @@ AGENT_REQUESTS_OPEN: Final = 64
 ANSWERS_KEPT: Final = 64
 #: visits of agents whose end the server has not reported yet; it need not do so
 VISITS_KEPT: Final = 256
-#: of an elicitation id: of a visit with a longer one, agents do not hear the end
+#: of an elicitation id: of a visit with a longer one, nobody hears the end
 VISIT_CHARS: Final = 1_000
 _GONE: Final[Mapping[str, str]] = {
     Gone.WITHDRAWN: "The server withdrew the request.",
@@ -62,6 +63,14 @@ class _Wait:
     answer: "asyncio.Future[Settled]"
     call_uid: UUID | None
     of_agent: bool = False
+    #: the elicitation id of a URL, unless it came with an error: then the client ends the wait
+    visit: str = ""
+
+
+def _visit_of(asked: InputRequest) -> str:
+    """The elicitation id, by which the server may report the end of the visit; empty without a usable one."""
+    identity = asked.params.get("elicitationId")
+    return identity if isinstance(identity, str) and len(identity) <= VISIT_CHARS else ""
 
 
 class Inbox:
@@ -102,6 +111,8 @@ class Inbox:
         )
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, call.uid if call else None, of_agent)
+        if made.kind is QuestionKind.URL and asked.origin != "error":
+            wait.visit = _visit_of(asked)
         try:
             settled = await self._settled(made, wait)
         except asyncio.CancelledError as gone:
@@ -210,11 +221,10 @@ class Inbox:
             end = partial(questions.withdraw, uid, _GONE.get(why, _CALL_OVER))
         await self._db.persist(end, list)
 
-    # --- visits of agents ---------------------------------------------------------------------------------------------
+    # --- visits of URLs -----------------------------------------------------------------------------------------------
     def _note_visit(self, asked: InputRequest, call: PendingCall) -> None:
         """The agent hears of its end too, also where the call ends now with the error that names the URL."""
-        identity = asked.params.get("elicitationId")
-        if isinstance(identity, str) and len(identity) <= VISIT_CHARS:
+        if identity := _visit_of(asked):
             self._visits[identity, call.uid] = False
             if len(self._visits) > VISITS_KEPT:
                 self._visits.popitem(last=False)
@@ -224,6 +234,14 @@ class Inbox:
         for visit in [one for one in self._visits if one[0] == identity]:
             over = self._visits.pop(visit)
             hints.visit_completed(self._redactor.text(visit[0]), visit[1], self._lease.server_uid, call_over=over)
+        for uid in [uid for uid, wait in self._waits.items() if wait.visit and wait.visit == identity]:
+            self._spawn(self._visited(uid))
+
+    async def _visited(self, uid: UUID) -> None:
+        """What a person did at the same moment stays."""
+        await self._gone(uid, Gone.VISITED)
+        with suppress(DatabaseAway):  # the next tick looks too
+            self.take(await self._db.read(partial(reads.settled, [uid])))
 
     # --- answers ------------------------------------------------------------------------------------------------------
     async def look(self) -> None:

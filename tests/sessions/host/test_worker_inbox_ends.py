@@ -74,6 +74,19 @@ def test_a_visit_is_over_when_the_server_says_so(session: McpSession) -> None:
     assert text_of(ended(call)) == '"done"'
 
 
+def test_a_url_that_the_server_asked_for_is_accepted_when_it_says_that_the_visit_is_over(session: McpSession) -> None:
+    call = begin(session, "ask", **ask(question("e-1", ELICIT, VISIT)))
+    asked = asked_by(call)
+    ended(begin(session, "send", messages=[TOLD | {"params": {"elicitationId": "v-2"}}]))
+    ended(begin(session, "send", messages=[TOLD]))
+    closed = over(asked)
+    assert (closed.state, closed.answered_by) == (QuestionState.ACCEPTED, "")
+    assert closed.detail == "The server reported that the visit is complete."
+    ended(call)
+    (reply,) = replies(call)
+    assert reply["result"] == {"action": "accept"}
+
+
 def test_a_server_that_dies_withdraws_its_question(session: McpSession) -> None:
     call = begin(session, "ask", **ask(question("e-1", ELICIT, FORM)))
     asked = asked_by(call)
