@@ -17,6 +17,7 @@ from sessions.enums import QuestionKind
 Action = Literal["accept", "decline", "cancel"]
 MODEL_CHARS: Final = 200
 ANSWER_CHARS: Final = 1_000_000
+_TOO_LONG: Final = f"The answer is longer than {ANSWER_CHARS:,} characters, which is a fixed limit."
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _TRUTH: Final = {"true": True, "false": False}
 
@@ -144,9 +145,9 @@ def _sampled(params: Mapping[str, Any], value: Any) -> dict[str, Any]:
         errors["/model"] = [
             f"Enter the name of the person or model that answers, at most {MODEL_CHARS} characters (a fixed limit)."
         ]
-    blocks = _blocks(given.get("content"), with_tools=bool(params.get("tools")))
-    if not blocks:
-        errors["/content"] = ["Enter an answer."]
+    blocks, wrong = _blocks(given.get("content"), with_tools=bool(params.get("tools")))
+    if wrong:
+        errors["/content"] = [wrong]
     if errors:
         raise Unfit(_summary(errors), errors)
     answer = {"role": "assistant", "content": blocks[0] if len(blocks) == 1 else blocks, "model": model}
@@ -154,45 +155,67 @@ def _sampled(params: Mapping[str, Any], value: Any) -> dict[str, Any]:
     return answer | {"stopReason": reason[:MODEL_CHARS]} if reason else answer
 
 
-def _blocks(content: Any, *, with_tools: bool) -> list[dict[str, Any]]:
-    """The blocks if all of them are valid. Several blocks, and tool uses, are allowed only if the server offered
+def _blocks(content: Any, *, with_tools: bool) -> tuple[list[dict[str, Any]], str]:
+    """The blocks, and what is wrong with them. Several blocks, and tool uses, are allowed only if the server offered
     tools."""
     if isinstance(content, str):
         content = {"type": "text", "text": content}
     blocks = content if isinstance(content, list) else [content]
-    allowed = _SOUND if with_tools else {name: check for name, check in _SOUND.items() if name != "tool_use"}
-    sound = all(isinstance(block, dict) and allowed.get(str(block.get("type")), _never)(block) for block in blocks)
-    return blocks if sound and (with_tools or len(blocks) == 1) else []
+    if not blocks:
+        return [], "Enter an answer."
+    if len(blocks) > 1 and not with_tools:
+        return [], "The request offers no tools, so the answer must be one block."
+    for number, block in enumerate(blocks, start=1):
+        if wrong := _wrong(block, with_tools=with_tools):
+            return [], wrong if len(blocks) == 1 else f"Block {number}: {wrong}"
+    return blocks, ""
 
 
-def _never(block: Mapping[str, Any]) -> bool:
-    return False
+def _wrong(block: Any, *, with_tools: bool) -> str:
+    if not isinstance(block, dict):
+        return "Enter text, or a content block: a JSON object with a type."
+    kind = str(block.get("type"))
+    check = _CHECKS.get(kind)
+    if check is None:
+        return f"The type must be {'text, image, audio or tool_use' if with_tools else 'text, image or audio'}."
+    if kind == "tool_use" and not with_tools:
+        return "The request offers no tools, so the answer must not use one."
+    return check(block)
 
 
-def _text(block: Mapping[str, Any]) -> bool:
+def _text(block: Mapping[str, Any]) -> str:
     text = block.get("text")
-    return isinstance(text, str) and len(text.strip()) > 0 and len(text) <= ANSWER_CHARS
+    if not isinstance(text, str) or not text.strip():
+        return "Enter an answer."
+    return _TOO_LONG if len(text) > ANSWER_CHARS else ""
 
 
-def _media(block: Mapping[str, Any]) -> bool:
+def _media(block: Mapping[str, Any]) -> str:
     data, kind = block.get("data"), block.get("mimeType")
-    return isinstance(kind, str) and "/" in kind and isinstance(data, str) and _base64(data)
+    if isinstance(data, str) and len(data) > ANSWER_CHARS:
+        return _TOO_LONG
+    if not isinstance(kind, str) or "/" not in kind or not isinstance(data, str) or not _base64(data):
+        return "An image or audio block needs data (base64) and mimeType."
+    return ""
 
 
 def _base64(data: str) -> bool:
     try:
-        base64.b64decode(data, validate=True)
+        return len(base64.b64decode(data, validate=True)) > 0
     except (binascii.Error, ValueError):
         return False
-    return 0 < len(data) <= ANSWER_CHARS
 
 
-def _tool_use(block: Mapping[str, Any]) -> bool:
+def _tool_use(block: Mapping[str, Any]) -> str:
     named = all(isinstance(block.get(name), str) and block[name] for name in ("id", "name"))
-    return named and isinstance(block.get("input"), dict)
+    return (
+        ""
+        if named and isinstance(block.get("input"), dict)
+        else "A tool_use block needs id, name and input (an object)."
+    )
 
 
-_SOUND: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+_CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "text": _text,
     "image": _media,
     "audio": _media,

@@ -100,7 +100,9 @@ class SamplingForm(forms.Form):
         strip=False,
         widget=forms.Textarea(attrs={"rows": 8, "class": "answer-text"}),
     )
-    as_json = forms.BooleanField(label="Answer is JSON: one content block or a list of content blocks", required=False)
+    as_json = forms.BooleanField(
+        label="Answer is JSON: a content block, or a list of them if the request offers tools", required=False
+    )
     model = forms.CharField(
         label="Model",
         max_length=200,

@@ -148,6 +148,32 @@ def test_an_answer_without_sound_content_is_refused(content: Any) -> None:
     assert caught.value.errors.keys() == {"/content"}
 
 
+IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+WRONG: dict[str, tuple[Any, str]] = {
+    "two-blocks": ([TEXT, TEXT], "The request offers no tools, so the answer must be one block."),
+    "tool": ({"type": "tool_use", "id": "1", "name": "t", "input": {}}, "must not use one"),
+    "no-type": (IMAGE | {"mimeType": ""}, "needs data (base64) and mimeType"),
+    "video": ({"type": "video"}, "The type must be text, image or audio."),
+    "long": ("x" * 1_000_001, "longer than 1,000,000 characters"),
+    "long-image": (IMAGE | {"data": "aGlo" * 250_001}, "longer than 1,000,000 characters"),
+    "number": (7, "a JSON object with a type"),
+    "nothing": (" ", "Enter an answer."),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), WRONG.values(), ids=WRONG.keys())
+def test_a_refused_answer_says_what_is_wrong_with_it(content: Any, words: str) -> None:
+    with pytest.raises(Unfit) as caught:
+        sample({"content": content, "model": "m"})
+    assert words in caught.value.errors["/content"][0]
+
+
+def test_the_block_that_is_wrong_is_named() -> None:
+    with pytest.raises(Unfit) as caught:
+        sample({"content": [TEXT, {"type": "tool_use"}], "model": "m"}, tools=[{"name": "t"}])
+    assert caught.value.errors["/content"] == ["Block 2: A tool_use block needs id, name and input (an object)."]
+
+
 def test_media_and_tools_are_taken_where_they_belong() -> None:
     image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
     use = {"type": "tool_use", "id": "1", "name": "t", "input": {}}
