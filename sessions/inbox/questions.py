@@ -38,6 +38,7 @@ MARGIN = timedelta(seconds=5)
 EXPIRE_AFTER = timedelta(seconds=15)
 WORKER_GONE = "The worker of this session is gone, so answers can no longer reach the server."
 NOT_TAKEN = "The answer reached the server too late, or the server did not accept it."
+NOT_SENT = "The call ended, so the answer was not sent."
 NOT_DELIVERED = "The worker of this session stopped before it could deliver this answer."
 UNREADABLE = "The answer cannot be decrypted."
 NO_ANSWER = f"Not answered in time. {limits.stated('inbox_seconds')} The server was notified."
@@ -196,10 +197,11 @@ def withdraw(uid: UUID, detail: str) -> list[Event]:
     return []
 
 
-def not_delivered(uid: UUID) -> None:
-    """The answer was sent to the server, which did not take it."""
+def not_delivered(uid: UUID, detail: str) -> None:
+    """The server did not take the answer, or it is not sent any more."""
     rows = Question.objects.filter(uid=uid, detail="").exclude(state=QuestionState.OPEN)
-    if rows.update(delivered_at=None, detail=NOT_TAKEN, version=F("version") + 1):
+    if rows.update(delivered_at=None, detail=detail, version=F("version") + 1):
+        _forget_unmasked(Question.objects.filter(uid=uid))
         notify(Question.objects.values_list("pk", flat=True).get(uid=uid))
 
 

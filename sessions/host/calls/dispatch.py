@@ -227,3 +227,4 @@ class CallRun:
             raise NotReady("Another attempt could not be recorded, so it was not made.") from exc
         if not recorded:
             raise NotReady("The call had already ended, so it was not sent again.")
+        live.inbox.call_sent(call.uid)

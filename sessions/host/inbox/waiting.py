@@ -83,6 +83,8 @@ class Inbox:
         self._visits: OrderedDict[tuple[str, UUID], bool] = OrderedDict()
         #: the server's name of a request -> its question, which a person has answered
         self._answered: OrderedDict[str, UUID] = OrderedDict()
+        #: call -> its questions that a person has answered; the answers leave when the call is sent again
+        self._unsent: dict[UUID, list[UUID]] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(settings.INBOX_PER_MINUTE / MINUTE, settings.INBOX_PER_MINUTE)
         self._refusal_logged_at = float("-inf")
@@ -121,8 +123,11 @@ class Inbox:
         finally:
             del self._waits[made.uid]
         if settled is not None and server_requests.by_person(settled):
-            self._note_answer(asked, made.uid)
-            self._spawn(self._db.persist(partial(questions.delivered, made.uid)))
+            if call is not None and asked.origin in ("round", "error"):
+                self._unsent.setdefault(call.uid, []).append(made.uid)
+            else:
+                self._note_answer(asked, made.uid)
+                self._spawn(self._db.persist(partial(questions.delivered, made.uid)))
         return server_requests.answer_params(asked, settled)
 
     def _note_answer(self, asked: InputRequest, uid: UUID) -> None:
@@ -132,11 +137,16 @@ class Inbox:
             if len(self._answered) > ANSWERS_KEPT:
                 self._answered.popitem(last=False)
 
+    def call_sent(self, call_uid: UUID) -> None:
+        """The call is sent again, with the answers that it collected."""
+        for uid in self._unsent.pop(call_uid, ()):
+            self._spawn(self._db.persist(partial(questions.delivered, uid)))
+
     def not_delivered(self, key: str) -> None:
         """The server did not take the response to its request `key`."""
         uid = self._answered.pop(key, None)
         if uid is not None:
-            self._spawn(self._db.persist(partial(questions.not_delivered, uid)))
+            self._spawn(self._db.persist(partial(questions.not_delivered, uid, questions.NOT_TAKEN)))
 
     def _admit(self, *, of_agent: bool) -> None:
         """Raises Refused for more requests than people, or an agent, can handle."""
@@ -209,6 +219,8 @@ class Inbox:
     def call_over(self, call_uid: UUID) -> None:
         """The call has ended: withdraw the requests that the server made for it, and answer the server."""
         self._visits.update({visit: True for visit in self._visits if visit[1] == call_uid})
+        for uid in self._unsent.pop(call_uid, ()):
+            self._spawn(self._db.persist(partial(questions.not_delivered, uid, questions.NOT_SENT)))
         for uid, wait in self._waits.items():
             if wait.call_uid == call_uid and not wait.answer.done():
                 wait.answer.set_result(Settled(uid, QuestionState.WITHDRAWN, None))

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 #: a drop is reported with the next event, or after this time if none comes
 DROP_REPORT_SECONDS = 1.0
 #: our own events, and those of one message of ours: never dropped because the server sends too many
-_OWN = frozenset({StateChanged, Following, FollowingLost, LateAnswer, NotDelivered})
+_OWN = frozenset({StateChanged, Following, FollowingLost, LateAnswer})
 
 
 class EventSink:
@@ -52,7 +52,7 @@ class EventSink:
             self._progressed(event)
         for on_event in self.listeners:
             on_event(event)
-        if type(event) not in _OWN and not self._bucket.allow(self._loop.time()):
+        if not _is_ours(event) and not self._bucket.allow(self._loop.time()):
             if type(event) is ListChanged:
                 self._dropped_lists.add(event.kind)
             if self._drop_report is None:
@@ -93,3 +93,7 @@ class EventSink:
             waiting.spec.on_progress(event.progress, event.total, event.message)
         except Exception:  # the owner's fault must not kill the reader of its own connection
             log.exception("the progress handler failed")
+
+
+def _is_ours(event: Event) -> bool:
+    return type(event) in _OWN or (type(event) is NotDelivered and bool(event.key))

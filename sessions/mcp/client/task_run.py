@@ -23,13 +23,22 @@ Answer = Callable[[str, dict[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
 class TaskRun:
-    """Follows one task in the caller's own asyncio task; `seconds` bounds each poll. Use once."""
+    """Follows one task in the caller's own asyncio task; `seconds` bounds each poll. Use once. `undelivered` is called with
+    the key of an answer that the server did not take."""
 
     def __init__(
-        self, task_id: str, era: Era, options: TaskOptions, *, request: Request, answer: Answer, seconds: float
+        self,
+        task_id: str,
+        era: Era,
+        options: TaskOptions,
+        *,
+        request: Request,
+        answer: Answer,
+        undelivered: Callable[[str], None],
+        seconds: float,
     ) -> None:
         self._task_id, self._era, self._options = task_id, era, options
-        self._request, self._answer = request, answer
+        self._request, self._answer, self._undelivered = request, answer, undelivered
         self._seconds = seconds
         self._misses = 0
         self._poll = protocol.POLL
@@ -233,18 +242,26 @@ class TaskRun:
 
     async def _answer_one(self, key: str, request: dict[str, Any]) -> None:
         answer = await self._answer(key, request)
+        try:
+            await self._update(key, answer)
+        except McpError as exc:
+            self._undelivered(key)
+            if not isinstance(exc, RpcError):
+                raise
+            if (
+                exc.code != jsonrpc.INVALID_PARAMS
+            ):  # else no longer wanted, or the task is over: the next poll shows which
+                raise self._unfollowed(methods.TASKS_UPDATE, exc) from exc
+
+    async def _update(self, key: str, answer: Mapping[str, Any]) -> None:
         params = {"taskId": self._task_id, "inputResponses": {key: dict(answer)}}
         send = partial(self._request, methods.TASKS_UPDATE, params, self._seconds)
         for last in (False, False, True):
             try:
                 await send()
                 return
-            except RpcError as exc:
-                if exc.code != jsonrpc.INVALID_PARAMS:
-                    raise self._unfollowed(methods.TASKS_UPDATE, exc) from exc
-                return  # no longer wanted, or the task is over: the next poll shows which
             except McpError as exc:
-                if last or isinstance(exc, LocalError) or exc.permanent:
+                if last or isinstance(exc, LocalError | RpcError) or exc.permanent:
                     raise
 
     async def _stop_helpers(self) -> None:

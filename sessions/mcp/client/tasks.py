@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from ..core import methods, offered
 from ..core import tasks as protocol
 from ..core.errors import Fault, InvalidRequest, McpError, RpcError, TransportError
-from ..core.events import Event, LateAnswer, ListChanged, ListKind, Progress, StateChanged
+from ..core.events import Event, LateAnswer, ListChanged, ListKind, NotDelivered, Progress, StateChanged
 from ..core.jsonrpc import RequestId
 from ..core.limits import Limits
 from ..core.pagination import Pages
@@ -197,9 +197,15 @@ class Tasks:
             return await self._requester.request(method, params, seconds or max(ends - loop.time(), 0.001))
 
         async def answer(key: str, asked: dict[str, Any]) -> Mapping[str, Any]:
-            answers = await self._collecting.collect({key: question(asked)}, origin="task", tag=tag)
-            given: Mapping[str, Any] = answers[key]
+            answers = await self._collecting.collect({of_task(key): question(asked)}, origin="task", tag=tag)
+            given: Mapping[str, Any] = answers[of_task(key)]
             return given
+
+        def of_task(key: str) -> str:
+            return f"{task_id}/{key}"  # the server may use the same key in several tasks
+
+        def undelivered(key: str) -> None:
+            self._pump.emit(NotDelivered("The server did not take an answer to a request of a task.", of_task(key)))
 
         return TaskRun(
             task_id,
@@ -207,6 +213,7 @@ class Tasks:
             options,
             request=request,
             answer=answer,
+            undelivered=undelivered,
             seconds=self._requester.timeouts.request,
         )
 

@@ -23,7 +23,7 @@ from sessions.host.inbox.waiting import Inbox
 from sessions.inbox import answering, more_time
 from sessions.inbox.answering import Given
 from sessions.inbox.card import end_of
-from sessions.inbox.questions import NOT_TAKEN
+from sessions.inbox.questions import NOT_SENT, NOT_TAKEN
 from sessions.mcp.core.input_requests import InputRequest
 from sessions.models import Call, McpSession, Question, ServerTask
 from tests.servers.conftest import person
@@ -98,6 +98,31 @@ async def test_nobody_is_asked_for_a_call_that_is_over(db: Database, lease: Leas
     await asyncio.to_thread(ServerTask.objects.update, ended_at=timezone.now())
     assert await inbox.wait_for_answer(replace(ASKED, tag=call)) == {"action": "cancel"}
     await inbox.close()
+
+
+@pytest.mark.parametrize("sent", [True, False])
+async def test_an_answer_of_a_round_is_delivered_when_the_call_is_sent_again(
+    db: Database, lease: Lease, sent: bool
+) -> None:
+    inbox = inbox_of(db, lease)
+    call = await asyncio.to_thread(orphan, lease.session_id)
+    waits = asyncio.create_task(inbox.wait_for_answer(replace(ASKED, origin="round", tag=call)))
+    await until(Question.objects.exists)
+    await asyncio.to_thread(answer)
+    await inbox.look()
+    assert (await waits)["action"] == "accept"
+    assert await until(lambda: end_of(Question.objects.get()).text == "")
+    assert (await asyncio.to_thread(Question.objects.get)).delivered_at is None
+    if sent:
+        inbox.call_sent(call.uid)
+        inbox.call_over(call.uid)
+        row = await until(lambda: Question.objects.exclude(delivered_at=None).first())
+    else:
+        inbox.call_over(call.uid)
+        inbox.call_sent(call.uid)
+        row = await until(lambda: Question.objects.exclude(detail="").first())
+    await inbox.close()
+    assert (row.state, bool(row.delivered_at), row.detail) == ("accepted", sent, "" if sent else NOT_SENT)
 
 
 async def test_an_answer_that_the_server_did_not_take_is_no_delivered_one(db: Database, lease: Lease) -> None:

@@ -56,7 +56,7 @@ async def test_a_list_that_changed_in_a_flood_is_named_once_after_it(heard: list
 
 
 async def test_what_belongs_to_a_message_of_ours_is_never_dropped(heard: list[Event]) -> None:
-    told, ours = telling_into(heard), [NotDelivered("e-1", ""), LateAnswer(1, "tools/call", {}, None)]
+    told, ours = telling_into(heard), [NotDelivered("It was late.", "e-1"), LateAnswer(1, "tools/call", {}, None)]
     for _ in range(30):
         told.emit(LogMessage("info", None, "again"))
     heard.clear()

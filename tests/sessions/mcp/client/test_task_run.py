@@ -68,6 +68,10 @@ class Server:
         return {"taskId": "t", "status": status, "pollInterval": 0, "pollIntervalMs": 0, **inside}
 
 
+def told_nobody(key: str) -> None:
+    pass
+
+
 def run(server: Server, told: list[TaskState], answered: Counter[str]) -> TaskRun:
     async def answer(key: str, request: dict[str, Any]) -> Mapping[str, Any]:
         answered[key] += 1
@@ -75,7 +79,7 @@ def run(server: Server, told: list[TaskState], answered: Counter[str]) -> TaskRu
         return {"action": "decline"}
 
     options = TaskOptions(on_task=told.append)
-    return TaskRun("t", server.era, options, request=server.request, answer=answer, seconds=5)
+    return TaskRun("t", server.era, options, request=server.request, answer=answer, undelivered=told_nobody, seconds=5)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,9 @@ import pytest
 
 from sessions.mcp.client import InputRequest, Refused
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
+from sessions.mcp.core.events import NotDelivered
 from sessions.mcp.core.tasks import Status, TaskOptions, TaskState
+from tests.sessions.mcp.client.task_server import TaskServer
 from tests.sessions.mcp.client.task_setting import Setting, answer, place, setting, text, until_seen
 
 __all__ = ["place"]
@@ -126,6 +128,26 @@ async def test_a_question_of_a_task_is_put_once_and_its_answer_reaches_the_task(
         assert sum(state.status is Status.INPUT_REQUIRED for state in told) >= 2
         assert told[-1].status is Status.COMPLETED
         assert len(await here.seen("tasks/update")) == (1 if place.era == "modern" else 0)
+
+
+class Deaf(TaskServer):
+    """Its tasks want no answer any more."""
+
+    def _tasks_update(self, params: dict[str, Any], *_: Any) -> dict[str, Any]:
+        super()._tasks_update(params)
+        return {"error": {"code": -32602, "message": "too late"}}
+
+
+async def test_an_answer_that_a_task_did_not_take_is_named() -> None:
+    put: list[InputRequest] = []
+
+    async def remember(asked: InputRequest) -> Mapping[str, Any]:
+        put.append(asked)
+        return await answer(asked)
+
+    async with setting("modern", "http", answers=remember, server=Deaf("modern")) as here:
+        await here.made.client.call_tool("asks", {})
+        assert [event.key for event in here.made.of(NotDelivered)] == [one.key for one in put] == ["task-1/q0"]
 
 
 async def test_the_tag_of_the_call_comes_with_the_question_of_its_task_whatever_else_runs(place: Setting) -> None:
