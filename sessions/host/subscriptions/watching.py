@@ -7,7 +7,7 @@ notifications in order. Nothing here makes the client's reader wait.
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,6 +36,7 @@ from sessions.mcp.client import Client
 from sessions.mcp.core.backoff import Backoff
 from sessions.mcp.core.errors import Fault, HttpError, McpError
 from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
+from sessions.mcp.core.listening import normal_form
 from sessions.mcp.core.state import State
 from sessions.subscriptions import versions, watches
 from sessions.subscriptions.versions import NoContents, ReadContent
@@ -64,6 +65,15 @@ class _News:
     at: datetime
 
 
+def _and_parents(uri: str, watches: Mapping[str, Watch]) -> Collection[Watch]:
+    found: dict[int, Watch] = {}
+    for _ in range(PARTS):
+        if watch := watches.get(uri) or watches.get(uri + "/"):
+            found[watch.pk] = watch
+        uri = uri.rpartition("/")[0]
+    return found.values()
+
+
 class Watching:
     """`on_change` is called when a new version was stored. No resource was subscribed up to watch request
     `unwatched`."""
@@ -83,6 +93,8 @@ class Watching:
         self._reads = Reads(self._read)
         self._counts = NotificationCounts(db, lease)
         self._watches: dict[str, Watch] = {}
+        #: the same by normal form: servers that parse URIs name them so
+        self._normal: dict[str, Watch] = {}
         self._listening: set[str] = set()
         self._lists: Collection[ListKind] = ()
         self._followed = False
@@ -169,12 +181,9 @@ class Watching:
     def _watches_for(self, uri: str) -> Collection[Watch]:
         """The resource itself and its parents: a server may report a part of the resource that it was asked to watch, and
         does so once for all of them."""
-        found: dict[int, Watch] = {}
-        for _ in range(PARTS if len(uri) <= URI_CHARS else 0):
-            if watch := self._watches.get(uri) or self._watches.get(uri + "/"):
-                found[watch.pk] = watch
-            uri = uri.rpartition("/")[0]
-        return found.values()
+        if len(uri) > URI_CHARS or not self._watches:
+            return ()
+        return _and_parents(uri, self._watches) or _and_parents(normal_form(uri), self._normal)
 
     # --- the task -----------------------------------------------------------------------------------------------------
     async def _run(self) -> None:
@@ -245,6 +254,7 @@ class Watching:
     async def _read_rows(self) -> None:
         rows = await self._db.read(partial(watches.watched, self._lease))
         self._watches = {watch.uri: watch for watch in rows}
+        self._normal = {normal_form(watch.uri): watch for watch in rows}
         self._reads.keep({watch.uri: watch.interval for watch in rows})
         self._listening &= {watch.uri for watch in rows if not watch.unread}
         asked = [watch.pk for watch in rows if watch.uri not in self._listening]

@@ -3,9 +3,11 @@
 Source: 2025-11-25 *Resources / Subscriptions*; 2026-07-28 *Subscriptions* (`subscriptions/listen`).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard
+from urllib.parse import quote
 
 from . import jsonrpc, methods
 from .capabilities import META, declares
@@ -23,6 +25,10 @@ _FINAL_CODES: Final = frozenset(
     {jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST, jsonrpc.MISSING_CAPABILITY}
 )
 _FINAL_STATUSES: Final = frozenset({404, 405, 501})
+_WITH_HOST: Final = frozenset({"http", "https", "ws", "wss", "ftp", "file"})
+_HOST: Final = re.compile(r"//[^/?#]*")
+_NOT_IN_URIS: Final = re.compile(r"[^A-Za-z0-9%/:?#\[\]@!$&'()*+,;=._~-]+")
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def granted(requested: Filter, acknowledged: Any, refused: Mapping[str, str]) ->
     """The subscriptions that an acknowledgement (`params.notifications`) grants. `refused`: the reasons for those that
     were never requested."""
     subset = acknowledged if isinstance(acknowledged, dict) else {}
-    resources = _named(requested.resources, subset.get("resourceSubscriptions"))
+    resources = _named_resources(requested.resources, subset.get("resourceSubscriptions"))
     tasks = _named(requested.tasks, subset.get("taskIds"))
     lists = frozenset(kind for kind in requested.lists if subset.get(methods.LIST_FILTERS[kind]) is True)
     missing = (requested.resources - resources) | (requested.tasks - tasks) | (requested.lists - lists)
@@ -82,6 +88,25 @@ def _named(requested: frozenset[str], named: Any) -> frozenset[str]:
         return frozenset()
     names = {name.rstrip("/") for name in named if isinstance(name, str)}
     return frozenset(name for name in requested if name.rstrip("/") in names)
+
+
+def _named_resources(requested: frozenset[str], named: Any) -> frozenset[str]:
+    """Also those that the server names in their normal form."""
+    found = _named(requested, named)
+    if len(found) == len(requested) or not isinstance(named, list):
+        return found
+    forms = {normal_form(name).rstrip("/") for name in named if isinstance(name, str)}
+    return found | {uri for uri in requested - found if normal_form(uri).rstrip("/") in forms}
+
+
+def normal_form(uri: str) -> str:
+    """As a server spells it that parses URIs: equal for spellings of one URI (RFC 3986, 6.2.2)."""
+    scheme, colon, rest = uri.partition(":")
+    start = _HOST.match(rest) if scheme.lower() in _WITH_HOST else None
+    if start is not None:
+        rest = start[0].lower() + rest[start.end() :]
+    rest = _NOT_IN_URIS.sub(lambda found: quote(found[0], errors="replace"), rest)
+    return scheme.lower() + colon + _ESCAPE.sub(lambda found: found[0].upper(), rest)
 
 
 def nothing(requested: Filter, reason: str, refused: Mapping[str, str]) -> Honoured:

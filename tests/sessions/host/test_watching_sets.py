@@ -18,7 +18,7 @@ from sessions.mcp.core.state import State
 from sessions.subscriptions.watches import Watch
 
 A, B, C = "note://a", "note://b", "note://c"
-PKS = {A: 1, B: 2, C: 3, "note://d/": 4, "note://d/e": 5, "note://f": 6}
+PKS = {A: 1, B: 2, C: 3, "note://d/": 4, "note://d/e": 5, "note://f": 6, "file:///tmp/a b": 7, "NOTE://größe": 8}
 
 
 def rows(*uris: str, unread: tuple[str, ...] = ()) -> list[Watch]:
@@ -244,3 +244,11 @@ async def test_a_change_of_a_part_is_read_for_every_parent_that_is_watched(world
     world.watching.updated(ResourceUpdated("note://f"))
     world.watching.updated(ResourceUpdated("note://" + "d/" * 5_000))
     assert world.reads.uris == ["note://d/", "note://f"]
+
+
+async def test_a_change_is_read_under_the_spelling_that_was_subscribed(world: World) -> None:
+    await world.watches(A, "file:///tmp/a b", "NOTE://größe")
+    world.reads.uris.clear()
+    for uri in ("file:///tmp/a%20b", "file:///tmp/a%20b/part", "note://gr%c3%b6%C3%9Fe", "note://A", "note://\ud800"):
+        world.watching.updated(ResourceUpdated(uri))
+    assert world.reads.uris == ["file:///tmp/a b", "file:///tmp/a b", "NOTE://größe"]

@@ -17,6 +17,7 @@ from sessions.mcp.core.listening import (
     Listens,
     granted,
     listen_params,
+    normal_form,
     nothing,
     requestable,
     stream_end,
@@ -59,6 +60,27 @@ def test_what_the_acknowledgement_leaves_out_is_refused_by_name() -> None:
     assert (honoured.resources, honoured.lists, honoured.tasks) == ({"a://1"}, {ListKind.TOOLS}, set())
     assert honoured.refused.keys() == {"x", "b://2", "t1", "resources", "resource_templates", "prompts"}
     assert honoured.refused["x"] == "why"
+
+
+SPELLINGS = {
+    "file:///tmp/a b": "file:///tmp/a%20b",
+    "note://größe": "note://gr%c3%b6%C3%9Fe",
+    "NOTE://A/B": "note://A/B",
+    "HTTPS://Example.COM/A?b=C": "https://example.com/A?b=C",
+    "note:a|b": "note:a%7Cb",
+}
+
+
+@pytest.mark.parametrize(("wanted", "named"), SPELLINGS.items())
+def test_a_uri_that_a_server_has_parsed_is_the_same(wanted: str, named: str) -> None:
+    asked = Filter(frozenset({wanted, "note://other"}), tasks=frozenset({wanted}))
+    honoured = granted(asked, {"resourceSubscriptions": [named], "taskIds": [named]}, {})
+    assert (honoured.resources, honoured.tasks) == ({wanted}, set())
+
+
+@pytest.mark.parametrize(("one", "other"), [("note://A", "note://a"), ("a://x/B", "a://x/b"), ("a:b", "a:c")])
+def test_other_uris_stay_others(one: str, other: str) -> None:
+    assert normal_form(one) != normal_form(other)
 
 
 def test_a_uri_that_came_back_with_a_slash_more_is_the_same() -> None:
