@@ -99,7 +99,7 @@ class ReadingForm(SettingsForm):
         "Updates within this time are combined into one read.",
     )
     keep_count = _number("Keep at most", "keep_count", "The newest version is always kept.")
-    keep_days = _number("Keep for", "keep_days", "Older versions are removed.")
+    keep_days = _number("Keep for", "keep_days", "Versions that were replaced longer ago are removed.")
     keep_mib = _number("Maximum storage", "keep_bytes", "The oldest versions are removed first.", MIB)
 
     def fields_of(self, settings: Settings) -> dict[str, Any]:
