@@ -65,13 +65,13 @@ class _News:
     at: datetime
 
 
-def _and_parents(uri: str, watches: Mapping[str, Watch]) -> Collection[Watch]:
+def _and_parents(uri: str, watches: Mapping[str, Watch]) -> dict[int, Watch]:
     found: dict[int, Watch] = {}
     for _ in range(PARTS):
         if watch := watches.get(uri) or watches.get(uri + "/"):
             found[watch.pk] = watch
         uri = uri.rpartition("/")[0]
-    return found.values()
+    return found
 
 
 class Watching:
@@ -183,7 +183,7 @@ class Watching:
         does so once for all of them."""
         if len(uri) > URI_CHARS or not self._watches:
             return ()
-        return _and_parents(uri, self._watches) or _and_parents(normal_form(uri), self._normal)
+        return (_and_parents(uri, self._watches) | _and_parents(normal_form(uri), self._normal)).values()
 
     # --- the task -----------------------------------------------------------------------------------------------------
     async def _run(self) -> None:

@@ -18,7 +18,17 @@ from sessions.mcp.core.state import State
 from sessions.subscriptions.watches import Watch
 
 A, B, C = "note://a", "note://b", "note://c"
-PKS = {A: 1, B: 2, C: 3, "note://d/": 4, "note://d/e": 5, "note://f": 6, "file:///tmp/a b": 7, "NOTE://größe": 8}
+PKS = {
+    A: 1,
+    B: 2,
+    C: 3,
+    "note://d/": 4,
+    "note://d/e": 5,
+    "note://f": 6,
+    "file:///tmp/a b": 7,
+    "NOTE://größe": 8,
+    "file:///tmp/": 9,
+}
 
 
 def rows(*uris: str, unread: tuple[str, ...] = ()) -> list[Watch]:
@@ -252,3 +262,7 @@ async def test_a_change_is_read_under_the_spelling_that_was_subscribed(world: Wo
     for uri in ("file:///tmp/a%20b", "file:///tmp/a%20b/part", "note://gr%c3%b6%C3%9Fe", "note://A", "note://\ud800"):
         world.watching.updated(ResourceUpdated(uri))
     assert world.reads.uris == ["file:///tmp/a b", "file:///tmp/a b", "NOTE://größe"]
+    await world.watches("file:///tmp/", "file:///tmp/a b")
+    world.reads.uris.clear()
+    world.watching.updated(ResourceUpdated("file:///tmp/a%20b"))
+    assert sorted(world.reads.uris) == ["file:///tmp/", "file:///tmp/a b"]
