@@ -8,10 +8,12 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
+from servers.enums import Way
 from sessions.calls import server_tasks
 from sessions.enums import CallState, Desired, SessionState
-from sessions.models import Call, McpSession, ServerTask
+from sessions.models import AgentCall, Call, McpSession, ServerTask
 from sessions.models.server_task import FOLLOWED_FOR
+from tests.sessions.agents.placed import principal_of
 from tests.sessions.host.make import make_call, make_session
 
 pytestmark = pytest.mark.django_db
@@ -69,3 +71,14 @@ def test_a_task_that_is_followed_no_more_is_lost_and_cannot_be_cancelled(
     assert McpSession.objects.get().desired == Desired.CLOSED
     assert (server_tasks.give_up_old(), server_tasks.give_up_old()) == (1, 0)
     assert line(ada, task).task.detail == "Not followed any more after 7 days."
+
+
+def test_a_task_that_is_followed_on_for_an_agent_asks_whom_its_call_could_ask(ada: Any, task: ServerTask) -> None:
+    assert task.session_id is not None
+    assert [orphan.call.agent for orphan in server_tasks.orphans(task.session_id)] == [None]
+    Call.objects.update(way=Way.AGENT)
+    token = principal_of(ada).token
+    AgentCall.objects.create(call=task.call, token=token, token_name="laptop", same="0", asks_people=False)
+    [orphan] = server_tasks.orphans(task.session_id)
+    assert orphan.call.agent is not None
+    assert not orphan.call.agent.asks_people
