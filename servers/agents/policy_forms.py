@@ -43,6 +43,9 @@ LIMITED = {"requests_per_second": "agent_requests_per_second", "calls_in_flight"
 
 
 class TokenPolicyForm(forms.Form):
+    """The page sends along what it showed: only what differs from that was changed by its user. The rest of the form may be
+    older than what another person saved since."""
+
     otherwise = forms.ChoiceField(
         label="If no rule matches", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT)
     )
@@ -61,6 +64,12 @@ class TokenPolicyForm(forms.Form):
         super().__init__(*args, **kwargs)
         for name, limit in LIMITED.items():
             self.fields[name].help_text = self.limited_by(limit)
+        for field in self.fields.values():
+            field.show_hidden_initial = True
+
+    def changes(self) -> dict[str, Any]:
+        """Of a valid form."""
+        return {name: self.cleaned_data[name] for name in self.changed_data}
 
     def limited_by(self, limit: str) -> str:
         return f"Leave empty for {limits.in_words(limit)}."

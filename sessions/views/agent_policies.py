@@ -211,7 +211,7 @@ def _added(request: HttpRequest, of: Owner, form: RuleForm) -> bool:
 def _changed(request: HttpRequest, of: Owner, form: TokenPolicyForm) -> bool:
     if not form.is_valid():
         return False
-    policy_changes.change(Actor.of(request), request.user, of, form.cleaned_data)
+    policy_changes.change(Actor.of(request), request.user, of, form.changes())
     messages.success(request, "Saved.")
     return True
 

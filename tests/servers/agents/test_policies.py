@@ -18,7 +18,7 @@ from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, OwnApproval, PolicyEffect, PolicyKind
-from servers.models import AgentRule, AgentToken, AuditEvent
+from servers.models import AgentRule, AgentToken, AuditEvent, Bundle
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 
@@ -158,6 +158,35 @@ def test_each_change_of_a_policy_is_an_event_and_needs_the_permission(token: Age
         with pytest.raises(access.Denied):
             policy_changes.add_rule(Actor.of_user(stranger), stranger, owner, rule(ALLOW, "*"))
     assert AgentRule.objects.count() == 0
+
+
+@pytest.mark.parametrize("of", ["server", "bundle", "token"])
+@pytest.mark.django_db(transaction=True)
+def test_who_saves_an_older_page_changes_only_what_they_entered(token: AgentToken, of: str) -> None:
+    """What another person denied in the meantime stays denied."""
+    server = make_session("files").server
+    olga = person("olga", "view_server", "change_server")
+    bundle = Bundle.objects.create(slug="team", name="Team")
+    owner, user, address = {
+        "server": (server, olga, "/servers/files/agents/"),
+        "bundle": (bundle, olga, "/agents/bundles/team/policy/"),
+        "token": (token, token.user, f"/agents/tokens/{token.uid}/policy/"),
+    }[of]
+    policy_changes.change(Actor.of_user(user), user, owner, {"calls_in_flight": 3})
+    client = browser(user)
+    page = client.get(address)
+    form = page.context["form"]
+    older = {
+        form[name].html_name: form[name].value() for name in form.fields if form[name].value() not in (None, False)
+    }
+    older |= {form[name].html_initial_name: "" if (now := form[name].value()) is None else now for name in form.fields}
+    assert all(f'name="initial-{name}"' in page.content.decode() for name in form.fields)
+    policy_changes.change(Actor.of_user(user), user, owner, {"otherwise": DENY})
+
+    change = page.context["actions"]["change"]
+    assert client.post(change, older | {"requests_per_second": "5", "calls_in_flight": ""}).status_code == 302
+    known = policies.policy_of(owner)
+    assert (known.otherwise, known.requests_per_second, known.calls_in_flight) == (DENY, 5, None)
 
 
 @pytest.mark.django_db(transaction=True)
