@@ -2,6 +2,8 @@
 installation."""
 
 import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from django.core.exceptions import ValidationError
@@ -10,21 +12,27 @@ from django.forms import Form
 
 from servers import access
 from servers.agents import policy_changes
+from servers.agents.policies import KIND_OF, Rule
 from servers.agents.policy_forms import BundlePolicyForm, RuleForm
 from servers.audit.acts import audited
 from servers.audit.record import Actor
-from servers.bundles import changing, overrides
+from servers.bundles import changing, exposed, names, offers, overrides
 from servers.bundles.changing import Membership, Wanted, current_members
 from servers.bundles.forms import FILE_CHARS
+from servers.bundles.names import Target
 from servers.bundles.overrides import Override
-from servers.enums import AuditAction, BundleListing
+from servers.enums import AuditAction, BundleListing, DefinitionKind, PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, Bundle
+from servers.patterns import matches
 from servers.schemas import jsontext
 from servers.storable import storable_json
 
 FORMAT: Final = "mcpadmin-bundle"
 VERSION: Final = 1
 _LISTS: Final = ("tools", "resources", "prompts")
+_NAMED: Final = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
+#: a name as a bundle has it, by its kind
+NewNames = Mapping[tuple[PolicyKind, str], str]
 
 
 def written(bundle: Bundle) -> str:
@@ -52,6 +60,8 @@ def written(bundle: Bundle) -> str:
         value["policy"] = _fields(row, BundlePolicyForm) | {
             "rules": [_fields(rule, RuleForm) for rule in row.rules.all()]
         }
+    if altered := list(_altered(bundle, list(row.rules.all()) if row is not None else [])):
+        value["names"] = altered
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -66,19 +76,101 @@ def bring(actor: Actor, user: Any, text: str) -> Bundle:
     """All of it or nothing. Raises access.Denied (recorded) and ValidationError that names what is wrong."""
     value = _parsed(text)
     wanted, policy = _wanted(user, value), value.get("policy")
+    targets = _targets(value, wanted.members)
+    renamed = _renamed(targets)
+    wanted = replace(wanted, pinned=[renamed.get((PolicyKind.TOOL, one), one) for one in wanted.pinned])
     if policy is None:
-        return changing.create(actor, user, wanted)
+        return _created(actor, user, wanted, targets)
     rules = policy.get("rules") if isinstance(policy, dict) else None
     if not isinstance(rules, list):
         raise ValidationError("policy must be an object with a list of rules.")
     settings = _checked(BundlePolicyForm, {name: found for name, found in policy.items() if name != "rules"}, "policy")
     forms = [_checked(RuleForm, rule, f"rule {number} of the policy") for number, rule in enumerate(rules, 1)]
+    read = [_under_its_name(form.rule(), renamed) for form in forms]
+    _check_rules(read, renamed)
+    with transaction.atomic():
+        bundle = _created(actor, user, wanted, targets)
+        policy_changes.change(actor, user, bundle, settings.cleaned_data)
+        for rule in read:
+            policy_changes.add_rule(actor, user, bundle, rule)
+    return bundle
+
+
+# --- names that differ between installations --------------------------------------------------------------------------
+#: what the names of a kind mean, with the name in the file and the alias of the server
+Targets = Mapping[DefinitionKind, Mapping[Target, tuple[str, str]]]
+
+
+def _altered(bundle: Bundle, rules: Sequence[AgentRule]) -> Iterator[dict[str, str]]:
+    """Names whose mark depends on the server's key in this installation, as far as the bundle's rules or `pinned` mean
+    them: the same tool has another one elsewhere. With each its twin, so that both are given the same way there."""
+    members = {str(row.server.uid): row for row in current_members(bundle)}
+    for kind in _NAMED:
+        groups: dict[str, list[tuple[bool, str, Target]]] = {}
+        for target, name in exposed.known(bundle.pk, kind).items():
+            if target[0] in members:
+                plain = names.plain(members[target[0]].alias, target[1])
+                groups.setdefault(names.skeleton(plain or name), []).append((name != plain, name, target))
+        for _, group in sorted(groups.items()):
+            meant = any(
+                any(rule.kind == KIND_OF[kind] and matches(rule.pattern, name) for rule in rules)
+                or (kind == DefinitionKind.TOOL and offers.offers(bundle.pinned, name))
+                for _, name, _ in group
+            )
+            if meant and any(is_altered for is_altered, _, _ in group):
+                for _, name, (uid, original) in sorted(group):
+                    server = members[uid].server.slug
+                    yield {"kind": kind.value, "name": name, "server": server, "original": original}
+
+
+def _targets(value: dict[str, Any], members: Collection[Membership]) -> Targets:
+    found: dict[DefinitionKind, dict[Target, tuple[str, str]]] = {kind: {} for kind in _NAMED}
+    by_slug = {one.server.slug: one for one in members if names.ALIAS.match(one.alias)}
+    listed = value.get("names", [])
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        raise ValidationError("names must be a list of objects.")
+    for one in listed:
+        if one.get("kind") not in found:
+            raise ValidationError(f"names: kind must be one of {', '.join(_NAMED)}.")
+        name, original, member = _text(one, "name"), _text(one, "original"), by_slug.get(_text(one, "server"))
+        if member is not None:
+            found[one["kind"]][str(member.server.uid), original] = name, member.alias
+    return found
+
+
+def _renamed(targets: Targets) -> NewNames:
+    return {
+        (KIND_OF[kind], meant[target][0]): name
+        for kind, meant in targets.items()
+        for target, name in exposed.preview(None, kind, {one: alias for one, (_, alias) in meant.items()}).items()
+    }
+
+
+def _created(actor: Actor, user: Any, wanted: Wanted, targets: Targets) -> Bundle:
+    """With the names that its rules mean: which of two twins is listed first elsewhere says nothing."""
     with transaction.atomic():
         bundle = changing.create(actor, user, wanted)
-        policy_changes.change(actor, user, bundle, settings.cleaned_data)
-        for form in forms:
-            policy_changes.add_rule(actor, user, bundle, form.rule())
+        for kind, meant in targets.items():
+            exposed.assign(bundle.pk, kind, {target: alias for target, (_, alias) in meant.items()})
     return bundle
+
+
+def _under_its_name(rule: Rule, renamed: NewNames) -> Rule:
+    return replace(rule, pattern=renamed.get((rule.kind, rule.pattern), rule.pattern))
+
+
+def _check_rules(rules: Sequence[Rule], renamed: NewNames) -> None:
+    """What a pattern denied or asked for there must not be allowed here."""
+    for rule in rules:
+        for (kind, before), now in renamed.items():
+            strict = (rule.effect, PolicyEffect.DENY)
+            if rule.effect is PolicyEffect.ALLOW or not rule.matches(kind, before):
+                continue
+            if not any(other.effect in strict and other.matches(kind, now) for other in rules):
+                raise ValidationError(
+                    f"The rule “{rule.effect.label} {rule.pattern}” means {before}, which is {now} here, and would not match "
+                    "it. Change its pattern so that it matches both, or add a rule for the name here."
+                )
 
 
 F = TypeVar("F", bound=Form)

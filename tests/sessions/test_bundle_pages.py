@@ -24,6 +24,7 @@ from servers.definitions.versions import store_listing
 from servers.enums import AgentScope, AuditAction, DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
 from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
 from servers.registration import registering
+from sessions.agents.catalog import bundle_contents
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -369,6 +370,48 @@ def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, an
         )
         assert words in errors(taken), wrong
     assert not Bundle.objects.filter(slug="third").exists()
+
+
+def test_an_imported_policy_means_the_same_tools_where_altered_names_differ(signed_in: Client, ann: Any) -> None:
+    """The mark of an altered name depends on a server's key, which another installation does not share."""
+    long, twins = "drop_" + "x" * 60, ("Find", "find")
+    web = server("web", "files.delete", long, *twins)
+    bundle, tools = make(ann, Membership(web, "web")), DefinitionKind.TOOL
+    bundle_contents.assign_names(ann, bundle)
+    before = {original: name for (_, original), name in exposed.known(bundle.pk, tools).items()}
+    assert before["find"] != "web__find"
+    wanted = changing.with_member(bundle, "web")
+    changing.change(Actor.of_user(ann), ann, bundle, replace(wanted, pinned=[before[long]]), bundle.version)
+    for original in ("files.delete", "Find"):
+        policy_changes.add_rule(
+            Actor.of_user(ann), ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, before[original])
+        )
+    policy_changes.add_rule(Actor.of_user(ann), ann, bundle, Rule(PolicyEffect.ASK, PolicyKind.TOOL, before["find"]))
+    bundle.refresh_from_db()
+    text = bundle_files.written(bundle)
+    policy_changes.add_rule(
+        Actor.of_user(ann), ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, f"*{before[long][-3:]}")
+    )
+    unclear = bundle_files.written(bundle)
+    bundle.delete()
+    Server.objects.filter(pk=web.pk).update(uid=uuid4())
+    Definition.objects.filter(key="Find").update(position=9)  # its twin is the first here
+    assert "would not match" in errors(signed_in.post("/agents/bundles/import/", {"text": unclear}))
+    assert signed_in.post("/agents/bundles/import/", {"text": text}).status_code == 302
+    made = Bundle.objects.get(slug="team")
+    now = {original: name for (_, original), name in exposed.known(made.pk, tools).items()}
+    assert now.keys() == before.keys()
+    assert now["files.delete"] != before["files.delete"]
+    verdicts = {
+        original: policies.policy_of(made).verdict(PolicyKind.TOOL, name).effect for original, name in now.items()
+    }
+    assert verdicts == {
+        "files.delete": PolicyEffect.DENY,
+        "Find": PolicyEffect.DENY,
+        "find": PolicyEffect.ASK,
+        long: PolicyEffect.ALLOW,
+    }
+    assert made.pinned == [now[long]]
 
 
 @pytest.mark.parametrize("odd", ["a\0b", "a\ud800b"])
