@@ -45,3 +45,21 @@ def template_outward(alias: str, template: str) -> str | None:
 def literal(template: str) -> str:
     """What every URI of a template begins with."""
     return template.partition("{")[0]
+
+
+def fits(template: str, uri: str) -> bool:
+    """Whether the URI could be of this template (RFC 6570): each variable may be anything, or nothing."""
+    if not uri.startswith(literal(template)):  # most do not: a server has many templates
+        return False
+    parts = re.split(r"\{[^{}]*\}", template)
+    at = len(parts[0])
+    if not uri.startswith(parts[0]):
+        return False
+    if len(parts) == 1:
+        return uri == template
+    for part in parts[1:-1]:
+        at = uri.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return uri.endswith(parts[-1]) and len(uri) - len(parts[-1]) >= at

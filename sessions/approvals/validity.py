@@ -1,11 +1,14 @@
 """Whether a call that waits is still what a person is asked about. Only reads."""
 
 import hashlib
+import json
 
 from servers import access
 from servers.agents import policies
-from servers.enums import AgentScope, PolicyEffect
-from servers.models import Definition, Server
+from servers.audit import payloads
+from servers.bundles import exposed, offers, overrides, uris
+from servers.enums import AgentScope, DefinitionKind, PolicyEffect
+from servers.models import BundleMember, Definition, Server
 from sessions.calls.operations import operation_of
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Approval, Call
@@ -48,18 +51,72 @@ def void_reason(approval: Approval) -> str:
     needed = AgentScope.CALL if call.method == TOOLS_CALL else AgentScope.READ
     if needed.value not in token.scopes:
         return f"The token no longer has the scope {needed.value}."
-    if approval.shown and not _in_bundle(approval, server):
-        return f"{call.server_name} is no longer part of the bundle that the call came through."
     kind, key = operation_of(call.method).place(call.target)
+    shown = approval.shown
+    if shown:
+        member = _member(approval, server)
+        if member is None:
+            return f"{call.server_name} is no longer part of the bundle that the call came through."
+        if why := _withheld(call, member, kind, key):
+            return why
+        shown = _name(member, server, kind, key)
     known = policies.policies_at(server, token, approval.bundle)
-    verdict = known.decide(policies.KIND_OF[kind], key, approval.shown)
+    verdict = known.decide(policies.KIND_OF[kind], key, shown)
     if verdict.effect is PolicyEffect.DENY:
         return f"It is denied now. {verdict.why}"
     return changed(call)
 
 
-def _in_bundle(approval: Approval, server: Server) -> bool:
+def _member(approval: Approval, server: Server) -> BundleMember | None:
     bundle = approval.bundle
     if bundle is None or bundle.deleted_at is not None:
-        return False
-    return bundle.members.filter(server=server, retired_at=None).exists()
+        return None
+    return bundle.members.filter(server=server, retired_at=None).first()
+
+
+def _withheld(call: Call, member: BundleMember, kind: DefinitionKind, key: str) -> str:
+    """Why an agent could not make the call through the bundle now; empty if it could."""
+    if kind == DefinitionKind.RESOURCE:
+        offered = _offers_uri(call, member, key)
+    else:
+        offered = offers.offers(member.tools if kind == DefinitionKind.TOOL else member.prompts, key)
+    if not offered:
+        return f"The bundle that the call came through no longer offers {key}."
+    if kind == DefinitionKind.TOOL and (hidden := _hidden(call, member, key)):
+        return f"The bundle that the call came through no longer offers the parameter {', '.join(hidden)}."
+    return ""
+
+
+def _offers_uri(call: Call, member: BundleMember, uri: str) -> bool:
+    """By its own entry in the server's list, or by the templates that it fits."""
+    rows = Definition.objects.filter(identity=call.identity_id or 0, removed_at=None)
+    if rows.filter(kind=DefinitionKind.RESOURCE, key=uri).exists():
+        return offers.offers(member.resources, uri)
+    templates = rows.filter(kind=DefinitionKind.RESOURCE_TEMPLATE).values_list("key", flat=True)
+    fitting = [one for one in templates if uris.fits(one, uri)]
+    return any(offers.offers(member.resources, one) for one in fitting or [uri])
+
+
+def _hidden(call: Call, member: BundleMember, tool: str) -> list[str]:
+    """Parameters that the call sets and the bundle hides."""
+    override = overrides.stored(member.overrides, tool)
+    if not override.hidden:
+        return []
+    rows = Definition.objects.filter(
+        identity=call.identity_id or 0, kind=DefinitionKind.TOOL, key=tool, removed_at=None
+    )
+    body, text = rows.values_list("body", flat=True).first(), payloads.read(call.arguments)
+    given = json.loads(text) if text else None
+    return (
+        sorted(overrides.left_out(json.loads(body), override) & given.keys())
+        if body and isinstance(given, dict)
+        else []
+    )
+
+
+def _name(member: BundleMember, server: Server, kind: DefinitionKind, key: str) -> str:
+    """As rules of the bundle mean it now: the alias may have changed."""
+    if kind == DefinitionKind.RESOURCE:
+        return uris.outward(member.alias, key)
+    target = str(server.uid), key
+    return exposed.preview(member.bundle_id, kind, {target: member.alias})[target]

@@ -5,7 +5,6 @@ carries the way back (`Via`): what goes to the agent has its names again.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -317,7 +316,7 @@ def _readable(entry: Entry, member: Member, uri: str, known: Mapping[str, _Lists
     lists = known[member.uid]
     if uri in lists.resources:
         return shows(entry, member, DefinitionKind.RESOURCE, uri)
-    fitting = [one for one in lists.templates if fits(one, uri)]
+    fitting = [one for one in lists.templates if uris.fits(one, uri)]
     if fitting:
         return any(shows(entry, member, DefinitionKind.RESOURCE_TEMPLATE, one) for one in fitting)
     return not listed and offers.offers(member.row.resources, uri)
@@ -326,24 +325,6 @@ def _readable(entry: Entry, member: Member, uri: str, known: Mapping[str, _Lists
 def _mine(members: Iterable[Member]) -> Q:
     """The rows of these members, as this person sees them."""
     return reduce(or_, (Q(server_id=one.endpoint.server.pk, **one.endpoint.identity) for one in members))
-
-
-def fits(template: str, uri: str) -> bool:
-    """Whether the URI could be of this template (RFC 6570): each variable may be anything, or nothing."""
-    if not uri.startswith(uris.literal(template)):  # most do not: a server has many templates
-        return False
-    parts = re.split(r"\{[^{}]*\}", template)
-    at = len(parts[0])
-    if not uri.startswith(parts[0]):
-        return False
-    if len(parts) == 1:
-        return uri == template
-    for part in parts[1:-1]:
-        at = uri.find(part, at)
-        if at < 0:
-            return False
-        at += len(part)
-    return uri.endswith(parts[-1]) and len(uri) - len(parts[-1]) >= at
 
 
 def _completion(exchange: Exchange, place: BundleEndpoint) -> Exchange:

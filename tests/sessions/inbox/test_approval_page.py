@@ -11,10 +11,17 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from servers.agents import policy_changes, tokens
+from servers.agents.policies import Rule
 from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
-from servers.enums import PayloadKind, Way
+from servers.bundles import changing
+from servers.bundles.changing import Membership, Wanted
+from servers.bundles.overrides import Override
+from servers.definitions.versions import store_listing
+from servers.enums import DefinitionKind, PayloadKind, PolicyEffect, PolicyKind, Way
+from servers.models import Definition
 from sessions.approvals import deciding, reading, validity
 from sessions.approvals.deciding import Decision
 from sessions.enums import ApprovalState, CallState
@@ -178,3 +185,43 @@ def test_who_approves_late_reads_whether_the_call_is_sent(state: ApprovalState, 
         writing.reset()
     assert said in page
     assert ("Nothing was approved" in page) == ("Nothing was approved" in said)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("what", ["nothing", "the tool", "its parameter", "another", "the name of now"])
+def test_a_call_through_a_bundle_is_not_released_once_an_agent_could_not_make_it_there(what: str) -> None:
+    ann = person("ann", is_superuser=True)
+    session, actor, now = make_session("files"), Actor.of_user(ann), timezone.now()
+    schema = {"type": "object", "properties": {"path": {}, "force": {}, "deep": {}}}
+    store_listing(session.server, DefinitionKind.TOOL, [{"name": "drop", "inputSchema": schema}], session.state_since)
+    bundle = changing.create(actor, ann, Wanted("Team", [Membership(session.server, "files")], "team"))
+    issued = tokens.issue(actor, ann, tokens.Wanted("laptop", 7, ["mcp:list", "mcp:call"]))
+    call = make_call(session, "drop", path="a", force=True)
+    digest = Definition.objects.get(key="drop").digest
+    held = {"way": Way.AGENT, "user": ann, "user_name": "ann", "state": CallState.HELD}
+    Call.objects.filter(pk=call.pk).update(**held, definition_digest=digest, identity=session.identity)
+    AgentCall.objects.create(call=call, token=issued.token, token_name="laptop", same="0")
+    times = {"created_at": now, "expires_at": now + timedelta(minutes=5)}
+    row = Approval.objects.create(
+        call_id=call.pk, token=issued.token, bundle=bundle, shown="files__drop", same="0", why="x", **times
+    )
+
+    def saved(**changed: Any) -> None:
+        changing.change(actor, ann, bundle, changing.with_member(bundle, "files", **changed), bundle.version)
+
+    if what == "the tool":
+        saved(tools=("*", "!drop"))
+    elif what == "its parameter":
+        saved(overrides={"drop": Override("", ("force",))})
+    elif what == "another":
+        saved(tools=("*", "!echo"), overrides={"drop": Override("", ("deep",))})
+    elif what == "the name of now":
+        wanted = Wanted("Team", [Membership(session.server, "net")], "team")
+        changing.change(actor, ann, bundle, wanted, bundle.version)
+        policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, "net__drop"))
+    row = Approval.objects.select_related("call__server", "call__arguments", "token__user", "bundle").get(pk=row.pk)
+    assert validity.void_reason(row) == {
+        "the tool": "The bundle that the call came through no longer offers drop.",
+        "its parameter": "The bundle that the call came through no longer offers the parameter force.",
+        "the name of now": "It is denied now. Rule “Deny net__drop” of the bundle Team.",
+    }.get(what, "")
