@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from servers.bundles import changing, exposed, names, offers, uris
@@ -23,7 +23,7 @@ SEEN_BY_MODELS: Final = ("name", "description", "inputSchema")
 @dataclass(frozen=True)
 class Line:
     """One definition on a bundle's page. `reason`: why it has another name than alias and own name, or cannot be offered.
-    `offered`: as chosen; `readable`: by clients."""
+    `offered`: as chosen; `readable`: by clients; `first`: no other server offers this URI before."""
 
     row: Row
     exposed: str
@@ -31,10 +31,11 @@ class Line:
     reason: str
     tokens: int
     readable: bool = True
+    first: bool = True
 
     @property
     def listed(self) -> bool:
-        return self.offered and self.readable
+        return self.offered and self.readable and self.first
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,23 @@ def contents(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> Content
         kind: exposed.preview(bundle.pk, kind, {row.target: row.member.alias for row in everything if row.kind == kind})
         for kind in (DefinitionKind.TOOL, DefinitionKind.PROMPT)
     }
-    lines = [_line(row, named.get(row.kind, {})) for row in everything]
+    lines = _once([_line(row, named.get(row.kind, {})) for row in everything])
     return Contents(members, lines, _weight(bundle, [line for line in lines if line.row.kind == DefinitionKind.TOOL]))
+
+
+def _once(lines: list[Line]) -> list[Line]:
+    """A URI that several members offer is the first one's, and the others say so."""
+    owners: dict[tuple[DefinitionKind, str], Member] = {}
+    found = []
+    for line in lines:
+        row = line.row
+        if bundles.is_shared(row):
+            if (owner := owners.get((row.kind, row.key))) is not None:
+                line = replace(line, first=False, reason=f"Belongs to {owner.endpoint.name}, which lists it first.")
+            elif line.offered:
+                owners[row.kind, row.key] = row.member
+        found.append(line)
+    return found
 
 
 def _line(row: Row, named: Mapping[names.Target, str]) -> Line:

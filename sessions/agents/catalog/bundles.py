@@ -74,7 +74,7 @@ def rows_of(
     bodies: bool = True,
     most: int | None = None,
 ) -> list[Row]:
-    """What a bundle of these members offers; with `hidden`, all that they have. One query; a second one where there are
+    """What a bundle of these members offers; with `hidden`, all that they have, each member's own. One query; a second one where there are
     more than `most`: then no bodies are read, which may be many megabytes."""
     chosen = list(members)
     if not chosen:
@@ -94,7 +94,7 @@ def rows_of(
             row = Row(member, DefinitionKind(kind), key, digest, body, override, bool(approved), pk, title)
             found[server_id].append(row)
     listed = [row for one in chosen for row in found[one.endpoint.server.pk]]
-    return _once(listed)
+    return listed if hidden else _once(listed)
 
 
 def shows(entry: Entry, member: Member, kind: DefinitionKind, key: str) -> bool:
@@ -112,12 +112,17 @@ def chosen_by(member: Member, kind: DefinitionKind, key: str) -> bool:
     return offers.offers(member.row.resources, key)
 
 
+def is_shared(row: Row) -> bool:
+    """Whether the URI is the same for each member that lists it."""
+    return row.kind not in _NAMED and uris.is_global(row.key)
+
+
 def _once(rows: list[Row]) -> list[Row]:
     """A global URI that several members list is the first one's."""
     seen: set[tuple[DefinitionKind, str]] = set()
     found = []
     for row in rows:
-        if row.kind not in _NAMED and uris.is_global(row.key):
+        if is_shared(row):
             if (row.kind, row.key) in seen:
                 continue
             seen.add((row.kind, row.key))

@@ -11,9 +11,9 @@ from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.bundles.changing import Membership
 from servers.enums import DefinitionKind
-from servers.models import Definition
+from servers.models import Bundle, Definition
 from sessions.agents import endpoints
-from sessions.agents.catalog import bundles
+from sessions.agents.catalog import bundle_contents, bundles
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
 from sessions.mcp.core.versions import Era
@@ -93,3 +93,25 @@ def test_a_completion_is_of_the_template_of_its_member(entry: Entry) -> None:
     for uri in ("test://wiki.mcp/hidden/{x}", "test://web.mcp/pages/{number}", "test://nobody.mcp/a"):
         with pytest.raises(Refusal, match="Unknown resource template"):
             asked(entry, "completion/complete", {"ref": {**ref, "uri": uri}, "argument": {}})
+
+
+def test_each_server_that_lists_a_shared_uri_says_on_the_page_whose_it_is_and_can_hide_it(entry: Entry) -> None:
+    user, bundle = entry.principal.user, Bundle.objects.get()
+
+    def shown() -> dict[str, tuple[bool, str]]:
+        rows = list(changing.current_members(bundle))
+        lines = bundle_contents.contents(user, bundle, rows).lines
+        return {one.row.member.alias: (one.listed, one.reason) for one in lines if one.row.key == SHARED}
+
+    def hide(alias: str) -> None:
+        wanted = changing.with_member(bundle, alias, resources=("*", f"!{SHARED}"))
+        changing.change(Actor.of_user(user), user, bundle, wanted, bundle.version)
+        bundle.refresh_from_db()
+
+    assert shown() == {"wiki": (True, ""), "mail": (False, "Belongs to Wiki, which lists it first.")}
+    hide("wiki")
+    assert shown() == {"wiki": (False, ""), "mail": (True, "")}
+    hide("mail")
+    assert shown() == {"wiki": (False, ""), "mail": (False, "")}
+    now = Entry(entry.principal, endpoints.endpoint_of(entry.principal, "team"))
+    assert bundles.readable(now, [SHARED]) == set()
