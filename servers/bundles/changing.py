@@ -223,6 +223,8 @@ def check(wanted: Wanted, slug: str, bundle: Bundle | None = None) -> None:
         wrong.setdefault("slug", []).append(problem)
     if len(wanted.instructions) > INSTRUCTIONS_CHARS:
         wrong.setdefault("instructions", []).append(f"At most {INSTRUCTIONS_CHARS} characters.")
+    if _too_long(wanted.pinned):
+        wrong.setdefault("pinned", []).append(f"At most {MOST_PATTERNS} patterns of {PATTERN_CHARS} characters.")
     if problems := _member_problems(wanted.members, bundle):
         wrong["members"] = problems
     if wrong:
@@ -386,10 +388,13 @@ def of_deleted_servers(bundle: Bundle | None) -> dict[str, datetime]:
 
 
 def _pattern_problems(one: Membership) -> list[str]:
-    given = [*one.tools, *one.resources, *one.prompts]
-    if len(given) > MOST_PATTERNS or any(len(pattern) > PATTERN_CHARS for pattern in given):
+    if _too_long([*one.tools, *one.resources, *one.prompts]):
         return [f"{one.server.name}: at most {MOST_PATTERNS} patterns of {PATTERN_CHARS} characters."]
     return []
+
+
+def _too_long(patterns: Sequence[str]) -> bool:
+    return len(patterns) > MOST_PATTERNS or any(len(pattern) > PATTERN_CHARS for pattern in patterns)
 
 
 def _override_problems(one: Membership) -> list[str]:

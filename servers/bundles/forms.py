@@ -9,6 +9,8 @@ from servers import access
 from servers.bundles import names, overrides
 from servers.bundles.changing import (
     INSTRUCTIONS_CHARS,
+    MOST_PATTERNS,
+    PATTERN_CHARS,
     Membership,
     Wanted,
     current_members,
@@ -23,13 +25,15 @@ from servers.kit.lines import unique_lines
 from servers.models import Bundle, BundleMember, Server
 
 _MONO: Final = {"class": "form-control mono", "spellcheck": "false", "autocomplete": "off"}
+#: what `changing` allows, each line with its end
+_PATTERNS_CHARS: Final = MOST_PATTERNS * (PATTERN_CHARS + 2)
 
 
 def _patterns(label: str) -> forms.CharField:
     return forms.CharField(
         label=label,
         required=False,
-        max_length=50_000,
+        max_length=_PATTERNS_CHARS,
         widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
     )
 
@@ -101,7 +105,7 @@ class BundleForm(forms.Form):
     pinned = forms.CharField(
         label="Always list in search mode",
         required=False,
-        max_length=10_000,
+        max_length=_PATTERNS_CHARS,
         help_text="Names or patterns as in the bundle, such as docs__*, one per line.",
         widget=forms.Textarea(attrs={**_MONO, "rows": 2}),
     )

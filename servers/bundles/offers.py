@@ -28,15 +28,22 @@ def exactly(name: str) -> str:
 
 def chosen(patterns: Sequence[str], known: Collection[str], wanted: Collection[str]) -> list[str]:
     """The patterns after a person ticked `wanted` among `known`. What is not known yet stays as the patterns say."""
-    found = list(patterns)
+    found, ticked = dict.fromkeys(patterns), set(wanted)
+    exact = {exactly(name) for name in known}
+    others = [one for one in found if one.removeprefix("!") not in exact]  # an exact one concerns its own name alone
+
+    def offered(name: str) -> bool:
+        own = exactly(name)
+        return f"!{own}" not in found and (own in found or offers(others, name))
+
     for name in known:
-        if name in wanted and not offers(found, name):
-            found = [one for one in found if one != f"!{exactly(name)}"]
-            if not offers(found, name):
-                found.append(exactly(name))
+        if name in ticked and not offered(name):
+            found.pop(f"!{exactly(name)}", None)
+            if not offered(name):
+                found[exactly(name)] = None
     for name in known:
-        if name not in wanted and offers(found, name):
-            found = [one for one in found if one != exactly(name)]
-            if offers(found, name):
-                found.append(f"!{exactly(name)}")
-    return found
+        if name not in ticked and offered(name):
+            found.pop(exactly(name), None)
+            if offered(name):
+                found[f"!{exactly(name)}"] = None
+    return list(found)

@@ -159,8 +159,7 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
     wanted, actor = form.wanted(), Actor.of(request)
     weight = _weight(request.user, wanted, bundle)
     if weight.too_many and not form.cleaned_data["confirm"]:
-        words = f"This would offer {weight.tools} tools, {weight.after} tokens in each conversation. Offer fewer, use search, or confirm below."
-        form.add_error("confirm", words)
+        form.add_error("confirm", f"{_too_many(weight)} Offer fewer, use search, or confirm below.")
         return None
     try:
         if bundle is None:
@@ -183,12 +182,20 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
         return None
     bundle_contents.assign_names(request.user, made)
     messages.success(request, "Saved.")
+    _warn_of_many(request, weight)
+    return made
+
+
+def _too_many(weight: bundle_contents.Weight) -> str:
+    return f"This would offer {weight.tools} tools, {weight.after} tokens in each conversation."
+
+
+def _warn_of_many(request: HttpRequest, weight: bundle_contents.Weight) -> None:
     if weight.many:
         messages.warning(
             request,
             f"{weight.tools} tools: Cursor uses only the first {bundle_contents.MANY_TOOLS}, and models choose less reliably from long lists.",
         )
-    return made
 
 
 def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> bundle_contents.Weight:
@@ -212,46 +219,60 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     contents = bundle_contents.contents(request.user, bundle, rows)
     member = next(one for one in contents.members if one.alias == alias)
     lines = contents.of(member)
-    if request.method == "POST":
-        changed = {
-            name: tuple(
-                offers.chosen(
-                    getattr(row, name),
-                    [line.row.key for kind in kinds for line in lines[kind]],
-                    request.POST.getlist(name),
-                )
-            )
-            for name, kinds in (
-                ("tools", ["tool"]),
-                ("resources", ["resource", "resource_template"]),
-                ("prompts", ["prompt"]),
-            )
-        }
-        wanted = changing.with_member(bundle, alias, **changed)
-        try:
-            changing.change(Actor.of(request), request.user, bundle, wanted, int(request.POST.get("version") or 0))
-        except (Conflict, ValueError):
-            messages.error(request, "Someone else has changed this bundle. Choose again.")
-            return redirect("agents:bundle_member", bundle.slug, alias)
-        except ValidationError as problem:
-            messages.error(request, " ".join(problem.messages))
-            return redirect("agents:bundle_member", bundle.slug, alias)
-        messages.success(request, "Saved.")
-        return redirect("agents:bundle", bundle.slug)
     groups = [
         ("tools", "Tools", lines["tool"]),
         ("resources", "Resources and templates", [*lines["resource"], *lines["resource_template"]]),
         ("prompts", "Prompts", lines["prompt"]),
     ]
+    ticked = {name: {line.row.key for line in found if line.offered} for name, _, found in groups}
+    confirm = False
+    if request.method == "POST":
+        shown, changed = _shown_keys(request), {}
+        for name, _, found in groups:
+            known = [line.row.key for line in found if shown is None or line.row.key in shown.get(name, ())]
+            given = set(request.POST.getlist(name))
+            changed[name] = tuple(offers.chosen(getattr(row, name), known, given))
+            ticked[name] = given | ticked[name].difference(known)
+        wanted = changing.with_member(bundle, alias, **changed)
+        weight = _weight(request.user, wanted, bundle)
+        confirm = weight.too_many and "confirm" not in request.POST
+        try:
+            if not confirm:
+                version = int(request.POST.get("version") or 0)
+                changing.change(Actor.of(request), request.user, bundle, wanted, version)
+                messages.success(request, "Saved.")
+                _warn_of_many(request, weight)
+                return redirect("agents:bundle", bundle.slug)
+            messages.error(request, f"{_too_many(weight)} Offer fewer, or confirm below.")
+        except (Conflict, ValueError):
+            messages.error(request, "Someone else has changed this bundle. Choose again.")
+            return redirect("agents:bundle_member", bundle.slug, alias)
+        except ValidationError as problem:
+            words = " ".join(problem.messages)
+            messages.error(request, f"{words} Under Edit, patterns or the names to offer may need fewer lines.")
     context = {
         "nav": "bundles",
         "bundle": bundle,
         "row": row,
-        "groups": groups,
+        "groups": [
+            (name, title, [(line, line.row.key in ticked[name]) for line in found]) for name, title, found in groups
+        ],
+        "shown": json.dumps({name: [line.row.key for line in found] for name, _, found in groups}),
+        "confirm": confirm,
         "offers": any(lines.values()),
         "connected": member.endpoint.connected,
     }
-    return render(request, "agents/bundle_member.html", context)
+    status = 422 if request.method == "POST" else 200
+    return render(request, "agents/bundle_member.html", context, status=status)
+
+
+def _shown_keys(request: HttpRequest) -> dict[str, set[str]] | None:
+    """What the page listed: what the server added since was not left out by anyone. None: all."""
+    try:
+        found = json.loads(request.POST["shown"])
+        return {name: set(map(str, keys)) for name, keys in found.items()}
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -298,6 +319,7 @@ def bring(request: HttpRequest) -> HttpResponse:
         else:
             bundle_contents.assign_names(request.user, made)
             messages.success(request, f"{made.name} is imported.")
+            _warn_of_many(request, contents_of(request, made).weight)
             return redirect("agents:bundle", made.slug)
     return render(
         request, "agents/bundle_import.html", {"nav": "bundles", "form": form}, status=422 if form.errors else 200

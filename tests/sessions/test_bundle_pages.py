@@ -1,8 +1,10 @@
 """*Bundles* and *Use it from…*: what the pages show, refuse and record."""
 
+import html
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -452,15 +454,55 @@ def test_a_definition_too_long_for_the_page_is_said_to_be_cut_and_not_offered_as
     assert "Copy JSON of search" not in shown
 
 
-def test_a_choice_that_cannot_be_stored_is_refused_in_words(signed_in: Client, ann: Any) -> None:
-    long = "x" * 600
-    one = server("web")
-    store_listing(one, DefinitionKind.RESOURCE, [{"uri": f"test://{long}", "name": "a"}], timezone.now())
-    bundle = make(ann, Membership(one, "web"))
-    data = {"version": bundle.version, "tools": [], "resources": [], "prompts": []}
-    answer = signed_in.post(f"/agents/bundles/{bundle.slug}/members/web/", data, follow=True)
-    assert answer.status_code == 200
-    assert "500" in errors(answer)
+def test_a_choice_that_cannot_be_stored_is_refused_in_words_with_its_ticks(signed_in: Client, ann: Any) -> None:
+    bundle = make(ann, Membership(server("web", *(f"t{number}" for number in range(510))), "web"))
+    data = {"version": bundle.version, "tools": ["t1", "t2"], "resources": [], "prompts": []}
+    answer = signed_in.post("/agents/bundles/team/members/web/", data)
+    assert answer.status_code == 422
+    assert "at most 500 patterns" in errors(answer)
+    assert re.findall(r'value="(\w+)"\s+checked', answer.content.decode()) == ["t1", "t2"]
+    assert bundle.members.get(retired_at=None).tools == ["*"]
+
+
+def test_a_choice_concerns_only_what_its_page_showed(signed_in: Client, ann: Any) -> None:
+    """A tool that the server adds meanwhile is offered, as the page says."""
+    web = server("web", "a", "b")
+    bundle = make(ann, Membership(web, "web"))
+    page = signed_in.get("/agents/bundles/team/members/web/")
+    shown = re.search(r'name="shown" value="([^"]+)"', page.content.decode())
+    assert shown is not None
+    listing = [{"name": name, "inputSchema": {"type": "object"}} for name in ("a", "b", "new")]
+    store_listing(web, DefinitionKind.TOOL, listing, web.sessions.get().state_since + timedelta(seconds=5))
+    data = {"version": bundle.version, "tools": ["a"], "shown": html.unescape(shown[1])}
+    assert signed_in.post("/agents/bundles/team/members/web/", data).status_code == 302
+    assert bundle.members.get(retired_at=None).tools == ["*", "!b"]
+
+
+def test_a_choice_of_more_than_128_tools_needs_a_confirmation(signed_in: Client, ann: Any) -> None:
+    tools = [f"t{number}" for number in range(130)]
+    bundle = make(ann, Membership(server("web", *tools), "web", tools=["t1"]))
+    data = {"version": bundle.version, "tools": tools}
+    answer = signed_in.post("/agents/bundles/team/members/web/", data)
+    assert answer.status_code == 422
+    assert "This would offer 130 tools" in errors(answer)
+    assert bundle.members.get(retired_at=None).tools == ["t1"]
+    answer = signed_in.post("/agents/bundles/team/members/web/", data | {"confirm": "on"}, follow=True)
+    assert "130 tools: Cursor uses only the first 40" in errors(answer)
+
+
+def test_what_a_choice_saved_the_form_saves_too(signed_in: Client, ann: Any) -> None:
+    web, uris = server("web", "search"), [f"test://{number}/{'x' * 120}" for number in range(450)]
+    store_listing(web, DefinitionKind.RESOURCE, [{"uri": uri, "name": uri} for uri in uris], timezone.now())
+    bundle = make(ann, Membership(web, "web"), listing="search", pinned=[f"web__{n}_{'x' * 120}" for n in range(450)])
+    data = {"version": bundle.version, "tools": ["search"], "resources": []}
+    assert signed_in.post("/agents/bundles/team/members/web/", data).status_code == 302
+    bundle.refresh_from_db()
+    patterns = {f"member-{web.uid}-resources": "\r\n".join(bundle.members.get(retired_at=None).resources)}
+    given = edit(bundle, (web, "web"), name="Other", pinned="\r\n".join(bundle.pinned), **patterns)
+    assert signed_in.post("/agents/bundles/team/edit/", given).status_code == 302
+    bundle.refresh_from_db()
+    with pytest.raises(ValidationError, match="At most 500 patterns"):
+        changing.check(replace(changing.with_member(bundle, "web"), pinned=["x" * 501]), "team", bundle)
 
 
 def test_who_meets_the_change_of_someone_else_keeps_what_they_entered_and_can_save_it(
