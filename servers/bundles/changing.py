@@ -361,8 +361,13 @@ def _missing_name(marked: Sequence[tuple[PolicyKind, str, str]], rule: AgentRule
 
 def former_aliases(bundle: Bundle | None) -> dict[int, str]:
     """The alias that each server has in the bundle, or had last as long as it is reserved, by the server's key."""
+    return {server_id: row.alias for server_id, row in former_members(bundle).items()}
+
+
+def former_members(bundle: Bundle | None) -> dict[int, BundleMember]:
+    """What each server is in the bundle, or was last as long as its alias is reserved, by the server's key."""
     rows = sorted(reserved(bundle).values(), key=lambda row: row.retired_at or timezone.now())
-    return {row.server_id: row.alias for row in rows}
+    return {row.server_id: row for row in rows}
 
 
 def reserved(bundle: Bundle | None) -> dict[str, BundleMember]:

@@ -1,5 +1,6 @@
 """The forms of a bundle: the bundle itself, and one part for each member."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -14,7 +15,7 @@ from servers.bundles.changing import (
     Membership,
     Wanted,
     current_members,
-    former_aliases,
+    former_members,
     of_deleted_servers,
     reserved,
 )
@@ -39,6 +40,7 @@ def _patterns(label: str) -> forms.CharField:
 
 
 _LISTS: Final = ("tools", "resources", "prompts")
+_PART: Final = re.compile(r"member-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-alias")
 #: of an exported bundle
 FILE_CHARS: Final = 500_000
 
@@ -74,7 +76,8 @@ class MemberForm(forms.Form):
 
 
 class BundleForm(forms.Form):
-    """`bundle` None: a new one, whose members have proposed aliases and offer everything."""
+    """`bundle` None: a new one, whose members have proposed aliases and offer everything. `outdated`: the page is older than
+    the bundle, so it has no part for a member that was added since."""
 
     name = forms.CharField(
         label="Name", max_length=120, widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"})
@@ -113,7 +116,7 @@ class BundleForm(forms.Form):
     confirm = forms.BooleanField(label="Offer this many tools anyway", required=False)
     version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
-    def __init__(self, user: Any, bundle: Bundle | None, data: Any = None) -> None:
+    def __init__(self, user: Any, bundle: Bundle | None, data: Any = None, *, outdated: bool = False) -> None:
         initial: dict[str, Any] = {}
         rows: list[BundleMember] = []
         if bundle is not None:
@@ -122,8 +125,14 @@ class BundleForm(forms.Form):
             initial["pinned"] = "\n".join(bundle.pinned)
         super().__init__(data, initial=initial)
         self.bundle = bundle
-        self.members = [MemberForm(row.server, row, data) for row in rows]
-        mine = {row.server_id for row in rows}
+        shown = _shown_parts(data) if bundle is not None and data is not None else set()
+        self.added = [row.server for row in rows if outdated and str(row.server.uid) not in shown]
+        self.members = [MemberForm(row.server, row, None if row.server in self.added else data) for row in rows]
+        gone = shown - {str(row.server.uid) for row in rows}
+        self.gone = list(access.visible_servers(user).filter(archived_at=None, uid__in=gone)) if gone else []
+        former = former_members(bundle) if gone else {}
+        self.members += [MemberForm(server, former.get(server.pk), data) for server in self.gone]
+        mine = {one.server.pk for one in self.members}
         offer(self, "add", access.visible_servers(user).filter(archived_at=None).exclude(pk__in=mine))
         field = self.fields["add"]
         if bundle is None:
@@ -141,12 +150,15 @@ class BundleForm(forms.Form):
         given = self.cleaned_data
         kept = [one for one in self.members if not one.cleaned_data["remove"]]
         members = [one.membership() for one in sorted(kept, key=lambda one: int(one.cleaned_data["position"]))]
-        owners, former = reserved(self.bundle), former_aliases(self.bundle)
+        owners, former = reserved(self.bundle), former_members(self.bundle)
         orphans = of_deleted_servers(self.bundle)
         for server in given["add"]:
+            if server.pk in former:  # what it was there hid stays hidden
+                members.append(Membership.of(former[server.pk]))
+                continue
             taken = [*orphans, *(row.alias for row in owners.values() if row.server_id != server.pk)]
             proposed = names.alias_from(server.slug, [*taken, *(one.alias for one in members)])
-            members.append(Membership(server, former.get(server.pk, proposed)))
+            members.append(Membership(server, proposed))
         return Wanted(
             given["name"].strip(),
             members,
@@ -155,6 +167,11 @@ class BundleForm(forms.Form):
             given["listing"],
             tuple(unique_lines(given["pinned"])),
         )
+
+
+def _shown_parts(data: Mapping[str, Any]) -> set[str]:
+    """The uids of the servers for which the page had a part."""
+    return {found[1] for name in data if (found := _PART.fullmatch(name)) is not None}
 
 
 class OverrideForm(forms.Form):

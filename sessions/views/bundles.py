@@ -148,14 +148,36 @@ def create(request: HttpRequest) -> HttpResponse:
 def edit(request: HttpRequest, slug: str) -> HttpResponse:
     bundle = seen(request, slug, changing.PERMISSION)
     form = BundleForm(request.user, bundle, request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid() and (made := _saved(request, form, bundle)) is not None:
-        return redirect("agents:bundle", made.slug)
+    if request.method == "POST":
+        try:
+            if request.POST.get("version") != str(bundle.version):
+                raise Conflict
+            if form.is_valid() and (made := _saved(request, form, bundle)) is not None:
+                return redirect("agents:bundle", made.slug)
+        except Conflict:
+            bundle.refresh_from_db()
+            form = _outdated(request, bundle)
     context = {"nav": "bundles", "form": form, "bundle": bundle}
     return render(request, "agents/bundle_form.html", context, status=422 if form.is_bound else 200)
 
 
+def _outdated(request: HttpRequest, bundle: Bundle) -> BundleForm:
+    """What was entered, as a form of the bundle as another person left it."""
+    posted = request.POST.copy()
+    posted["version"] = str(bundle.version)
+    form = BundleForm(request.user, bundle, posted, outdated=True)
+    words = "Someone else has changed this bundle. What you entered is still here. Look at their changes on the bundle's page first: if you save now, yours replace them."
+    if form.added:
+        words += f" They added {', '.join(one.name for one in form.added)}, which stays unless you remove it."
+    if form.gone:
+        words += f" They removed {', '.join(one.name for one in form.gone)}, which comes back unless you remove it."
+    form.is_valid()
+    form.add_error(None, words)
+    return form
+
+
 def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bundle | None:
-    """None: the form has the errors."""
+    """None: the form has the errors. Raises Conflict."""
     wanted, actor = form.wanted(), Actor.of(request)
     weight = _weight(request.user, wanted, bundle)
     if weight.too_many and not form.cleaned_data["confirm"]:
@@ -170,15 +192,6 @@ def _saved(request: HttpRequest, form: BundleForm, bundle: Bundle | None) -> Bun
         for name, texts in problem.message_dict.items():
             for text in texts:
                 form.add_error(name if name in form.fields else None, text)
-        return None
-    except Conflict:
-        if bundle is not None:
-            bundle.refresh_from_db()
-            posted = request.POST.copy()
-            posted["version"] = str(bundle.version)
-            form.data = posted
-        words = "Someone else has changed this bundle. What you entered is still here. Look at their changes on the bundle's page first: if you save now, yours replace them."
-        form.add_error(None, words)
         return None
     bundle_contents.assign_names(request.user, made)
     messages.success(request, "Saved.")

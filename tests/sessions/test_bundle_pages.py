@@ -22,6 +22,7 @@ from servers.audit.record import Actor
 from servers.bundles import changing, exposed, names
 from servers.bundles.changing import Membership, Wanted
 from servers.bundles.exposed import Renamed
+from servers.bundles.overrides import Override
 from servers.definitions.versions import store_listing
 from servers.enums import AgentScope, AuditAction, DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
 from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
@@ -524,6 +525,38 @@ def test_who_meets_the_change_of_someone_else_keeps_what_they_entered_and_can_sa
     assert Bundle.objects.get().name == "Mine"
 
 
+def test_a_server_that_someone_else_added_meanwhile_keeps_what_it_offers(signed_in: Client, ann: Any) -> None:
+    web, wiki = server("web", "search"), server("wiki", "search")
+    bundle = make(ann, Membership(web, "web"))
+    mine, both = edit(bundle, (web, "web"), name="Mine"), [Membership(web, "web"), Membership(wiki, "wiki", ["s*"])]
+    bundle = changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", both), bundle.version)
+    answer = signed_in.post("/agents/bundles/team/edit/", mine)
+    assert answer.status_code == 422
+    assert "They added Wiki, which stays unless you remove it." in errors(answer)
+    assert "required" not in errors(answer)
+    form = answer.context["form"]
+    shown = {part[name].html_name: part[name].value() for part in form.members for name in part.fields}
+    again = mine | {name: value for name, value in shown.items() if value} | {"version": form["version"].value()}
+    assert signed_in.post("/agents/bundles/team/edit/", again).status_code == 302
+    assert [(row.alias, row.tools) for row in changing.current_members(bundle)] == [("web", ["*"]), ("wiki", ["s*"])]
+    assert Bundle.objects.get().name == "Mine"
+
+
+def test_a_server_that_someone_else_removed_meanwhile_is_still_in_the_form(signed_in: Client, ann: Any) -> None:
+    web, wiki = server("web", "search"), server("wiki", "search", "drop")
+    overridden = Membership(wiki, "wiki", overrides={"drop": Override("Drops it.")})
+    bundle = make(ann, Membership(web, "web"), overridden)
+    mine = edit(bundle, (web, "web"), (wiki, "wiki"), **{f"member-{wiki.uid}-tools": "search"})
+    bundle = changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", [Membership(web, "web")]), bundle.version)
+    answer = signed_in.post("/agents/bundles/team/edit/", mine)
+    assert "They removed Wiki, which comes back unless you remove it." in errors(answer)
+    again = mine | {"version": bundle.version}
+    assert signed_in.post("/agents/bundles/team/edit/", again).status_code == 302
+    rows = changing.current_members(bundle)
+    assert [(row.alias, row.tools) for row in rows] == [("web", ["*"]), ("wiki", ["search"])]
+    assert rows[1].overrides == {"drop": {"description": "Drops it."}}
+
+
 def test_a_change_behind_what_an_event_shows_is_an_event_all_the_same(ann: Any) -> None:
     web = server("web", "search")
     patterns = [f"tool_{number}" for number in range(60)]
@@ -649,11 +682,14 @@ def test_a_rule_for_a_name_that_is_cut_elsewhere_under_the_new_alias_is_missed(s
     assert renamed().status_code == 302
 
 
-def test_a_server_that_comes_back_has_the_alias_and_so_the_rules_that_it_had(signed_in: Client, ann: Any) -> None:
+def test_a_server_that_comes_back_has_the_alias_and_so_the_rules_that_it_had_and_offers_no_more(
+    signed_in: Client, ann: Any
+) -> None:
     web, wiki = server("web", "drop"), server("wiki", "search")
-    bundle = make(ann, Membership(web, "net"), Membership(wiki, "wiki"))
+    bundle = make(ann, Membership(web, "net", ["*", "!drop"]), Membership(wiki, "wiki"))
     for change in ({f"member-{web.uid}-remove": "on"}, {"add": [str(web.uid)]}):
         bundle.refresh_from_db()
         members = [(row.server, row.alias) for row in changing.current_members(bundle)]
         assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, *members, **change)).status_code == 302
-    assert [row.alias for row in changing.current_members(bundle)] == ["wiki", "net"]
+    rows = changing.current_members(bundle)
+    assert [(row.alias, row.tools) for row in rows] == [("wiki", ["*"]), ("net", ["*", "!drop"])]
