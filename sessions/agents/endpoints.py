@@ -124,6 +124,11 @@ class Member:
         since = session.failing_since or session.state_since
         return since > timezone.now() - GRACE
 
+    @property
+    def off(self) -> str:
+        """Why agents do not get its lists, which are known; empty if they do."""
+        return self.down if self.endpoint.connected and not self.listed else ""
+
     def outward(self, uri: str) -> str:
         return uris.outward(self.alias, uri)
 
@@ -174,8 +179,9 @@ class BundleEndpoint:
 
     @property
     def instructions(self) -> str:
-        """Its own, and those of its members in equal shares of what is left."""
-        own, theirs = self.bundle.instructions.strip(), [one for one in self.members if one.endpoint.instructions]
+        """Its own, and those of its members in equal shares of what is left. None of members whose tools agents do not get."""
+        own = self.bundle.instructions.strip()
+        theirs = [one for one in self.members if one.endpoint.instructions and not one.off]
         parts = [own] if own else []
         for one in theirs:
             head = f"# {one.endpoint.name} (names that begin with {one.alias}__)"

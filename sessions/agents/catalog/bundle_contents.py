@@ -67,6 +67,11 @@ class Contents:
         """Whether each member's lists are known."""
         return all(member.endpoint.connected for member in self.members)
 
+    @property
+    def off(self) -> list[Member]:
+        """Whose tools are counted, though agents do not get them now."""
+        return [member for member in self.members if member.off]
+
     def of(self, member: Member) -> dict[str, list[Line]]:
         mine = [line for line in self.lines if line.row.member is member]
         return {kind.value: [line for line in mine if line.row.kind == kind] for kind in DefinitionKind}

@@ -172,13 +172,14 @@ def _start(entry: Entry, method: str, generation: str, cursor: Any) -> int:
 
 # --- bundles -----------------------------------------------------------------------------------------------------------
 def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Mapping[str, Any], era: Era) -> str:
-    """The members' lists, one after the other. Raises Refusal also if no member can be listed: an agent would keep an
-    empty list."""
+    """The members' lists, one after the other. Raises Refusal also if no member can be listed, or none of those that offer
+    such: an agent would keep an empty list."""
     kind, outcomes = KINDS[method], {one.alias: _outcome(one, method) for one in place.members}
     listed = [one for one in place.members if _is_listed(one, method)]
-    if not listed:
+    missing = [one for one in place.members if one not in listed and _offers(one, kind)]
+    if not listed or (missing and not any(_offers(one, kind) for one in listed)):
         words = "; ".join(f"{one.endpoint.name}: {outcomes[one.alias]}" for one in place.members)
-        words = f"None of the servers of {place.name} can be listed. {words}"
+        words = f"No server of {place.name} that has {_capability(kind)} can be listed. {words}"
         raise later(503, jsonrpc.INTERNAL_ERROR, words, 5, {"members": outcomes})
     rows, all_names = _usable(entry, place, [kind], listed, most=PAGE)
     names = all_names.get(kind, {})
@@ -200,9 +201,19 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
     return answers.page(method, items, cursor, era, TTL_MS if ready else 0, {MEMBERS_KEY: outcomes})
 
 
+def _capability(kind: DefinitionKind) -> str:
+    return {DefinitionKind.TOOL: "tools", DefinitionKind.PROMPT: "prompts"}.get(kind, "resources")
+
+
 def _has(member: Member, kind: DefinitionKind) -> bool:
-    capability = {DefinitionKind.TOOL: "tools", DefinitionKind.PROMPT: "prompts"}.get(kind, "resources")
-    return declares(member.endpoint.capabilities, capability)
+    return declares(member.endpoint.capabilities, _capability(kind))
+
+
+def _offers(member: Member, kind: DefinitionKind) -> bool:
+    """Whether anything of this kind may come from it."""
+    row = member.row
+    patterns = {DefinitionKind.TOOL: row.tools, DefinitionKind.PROMPT: row.prompts}.get(kind, row.resources)
+    return bool(patterns) and _has(member, kind)
 
 
 def is_known(member: Member, method: str) -> bool:

@@ -19,7 +19,7 @@ from sessions.agents.catalog import bundles, lists, search
 from sessions.agents.catalog.bundle_contents import tokens_of
 from sessions.agents.catalog.bundles import Row
 from sessions.agents.catalog.preview import ANY
-from sessions.agents.endpoints import BundleEndpoint
+from sessions.agents.endpoints import BundleEndpoint, Member
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,13 @@ class ModelTool:
 
 @dataclass(frozen=True)
 class ModelList:
-    """`withheld`: tools that no token gets: a rule denies them, a change waits for approval, or clients cannot read them."""
+    """`withheld`: tools that no token gets: a rule denies them, a change waits for approval, or clients cannot read them.
+    `off`: members of a bundle whose lists agents do not get now."""
 
     tools: list[ModelTool]
     instructions: str
     withheld: int
+    off: tuple[Member, ...] = ()
 
     @property
     def listed(self) -> list[ModelTool]:
@@ -83,7 +85,7 @@ def of_server(user: Any, server: Server) -> ModelList:
 
 def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelList:
     place = BundleEndpoint(bundle, tuple(endpoints.members_of(user, list(rows))))
-    every = bundles.rows_of(place.members, [DefinitionKind.TOOL])
+    every = bundles.rows_of([one for one in place.members if not one.off], [DefinitionKind.TOOL])
     names = exposed.preview(bundle.pk, DefinitionKind.TOOL, {row.target: row.member.alias for row in every})
     known = policies.policies_of_each([bundle, *(one.endpoint.server for one in place.members)])
 
@@ -100,7 +102,8 @@ def of_bundle(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> ModelL
     listed = [not searches or offers.offers(bundle.pinned, names[row.target]) for row in found]
     own = _judged(bundle.slug, list(search.DEFINITIONS)) if searches else []
     tools = [*own, *_judged(bundle.slug, bodies, found, listed)]
-    return ModelList(tools, place.instructions, len(every) - len(found))
+    off = tuple(one for one in place.members if one.off)
+    return ModelList(tools, place.instructions, len(every) - len(found), off)
 
 
 def _judged(

@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from servers.agents import tokens
 from servers.agents.tokens import Wanted
 from servers.audit.record import Actor
+from servers.bundles import changing
 from servers.enums import DefinitionKind
-from servers.models import AgentToken, Bundle, BundleMember, Definition
+from servers.models import AgentToken, Bundle, BundleMember, Definition, Server
 from sessions.agents import endpoints
-from sessions.agents.catalog import lists
+from sessions.agents.catalog import lists, model_lists
 from sessions.agents.catalog.bundle_contents import contents
 from sessions.agents.endpoints import Entry, NoEndpoint, NoSession
 from sessions.enums import SessionState
@@ -24,9 +26,11 @@ from sessions.mcp.server import definitions
 from sessions.mcp.server.refusals import Refusal
 from sessions.models import AgentSession, McpSession
 from tests.servers.conftest import person
+from tests.sessions.agents.door import make_listed
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
+EVERYTHING = {"tools": ["*"], "resources": ["*"], "prompts": ["*"]}
 
 
 @pytest.fixture
@@ -273,3 +277,36 @@ def test_a_long_list_of_a_bundle_reads_only_the_bodies_of_a_page(ann: Any) -> No
     bodies = [query["sql"] for query in queries if '"body"' in query["sql"]]
     assert len(bodies) == 4
     assert all("LIMIT" in sql or '"id" IN (' in sql for sql in bodies)
+
+
+def test_where_those_with_tools_are_off_a_bundles_list_is_an_error_and_no_server_without_tools_makes_it_empty(
+    ann: Any,
+) -> None:
+    files, docs = make_listed("files", "drop"), make_listed("docs")
+    Definition.objects.filter(server=docs.server).delete()
+    McpSession.objects.filter(pk=files.pk).update(instructions="Use drop with care.")
+    McpSession.objects.filter(pk=docs.pk).update(server_capabilities={"resources": {}}, instructions="Read them.")
+    bundle = Bundle.objects.create(slug="team", name="Team")
+    for position, session in enumerate((files, docs)):
+        bundle.members.create(server=session.server, alias=session.server.slug, position=position, **EVERYTHING)
+    wanted = Wanted("t", 7, ["mcp:list", "mcp:call"])
+    principal = tokens.principal_of(tokens.issue(Actor.of_user(ann), ann, wanted).text, "")
+
+    def found() -> Entry:
+        return Entry(principal, endpoints.endpoint_of(principal, "team"))
+
+    assert [tool["name"] for tool in read(found())["tools"]] == ["files__drop"]
+    Server.objects.filter(pk=files.server.pk).update(enabled=False)
+    with pytest.raises(Refusal, match="No server of Team that has tools can be listed"):
+        read(found())
+    assert read(found(), "resources/list")["resources"] == []
+    assert read(found(), "prompts/list")["prompts"] == []
+    assert found().place.instructions == "# Docs (names that begin with docs__)\nRead them."
+    shown = model_lists.of_bundle(ann, bundle, list(changing.current_members(bundle)))
+    assert (shown.tools, [(one.alias, one.off) for one in shown.off]) == ([], [("files", "disabled")])
+    client = Client()
+    client.force_login(ann)
+    for page in ("/agents/model/team/", "/agents/bundles/team/"):
+        assert "Files (disabled)" in client.get(page).content.decode()
+    bundle.members.filter(alias="files").update(tools=[])
+    assert read(found())["tools"] == []
