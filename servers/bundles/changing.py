@@ -341,7 +341,7 @@ def _marked_names(bundle: Bundle, one: Membership, old: str) -> list[tuple[Polic
     """Names that carry a mark, and what they become: under an alias of another length they are cut elsewhere."""
     uid, found = str(one.server.uid), []
     for kind, policy_kind in ((DefinitionKind.TOOL, PolicyKind.TOOL), (DefinitionKind.PROMPT, PolicyKind.PROMPT)):
-        for target, name in exposed.known(bundle.pk, kind).items():
+        for target, name in exposed.under_alias(bundle.pk, kind, old).items():
             if target[0] == uid and names.plain(old, target[1]) != name:
                 new = names.plain(one.alias, target[1]) or names.marked(one.alias, target)
                 found.append((policy_kind, name, new))

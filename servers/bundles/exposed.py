@@ -4,22 +4,25 @@ taking a name apart."""
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from servers.bundles import names
 from servers.bundles.names import Target
 from servers.enums import DefinitionKind
-from servers.models import Bundle, BundleMember, ExposedName, Server
+from servers.models import Bundle, BundleMember, Definition, ExposedName, Server
 
 #: a name that is no longer offered means nothing else for so long, and a deleted bundle can be restored
 TOMBSTONE: Final = timedelta(days=90)
+#: a server that restarts without some of its tools soon has them again
+ABSENT: Final = timedelta(days=1)
 _TRIES: Final = 3
+_BATCH: Final = 500
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,15 @@ class Renamed:
 
 def known(bundle_id: int, kind: DefinitionKind) -> dict[Target, str]:
     rows = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, retired_at=None)
+    return {
+        (str(uid), original): exposed
+        for uid, original, exposed in rows.values_list("server_uid", "original", "exposed")
+    }
+
+
+def under_alias(bundle_id: int, kind: DefinitionKind, alias: str) -> dict[Target, str]:
+    """Also names of what is absent, which come back with it."""
+    rows = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, exposed__startswith=f"{alias}{names.SEPARATOR}")
     return {
         (str(uid), original): exposed
         for uid, original, exposed in rows.values_list("server_uid", "original", "exposed")
@@ -131,11 +143,26 @@ def of_deleted_servers(bundle_id: int | None = None) -> QuerySet[ExposedName]:
     return rows if bundle_id is None else rows.filter(bundle_id=bundle_id)
 
 
+def _unoffered(now: datetime) -> QuerySet[ExposedName]:
+    """Names of tools and prompts that their servers do not have any more. One that comes back gets its name again."""
+    since = now - ABSENT
+    offered = Definition.objects.filter(
+        Q(removed_at=None) | Q(removed_at__gte=since),
+        identity__server__uid=OuterRef("server_uid"),
+        kind=OuterRef("kind"),
+        key=OuterRef("original"),
+    )
+    return ExposedName.objects.filter(~Exists(offered), retired_at=None, created_at__lt=since)
+
+
 def remove_old() -> int:
     """End tombstones, and bundles that were deleted long ago. Returns how many rows went."""
     now = timezone.now()
     before = now - TOMBSTONE
     of_deleted_servers().filter(retired_at=None).update(retired_at=now)
+    unoffered = list(_unoffered(now).values_list("pk", flat=True))
+    for start in range(0, len(unoffered), _BATCH):
+        ExposedName.objects.filter(pk__in=unoffered[start : start + _BATCH]).update(retired_at=now)
     gone = Bundle.objects.filter(deleted_at__lt=before).delete()[0]
     gone += BundleMember.objects.filter(retired_at__lt=before).delete()[0]
     return gone + ExposedName.objects.filter(retired_at__lt=before).delete()[0]

@@ -611,6 +611,36 @@ def test_the_alias_of_a_deleted_server_is_given_to_no_other_one(signed_in: Clien
     assert not ExposedName.objects.filter(server_uid=web.uid).exists()
 
 
+def test_the_name_of_a_tool_that_its_server_no_longer_has_is_reserved_for_a_while_and_comes_back_with_it(
+    ann: Any,
+) -> None:
+    web = server("web", "Search", "stays", "a.b")
+    bundle, since = make(ann, Membership(web, "web")), web.sessions.get().state_since
+
+    def listed(hours: int, *tools: str) -> dict[str, str]:
+        found = [{"name": name, "inputSchema": {"type": "object"}} for name in tools]
+        store_listing(web, DefinitionKind.TOOL, found, since + timedelta(hours=hours))
+        bundle_contents.assign_names(ann, bundle)
+        return {original: name for (_, original), name in exposed.known(bundle.pk, DefinitionKind.TOOL).items()}
+
+    def removed(days: int) -> int:
+        back = timezone.now() - timedelta(days=days)
+        Definition.objects.filter(removed_at__isnull=False).update(removed_at=back)
+        ExposedName.objects.update(created_at=back)
+        ExposedName.objects.filter(retired_at__isnull=False).update(retired_at=back)
+        return exposed.remove_old()
+
+    before = listed(1, "Search", "stays", "a.b")
+    assert listed(2, "search", "stays") == before | {"search": names.marked("web", (str(web.uid), "search"))}
+    assert removed(days=0) == 0
+    assert ExposedName.objects.filter(retired_at=None).count() == 4
+    assert removed(days=2) == 0
+    assert set(ExposedName.objects.filter(retired_at=None).values_list("original", flat=True)) == {"search", "stays"}
+    assert listed(3, "stays", "a.b") == listed(2, "search", "stays") | {"a.b": before["a.b"]}
+    assert removed(days=91) == 1
+    assert set(ExposedName.objects.values_list("original", flat=True)) == {"search", "stays", "a.b"}
+
+
 def test_an_alias_is_not_changed_while_what_a_rule_denies_would_be_allowed_by_it(signed_in: Client, ann: Any) -> None:
     web, wiki = server("web", "drop"), server("wiki", "search")
     bundle = make(ann, Membership(web, "web"), Membership(wiki, "wiki"))
