@@ -13,11 +13,20 @@ _GLOBAL: Final = re.compile(r"https:", re.IGNORECASE)
 _OURS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([a-z][a-z0-9-]{1,11})\.mcp/(.*)\Z", re.DOTALL)
 _OPAQUE: Final = re.compile(r"urn:mcp:([a-z][a-z0-9-]{1,11}):(.*)\Z", re.DOTALL)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_WITH_HOST: Final = re.compile(
+    r"https:/*(?:[^/?#\s]*@)?(?:\[[^\]/?#\s]+\]|[^/?#\s:@]+)(?::\d*)?(?:[/?#]|\Z)", re.IGNORECASE
+)
+NO_HOST: Final = "Its URI has no host. Clients would refuse the whole list."
 HIDDEN: Final = "Its scheme is part of the template, so it cannot be rewritten."
 
 
 def is_global(uri: str) -> bool:
     return bool(_GLOBAL.match(uri))
+
+
+def is_readable(uri: str) -> bool:
+    """By every client, as the URI of a resource in a bundle. What is rewritten has the bundle's host."""
+    return not is_global(uri) or _WITH_HOST.match(uri) is not None
 
 
 def outward(alias: str, uri: str) -> str:

@@ -107,10 +107,12 @@ def _once(lines: list[Line]) -> list[Line]:
 def _line(row: Row, named: Mapping[names.Target, str]) -> Line:
     offered = bundles.chosen_by(row.member, row.kind, row.key)
     if row.kind not in (DefinitionKind.TOOL, DefinitionKind.PROMPT):
-        hidden = (
-            row.kind == DefinitionKind.RESOURCE_TEMPLATE and uris.template_outward(row.member.alias, row.key) is None
-        )
-        return Line(row, uris.outward(row.member.alias, row.key), offered, uris.HIDDEN if hidden else "", 0)
+        reason = ""
+        if row.kind == DefinitionKind.RESOURCE_TEMPLATE and uris.template_outward(row.member.alias, row.key) is None:
+            reason = uris.HIDDEN
+        elif row.kind == DefinitionKind.RESOURCE and not uris.is_readable(row.key):
+            reason = uris.NO_HOST
+        return Line(row, uris.outward(row.member.alias, row.key), offered, reason, 0)
     name = named[row.target]
     body = lists.exposed_body(row, named, ()) if row.kind == DefinitionKind.TOOL else ""
     if body is None:

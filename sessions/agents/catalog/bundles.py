@@ -109,6 +109,8 @@ def chosen_by(member: Member, kind: DefinitionKind, key: str) -> bool:
         return offers.offers(member.row.prompts, key)
     if kind == DefinitionKind.RESOURCE_TEMPLATE and uris.template_outward(member.alias, key) is None:
         return False
+    if kind == DefinitionKind.RESOURCE and not uris.is_readable(key):
+        return False
     return offers.offers(member.row.resources, key)
 
 

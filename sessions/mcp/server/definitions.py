@@ -4,6 +4,7 @@ costs them the whole list.
 Source: the schema of each revision; `types.ts` of the TypeScript SDK and `types.py` of the Python SDK.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -41,7 +42,10 @@ def _input_schema(schema: Any) -> dict[str, Any] | None:
         return {"type": "object"}
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return None
-    found = {"type": "object", **schema}
+    # Go writes lists and maps that it does not have as null
+    found = {"type": "object"} | {
+        name: member for name, member in schema.items() if member is not None or name not in ("properties", "required")
+    }
     if isinstance(properties := found.get("properties"), dict):
         found["properties"] = {
             name: _BOOLEAN[one] if isinstance(one, bool) else one for name, one in properties.items()
@@ -63,6 +67,10 @@ def _is_flag(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
 
 
 def _is_object(value: Any) -> bool:
@@ -95,9 +103,15 @@ def _is_object_of(required: str, /, **members: Check) -> Check:
     )
 
 
+#: RFC 3339; Python reads more
+_TIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+)
+
+
 def _is_time(value: Any) -> bool:
     try:
-        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+        return isinstance(value, str) and bool(_TIME.fullmatch(value) and datetime.fromisoformat(value))
     except ValueError:
         return False
 
@@ -106,7 +120,7 @@ _MEMBERS: Final[Mapping[str, Check]] = {
     "title": _is_text,
     "description": _is_text,
     "mimeType": _is_text,
-    "size": _is_number,
+    "size": _is_whole,
     "icons": _is_list_of(
         _is_object_of("src", mimeType=_is_text, sizes=_is_list_of(_is_text), theme=lambda one: one in ("light", "dark"))
     ),

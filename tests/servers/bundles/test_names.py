@@ -3,6 +3,7 @@
 import re
 from fnmatch import fnmatchcase
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,6 +96,23 @@ def test_a_bundle_in_a_bundle_and_an_expanded_template_can_be_read_back() -> Non
     assert uris.inward(str(uris.template_outward("aa", "s:{+x}")).replace("{+x}", "//y")) == ("aa", "s://y")
     assert uris.template_outward("aa", "{scheme}://x") is None
     assert uris.template_outward("aa", "https://x/{id}") == "https://x/{id}"
+
+
+@pytest.mark.parametrize(
+    ("uri", "readable"),
+    [
+        ("https://example.org", True),
+        ("HTTPS://me@example.org:443/a b?c#d", True),
+        ("https://[::1]/a", True),
+        ("test://", True),
+        ("https://", False),
+        ("https:///", False),
+        ("https://exa mple/x", False),
+        ("https://:443/", False),
+    ],
+)
+def test_a_shared_uri_without_a_host_is_one_that_clients_cannot_read(uri: str, readable: bool) -> None:
+    assert uris.is_readable(uri) is readable
 
 
 @given(st.text("ab_*?", max_size=7), st.text("ab_", max_size=4), st.text("ab_", max_size=5))

@@ -1,5 +1,6 @@
 """To which member of a bundle a URI leads, however many members and URIs there are: one query."""
 
+import json
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from servers.bundles.changing import Membership
 from servers.enums import DefinitionKind
 from servers.models import Bundle, Definition
 from sessions.agents import endpoints
-from sessions.agents.catalog import bundle_contents, bundles
+from sessions.agents.catalog import bundle_contents, bundles, lists
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
 from sessions.mcp.core.versions import Era
@@ -115,3 +116,16 @@ def test_each_server_that_lists_a_shared_uri_says_on_the_page_whose_it_is_and_ca
     assert shown() == {"wiki": (False, ""), "mail": (False, "")}
     now = Entry(entry.principal, endpoints.endpoint_of(entry.principal, "team"))
     assert bundles.readable(now, [SHARED]) == set()
+
+
+def test_a_resource_whose_uri_no_client_reads_costs_no_other(entry: Entry) -> None:
+    session = McpSession.objects.get(server__slug="web")
+    define(session, DefinitionKind.RESOURCE, "https://", "test://a")
+    for row in Definition.objects.filter(kind=DefinitionKind.RESOURCE):
+        Definition.objects.filter(pk=row.pk).update(body=json.dumps({"uri": row.key, "name": "a"}))
+    page = lists.page(entry, "resources/list", {}, Era.MODERN)
+    assert [one["uri"] for one in json.loads(page)["resources"]] == ["test://web.mcp/a", SHARED]
+    rows = list(changing.current_members(Bundle.objects.get()))
+    lines = bundle_contents.contents(entry.principal.user, Bundle.objects.get(), rows).lines
+    reasons = {one.row.key: one.reason for one in lines if one.row.member.alias == "web" and not one.listed}
+    assert reasons == {"https://": "Its URI has no host. Clients would refuse the whole list."}

@@ -19,6 +19,7 @@ OBJECT = {"type": "object"}
             {"type": "object", "properties": {"a": True, "b": False, "c": {}}, "required": ["a"]},
             {"type": "object", "properties": {"a": {}, "b": {"not": {}}, "c": {}}, "required": ["a"]},
         ),
+        ({"type": "object", "properties": None, "required": None, "$defs": None}, {"type": "object", "$defs": None}),
         ([], None),
         ({"type": "array"}, None),
         ({"type": "object", "properties": []}, None),
@@ -39,6 +40,8 @@ def test_an_input_schema_becomes_that_of_an_object_or_its_tool_is_left_out(schem
         {"mimeType": []},
         {"size": "1"},
         {"size": True},
+        {"size": 1.5},
+        {"size": float("inf")},
         {"icons": [{"src": 1}]},
         {"icons": [{"src": "x", "theme": "blue"}]},
         {"arguments": [{"required": True}]},
@@ -76,3 +79,22 @@ def test_what_clients_can_read_stays_as_it_is() -> None:
     assert definitions.mended(whole, tool=True) == whole
     odd = {"name": "a", "annotations": {"priority": 2, "lastModified": "2026-01-01", "title": "T"}}
     assert definitions.mended(odd, tool=False) == {"name": "a", "annotations": {"title": "T"}}
+
+
+@pytest.mark.parametrize(
+    ("time", "read"),
+    [
+        ("2026-11-30T19:02:57Z", True),
+        ("2026-11-30T19:02:57.123456+05:30", True),
+        ("2026-11-30 19:02:57+00:00", False),
+        ("20261130T190257Z", False),
+        ("2026-11-30T19:02:57+0000", False),
+        ("2026-11-30T19:02:57", False),
+        ("2026-02-30T19:02:57Z", False),
+        ("2026-11-30T24:00:00Z", False),
+        (7, False),
+    ],
+)
+def test_only_a_time_that_every_client_reads_stays(time: Any, read: bool) -> None:
+    found = definitions.mended({"uri": "a", "annotations": {"lastModified": time}}, tool=False)
+    assert found == {"uri": "a", "annotations": {"lastModified": time} if read else {}}
