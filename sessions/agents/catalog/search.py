@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from unicodedata import normalize
 
 from sessions.agents.exchange import Exchange
 from sessions.mcp.server.refusals import invalid_params
@@ -21,7 +22,12 @@ _NAMED: Final = 500
 SEARCHED_IN_ALL: Final = 4 * 1024 * 1024
 #: of the beginnings of a word that are kept
 _STEM: Final = 40
-_WORD: Final = re.compile(r"[a-z0-9]+")
+_WORD: Final = re.compile(r"[^\W_]+")
+#: Thai, Lao, Burmese, Khmer, Chinese, Japanese, and Korean, which puts its particles after words
+_UNSPACED: Final = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]+)"
+)
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _READ_ONLY: Final = {"readOnlyHint": True, "openWorldHint": False}
 
@@ -51,7 +57,7 @@ DEFINITIONS: Final = (
         {
             "name": CALL_TOOL,
             "title": "Call tool",
-            "description": "Runs a tool that find_tool returned. It returns the result of that tool.",
+            "description": "Runs a tool that find_tool returned, and returns the result of that tool. Use it after find_tool.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
@@ -107,6 +113,8 @@ def _said(wanted: set[str], text: str) -> set[str]:
     """Those of the words that the text has; of longer ones, one may begin with the other. The beginnings are looked up, not
     compared with each other: a hostile server has many words."""
     words = set(_words(text))
+    if not text.isascii():
+        words |= set("".join(_UNSPACED.findall(text)))
     stems = {word[:size] for word in words for size in range(4, min(len(word), _STEM) + 1)}
 
     def said(word: str) -> bool:
@@ -116,7 +124,18 @@ def _said(wanted: set[str], text: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(_CAMEL.sub(" ", text).lower())
+    """Of scripts without spaces, each two characters that follow each other."""
+    found: list[str] = []
+    for word in _WORD.findall(normalize("NFC", _CAMEL.sub(" ", text)).casefold()):
+        if word.isascii():
+            found.append(word)
+            continue
+        for at, part in enumerate(_UNSPACED.split(word)):
+            if at % 2 == 0:
+                found += [part] if part else []
+            else:
+                found += [part[place : place + 2] for place in range(max(1, len(part) - 1))]
+    return found
 
 
 def answer(items: Sequence[dict[str, Any]], total: int) -> dict[str, Any]:

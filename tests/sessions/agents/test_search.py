@@ -38,6 +38,38 @@ def test_a_word_finds_the_tools_that_have_it_or_one_that_begins_alike(query: str
     assert [one["name"] for one in search.found(TOOLS, " ".join(words), 20)] == found
 
 
+SPOKEN: list[dict[str, Any]] = [
+    {"name": "zh", "description": "查询指定城市的实时天气信息"},
+    {"name": "ja", "description": "今日の天気を調べます。APIキーが必要です。"},
+    {"name": "ko", "description": "도시의 날씨를 보여줍니다"},
+    {"name": "th", "description": "แสดงพยากรณ์อากาศ"},
+    {"name": "ru", "description": "Показывает погоду в городе"},
+    {"name": "de", "description": "Ändert die Größe eines Bildes"},
+    {"name": "gr", "description": "E-mail"},
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("天气", ["zh"]),
+        ("天気", ["ja"]),
+        ("雨", []),
+        ("市", ["zh"]),
+        ("api", ["ja"]),
+        ("날씨", ["ko"]),
+        ("อากาศ", ["th"]),
+        ("погоду", ["ru"]),
+        ("ГОРОДЕ", ["ru"]),
+        ("Größe", ["de"]),
+        ("GRÖSSE", ["de"]),
+        ("A\u0308ndert", ["de"]),
+    ],
+)
+def test_words_of_every_script_are_found(query: str, found: list[str]) -> None:
+    assert [one["name"] for one in search.found(SPOKEN, query, 20)] == found
+
+
 def test_descriptions_of_many_words_are_searched_at_once() -> None:
     """The test would take minutes if each word of the query were compared with each of the descriptions."""
     words = ["".join(letters) for letters in product(string.ascii_lowercase[:10], repeat=4)]
