@@ -11,12 +11,20 @@ NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 #: of one definition; several such tools leave little room for anything else
 MANY_TOKENS: Final = 1_000
 _SHORT_WORDS: Final = 3
+#: of a text in a script that may have no spaces
+_SHORT_CHARS: Final = 20
 _MOST_NAMED: Final = 8
 _DEPTH: Final = 6
 _WHEN: Final = re.compile(
     r"\b(when|whenever|if|use[ds]?|useful|using|before|after|instead|unless|until|only|prefer|avoid|should|must|need(s|ed)?)\b",
     re.IGNORECASE,
 )
+#: of other languages the words for a purpose are not known
+_ENGLISH: Final = re.compile(
+    r"\b(the|and|with|from|this|that|by|(return|get|list|create|delete|update|read|write|send|find|set|run|add|remove)s?|search(es)?)\b",
+    re.IGNORECASE,
+)
+_COMBINED: Final = ("anyOf", "oneOf", "allOf")
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,10 @@ def _name(tool: Mapping[str, Any], prefix: str, twins: Mapping[str, list[str]]) 
     name = _text(tool.get("name"))
     shown = prefix + name
     if len(shown) > 64:
-        yield Advice(f"{len(shown)} characters in a client: {shown}", "Models accept at most 64. Shorten the name.")
+        short = f", or the short name in {prefix}" if prefix else ""
+        yield Advice(
+            f"{len(shown)} characters in a client: {shown}", f"Models accept at most 64. Shorten the name{short}."
+        )
     elif NAME.fullmatch(shown) is None:
         yield Advice(
             "Characters that models do not accept",
@@ -60,9 +71,9 @@ def _description(tool: Mapping[str, Any], texts: Mapping[str, int]) -> Iterator[
         return
     if texts[text] > 1:
         yield Advice("Another tool has the same description", "Say what sets this one apart.")
-    if len(text.split()) <= _SHORT_WORDS:
+    if len(text.split()) <= _SHORT_WORDS and (text.isascii() or len(text) < _SHORT_CHARS):
         yield Advice("A very short description", "Say what it does, what it returns and when to use it.")
-    elif _WHEN.search(text) is None:
+    elif _ENGLISH.search(text) is not None and _WHEN.search(text) is None:
         yield Advice(
             "Says what it does, but not when to use it", "Add when to use it, and when another tool is better."
         )
@@ -93,12 +104,20 @@ def _undescribed(schema: Any, path: str, depth: int) -> Iterator[str]:
     properties = schema.get("properties")
     for name, inner in properties.items() if isinstance(properties, dict) else ():
         here = f"{path}{name}"
-        described = isinstance(inner, dict) and (_text(inner.get("description")) or "$ref" in inner or "const" in inner)
-        if not described:
+        if not _is_described(inner):
             yield here
         yield from _undescribed(inner, f"{here}.", depth - 1)
     if isinstance(items := schema.get("items"), dict):
         yield from _undescribed(items, path, depth - 1)
+
+
+def _is_described(schema: Any, *, inside: bool = True) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    if _text(schema.get("description")) or "$ref" in schema or "const" in schema:
+        return True
+    forms = [one for word in _COMBINED if isinstance(found := schema.get(word), list) for one in found]
+    return inside and any(_is_described(one, inside=False) for one in forms)
 
 
 def _twins(tools: Sequence[Mapping[str, Any]]) -> Mapping[str, list[str]]:

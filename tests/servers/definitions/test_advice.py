@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import inspect
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tiktoken_ext import openai_public
 
 from servers.definitions import model_tokens
 from servers.definitions.advice import MANY_TOKENS, advice
+from sessions.agents.catalog import search
 
 
 def problems(*tools: dict[str, Any], tokens: int = 10, prefix: str = "") -> list[list[str]]:
@@ -33,11 +35,18 @@ def test_a_tool_that_says_everything_gets_no_advice() -> None:
         ("", "No description"),
         (None, "No description"),
         ("Gets orders.", "A very short description"),
+        ("查询天气", "A very short description"),
         ("Returns the order with this number from the shop.", "Says what it does, but not when to use it"),
+        ("查询指定城市的实时天气信息。当用户询问天气时使用。", None),
+        ("Ändert eine Bestellung. Immer dann verwenden, wenn sich die Adresse ändert.", None),
     ],
 )
-def test_a_description_says_what_and_when(description: Any, expected: str) -> None:
-    assert problems(tool(description=description)) == [[expected]]
+def test_a_description_says_what_and_when(description: Any, expected: str | None) -> None:
+    assert problems(tool(description=description)) == [[expected] if expected else []]
+
+
+def test_tools_of_our_own_need_no_advice() -> None:
+    assert problems(*(json.loads(one) for one in search.DEFINITIONS)) == [[], []]
 
 
 def test_parameters_are_described_also_in_objects_and_lists() -> None:
@@ -46,6 +55,8 @@ def test_parameters_are_described_also_in_objects_and_lists() -> None:
         "properties": {
             "bare": {"type": "string"},
             "told": {"description": "Told.", "type": "object", "properties": {"inner": {"type": "string"}}},
+            "maybe": {"anyOf": [{"type": "string", "description": "Told."}, {"type": "null"}]},
+            "all": {"allOf": [{"$ref": "#/$defs/kind"}]},
             "list": {"description": "Told.", "items": {"type": "object", "properties": {"one": {"description": " "}}}},
         },
     }
