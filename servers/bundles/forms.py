@@ -42,7 +42,7 @@ def _patterns(label: str) -> forms.CharField:
 _LISTS: Final = ("tools", "resources", "prompts")
 _PART: Final = re.compile(r"member-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-alias")
 #: of an exported bundle
-FILE_CHARS: Final = 500_000
+FILE_CHARS: Final = 1_000_000
 
 
 class MemberForm(forms.Form):

@@ -432,6 +432,16 @@ def test_an_import_that_no_database_can_store_is_refused_in_words(
     assert not Bundle.objects.filter(slug="copy").exists()
 
 
+def test_why_a_tool_is_not_listed_stands_where_its_page_leads_to(signed_in: Client, ann: Any) -> None:
+    web = server("web", "search")
+    broken = [{"name": "odd", "inputSchema": {"type": "array"}}, {"name": "search", "inputSchema": {"type": "object"}}]
+    store_listing(web, DefinitionKind.TOOL, broken, web.sessions.get().state_since + timedelta(seconds=5))
+    make(ann, Membership(web, "web"))
+    assert "1 tool: see why" in errors(signed_in.get("/agents/model/team/"))
+    page = errors(signed_in.get("/agents/bundles/team/policy/"))
+    assert re.search(r"web__odd Tool Deny The input schema is not that of an object", page)
+
+
 def test_the_list_of_a_servers_own_endpoint_is_the_servers(signed_in: Client) -> None:
     server("web", "search")
     shown = errors(signed_in.get("/agents/model/web/?advice=1"))

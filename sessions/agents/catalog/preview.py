@@ -63,15 +63,19 @@ def _withheld(token: AgentToken, kind: DefinitionKind, key: str) -> Verdict | No
 
 
 def preview_of_bundle(contents: Contents, bundle: Bundle, number: str = "") -> Preview:
-    """For a token with every scope and no rules. Two queries."""
+    """For a token with every scope and no rules. Also what no client could read. Two queries."""
     servers = [one.endpoint.server for one in contents.members]
     known = policies.policies_of_each([bundle, *servers])
-    page = Paginator([line for line in contents.lines if line.listed], PAGE).get_page(number)
+    shown = [line for line in contents.lines if line.listed or (line.offered and not line.readable)]
+    page = Paginator(shown, PAGE).get_page(number)
     rows = []
     for line in page:
         row = line.row
         here = Policies(known[row.member.endpoint.server], ANY, known[bundle])
-        verdict = _verdict(here, row.kind, row.key, line.exposed, row.body, row.unseen, scoped=True)
+        if line.readable:
+            verdict = _verdict(here, row.kind, row.key, line.exposed, row.body, row.unseen, scoped=True)
+        else:
+            verdict = Verdict(PolicyEffect.DENY, line.reason)
         rows.append(Previewed(line.exposed, row.kind, verdict))
     return Preview(rows, page)
 
