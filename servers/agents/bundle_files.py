@@ -84,6 +84,8 @@ def bring(actor: Actor, user: Any, text: str) -> Bundle:
     rules = policy.get("rules") if isinstance(policy, dict) else None
     if not isinstance(rules, list):
         raise ValidationError("policy must be an object with a list of rules.")
+    if len(rules) > policy_changes.RULES:
+        raise ValidationError(f"A policy has at most {policy_changes.RULES} rules.")
     settings = _checked(BundlePolicyForm, {name: found for name, found in policy.items() if name != "rules"}, "policy")
     forms = [_checked(RuleForm, rule, f"rule {number} of the policy") for number, rule in enumerate(rules, 1)]
     read = [_under_its_name(form.rule(), renamed) for form in forms]
@@ -112,12 +114,11 @@ def _altered(bundle: Bundle, rules: Sequence[AgentRule]) -> Iterator[dict[str, s
                 plain = names.plain(members[target[0]].alias, target[1])
                 groups.setdefault(names.skeleton(plain or name), []).append((name != plain, name, target))
         for _, group in sorted(groups.items()):
-            meant = any(
+            if any(is_altered for is_altered, _, _ in group) and any(
                 any(rule.kind == KIND_OF[kind] and matches(rule.pattern, name) for rule in rules)
                 or (kind == DefinitionKind.TOOL and offers.offers(bundle.pinned, name))
                 for _, name, _ in group
-            )
-            if meant and any(is_altered for is_altered, _, _ in group):
+            ):
                 for _, name, (uid, original) in sorted(group):
                     server = members[uid].server.slug
                     yield {"kind": kind.value, "name": name, "server": server, "original": original}
