@@ -1,6 +1,7 @@
 """*Bundles*: several servers as one endpoint. List, the names as clients show them, changes, export and import, and *Use
 it from …* of each endpoint."""
 
+import hashlib
 import json
 from typing import Any
 from uuid import UUID
@@ -240,9 +241,10 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     ticked = {name: {line.row.key for line in found if line.offered} for name, _, found in groups}
     confirm = False
     if request.method == "POST":
-        shown, changed = _shown_keys(request), {}
+        shown, changed = request.POST.get("shown"), {}
+        marks = set(shown.split()) if shown is not None else None
         for name, _, found in groups:
-            known = [line.row.key for line in found if shown is None or line.row.key in shown.get(name, ())]
+            known = [line.row.key for line in found if marks is None or _mark(name, line.row.key) in marks]
             given = set(request.POST.getlist(name))
             changed[name] = tuple(offers.chosen(getattr(row, name), known, given))
             ticked[name] = given | ticked[name].difference(known)
@@ -270,7 +272,7 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
         "groups": [
             (name, title, [(line, line.row.key in ticked[name]) for line in found]) for name, title, found in groups
         ],
-        "shown": json.dumps({name: [line.row.key for line in found] for name, _, found in groups}),
+        "shown": " ".join(_mark(name, line.row.key) for name, _, found in groups for line in found),
         "confirm": confirm,
         "offers": any(lines.values()),
         "connected": member.endpoint.connected,
@@ -279,13 +281,9 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     return render(request, "agents/bundle_member.html", context, status=status)
 
 
-def _shown_keys(request: HttpRequest) -> dict[str, set[str]] | None:
-    """What the page listed: what the server added since was not left out by anyone. None: all."""
-    try:
-        found = json.loads(request.POST["shown"])
-        return {name: set(map(str, keys)) for name, keys in found.items()}
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return None
+def _mark(name: str, key: str) -> str:
+    """Of a line of the page, which sends all of them along: what the server added since was not left out by anyone."""
+    return hashlib.sha256(f"{name} {key}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,6 +1,5 @@
 """*Bundles* and *Use it from…*: what the pages show, refuse and record."""
 
-import html
 import json
 import re
 from dataclasses import replace
@@ -484,7 +483,7 @@ def test_a_choice_concerns_only_what_its_page_showed(signed_in: Client, ann: Any
     assert shown is not None
     listing = [{"name": name, "inputSchema": {"type": "object"}} for name in ("a", "b", "new")]
     store_listing(web, DefinitionKind.TOOL, listing, web.sessions.get().state_since + timedelta(seconds=5))
-    data = {"version": bundle.version, "tools": ["a"], "shown": html.unescape(shown[1])}
+    data = {"version": bundle.version, "tools": ["a"], "shown": shown[1]}
     assert signed_in.post("/agents/bundles/team/members/web/", data).status_code == 302
     assert bundle.members.get(retired_at=None).tools == ["*", "!b"]
 
