@@ -1,8 +1,12 @@
 """The entry point of the command `mcpadmin`."""
 
 import sys
+import traceback
+from typing import Final
 
 from mcpadmin import hardening
+
+_FAILED: Final = 7  # ExitStatus.FAILED, whose module may be what cannot be loaded
 
 
 def main() -> None:
@@ -16,6 +20,9 @@ def main() -> None:
         managing.run(sys.argv)
         return
     given = arguments.parse(sys.argv[1:])
-    from mcpadmin.command_line import verbs  # noqa: PLC0415 - half a second of libraries, which --help needs none of
-
+    try:
+        from mcpadmin.command_line import verbs  # noqa: PLC0415 - half a second of libraries, which --help needs none of
+    except Exception:  # a broken installation must not end as 1, which says that the tool has answered
+        traceback.print_exc()
+        sys.exit(_FAILED)
     sys.exit(verbs.run(given))

@@ -390,3 +390,32 @@ def test_a_number_that_cannot_be_used_is_refused_in_words(
 def test_an_empty_address_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPADMIN_URL", "")
     assert arguments.parse(["list"]).url == arguments.DEFAULT_URL
+
+
+#: what Python has on Linux only
+LINUX_ONLY = {
+    "os": ["O_PATH", "O_TMPFILE", "MFD_CLOEXEC", "fdatasync", "memfd_create", "pidfd_open", "setresgid", "setresuid"],
+    "select": ["epoll"],
+    "signal": ["pidfd_send_signal"],
+    "socket": ["TCP_KEEPIDLE"],
+}
+
+
+def test_everything_can_be_loaded_where_python_lacks_what_only_linux_has(tmp_path: Path) -> None:
+    """As on macOS."""
+    removed = "".join(
+        f"import {module}\n{module}.__dict__.pop({name!r}, None)\n"
+        for module, names in LINUX_ONLY.items()
+        for name in names
+    )
+    loaded = "import mcpadmin.command_line.verbs, mcpadmin.up.supervisor\nimport django; django.setup()\nimport sessions.host.boot"
+    environment = clean_environment(DJANGO_SETTINGS_MODULE="mcpadmin.settings", MCPADMIN_DATA_DIR=str(tmp_path))
+    subprocess.run([sys.executable, "-c", removed + loaded], cwd=ROOT, env=environment, check=True)
+
+
+def test_an_installation_that_cannot_be_loaded_is_no_error_of_the_tool() -> None:
+    """1 would say that the tool ran and reported an error."""
+    code = "import sys; sys.modules['httpx'] = None; from mcpadmin.command_line.program import main; main()"
+    words = [sys.executable, "-c", code, "call", "files", "read"]
+    done = subprocess.run(words, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, "httpx" in done.stderr) == (7, True)

@@ -177,8 +177,9 @@ def _result(host: str, port: int, entry: Any) -> ResolveResult:
 
 
 #: An event stream may be silent for hours. The kernel's probes detect a peer that vanished silently:
-#: after 60 s of silence, every 15 s, four times.
-_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
+#: after 60 s of silence, every 15 s, four times. macOS calls the first option TCP_KEEPALIVE.
+_KEEPIDLE: Final = getattr(socket, "TCP_KEEPIDLE", 0x10)
+_KEEPALIVE: Final = ((_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 
 async def tunnelled(name: str, info: Any, policy: OutboundPolicy) -> socket.socket | None:

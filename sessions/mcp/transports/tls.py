@@ -1,13 +1,16 @@
 """TLS contexts of single servers and their authorization servers: a client certificate, a private certificate
 authority, or both.
 
-Equal contexts are shared because each costs 700 KiB. A key never touches a disk: OpenSSL reads it from a file in
-memory.
+Equal contexts are shared because each costs 700 KiB. On Linux a key never touches a disk: OpenSSL reads it from a file
+in memory. Elsewhere it reads a private file that is removed at once.
 """
 
 import functools
 import os
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 @functools.lru_cache(maxsize=64)
@@ -15,14 +18,27 @@ def client_context(certificate: str, key: str, ca: str = "") -> ssl.SSLContext:
     """Takes PEM texts. With `ca`, only that authority is trusted, not the public ones. Raises ssl.SSLError."""
     context = ssl.create_default_context(cadata=ca or None)
     if certificate:
-        descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, f"{certificate.rstrip()}\n{key}".encode())
+        with _readable(f"{certificate.rstrip()}\n{key}".encode()) as path:
             # an empty passphrase: without one, OpenSSL asks for that of an encrypted key at the terminal, and waits
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
-        finally:
-            os.close(descriptor)
+            context.load_cert_chain(path, password="")
     return context
+
+
+@contextmanager
+def _readable(data: bytes) -> Iterator[str]:
+    """The path of a file with this content, for as long as it is read."""
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            yield file.name
+        return
+    descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 @functools.lru_cache(maxsize=64)

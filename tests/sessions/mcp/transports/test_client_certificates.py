@@ -6,6 +6,7 @@ import os
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -103,6 +104,20 @@ async def test_a_server_that_asks_for_a_certificate_gets_ours(tmp_path: Path) ->
     client = made("ada", AUTHORITY)
     async with asking_server(tmp_path) as url:
         assert await asked(url, client_context(client.pem, client.key_pem, AUTHORITY.pem)) == "ada"
+
+
+async def test_where_no_file_is_in_memory_a_private_one_is_read_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delattr(os, "memfd_create")
+    client = made("ada", AUTHORITY)
+    async with asking_server(tmp_path) as url:
+        assert await asked(url, client_context(client.pem, client.key_pem, AUTHORITY.pem)) == "ada"
+    assert list(folder.iterdir()) == []
 
 
 async def test_without_a_certificate_or_with_a_strangers_the_door_stays_shut(tmp_path: Path) -> None:
