@@ -123,10 +123,12 @@ def kill_group(pid: int, how: signal.Signals) -> None:
 
 
 def adopted(known: set[int]) -> list[int]:
-    """Children of this process that it did not start itself, found in /proc (Linux only)."""
+    """Children of this process that it did not start itself, found in /proc (Linux only). All that it starts gets another
+    session: a child in its own one belongs to the script that became `up` by exec."""
     me = os.getpid()
     pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit()) if _prctl else iter(())
-    return [pid for pid in pids if pid not in known and _parent_of(pid) == me and not _is_kept(pid)]
+    mine = (pid for pid in pids if pid not in known and _parent_of(pid) == me)
+    return [pid for pid in mine if not _is_in_our_session(pid) and not _is_kept(pid)]
 
 
 def _parent_of(pid: int) -> int:
@@ -135,6 +137,13 @@ def _parent_of(pid: int) -> int:
             return int(file.read().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def _is_in_our_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == os.getsid(0)
+    except ProcessLookupError:
+        return True  # it has ended
 
 
 def _is_kept(pid: int) -> bool:

@@ -225,7 +225,8 @@ class Children:
         """`on_end` is called with each part that ended and its pid."""
         self.part_supervisors: list[PartSupervisor] = []
         self._jobs: dict[int, Child] = {}
-        self.outsiders: set[int] = set()  # started by us but not supervised (the browser)
+        # not supervised: the browser that we start, and what the script that became `up` by exec had started
+        self.outsiders = set(process.adopted({guard.pid}))
         self._guard, self._on_end = guard, on_end
         self._loop = asyncio.get_running_loop()
         self._sweeping: asyncio.TimerHandle | None = None

@@ -438,3 +438,45 @@ def test_a_start_makes_up_for_one_that_was_ended_after_the_last_migration(tmp_pa
     with closing(sqlite3.connect(path)) as database:
         assert [database.execute(one).fetchall() for one in (permissions, triggers)] == before
     assert before[1]
+
+
+BESIDE_A_SCRIPT = """
+import asyncio, os, subprocess, sys
+from contextlib import suppress
+from types import SimpleNamespace
+
+from mcpadmin.up import process, supervisor
+
+def lives(pid):
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+async def main():
+    process.become_subreaper()
+    supervisor.Children(SimpleNamespace(pid=0, restore=lambda: None), lambda part, pid: None)
+    part = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!"], stdout=subprocess.PIPE, start_new_session=True)
+    orphan = int(part.stdout.readline())
+    async with asyncio.timeout(20):
+        while lives(orphan):
+            await asyncio.sleep(0.01)
+    print([lives(pid) for pid in left])
+
+left = [int(pid) for pid in sys.argv[1:]]
+try:
+    asyncio.run(main())
+finally:
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, 9)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="orphans are found in /proc")
+def test_what_the_start_script_left_running_lives_while_orphans_of_parts_are_killed() -> None:
+    """A script such as `exec > >(tee log)`, which then becomes `up` by exec."""
+    script = 'sleep 60 >&- & one=$!; setsid sleep 60 >&- & exec "$0" -c "$1" $one $!'
+    words = ["sh", "-c", script, sys.executable, BESIDE_A_SCRIPT]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[True, True]\n"
