@@ -22,7 +22,7 @@ from sessions.mcp.client import Client
 from sessions.mcp.core.capabilities import Implementation
 from sessions.mcp.core.errors import Fault, ProtocolError
 from sessions.mcp.core.events import Event
-from sessions.mcp.core.limits import Limits
+from sessions.mcp.core.limits import KIB, MIB, Limits
 from sessions.mcp.core.opening import EraSetting
 from sessions.mcp.core.refusals import READ_BYTES, words_in
 from sessions.mcp.core.results import Timeouts
@@ -40,6 +40,20 @@ _ANYWHERE: Final = OutboundPolicy(allow=(Allow(ipaddress.ip_network("0.0.0.0/0")
 _WEEK: Final = 7 * 24 * 3600.0
 #: mcpadmin ends a call after the times of its server. A ping that fails while mcpadmin restarts must not end it here.
 _PATIENT: Final = Timeouts(request=_WEEK, tool=_WEEK, total=_WEEK, keepalive_idle=_WEEK)
+#: The peer is the person's own mcpadmin, which bounds what its servers send: the most that it can be set to allow
+#: (servers/validators/limits.py).
+LIMITS: Final = Limits(
+    message_bytes=256 * MIB,
+    message_values=10_000_000,
+    depth=256,
+    inflated_bytes=512 * MIB,
+    inflated_ratio=1_000,
+    sse_event_bytes=256 * MIB + 64 * KIB,
+    stream_bytes=512 * MIB,
+    list_items=100_000,
+    list_pages=10_000,
+    list_bytes=512 * MIB,
+)
 _PROGRAM: Final = "mcpadmin-command"
 _FLUSH_SECONDS: Final = 3.0
 
@@ -83,7 +97,7 @@ class Connection:
     async def api(self, path: str, **query: str) -> dict[str, Any]:
         """A page of a list of the HTTP API. Raises McpError."""
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "User-Agent": _PROGRAM}
-        transport = engine(_ANYWHERE, Limits(), shared_tls(), timeout=_PATIENT.connect)
+        transport = engine(_ANYWHERE, LIMITS, shared_tls(), timeout=_PATIENT.connect)
         try:
             with translated():
                 request = httpx.Request("GET", f"{self.url}/api/v1{path}", params=query, headers=headers)
@@ -121,6 +135,7 @@ class Connection:
             f"{self.url}/mcp/{quote(server, safe='', errors='replace')}",
             headers=lambda: sent,
             policy=_ANYWHERE,
+            limits=LIMITS,
             credential=True,
             recorder=self.placed,
             feed=False,
@@ -129,6 +144,7 @@ class Connection:
             partial(_transport, endpoint),
             client_info=Implementation(_PROGRAM, __version__, "mcpadmin command line"),
             capabilities={},
+            limits=LIMITS,
             timeouts=timeouts,
             era=era,
             on_event=on_event,

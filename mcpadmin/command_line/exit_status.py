@@ -41,7 +41,7 @@ class ExitStatus(IntEnum):
     OUTCOME_UNKNOWN = 5
     #: --timeout passed; a call was cancelled and may have run
     TIMEOUT = 6
-    #: the server failed, or answered with a protocol error
+    #: the server failed, or answered with a protocol error; or a list is incomplete
     FAILED = 7
     #: Ctrl-C or SIGTERM while no call was in flight
     INTERRUPTED = 130

@@ -89,6 +89,13 @@ class Output:
             self._clear()
             self._say(f"{visible_text(words)}\n")
 
+    def warning(self, words: str) -> None:
+        """What a program should know too."""
+        if self._as_text:
+            self.note(words)
+        else:
+            self._say(f"{_json({'warning': words})}\n")
+
     def problem(self, ending: Ending, page: str) -> None:
         self._clear()
         if self._as_text:

@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from mcpadmin.command_line.connecting import Connection, connection, read_file
+from mcpadmin.command_line.connecting import LIMITS, Connection, connection, read_file
 from mcpadmin.command_line.exit_status import Ending, ExitStatus, ending_of, status_of
 from mcpadmin.command_line.output import NotWritten, Output
 from sessions.mcp.client import Client
@@ -121,7 +121,9 @@ def _object(text: str) -> dict[str, Any]:
     elif text.startswith("@"):
         text = read_file(text[1:], "--json")
     try:
-        value, mended = json_text.parse(text.encode("utf-8", "surrogatepass"), Limits())
+        value, mended = json_text.parse(
+            text.encode("utf-8", "surrogatepass"), Limits(message_bytes=LIMITS.message_bytes)
+        )
     except ProtocolError as problem:
         why = problem.detail.partition(": ")[2] or problem.detail
         raise Ending(ExitStatus.USAGE, f"--json: not valid JSON: {why}") from problem
@@ -208,11 +210,16 @@ async def _list(given: Namespace, output: Output, reached: Connection) -> ExitSt
             "templates": client.list_resource_templates,
             "prompts": client.list_prompts,
         }
+        incomplete = []
         for kind in given.kind or readers:
             listing = await readers[kind]()
             _write_list(output, kind, listing.items)
             for warning in listing.warnings:
-                output.note(f"{kind}: {warning}")
+                output.warning(f"{kind}: {warning}")
+            if listing.truncated:
+                incomplete.append(kind)
+    if incomplete:
+        raise Ending(ExitStatus.FAILED, f"The list is incomplete: {', '.join(incomplete)}.")
     return ExitStatus.SUCCESS
 
 

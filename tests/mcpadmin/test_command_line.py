@@ -16,11 +16,13 @@ from typing import IO, Any
 import pytest
 
 from mcpadmin.command_line import arguments, verbs
-from mcpadmin.command_line.connecting import Connection
+from mcpadmin.command_line.connecting import LIMITS, Connection
 from mcpadmin.command_line.exit_status import Ending, ExitStatus, ending_of, status_of
 from mcpadmin.command_line.output import Output
+from servers.validators.limits import LIMITS as BOUNDS
 from sessions.mcp.core.errors import Fault, RpcError, TransportError
 from sessions.mcp.core.events import ResourceUpdated
+from sessions.mcp.core.limits import Limits
 from tests.tools.prepared import ROOT, clean_environment
 from tests.tools.warm_program import Program
 
@@ -31,7 +33,7 @@ CAPABILITIES = {"tools": {}, "resources": {"subscribe": True, "listChanged": Tru
 
 class Peer(ThreadingHTTPServer):
     """Answers as the endpoint for agents does, as far as one call needs it. `page`: what the HTTP API answers,
-    `refused`: how a call ends, if with an error."""
+    `refused`: how a call ends, if with an error, `result`: how it ends otherwise, `listed`: each page of a list."""
 
     daemon_threads = True
 
@@ -41,6 +43,8 @@ class Peer(ThreadingHTTPServer):
         self.called: list[Any] = []
         self.page: tuple[int, dict[str, str], bytes] = (200, {}, b"{}")
         self.refused: tuple[int, dict[str, Any]] | None = None
+        self.result: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
+        self.listed: dict[str, Any] = {}
         self.deleted: Callable[[], None] = lambda: None
 
 
@@ -61,13 +65,13 @@ class Handler(BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "id" not in message:
             return self.answer(202)
-        result: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
+        result = self.server.listed if message["method"].endswith("/list") else self.server.result
         if message["method"] == "initialize":
             result = {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES} | {
                 "serverInfo": {"name": "peer", "version": "1"}
             }
         else:
-            self.server.called.append(message["params"])
+            self.server.called.append(message.get("params"))
         status, outcome = 200, {"result": result}
         headers = {"Content-Type": "application/json", "Mcp-Session-Id": "s1"}
         if message["method"] == "tools/call":
@@ -419,3 +423,28 @@ def test_an_installation_that_cannot_be_loaded_is_no_error_of_the_tool() -> None
     words = [sys.executable, "-c", code, "call", "files", "read"]
     done = subprocess.run(words, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, "httpx" in done.stderr) == (7, True)
+
+
+def test_a_result_larger_than_the_usual_limit_is_written_since_mcpadmin_allowed_it(peer: Peer) -> None:
+    text = "x" * (13 * 1024 * 1024)
+    peer.result = {"content": [{"type": "text", "text": text}]}
+    status, written, error = ended(start(peer, "call", "files", "read"))
+    assert (status, error) == (0, {})
+    assert json.loads(written) == peer.result
+
+
+def test_a_list_that_is_cut_ends_as_a_failure_and_says_so_to_a_program_too(peer: Peer) -> None:
+    """The peer repeats a cursor."""
+    peer.listed = {"tools": [{"name": "read", "inputSchema": {"type": "object"}}], "nextCursor": "again"}
+    process = start(peer, "list", "files", "--kind", "tools")
+    written, said = process.communicate(timeout=60)
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert (process.returncode, json.loads(written)["definition"]["name"]) == (7, "read")
+    assert {"warning": "tools: The server repeats a cursor."} in lines
+    assert lines[-1] == {"error": {"status": "failed", "message": "The list is incomplete: tools."}}
+
+
+def test_the_command_takes_whatever_a_limit_of_mcpadmin_can_be_set_to() -> None:
+    bounded = [name for name, limit in BOUNDS.items() if getattr(LIMITS, name) != getattr(Limits(), name)]
+    assert {name: getattr(LIMITS, name) for name in bounded} == {name: BOUNDS[name].most for name in bounded}
+    assert {"message_bytes", "message_values", "depth", "list_items", "list_pages", "list_bytes"} <= set(bounded)
