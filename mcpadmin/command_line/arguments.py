@@ -35,7 +35,11 @@ class _Secret(Action):
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Without a token that stands where it does not belong, such as before the command."""
-        super().error(_TOKEN.sub("***", message))
+        super().error(without_tokens(message))
+
+
+def without_tokens(text: str) -> str:
+    return _TOKEN.sub("***", text)
 
 
 def parser() -> ArgumentParser:

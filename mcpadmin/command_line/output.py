@@ -5,14 +5,13 @@ what they are. JSON escapes them.
 """
 
 import json
-import os
 import shutil
 import sys
 from contextlib import suppress
-from io import TextIOWrapper
 from typing import Any, Final
 
 from mcpadmin.command_line.exit_status import Ending, ExitStatus
+from mcpadmin.command_line.streams import write_utf_8
 from servers.kit.visible import HIDDEN, visible_text
 
 _CLEAR: Final = "\r\x1b[K"
@@ -33,9 +32,7 @@ class Output:
     def __init__(self, form: str | None) -> None:
         """`form`: text or json; None: text on a terminal, otherwise json."""
         for stream in (sys.stdout, sys.stderr):
-            # Lone surrogates, which JSON can express and UTF-8 cannot, are written as JSON escapes.
-            if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+            write_utf_8(stream)
         self.is_json = form == "json" or (form is None and not sys.stdout.isatty())
         self._on_terminal = sys.stderr.isatty()
         self._as_text = self._on_terminal or form == "text"
@@ -65,14 +62,6 @@ class Output:
             raise
         except OSError as problem:
             raise NotWritten(problem) from problem
-
-    def let_go(self) -> None:
-        """Drop what could not be written: Python would try again at its end, and change the exit status."""
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     # --- stderr ------------------------------------------------------------------------------------------------------
     def progress(self, done: float, total: float | None, message: str | None) -> None:

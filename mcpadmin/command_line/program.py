@@ -17,7 +17,7 @@ def main() -> None:
     if word and not word.startswith("-") and word not in arguments.VERBS:
         from mcpadmin.command_line import managing  # noqa: PLC0415 - verbs need none of it
 
-        managing.run(sys.argv)
+        managing.run(sys.argv, arguments.VERBS)
         return
     given = arguments.parse(sys.argv[1:])
     try:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from mcpadmin.command_line.connecting import LIMITS, Connection, connection, read_file
 from mcpadmin.command_line.exit_status import Ending, ExitStatus, ending_of, status_of
 from mcpadmin.command_line.output import NotWritten, Output
+from mcpadmin.command_line.streams import BROKEN_PIPE, let_go
 from sessions.mcp.client import Client
 from sessions.mcp.core import json_text, methods
 from sessions.mcp.core.backoff import Backoff
@@ -23,7 +24,6 @@ from sessions.mcp.core.events import Event, Following, FollowingLost, ListChange
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.results import Timeouts
 
-_BROKEN_PIPE: Final = 141
 _KINDS: Final = {
     "tools": ListKind.TOOLS,
     "resources": ListKind.RESOURCES,
@@ -42,9 +42,9 @@ def run(given: Namespace) -> int:
     try:
         return int(_run(given, output))
     except BrokenPipeError:  # `| head` has read enough
-        return _BROKEN_PIPE
+        return BROKEN_PIPE
     finally:
-        output.let_go()
+        let_go()
 
 
 def _run(given: Namespace, output: Output) -> ExitStatus:

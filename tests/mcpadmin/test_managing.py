@@ -1,12 +1,17 @@
 """`manage.py` from its own process: which data directory a command uses."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+from django.core.management import get_commands
+
+from mcpadmin.command_line import managing
 from tests.tools.prepared import ADMIN, DATABASE, ROOT, clean_environment, copy_database, copy_static_files
 
 
@@ -26,6 +31,50 @@ def test_an_option_of_a_registered_command_is_never_taken_for_one_of_ours(tmp_pa
     with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
         (found,) = database.execute("SELECT arguments FROM servers_server").fetchone()
     assert json.loads(found) == own[1:]
+
+
+def run(data_dir: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[bytes]":
+    own = clean_environment(MCPADMIN_DATA_DIR=str(data_dir), **more)
+    return subprocess.run([sys.executable, *words], cwd=ROOT, env=own, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["-m", "mcpadmin", "cal"], "call"), (["manage.py", "usres"], "users"), (["manage.py", "frobnicate"], "")],
+)
+def test_a_misspelt_command_is_a_mistake_of_the_command_line_and_creates_nothing(
+    words: list[str], meant: str, tmp_path: Path
+) -> None:
+    """1 would say that the tool ran and reported an error."""
+    done = run(tmp_path / "data", *words)
+    assert (done.returncode, (tmp_path / "data").exists()) == (2, False)
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(f"mcpadmin: There is no command '{words[-1]}'.")
+    assert (f"Did you mean {meant}?" in line) is bool(meant)
+
+
+def test_every_management_command_is_known_without_the_settings() -> None:
+    assert managing.commands() == get_commands().keys()
+
+
+def test_a_reader_that_leaves_early_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
+    copy_database(tmp_path / DATABASE)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as unread:
+        own = clean_environment(MCPADMIN_DATA_DIR=str(tmp_path))
+        words = [sys.executable, "manage.py", "users", "permissions"]
+        done = subprocess.run(words, cwd=ROOT, env=own, stdout=unread, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_export_is_utf_8_whatever_the_locale_says(tmp_path: Path) -> None:
+    copy_database(tmp_path / DATABASE, administrator=True)
+    server = ["register_server", "--user", ADMIN[0], "--disabled", "--name", "Zoë 漢", "--", "notes-server"]
+    assert run(tmp_path, "manage.py", *server).returncode == 0
+    done = run(tmp_path, "manage.py", "export_servers", "--user", ADMIN[0], PYTHONIOENCODING="iso-8859-15")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "Zoë 漢" in json.loads(done.stdout.decode())["mcpServers"]
 
 
 def users(data_dir: Path) -> "subprocess.CompletedProcess[str]":
