@@ -21,6 +21,7 @@ A token is read from --token-file, from --token, or from the variable MCPADMIN_T
 Agents page. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 timeout,
 7 failed. Full reference: docs/command-line.md."""
 _TOKEN: Final = re.compile(r"\bmc[ao]_[\w-]+")
+_KEY: Final = re.compile(r"(?! )[ -~]{1,128}(?<! )\Z")
 _SERVER: Final = "short name of a server or bundle, as in its URL"
 
 
@@ -58,8 +59,8 @@ def parser() -> ArgumentParser:
     _add_json(call)
     call.add_argument(
         "--idempotency-key",
+        type=_key,
         metavar="KEY",
-        default="",
         help="if the key was used before, mcpadmin returns that call and sends nothing (128 characters at most)",
     )
 
@@ -108,9 +109,7 @@ def _add_connection(verb: ArgumentParser) -> None:
     group.add_argument(
         "--token-file", metavar="FILE", help="file that contains the token; - reads it from standard input"
     )
-    group.add_argument(
-        "--token", action=_Secret, default="", help="the token itself; a shell may keep it in its history"
-    )
+    group.add_argument("--token", action=_Secret, help="the token itself; a shell may keep it in its history")
     group.add_argument(
         "--allow-http", action="store_true", help="allow sending the token unencrypted to another machine"
     )
@@ -122,6 +121,13 @@ def _add_connection(verb: ArgumentParser) -> None:
         choices=("text", "json"),
         help="text for people, or JSON Lines (default: text on a terminal, otherwise json)",
     )
+
+
+def _key(text: str) -> str:
+    """An empty one, of a variable that is not set, would have the tool run again."""
+    if not _KEY.match(text):
+        raise ArgumentTypeError("the key must have 1 to 128 characters of ASCII, and no space at its ends")
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -188,10 +188,12 @@ def _is_here(host: str) -> bool:
 
 
 def _token(given: Namespace) -> str:
-    if given.token_file:
+    if given.token_file is not None:
         text = read_file(given.token_file, "--token-file")
+    elif given.token is not None:
+        text = given.token
     else:
-        text = given.token or hardening.variables.get("MCPADMIN_TOKEN", "")
+        text = hardening.variables.get("MCPADMIN_TOKEN", "")
     token = text.strip()
     if not token:
         words = "No token. Issue one on the Agents page, then use --token-file FILE or the variable MCPADMIN_TOKEN."
@@ -203,6 +205,8 @@ def _token(given: Namespace) -> str:
 
 def read_file(name: str, option: str) -> str:
     """The text of a file; `-` is standard input. Raises Ending (usage)."""
+    if not name:  # of a variable that is not set
+        raise Ending(ExitStatus.USAGE, f"{option}: the name of the file is empty.")
     if name == "-" and sys.stdin is None:
         raise Ending(ExitStatus.USAGE, f"{option}: standard input is closed.")
     try:

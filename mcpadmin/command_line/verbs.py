@@ -136,7 +136,7 @@ def _object(text: str) -> dict[str, Any]:
 
 # --- call ------------------------------------------------------------------------------------------------------------
 async def _call(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
-    key = {"Idempotency-Key": given.idempotency_key} if given.idempotency_key else {}
+    key = {"Idempotency-Key": given.idempotency_key} if given.idempotency_key is not None else {}
 
     async def before_send(attempt: int, reason: str) -> None:
         reached.calling = True

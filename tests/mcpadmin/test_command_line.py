@@ -143,6 +143,28 @@ def test_a_token_file_wins_over_the_option_and_the_option_over_the_variable(peer
     assert peer.called == []
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--token-file", "", "--token", TOKEN), "--token-file: the name of the file is empty."),
+        (("--token", ""), "No token."),
+    ],
+)
+def test_an_empty_variable_in_place_of_a_token_does_not_lead_to_another_token(
+    peer: Peer, words: tuple[str, ...], said: str
+) -> None:
+    status, _, error = ended(start(peer, "call", "files", "read", *words))
+    assert (status, error["message"].startswith(said), peer.called) == (2, True, [])
+
+
+@pytest.mark.parametrize("key", ["", " a", "a ", "a" * 129, "schlüssel", "a\nb", "a\n"])
+def test_what_can_be_no_key_is_refused_instead_of_called_without_one(peer: Peer, key: str) -> None:
+    process = start(peer, "call", "files", "read", "--idempotency-key", key)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, peer.called) == (2, [])
+    assert "the key must have 1 to 128 characters of ASCII" in said
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_result_that_the_disk_does_not_take_is_no_error_of_the_tool(peer: Peer) -> None:
     with open("/dev/full", "w") as full:
