@@ -109,7 +109,11 @@ def _add_connection(verb: ArgumentParser) -> None:
     group.add_argument(
         "--token-file", metavar="FILE", help="file that contains the token; - reads it from standard input"
     )
-    group.add_argument("--token", action=_Secret, help="the token itself; a shell may keep it in its history")
+    group.add_argument(
+        "--token",
+        action=_Secret,
+        help="the token itself; a shell may keep it in its history, and `ps` shows it of a parent such as uvx",
+    )
     group.add_argument(
         "--allow-http", action="store_true", help="allow sending the token unencrypted to another machine"
     )
