@@ -57,10 +57,12 @@ class Ending(Exception):
 
 def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Ending:
     """`calling`: a tool was being called, so an answer that did not arrive is no failure that may be repeated."""
-    if call and calling and error.fault in _TOKEN_FAULTS:
-        return Ending(ExitStatus.OUTCOME_UNKNOWN, "This token is no longer valid. The call continues.", call)
     if error.fault in _TOKEN_FAULTS:
-        return Ending(ExitStatus.REFUSED, "mcpadmin does not accept this token: it is unknown, expired or revoked.")
+        said = error.words if isinstance(error, HttpError) else ""
+        if call and calling:
+            words = f"{said or 'This token is no longer valid.'} The call continues."
+            return Ending(ExitStatus.OUTCOME_UNKNOWN, words, call)
+        return Ending(ExitStatus.REFUSED, said or "mcpadmin does not accept this token.")
     if isinstance(error, RpcError):
         if calling and isinstance(error.data, dict) and error.data.get("retrySafe") is False:
             return Ending(ExitStatus.OUTCOME_UNKNOWN, error.message, call)  # it may have been placed all the same

@@ -20,7 +20,7 @@ from mcpadmin.command_line.connecting import LIMITS, Connection
 from mcpadmin.command_line.exit_status import Ending, ExitStatus, ending_of, status_of
 from mcpadmin.command_line.output import Output
 from servers.validators.limits import LIMITS as BOUNDS
-from sessions.mcp.core.errors import Fault, RpcError, TransportError
+from sessions.mcp.core.errors import Fault, HttpError, RpcError, TransportError
 from sessions.mcp.core.events import ResourceUpdated
 from sessions.mcp.core.limits import Limits
 from tests.tools.prepared import ROOT, clean_environment
@@ -470,3 +470,22 @@ def test_the_command_takes_whatever_a_limit_of_mcpadmin_can_be_set_to() -> None:
     bounded = [name for name, limit in BOUNDS.items() if getattr(LIMITS, name) != getattr(Limits(), name)]
     assert {name: getattr(LIMITS, name) for name in bounded} == {name: BOUNDS[name].most for name in bounded}
     assert {"message_bytes", "message_values", "depth", "list_items", "list_pages", "list_bytes"} <= set(bounded)
+
+
+@pytest.mark.parametrize("words", ["This token is for another endpoint.", ""])
+@pytest.mark.parametrize("calling", [True, False])
+def test_why_a_token_is_refused_is_what_mcpadmin_says(words: str, calling: bool) -> None:
+    error = HttpError(Fault.UNAUTHORIZED, f"HTTP 401. {words}", status=401, may_have_run=False, words=words)
+    ending = ending_of(error, call="c1" if calling else "", calling=calling)
+    assert ending.status is (ExitStatus.OUTCOME_UNKNOWN if calling else ExitStatus.REFUSED)
+    assert ending.words.startswith(
+        words or ("This token is no longer valid." if calling else "mcpadmin does not accept")
+    )
+
+
+def test_a_token_of_another_network_is_told_so(peer: Peer) -> None:
+    words = "This token is unknown, expired, revoked or not allowed from this address."
+    body = json.dumps({"error": {"code": "unauthorized", "message": words}}).encode()
+    peer.page = (401, {"Content-Type": "application/json", "WWW-Authenticate": "Bearer"}, body)
+    status, _, error = ended(start(peer, "list"))
+    assert (status, error["message"]) == (3, words)
