@@ -16,11 +16,11 @@ def _create(path: Path, text: str) -> str:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
     try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.link(draft, path)
     except FileExistsError:
         return path.read_text()
@@ -51,11 +51,14 @@ def ensure_checkpoint_key(path: Path, host: str) -> None:
 
 
 def replace_checkpoint_key(path: Path, host: str, retired: list[str]) -> None:
-    """`retired`: public keys of the same log whose signatures still count."""
+    """`retired`: public keys of the same log whose signatures still count. Raises OSError."""
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
-    _create(draft, new_checkpoint_key(host, retired))
-    os.replace(draft, path)
+    try:
+        _create(draft, new_checkpoint_key(host, retired))
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)  # it holds a private key
 
 
 def new_checkpoint_key(host: str, retired: list[str] | None = None) -> str:

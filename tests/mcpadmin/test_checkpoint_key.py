@@ -1,5 +1,7 @@
 """The key of the audit log: shown, replaced, and given up when it is lost."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +81,18 @@ def test_rows_that_the_retention_removed_are_not_missed_after_its_key_was_given_
     assert (removals.allowed("calls"), removals.allowed("payloads")) == allowed
     log.fill(2)
     assert verify().ok, verify()
+
+
+def test_a_key_file_that_cannot_be_replaced_is_told_and_no_private_key_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(key.settings.CHECKPOINT_KEY_FILE)
+    before, old = sorted(os.listdir(path.parent)), log.public_key()
+
+    def busy(_draft: Path, _target: Path) -> None:  # as for a file that is mounted alone
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    monkeypatch.setattr(os, "replace", busy)
+    with pytest.raises(
+        CommandError, match=r"^The checkpoint key file cannot be written \(Device or resource busy\)\.$"
+    ):
+        call_command("checkpoint_key", "--replace")
+    assert (sorted(os.listdir(path.parent)), log.public_key()) == (before, old)

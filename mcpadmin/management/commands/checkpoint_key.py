@@ -68,7 +68,10 @@ class Command(BaseCommand):
             raise CommandError(
                 f"Checkpoints in the database were signed with key {unknown[0]}. Give its public key with --retired, or give up what it signed with --forget."
             )
-        keys.replace_checkpoint_key(path, _host(), retired)
+        try:
+            keys.replace_checkpoint_key(path, _host(), retired)
+        except OSError as problem:  # the folder may be read-only, or the file be mounted alone, as a secret is
+            raise CommandError(f"The checkpoint key file cannot be written ({problem.strerror}).") from None
         with audited(OPERATOR) as trail:
             dropped = checkpoints.forget(unknown) if unknown else 0
             details = {"key": key.load().public.text, "retired": retired, "forgotten": dropped}
