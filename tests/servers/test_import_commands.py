@@ -104,3 +104,15 @@ def test_an_export_comes_back_the_same(admin: Any, file: str, tmp_path: Path) ->
     assert list(json.loads(run("export_servers", "orders"))["mcpServers"]) == ["orders"]
     with pytest.raises(CommandError, match="no server nothing"):
         run("export_servers", "nothing")
+
+
+def test_a_dry_run_shows_characters_that_would_move_the_cursor(
+    admin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hidden = "evil\x1b[1A\x1b[2K\nsame: other"
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {hidden: {"command": "npx", "\x1b[2Jnote": 1}}, "\x1b[2Jmore": 1}))
+    said = run("import_servers", str(path), "--dry-run")
+    assert said.splitlines()[0].startswith("create: evil[U+001B][1A[U+001B][2K same: other")
+    assert len(said.splitlines()) == 1
+    assert "\x1b" not in said + capsys.readouterr().err

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from servers import limits
 from servers.audit.record import Actor
 from servers.enums import Way
+from servers.kit.visible import visible_text
 from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
 from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.planning import Plan, Proposal, plan
@@ -42,7 +43,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is no active user {options['user']!r}.")
         document = _document(options["file"])
         for remark in document.remarks:
-            self.stderr.write(remark)
+            self.stderr.write(_on_one_line(remark))
         proposals = plan(user, document)
         if options["dry_run"]:
             for proposal in proposals:
@@ -67,7 +68,7 @@ def _document(path: str) -> ImportedDocument:
     except UnicodeDecodeError:
         raise CommandError(f"{path} is not UTF-8 text.") from None
     except ValidationError as problem:
-        raise CommandError(" ".join(problem.messages)) from problem
+        raise CommandError(_on_one_line(" ".join(problem.messages))) from problem
 
 
 def _file(path: Path) -> bytes:
@@ -101,7 +102,12 @@ def _became(outcome: ImportOutcome) -> str:
 
 def _line(result: str, name: str, said: list[str]) -> str:
     words = " ".join(word for word in said if word)
-    return f"{result}: {name}: {words}" if words else f"{result}: {name}"
+    return _on_one_line(f"{result}: {name}: {words}" if words else f"{result}: {name}")
+
+
+def _on_one_line(text: str) -> str:
+    """It quotes the file, whose characters must not move the terminal's cursor."""
+    return visible_text(text.replace("\n", " "))
 
 
 def _value(text: str) -> tuple[str, str]:
