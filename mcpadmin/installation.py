@@ -14,6 +14,8 @@ SHARED: Final = _SHARED if IS_PACKAGE else ROOT
 #: what starts a management command, for messages that name one
 PROGRAM: Final = "mcpadmin" if IS_PACKAGE else "manage.py"
 
+_OF_THE_SYSTEM: Final = Path("/var/lib/mcpadmin")
+
 
 def default_data_dir() -> Path:
     """`data` in a checkout. A package keeps nothing beside its code: an upgrade, or uvx when it cleans up, would remove
@@ -21,7 +23,10 @@ def default_data_dir() -> Path:
     if not IS_PACKAGE:
         return ROOT / "data"
     if os.geteuid() == 0:
-        return Path("/var/lib/mcpadmin")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "mcpadmin"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "mcpadmin"
+        return _OF_THE_SYSTEM
+    try:
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Application Support" / "mcpadmin"
+        return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "mcpadmin"
+    except RuntimeError:  # a bare number without an account, and without HOME
+        return _OF_THE_SYSTEM

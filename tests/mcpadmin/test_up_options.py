@@ -1,10 +1,12 @@
 """The options of `up`: labels reach the workers, the number of web processes comes from the command or the environment."""
 
+import os
 from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
+from mcpadmin import installation
 from mcpadmin.up.options import Options, StartProblem, add_arguments
 from mcpadmin.up.supervisor import environment, web_parts
 
@@ -67,3 +69,17 @@ def test_the_help_is_shown_whatever_the_data_directory_is_called(monkeypatch: py
 def test_one_web_process_is_called_web_and_two_are_numbered() -> None:
     assert [part.name for part in web_parts(1, 3, 4, 5, {})] == ["web"]
     assert [part.name for part in web_parts(2, 3, 4, 5, {})] == ["web1", "web2"]
+
+
+def test_a_package_whose_user_has_no_home_has_a_default_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare number in a container, without an account and HOME."""
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(installation, "IS_PACKAGE", True)
+    monkeypatch.setattr(os, "geteuid", lambda: 54_321)
+    monkeypatch.setattr(Path, "home", unknown)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    assert installation.default_data_dir() == Path("/var/lib/mcpadmin")
+    assert parsed().data_dir == Path("/tmp/data")
