@@ -5,10 +5,11 @@ what they are. JSON escapes them.
 """
 
 import json
-import shutil
+import os
 import sys
 from contextlib import suppress
 from typing import Any, Final
+from unicodedata import east_asian_width
 
 from mcpadmin.command_line.exit_status import Ending, ExitStatus
 from mcpadmin.command_line.streams import write_utf_8
@@ -16,6 +17,7 @@ from servers.kit.visible import HIDDEN, visible_text
 
 _CLEAR: Final = "\r\x1b[K"
 _BAR: Final = 20
+_USUAL_COLUMNS: Final = 80
 
 
 class NotWritten(Exception):
@@ -66,8 +68,7 @@ class Output:
     # --- stderr ------------------------------------------------------------------------------------------------------
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         if self._on_terminal:
-            width = shutil.get_terminal_size().columns - 1
-            self._say(_CLEAR + _drawn(done, total, message)[:width])
+            self._say(_CLEAR + _within(_columns() - 1, _drawn(done, total, message)))
             self._drawn = True
         elif not self._as_text:
             self._say(f"{_json({'progress': done, 'total': total, 'message': message})}\n")
@@ -124,7 +125,24 @@ def _json(value: Any) -> str:
 def _drawn(done: float, total: float | None, message: str | None) -> str:
     words = visible_text(message.replace("\n", " ")) if message else ""
     if not total or total <= 0:
-        return f"{done:g}  {words}"
+        return f"{done:.15g}  {words}"
     share = min(1.0, max(0.0, done / total))
     filled = round(share * _BAR)
     return f"[{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%}  {words}"
+
+
+def _columns() -> int:
+    """Of the terminal of stderr: stdout may be a pipe."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
+    except OSError:
+        return _USUAL_COLUMNS
+
+
+def _within(columns: int, text: str) -> str:
+    """The beginning of the text that fits: a line that wraps is cleared only in part."""
+    for place, char in enumerate(text):
+        columns -= 2 if east_asian_width(char) in "WF" else 1
+        if columns < 0:
+            return text[:place]
+    return text

@@ -1,11 +1,15 @@
 """The command `mcpadmin` against a scripted endpoint: what it does when its surroundings fail."""
 
 import asyncio
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Coroutine, Iterator
@@ -489,3 +493,15 @@ def test_a_token_of_another_network_is_told_so(peer: Peer) -> None:
     peer.page = (401, {"Content-Type": "application/json", "WWW-Authenticate": "Bearer"}, body)
     status, _, error = ended(start(peer, "list"))
     assert (status, error["message"]) == (3, words)
+
+
+@pytest.mark.parametrize("message", ["x" * 100, "漢" * 100], ids=["narrow characters", "wide characters"])
+def test_progress_stays_on_one_line_of_a_terminal_while_stdout_is_a_pipe(message: str) -> None:
+    code = f"from mcpadmin.command_line.output import Output; Output(None).progress(1234567, None, {message!r})"
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with open(ours, "rb", buffering=0) as screen, open(theirs, "w") as terminal:
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, check=True)
+        drawn = screen.read(10_000).decode().removeprefix("\r\x1b[K")
+    assert drawn.startswith("1234567  ")
+    assert 37 <= sum(2 if char == "漢" else 1 for char in drawn) <= 39
