@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ValidationError
 
+from mcpadmin.installation import document
 from servers.audit.proof.witnesses import WitnessKind
 from servers.audit.proof.witnesses import parsed as parsed_witness
 from servers.validators import LIMITS, validate_host, validate_network
@@ -74,7 +75,7 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
         refusal = Warning if settings.REDIS_WITHOUT_PASSWORD else Error
         yield refusal(
             f"{name} has no password for {url.hostname}: anyone who can reach that Redis can read and change its data.",
-            hint=f"Create ACL users there (docs/configuration.md) and use one in {name} (rediss://user:password@host:6379/0). Where only mcpadmin can reach that host, set MCPADMIN_REDIS_WITHOUT_PASSWORD=true.",
+            hint=f"Create ACL users there ({document('configuration.md')}) and use one in {name} (rediss://user:password@host:6379/0). Where only mcpadmin can reach that host, set MCPADMIN_REDIS_WITHOUT_PASSWORD=true.",
             id="mcpadmin.E001",
         )
     if url.scheme == "redis":
@@ -264,7 +265,7 @@ def _witnesses() -> Iterator[CheckMessage]:
         except ValueError as problem:
             yield Error(
                 f"MCPADMIN_WITNESSES contains an invalid address. {problem}",
-                hint="docs/audit-proof.md lists the kinds of witnesses.",
+                hint=f"{document('audit-proof.md')} lists the kinds of witnesses.",
                 id="mcpadmin.E015",
             )
             continue

@@ -7,7 +7,7 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).resolve().parent
 ROOT: Final = PACKAGE.parent
-#: templates and static files as the wheel has them; a checkout has them beside the package
+#: templates, static files and documents as the wheel has them; a checkout has them beside the package
 _SHARED: Final = PACKAGE / "share"
 IS_PACKAGE: Final = _SHARED.is_dir()
 SHARED: Final = _SHARED if IS_PACKAGE else ROOT
@@ -30,3 +30,8 @@ def default_data_dir() -> Path:
         return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "mcpadmin"
     except RuntimeError:  # a bare number without an account, and without HOME
         return _OF_THE_SYSTEM
+
+
+def document(name: str) -> str:
+    """Where a document of docs/ is, for messages that name it."""
+    return str(SHARED / "docs" / name) if IS_PACKAGE else f"docs/{name}"

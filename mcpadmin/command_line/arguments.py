@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from mcpadmin import __version__, hardening
-from mcpadmin.installation import PROGRAM
+from mcpadmin.installation import PROGRAM, document
 
 VERBS: Final = ("call", "list", "read", "prompt", "watch")
 KINDS: Final = ("tools", "resources", "templates", "prompts")
@@ -19,7 +19,7 @@ commands that run mcpadmin:
 
 A token is read from --token-file, from --token, or from the variable MCPADMIN_TOKEN, in this order. Issue one on the
 Agents page. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 timeout,
-7 failed. Full reference: docs/command-line.md."""
+7 failed. Full reference: {document("command-line.md")}"""
 _TOKEN: Final = re.compile(r"\bmc[ao]_[\w-]+")
 _KEY: Final = re.compile(r"(?! )[ -~]{1,128}(?<! )\Z")
 _SERVER: Final = "short name of a server or bundle, as in its URL"

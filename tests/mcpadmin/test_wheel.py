@@ -101,3 +101,16 @@ def test_the_client_of_the_wheel_loads_no_django_and_keeps_its_data_apart_from_i
     )
     data = "/var/lib/mcpadmin" if os.geteuid() == 0 else str(tmp_path / "share" / "mcpadmin")
     assert done.stdout.splitlines() == ["[]", f"{data} mcpadmin"]
+
+
+def test_the_documents_that_the_code_names_are_in_the_wheel(installed: Path, tmp_path: Path) -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "mcpadmin").rglob("*.py"))
+    names = sorted(set(re.findall(r"""\bdocument\(["']([a-z-]+\.md)["']\)""", sources)))
+    code = f"from mcpadmin.installation import document; print(*map(document, {names}), sep='\\n')"
+    done = subprocess.run(
+        [installed.with_name("python"), "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "command-line.md" in names
+    assert [Path(path).read_text() for path in done.stdout.splitlines()] == [
+        (ROOT / "docs" / name).read_text() for name in names
+    ]
