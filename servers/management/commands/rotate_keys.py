@@ -7,7 +7,7 @@ operator changes it first; this then moves the rows to its current key.
 import json
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,9 @@ class Command(BaseCommand):
             self.stdout.write(f"New key {key} in {settings.KEYRING_FILE}.")
 
     def _say(self, renewed: int) -> None:
-        self.stdout.write(f"{renewed} values renewed")
-        self.stdout.flush()
+        with suppress(BrokenPipeError):  # `| head` has read enough, which is no reason to stop in the middle
+            self.stdout.write(f"{renewed} values renewed")
+            self.stdout.flush()
 
     def _retire(self, *, really: bool) -> None:
         if not (old := self._old()):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,17 @@ def test_a_command_that_cannot_replace_the_ring_says_so_and_leaves_no_copy_of_it
     with pytest.raises(CommandError, match=r"^The key ring file cannot be written \(Device or resource busy\)\.$"):
         call_command("rotate_keys", *options)
     assert sorted(os.listdir(keyring_file.parent)) == before
+
+
+def test_a_command_whose_reader_leaves_early_goes_on_to_the_last_value(
+    values: list[ServerValue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Left(StringIO):
+        """As a pipe to `head`."""
+
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(rotation, "BATCH", 50)
+    call_command("rotate_keys", stdout=Left())
+    assert not rotation.left()
