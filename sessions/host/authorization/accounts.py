@@ -117,14 +117,20 @@ def account_authorization(
     """Each session gets its own tokens. They are in no row: only the account can renew them."""
     outcome = TokenOutcome(db, launch.account_row, redactor)
     settings = replace(_settings(spec.url, account, launch.expected), **_given(account, redactor))
-    made = AccountAuthorization(settings, MemoryStore(redactor, outcome), http_for(launch, spec))
+    http = http_for(launch, spec, settings)
+    made = AccountAuthorization(settings, MemoryStore(redactor, outcome), http)
     return made.report_to(outcome)
 
 
-def http_for(launch: Launch, spec: HttpSpec | WebSocketSpec) -> AuthorizationHttp:
+def http_for(launch: Launch, spec: HttpSpec | WebSocketSpec, settings: AuthorizationSettings) -> AuthorizationHttp:
     """What a session sends the requests about its tokens with."""
     return AuthorizationHttp(
-        spec.policy, spec.tls, server_url=as_sent(spec.url), elsewhere=launch.tls_elsewhere, recorder=spec.recorder
+        spec.policy,
+        spec.tls,
+        server_url=settings.server_url,
+        entered=settings.entered,
+        elsewhere=launch.tls_elsewhere,
+        recorder=spec.recorder,
     )
 
 

@@ -117,11 +117,8 @@ def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
     if launch.identity is None:
         return launch
     store = RowStore(db, launch.identity, origin(launch.spec.url), redactor)
-    made = HeldAuthorization(
-        settings_for(launch.spec.url, launch.expected),
-        store,
-        http_for(launch, launch.spec),
-    )
+    settings = settings_for(launch.spec.url, launch.expected)
+    made = HeldAuthorization(settings, store, http_for(launch, launch.spec, settings))
     return replace(launch, spec=replace(launch.spec, authorization=made.remember(db, launch.identity)))
 
 
@@ -137,8 +134,9 @@ def for_sign_in(
     """To prepare and finish a person's sign-in. `client`: settings of the client, if the person chose one."""
     store = RowStore(db, identity, origin(url), Redactor())
     tls, elsewhere = tls_of(certificate)
-    http = AuthorizationHttp(policy, tls, server_url=as_sent(url), elsewhere=elsewhere)
-    return Authorization(replace(settings_for(url, expected), **client), store, http)
+    settings = replace(settings_for(url, expected), **client)
+    http = AuthorizationHttp(policy, tls, server_url=settings.server_url, entered=settings.entered, elsewhere=elsewhere)
+    return Authorization(settings, store, http)
 
 
 async def shared_client(server: Server, db: Database) -> Registration | None:

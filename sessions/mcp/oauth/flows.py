@@ -21,7 +21,7 @@ from .scopes import OFFLINE, scopes_to_request, with_offline
 from .server_metadata import AuthorizationServer
 from .settings import AuthorizationSettings
 from .signing import Signer
-from .urls import canonical, demand_secure
+from .urls import canonical, demand_elsewhere, demand_secure, is_local
 
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
@@ -106,6 +106,8 @@ def sign_in(
         raise AuthorizationError(
             f"The authorization server {server.issuer} does not say that it supports PKCE with S256. Without it, sign-ins could be intercepted, so the sign-in was not started."
         )
+    if not any(map(is_local, settings.entered)):
+        demand_elsewhere(server.authorization_endpoint, "The address of the authorization endpoint")
     blank = _blank(settings, demand, known, found, signer)
     scopes = with_offline(blank.scopes_requested, server.scopes)
     client = yield from registration.register(settings, server, known.registration if known else None, scopes)

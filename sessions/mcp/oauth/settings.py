@@ -68,6 +68,12 @@ class AuthorizationSettings:
     #: bind tokens to a key if the server asks for it (RFC 9449)
     dpop: bool = True
 
+    @property
+    def entered(self) -> tuple[str, ...]:
+        """The addresses that an operator named. Servers name all others."""
+        named = (self.server_url, self.issuer, self.expected.named if self.expected else "")
+        return (*named, self.identity_provider.token_endpoint) if self.identity_provider else named
+
     def expected_at(self, named: str) -> str:
         """The issuer that the metadata of the authorization server `named` must contain."""
         return self.expected.issuer if self.expected is not None and self.expected.named == named else named

@@ -30,6 +30,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_local(url: str) -> bool:
+    """Whether the address names this machine itself."""
+    parts = split(http_twin(url))
+    return parts is not None and is_loopback(parts.hostname or "")
+
+
 def is_secure(url: str) -> bool:
     """https, or http to a loopback address; without user information."""
     parts = split(url)
@@ -42,6 +48,12 @@ def demand_secure(url: str, what: str) -> str:
     if not is_secure(url):
         raise AuthorizationError(f"{what} is not an https address, so it is not used: {url[:200]!r}.")
     return url
+
+
+def demand_elsewhere(url: str, what: str) -> None:
+    """For what a server on another machine names: this machine has services that trust whoever reaches them."""
+    if is_local(url):
+        raise AuthorizationError(f"{what} is on this machine and the server is not, so it is not used: {url[:200]!r}.")
 
 
 def demand_endpoint(url: object, what: str) -> str:

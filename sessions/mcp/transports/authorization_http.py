@@ -1,11 +1,14 @@
 """Sends the requests of authorization flows through the same guarded engine as all others, with narrow bounds.
 
-All addresses come from untrusted servers. Metadata requests follow redirects within one origin only. A token request
+All addresses come from untrusted servers, so none of them leads to this machine unless a server that the operator
+entered is there. Metadata requests follow redirects within one origin only. A token request
 is never sent to a second address.
 """
 
 import asyncio
 import ssl
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import httpx
@@ -13,7 +16,7 @@ import httpx
 from ..core.errors import AuthorizationError, Fault, InvalidRequest, ProtocolError, TransportError
 from ..core.limits import KIB, Limits
 from ..oauth.exchange import HttpRequest, HttpResponse
-from ..oauth.urls import demand_secure, origin
+from ..oauth.urls import demand_elsewhere, demand_secure, is_local, origin
 from .base import translated
 from .dialing import wire_host
 from .egress import OutboundPolicy
@@ -24,13 +27,14 @@ from .recording import UNRECORDED, Recorder
 SECONDS: Final = 10.0
 BYTES: Final = 64 * KIB
 HOPS: Final = 5
+_WHAT: Final = "An address of the authorization server"
 _LIMITS: Final = Limits(http_connections=4)
 
 
 class AuthorizationHttp:
     """A callable that sends one request. `tls`: the context for requests to the origin of `server_url`, or for all if
     that is empty. `elsewhere`: for other origins, to which the server's client certificate is not presented. None: the
-    shared context."""
+    shared context. `entered`: further addresses that the operator named."""
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class AuthorizationHttp:
         tls: ssl.SSLContext | None = None,
         *,
         server_url: str = "",
+        entered: Iterable[str] = (),
         elsewhere: ssl.SSLContext | None = None,
         seconds: float = SECONDS,
         recorder: Recorder = UNRECORDED,
@@ -45,12 +50,20 @@ class AuthorizationHttp:
         self._policy, self._seconds, self._recorder = policy, seconds, recorder
         self._tls, self._elsewhere = tls or shared_tls(), elsewhere or shared_tls()
         self._origin = origin(server_url) if server_url else None
+        self._local = not server_url or any(map(is_local, (server_url, *entered)))
+
+    def _policy_for(self, request: HttpRequest) -> OutboundPolicy:
+        """A name may lead to this machine, too. Where that of the server does, the operator entered it."""
+        own = self._local or origin(request.url) == self._origin
+        return self._policy if own else replace(self._policy, allow_loopback=False)
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
-        demand_secure(request.url, "An address of the authorization server")
+        demand_secure(request.url, _WHAT)
+        if not self._local:
+            demand_elsewhere(request.url, _WHAT)
         _demand_sendable(request.url)
         tls = self._tls if self._origin in (None, origin(request.url)) else self._elsewhere
-        connections = engine(self._policy, _LIMITS, tls, timeout=self._seconds)
+        connections = engine(self._policy_for(request), _LIMITS, tls, timeout=self._seconds)
         try:
             async with asyncio.timeout(self._seconds):
                 return await _followed(connections, request, self._recorder)

@@ -371,3 +371,14 @@ def test_a_sign_in_survives_its_rest_as_json() -> None:
     assert Pending.from_data(json.loads(json.dumps(pending.to_data()))) == pending
     for secret in ("s" * 43, "v" * 43):
         assert secret not in repr(pending)
+
+
+def test_nobody_is_sent_to_this_machine_by_a_server_elsewhere() -> None:
+    found = world(authorization_endpoint="http://127.0.0.1:8080/authorize")
+    with pytest.raises(AuthorizationError, match="is on this machine and the server is not"):
+        begun(found)
+    local = "http://localhost:9000"
+    metadata = METADATA | {"issuer": local, "authorization_endpoint": f"{local}/authorize"}
+    found = world(issuers=(local,)) | {f"{local}/.well-known/oauth-authorization-server": metadata}
+    pending, _ = begun(found, replace(SETTINGS, issuer=local))
+    assert pending.url.startswith(f"{local}/authorize?")

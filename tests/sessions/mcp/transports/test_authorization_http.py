@@ -127,3 +127,31 @@ def local_name(peer: Peer) -> str:
 )
 async def test_what_is_no_https_address_is_refused_before_its_name_is_looked_up(url: str) -> None:
     assert isinstance(await failed(secret_form(url)), AuthorizationError)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_what_a_server_elsewhere_names_on_this_machine_gets_no_request(host: str) -> None:
+    async def script(asked: Asked, line: Line) -> None:
+        await line.json({})
+
+    async with scripted_http(script) as peer:
+        url = peer.url.replace("127.0.0.1", host)
+        for request in (get(url), secret_form(url)):
+            with pytest.raises(AuthorizationError, match="is on this machine and the server is not"):
+                await AuthorizationHttp(LOCAL, server_url="https://mcp.example/mcp")(request)
+        assert peer.connections == 0
+        for entered in ({"server_url": "http://localhost:1/mcp"}, {"server_url": "ws://[::1]/"}):
+            assert (await AuthorizationHttp(LOCAL, **entered)(get(url))).status == 200
+        remote = AuthorizationHttp(LOCAL, server_url="https://mcp.example/", entered=["", "http://localhost:2/as"])
+        assert (await remote(get(url))).status == 200
+
+
+async def test_nor_does_another_spelling_of_this_machine() -> None:
+    async def script(asked: Asked, line: Line) -> None:
+        await line.json({})
+
+    async with scripted_http(script) as peer:
+        url = peer.url.replace("http://127.0.0.1", "https://[::ffff:127.0.0.1]")
+        with pytest.raises(AddressRefused):
+            await AuthorizationHttp(LOCAL, server_url="https://mcp.example/")(get(url))
+        assert peer.connections == 0
