@@ -2,8 +2,8 @@
 user only, removed with the server. Those of one person are removed with their identity. These functions block: call them
 in a reader thread."""
 
+import errno
 import os
-import shutil
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from django.conf import settings
 
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Identity, Server, ServerDraft
+from sessions.host import trees
 
 #: folders of a session, of which each person has their own
 _NAMES = ("work", "home", "tmp", "view", "packages")
@@ -73,12 +74,19 @@ def hand_over(folder: Path, user: int | None) -> None:
     user = user or 0
     if folder.stat().st_uid == user:
         return
+    try:
+        _hand_over(folder, user)
+    except RecursionError:
+        raise OSError(errno.ENAMETOOLONG, "Folders are nested too deeply", str(folder)) from None
+    os.chown(folder, user, user)
+
+
+def _hand_over(folder: Path, user: int) -> None:
     for _, folders, files, descriptor in os.fwalk(folder):
         for name in (*folders, *files):
             state = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if stat.S_ISDIR(state.st_mode) or state.st_nlink == 1:
                 os.chown(name, user, user, dir_fd=descriptor, follow_symlinks=False)
-    os.chown(folder, user, user)
 
 
 def remove_draft(draft: UUID) -> None:
@@ -149,23 +157,10 @@ def _made(parent: Path, name: str) -> Path:
 
 
 def _remove(path: Path) -> None:
-    if not path.exists():
-        return
-    left: list[str] = []
-    shutil.rmtree(path, onerror=lambda _, name, __: left.append(str(name)))
-    if left:
-        _open_up(path)
-        shutil.rmtree(path, onerror=lambda _, name, __: log.warning("host.directory_not_removed", path=str(name)))
-
-
-def _open_up(folder: Path) -> None:
-    """Some programs take the right to write from folders of their caches (the modules of go, for example), without which
-    nothing in them can be removed."""
-    for place, names, _ in os.walk(folder):
-        for path in (os.path.join(place, name) for name in names):
-            with suppress(OSError):  # the removal says what stays
-                if not os.path.islink(path):
-                    os.chmod(path, 0o700)
+    if left := trees.remove(path):
+        log.warning(
+            "host.directory_not_removed", path=str(path), names=[name[:200] for name in left[:20]], count=len(left)
+        )
 
 
 def _uid(name: str) -> UUID | None:

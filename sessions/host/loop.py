@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -117,11 +118,9 @@ class HostThread:
         log.info("host.stopped", worker=str(self.uid), counters=dict(host.counters))
 
     async def _tidied(self, db: Database) -> None:
-        with suppress(DatabaseAway):
-            await db.read(directories.remove_deleted)
+        await _read(db, directories.remove_deleted)
         while True:
-            with suppress(DatabaseAway):
-                await db.read(directories.remove_ended)
+            await _read(db, directories.remove_ended)
             await asyncio.sleep(TIDY_SECONDS)
 
     async def _check_instance(self, db: Database) -> None:
@@ -141,6 +140,15 @@ class HostThread:
     def forget(self) -> None:
         """Finish the last waiting writes. Call in the worker's main thread, after `stop`."""
         writer().stop()
+
+
+async def _read(db: Database, tidy: Callable[[], None]) -> None:
+    try:
+        await db.read(tidy)
+    except DatabaseAway:
+        pass
+    except Exception:  # what is left of one folder must not keep all later ones
+        log.exception("host.not_tidied")
 
 
 def unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

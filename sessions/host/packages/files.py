@@ -1,9 +1,10 @@
 """Reading and writing in a folder in which code of packages ran: through no link, and no more than fits."""
 
 import os
-import shutil
 import stat
 from pathlib import Path
+
+from sessions.host import trees
 
 #: what is known of a folder, in files beside it
 DIGEST, INTERPRETER = "installed", "python"
@@ -38,4 +39,4 @@ def beside(folder: Path, what: str) -> Path:
 def remove(folder: Path) -> None:
     for what in (DIGEST, INTERPRETER):
         beside(folder, what).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    trees.remove(folder)

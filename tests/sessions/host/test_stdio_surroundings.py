@@ -4,8 +4,10 @@ install."""
 import json
 import os
 import stat
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +16,7 @@ import pytest
 from django.conf import settings as product
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.utils import timezone
 
 from servers.audit.acts import audited
 from servers.audit.record import Actor
@@ -164,6 +167,50 @@ def test_a_directory_goes_also_where_a_program_took_the_right_to_write_from_its_
             cache.chmod(0o555)
             directories.remove_draft(draft)
             assert list((Path(folder) / "servers").iterdir()) == []
+
+
+def nested(folder: Path, levels: int, name: str = "a") -> None:
+    """More than a path can name, and than `shutil.rmtree` of Python 3.12 can remove."""
+    folder.mkdir(parents=True, exist_ok=True)
+    back = os.getcwd()
+    os.chdir(folder)
+    try:
+        for _ in range(levels):
+            os.mkdir(name)
+            os.chdir(name)
+        Path("file").write_text("x")
+    finally:
+        os.chdir(back)
+
+
+@pytest.fixture
+def deep(settings: Any) -> Iterator[Path]:
+    """The data directory. pytest cannot remove what is nested as deep as here."""
+    settings.DATA_DIR = Path(tempfile.mkdtemp())
+    yield settings.DATA_DIR
+    subprocess.run(["rm", "-rf", settings.DATA_DIR], check=True)
+
+
+@pytest.mark.parametrize(("levels", "name"), [(1_500, "a"), (40, "b" * 250)])
+def test_a_directory_goes_however_deep_its_folders_are_nested(deep: Path, levels: int, name: str) -> None:
+    draft = uuid4()
+    nested(directories.made(directories.work_of_draft(draft)), levels, name)
+    (deep / "servers" / f"draft-{draft}" / "out").symlink_to("/usr")
+    directories.remove_draft(draft)
+    assert list((deep / "servers").iterdir()) == []
+    assert Path("/usr/bin").is_dir()
+
+
+@pytest.mark.django_db
+def test_a_deeply_nested_directory_keeps_no_other_from_going(deep: Path, admin_user: Any) -> None:
+    server = make_session().server
+    identity, own = personal(server, admin_user)
+    for folder in (*own, *(directories.made(directories.work_of_draft(uuid4())) for _ in range(2))):
+        nested(folder, 1_500)
+    directories.remove_deleted()
+    Identity.objects.filter(pk=identity.pk).update(ended_at=timezone.now())
+    directories.remove_ended()
+    assert [path for path in (deep / "servers").glob("*/*") if "-" in path.name or "draft" in str(path)] == []
 
 
 @pytest.mark.django_db
