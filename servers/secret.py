@@ -17,6 +17,17 @@ MASK = "[redacted]"
 #: shorter values occur in every text by chance; masking them would reveal what they are
 MIN_LENGTH = 4
 
+#: characters that encoders of JSON write by their number: Go and Rails, Gson, Django, .NET
+_BY_NUMBER = (
+    (frozenset("&<>"), "04x"),
+    (frozenset("&'<=>"), "04x"),
+    (frozenset("&<>"), "04X"),
+    (frozenset("\"&'+<>`"), "04X"),
+)
+
+#: values of these characters alone look the same in a URL, in JSON and in HTML
+_NEVER_ESCAPED = re.compile(r"[A-Za-z0-9._-]*\Z")
+
 _live: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _guard = threading.Lock()  # a set that grows while another thread lists it raises
 _made = 0
@@ -67,13 +78,29 @@ def live_version() -> tuple[int, int]:
 def variants(value: str) -> set[str]:
     """The forms in which a secret may turn up: raw, URL, JSON, HTML, repr, hex, base64 at each of its three offsets."""
     data = value.encode(errors="surrogatepass")
-    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), html.escape(value), repr(value)[1:-1]}
-    forms |= {re.sub("%..", lambda code: code[0].lower(), form) for form in forms if "%" in form}
-    forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], value.lower(), value.upper()}
-    forms |= {json.dumps(form)[1:-1] for form in set(forms)}  # text that was quoted once more, as in a logged dict
+    forms = {value, value.lower(), value.upper()}
+    if not _NEVER_ESCAPED.match(value):
+        forms |= _escaped(value)
+        forms |= {json.dumps(form)[1:-1] for form in set(forms)}  # text that was quoted once more, as in a logged dict
     forms |= {data.hex(), data.hex().upper()}
     forms |= {form for shift in range(3) for form in _base64_at(data, shift)}
     return {form for form in forms if len(form) >= MIN_LENGTH}
+
+
+def _escaped(value: str) -> set[str]:
+    """Encoders differ in the characters that they escape."""
+    forms = {quote(value, safe=""), quote(value), quote_plus(value), html.escape(value), repr(value)[1:-1]}
+    # JavaScript's encodeURIComponent, and its URLSearchParams as well as Java's URLEncoder
+    forms |= {quote(value, safe="!'()*"), quote_plus(value, safe="*").replace("~", "%7E")}
+    forms |= {re.sub("%..", lambda code: code[0].lower(), form) for form in forms if "%" in form}
+    in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    forms |= in_json | {form.replace("/", r"\/") for form in in_json}
+    for characters, digits in _BY_NUMBER:
+        if not characters.isdisjoint(value):
+            codes = {ord(one): f"\\u{ord(one):{digits}}" for one in characters}
+            bare = {form.replace(r"\"", '"') for form in in_json} if '"' in characters else in_json
+            forms |= {form.translate(codes) for form in bare}
+    return forms
 
 
 def _base64_at(data: bytes, shift: int) -> list[str]:

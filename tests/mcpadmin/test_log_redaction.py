@@ -15,7 +15,7 @@ from mcpadmin import logging as product_logging
 from mcpadmin.log_redaction import MASK, is_secret_name, redact
 from servers.secret import Secret
 
-CANARY = 'cäN4ry/"quoted"\\back slash&+=%'
+CANARY = 'cäN4ry/"quoted"\\back slash&+=%!(*<\''
 
 
 @pytest.fixture
@@ -42,6 +42,10 @@ def written(request: pytest.FixtureRequest, settings: object) -> Iterator[io.Str
         yield stream
 
 
+def by_number(text: str, characters: str, digits: str = "04x") -> str:
+    return text.translate({ord(one): f"\\u{ord(one):{digits}}" for one in characters})
+
+
 def encodings(value: str) -> dict[str, str]:
     data = value.encode()
     return {
@@ -49,7 +53,15 @@ def encodings(value: str) -> dict[str, str]:
         "url": quote(value, safe=""),
         "url, lower-case hex": re.sub("%..", lambda code: code[0].lower(), quote(value, safe="")),
         "form": quote_plus(value),
+        "url, as JavaScript": quote(value, safe="!'()*"),
+        "form, as JavaScript": quote_plus(value, safe="*"),
         "json": json.dumps(value),
+        "json, as PHP": json.dumps(value).replace("/", r"\/"),
+        "json, as Go": by_number(json.dumps(value, ensure_ascii=False), "&<>"),
+        "json, as Gson": by_number(json.dumps(value, ensure_ascii=False), "&<>='"),
+        "json, as Django": by_number(json.dumps(value), "&<>", "04X"),
+        "json, as .NET": by_number(json.dumps(value, ensure_ascii=False).replace(r"\"", r"\u0022"), "&<>+'", "04X"),
+        "json, as Go, twice": json.dumps(by_number(json.dumps(value, ensure_ascii=False), "&<>")),
         "json, twice": json.dumps(json.dumps(value)),
         "json, not ascii": json.dumps(value, ensure_ascii=False),
         "html": html.escape(value),

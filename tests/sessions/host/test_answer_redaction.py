@@ -9,7 +9,7 @@ from servers.secret import Secret
 from sessions.host.answer_redaction import MASK, Redactor, dumped
 from tests.mcpadmin.test_log_redaction import encodings, leaks
 
-SECRET = 'cäN4ry/"quoted"\\back+=%'
+SECRET = 'cäN4ry/"quoted"\\back+=%!(*<&\''
 
 
 def test_a_secret_is_masked_wherever_it_stands_in_a_result() -> None:
