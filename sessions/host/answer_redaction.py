@@ -1,15 +1,18 @@
 """Removes a server's own secrets from what it sends back, before anything is stored or shown."""
 
 import json
+import re
 from base64 import b64decode
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
 from servers.audit import payload_privacy
 from servers.privacy import redaction
 from servers.secret import MASK, MIN_LENGTH, Secret, variants
+from servers.validators import holds_secret, looks_like_token
 
 __all__ = ["MASK", "Redactor", "dumped", "masked_words"]
 #: of values that became known later: each text is searched for each form, and a session may live for months
@@ -17,6 +20,10 @@ _MOST_LEARNED = 2_000
 _LEAST_DIGITS = 6
 #: of one line of a value in several lines; shorter ones, such as a bracket, are no secret by themselves
 _LINE_CHARS = 16
+#: of what a name within a value calls a secret; shorter ones may be the name of a method
+_PART_CHARS = 8
+_PAIR = re.compile(r"(?<![\w.-])([\w.-]+)\s*=\s*\"?([^;&\s\"]+)")
+_SESSION = re.compile(r"sess|sid", re.IGNORECASE)
 
 
 class Redactor:
@@ -90,6 +97,60 @@ def _forms(secrets: Iterable[Secret]) -> set[str]:
 
 
 def _values(value: str) -> list[str]:
+    """The value, and what it holds that is a secret by itself, because servers repeat that without the rest."""
+    texts = [value, *(text for name, text in _leaves(value) if _is_secret(name, text))]
+    inside = [part for _, text in _leaves(value) or [("", value)] for part in (*_of_url(text), *_of_pairs(text))]
+    return [form for text in (*texts, *inside) for form in _written(text)]
+
+
+def _is_secret(name: str, text: str) -> bool:
+    return len(text) >= _PART_CHARS and "://" not in text and (holds_secret(name, text) or bool(_SESSION.search(name)))
+
+
+def _leaves(value: str) -> list[tuple[str, str]]:
+    """The texts in a JSON document, each with the name nearest to it. Many servers take their headers or an account so."""
+    if value.lstrip()[:1] not in ("{", "["):
+        return []
+    try:
+        todo: list[tuple[str, Any]] = [("", json.loads(value))]
+    except (ValueError, RecursionError):
+        return []
+    found = []
+    while todo:
+        name, item = todo.pop()
+        if isinstance(item, dict):
+            todo += item.items()
+        elif isinstance(item, list):
+            todo += [(name, one) for one in item]
+        elif isinstance(item, str):
+            found.append((name, item))
+    return found
+
+
+def _of_url(value: str) -> list[str]:
+    """The password, or a token in place of the user. A password that is a name in the same URL is no secret, and
+    stands in every answer."""
+    if "://" not in value or "@" not in value:
+        return []
+    try:
+        parts = urlsplit(value.strip())
+    except ValueError:
+        return []
+    user, password = parts.username or "", parts.password or ""
+    if not password:
+        return [user, unquote(user)] if looks_like_token(user) else []
+    if password in f"{parts.scheme} {user} {parts.hostname} {parts.path}":
+        return []
+    return [password, unquote(password)]
+
+
+def _of_pairs(value: str) -> list[str]:
+    """Of cookies, queries, and the settings of a database's driver."""
+    found = [(name, text) for name, text in _PAIR.findall(value) if _is_secret(name, text)] if "=" in value else []
+    return [form for _, text in found for form in {text, unquote(text)}]
+
+
+def _written(value: str) -> list[str]:
     """The value; the token of a header like `Bearer <token>`, of `Basic` also what it encodes; the lines of a key in several
     lines, which its server may write one by one."""
     scheme, _, token = value.partition(" ")

@@ -88,3 +88,53 @@ def test_a_key_in_several_lines_is_masked_line_by_line() -> None:
     assert [redactor.text(f"  {line}") for line in lines] == [f"  {MASK}"] * 3
     assert redactor.text("-----BEGIN PRIVATE KEY-----, short") == "-----BEGIN PRIVATE KEY-----, short"
     assert redactor.text(f"it is {key}.") == f"it is {MASK}."
+
+
+ACCOUNT = {
+    "type": "service_account",
+    "project_id": "shop-473920",
+    "private_key": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n-----END PRIVATE KEY-----\n",
+    "token_uri": "https://oauth2.example.com/token",
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "told", "masked"),
+    [
+        ('{"X-Api-Key": "abc123def"}', "401 for key abc123def", f"401 for key {MASK}"),
+        ('{"Authorization": "Bearer abc123def"}', "got abc123def", f"got {MASK}"),
+        ('{"servers": [{"db": "redis://:s3cret@h"}]}', "AUTH s3cret", f"AUTH {MASK}"),
+        (json.dumps(ACCOUNT), "MIIEvQIBADANBgkqhkiG9w0BAQ", MASK),
+        (
+            "postgresql://bob:pa%40ss@db/x",
+            'password "pa@ss" or pa%40ss for bob',
+            f'password "{MASK}" or {MASK} for bob',
+        ),
+        ("https://glpat-abcdefgh123@git.example/x", "user glpat-abcdefgh123", f"user {MASK}"),
+        ("jdbc:postgresql://db/x?user=fred&password=s3cret%2Bword", "s3cret+word of fred", f"{MASK} of fred"),
+        ("theme=dark; session=abc123def; x=y", "session abc123def, dark", f"session {MASK}, dark"),
+        (
+            "host=db.corp.example user=ann password=tr0ub4dor",
+            "tr0ub4dor at db.corp.example",
+            f"{MASK} at db.corp.example",
+        ),
+    ],
+)
+def test_of_a_secret_in_several_parts_the_secret_ones_are_masked_alone(value: str, told: str, masked: str) -> None:
+    redactor = Redactor([Secret(value)])
+    assert redactor.text(told) == masked
+    assert redactor.text(f"it is {value}.") == f"it is {MASK}."
+
+
+def test_what_is_no_secret_in_such_a_value_stays_readable() -> None:
+    said = "service_account of shop-473920 at https://oauth2.example.com/token, postgres, c2Vj=="
+    values = [
+        json.dumps(ACCOUNT),
+        "postgresql://postgres:postgres@db/shop",
+        "[broken",
+        "[" * 50_000,
+        "http://[x@",
+        "c2Vj==",
+    ]
+    assert Redactor(map(Secret, values[:-1])).text(said) == said
+    assert Redactor([Secret(values[-1])]).text(said) == said.replace("c2Vj==", MASK)
