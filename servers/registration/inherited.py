@@ -1,16 +1,22 @@
 """Variables of the worker that every stdio server gets, because the operator says so (MCPADMIN_INHERITED_VARIABLES)."""
 
 import os
+import re
 from fnmatch import fnmatchcase
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 from django.conf import settings
 
 from servers.secret import Secret
+from servers.validators import looks_like_token, looks_secret
 
 #: ours, whatever the patterns say: they hold keys and passwords
-_NEVER: Final = ("MCPADMIN_*", "DJANGO_*", "DATABASE_URL", "REDIS_URL*")
+_NEVER: Final = ("MCPADMIN_*", "DJANGO_*", "DATABASE_URL", "REDIS_URL*", "PGPASS*")
+_ACCOUNT: Final = re.compile(r"://([^/?#\s]+)@")
+#: of a variable whose name suggests a secret: shorter ones are settings such as `true` and `legacy`, others places
+_LEAST_CHARS: Final = 8
+_NO_SECRET: Final = re.compile(r"^/|://")
 
 
 def inherited() -> dict[str, str]:
@@ -19,16 +25,17 @@ def inherited() -> dict[str, str]:
 
 
 def secrets_of(variables: dict[str, str]) -> tuple[Secret, ...]:
-    """User name and password of a proxy, which may be shown nowhere."""
+    """What may be shown nowhere: passwords of proxies and package mirrors, in a URL or by themselves."""
     found = []
-    for value in variables.values():
-        try:
-            parts = urlsplit(value)
-        except ValueError:
-            continue
-        if parts.password:
-            found += [Secret(parts.netloc.rpartition("@")[0]), Secret(parts.password)]
-    return tuple(found)
+    for name, value in variables.items():
+        for user, _, password in (account.partition(":") for account in _ACCOUNT.findall(value)):
+            if password:
+                found += [f"{user}:{password}", password, unquote(password)]
+            elif looks_like_token(user):
+                found.append(user)
+        if looks_secret(name) and len(value) >= _LEAST_CHARS and not _NO_SECRET.search(value) and name != "GOPRIVATE":
+            found.append(value)
+    return tuple(map(Secret, dict.fromkeys(found)))
 
 
 def _passes(name: str) -> bool:

@@ -26,10 +26,11 @@ from servers.enums import IdentityKind, SignsInAs, TransportKind
 from servers.models import Identity, Server
 from servers.registration import registering
 from servers.registration.drafts import create_draft
-from servers.registration.inherited import inherited
+from servers.registration.inherited import inherited, secrets_of
 from sessions.connections import commands
 from sessions.enums import Desired, SessionState
 from sessions.host import directories
+from sessions.host.answer_redaction import Redactor
 from sessions.host.launch import INSTALL_SECONDS, LaunchProblem, _ours, load
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.transports.registry import StdioSpec
@@ -333,9 +334,29 @@ def test_a_server_gets_the_variables_that_the_operator_lists_and_its_own_go_befo
 
 def test_no_pattern_passes_on_what_is_ours(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.INHERITED_VARIABLES = ["*"]
-    for name in ("MCPADMIN_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"):
+    ours = ("MCPADMIN_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PGPASSWORD", "PGPASSFILE")
+    for name in ours:
         monkeypatch.setenv(name, "x")
-    assert not {"MCPADMIN_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE"} & inherited().keys()
+    assert not {*ours} & inherited().keys()
+
+
+def test_passwords_of_package_mirrors_are_secrets_and_their_other_settings_are_not() -> None:
+    secret = {
+        "UV_INDEX_CORP_PASSWORD": "canary-1-word",
+        "npm_config_//npm.corp/:_authToken": "canary-2-word",
+        "UV_DEFAULT_INDEX": "https://glpat-canary3word@pypi.corp/simple",
+        "PIP_EXTRA_INDEX_URL": "https://a:canary-4%2Bword@one.corp/ https://b:canary-5-word@two.corp/",
+    }
+    plain = {
+        "UV_INDEX": "corp=https://deploy@pypi.corp/simple",
+        "npm_config_always_auth": "true",
+        "NODE_AUTH_FILE": "/etc/npm/auth",
+        "GOPRIVATE": "github.com/corp",
+        "PIP_TOKEN_URL": "https://pypi.corp/token",
+    }
+    masked = Redactor(secrets_of(secret | plain)).text(json.dumps([*secret.values(), "canary-4+word"]))
+    assert "canary" not in masked
+    assert Redactor(secrets_of(secret | plain)).text(json.dumps(plain)) == json.dumps(plain)
 
 
 # -- slow starts
