@@ -186,12 +186,13 @@ def done(row: ServerAuthorization) -> list[Event]:
     return [*trail.events, _event(row, AuditOutcome.OK, {"issuer": row.issuer})]
 
 
-def failed(row: ServerAuthorization, detail: str) -> list[Event]:
-    """Also of one that was left in the middle."""
+def failed(row: ServerAuthorization, detail: str, recorded: str = "") -> list[Event]:
+    """Also of one that was left in the middle. `recorded`: without the words of a server, because what stands in an event
+    cannot be erased; as `detail` if there are none."""
     fields = {"detail": detail[:DETAIL_CHARS], **_EMPTY}
     if not any(_step(row.uid, state, AuthorizationState.FAILED, **fields) for state in UNDER_WAY):
         return []
-    return [_event(row, AuditOutcome.FAILED, {"detail": detail[:DETAIL_CHARS]})]
+    return [_event(row, AuditOutcome.FAILED, {"detail": (recorded or detail)[:DETAIL_CHARS]})]
 
 
 def opened(row: ServerAuthorization, part: str) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from servers.crypto import SealError
 from servers.enums import AuthorizationState
 from servers.models import ServerAuthorization
 from servers.registration.resolved_values import NotLaunchable, certificate_of
+from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.authorization.stored_grants import for_sign_in, shared_client
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import LaunchProblem, egress_policy
 from sessions.mcp.client.authorization import Authorization, Pending
 from sessions.mcp.core.errors import McpError
+from sessions.mcp.core.refusals import without_words
 
 SECONDS = 60.0
 log = structlog.get_logger(__name__)
@@ -30,11 +32,12 @@ async def run(db: Database, uid: UUID) -> None:
         return
     if row is None:
         return
+    redactor = Redactor()
     try:
         async with asyncio.timeout(SECONDS):
-            await _step(db, row)
+            await _step(db, row, redactor)
     except McpError as error:
-        await _failed(db, row, error.detail)
+        await _failed(db, row, masked_words(error.detail, redactor))
     except (SealError, NotLaunchable, LaunchProblem) as problem:
         await _failed(db, row, str(problem))
     except TimeoutError:
@@ -47,14 +50,16 @@ async def run(db: Database, uid: UUID) -> None:
         await _failed(db, row, f"mcpadmin failed ({type(exc).__name__}). See its log for details.")
 
 
-async def _step(db: Database, row: ServerAuthorization) -> None:
+async def _step(db: Database, row: ServerAuthorization, redactor: Redactor) -> None:
     client = await db.read(partial(authorizations.opened, row, "client"))
     server = row.identity.server
     if row.identity.user_id is not None and row.state == AuthorizationState.PREPARING:
-        client |= {"shared_client": await shared_client(server, db)}
+        client |= {"shared_client": await shared_client(server, db, redactor)}
     expected = await db.read(partial(issuers.expected, server))
     certificate = await db.read(partial(certificate_of, server, row.identity))
-    authorization = for_sign_in(server.url, row.identity_id, db, egress_policy(), client, expected, certificate)
+    authorization = for_sign_in(
+        server.url, row.identity_id, db, egress_policy(), client, redactor, expected, certificate
+    )
     await (_prepare if row.state == AuthorizationState.PREPARING else _finish)(db, row, authorization)
 
 
@@ -77,4 +82,4 @@ async def _finish(db: Database, row: ServerAuthorization, authorization: Authori
 
 
 async def _failed(db: Database, row: ServerAuthorization, words: str) -> None:
-    await db.persist(partial(authorizations.failed, row, words), list)
+    await db.persist(partial(authorizations.failed, row, words, without_words(words)), list)

@@ -128,21 +128,25 @@ def for_sign_in(
     db: Database,
     policy: OutboundPolicy,
     client: dict[str, Any],
+    redactor: Redactor,
     expected: Expected | None = None,
     certificate: Certificate | None = None,
 ) -> Authorization:
-    """To prepare and finish a person's sign-in. `client`: settings of the client, if the person chose one."""
-    store = RowStore(db, identity, origin(url), Redactor())
+    """To prepare and finish a person's sign-in. `client`: settings of the client, if the person chose one. `redactor` learns
+    the secrets of both."""
+    if client.get("client_secret"):
+        redactor.learn([Secret(client["client_secret"])])
+    store = RowStore(db, identity, origin(url), redactor)
     tls, elsewhere = tls_of(certificate)
     settings = replace(settings_for(url, expected), **client)
     http = AuthorizationHttp(policy, tls, server_url=settings.server_url, entered=settings.entered, elsewhere=elsewhere)
     return Authorization(settings, store, http)
 
 
-async def shared_client(server: Server, db: Database) -> Registration | None:
+async def shared_client(server: Server, db: Database, redactor: Redactor) -> Registration | None:
     """The client that was entered for the shared identity: people who sign in for themselves need not know its secret."""
     shared = await db.read(partial(server.identities.get, kind=IdentityKind.SHARED))
-    grant = await RowStore(db, shared.pk, origin(server.url), Redactor()).load()
+    grant = await RowStore(db, shared.pk, origin(server.url), redactor).load()
     known = grant.registration if grant is not None else None
     return known if known is not None and known.source == "registered_by_hand" else None
 

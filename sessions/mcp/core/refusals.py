@@ -15,7 +15,9 @@ from .errors import Fault
 READ_BYTES: Final = 16 * 1024
 SHOWN_BYTES: Final = 2 * 1024
 _SAYS: Final = ' The server says: "'
-_QUOTED: Final = re.compile(re.escape(_SAYS) + r'.*"', re.DOTALL)
+#: before what an authorization server says
+IT_SAYS: Final = "It says: "
+_QUOTED: Final = re.compile(rf'{_SAYS}.*"| {IT_SAYS}.*', re.DOTALL)
 #: where text may be cut: the characters between two of these may be a token, which is never shown in part
 _BETWEEN: Final = re.compile(r"[^\w.~+/=%-]")
 #: members of a JSON object that hold a sentence, most useful first (OAuth, RFC 9457, common frameworks)

@@ -58,7 +58,13 @@ def ask(grant: Grant, fields: Mapping[str, str], signer: Signer) -> Exchange[Tok
         signer.keep_nonce(grant.token_endpoint, response.headers.get("dpop-nonce", ""))
         response = yield _request(grant, sent, headers, signer)
     signer.keep_nonce(grant.token_endpoint, response.headers.get("dpop-nonce", ""))
-    return read(response, sent.values())
+    return read(response, (*sent.values(), *_sent_in(headers, registration)))
+
+
+def _sent_in(headers: Mapping[str, str], registration: Registration) -> tuple[str, ...]:
+    """What the headers tell of us, longest first."""
+    credentials = (value.partition(" ")[2] for value in headers.values())
+    return (*credentials, quote_plus(registration.secret), registration.secret)
 
 
 def _request(grant: Grant, fields: Mapping[str, str], headers: Mapping[str, str], signer: Signer) -> HttpRequest:

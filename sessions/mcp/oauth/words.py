@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from ..core.refusals import IT_SAYS
 from .exchange import HttpResponse
 
 _CODE = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,64}\Z")
@@ -29,5 +30,5 @@ def shown(code: str, description: object, sent: Iterable[str] = ()) -> str:
             words, code = words.replace(value, "…"), code.replace(value, "…")
     words = "".join(one for one in words if one.isprintable())[:_SHOWN]
     if not code:
-        return f"It says: {words}" if words else ""
-    return f"It says: {code} ({words})" if words else f"It says: {code}."
+        return f"{IT_SAYS}{words}" if words else ""
+    return f"{IT_SAYS}{code} ({words})" if words else f"{IT_SAYS}{code}."

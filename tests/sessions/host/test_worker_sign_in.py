@@ -259,6 +259,22 @@ def test_an_answer_from_another_issuer_is_not_used(
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN_END, outcome="failed").count() == 1
 
 
+def test_what_an_authorization_server_says_of_a_refusal_is_shown_without_secrets_and_recorded_nowhere(
+    ada: Client, shared_worker: WorkerProcess, protected: Protected
+) -> None:
+    server = registered(protected.url)
+    page = begun(ada, server, client_id="known", client_secret="canary-s3cret")
+    state = dict(parse_qsl(urlsplit(ada.get(f"{page}go/").url).query))["state"]
+    iss = protected.url.removesuffix("/mcp")
+    words = "Ask Bea, not canary-s3cret."
+    answer = {"state": state, "iss": iss, "error": "access_denied", "error_description": words}
+    ada.get("/sign-in/callback/", answer)
+    row = eventually(lambda: ServerAuthorization.objects.filter(state=AuthorizationState.FAILED).first(), 30)
+    assert row.detail.endswith("It says: access_denied (Ask Bea, not [redacted].)")
+    body = json.loads(AuditEvent.objects.get(action=AuditAction.SIGN_IN_END, outcome="failed").body)
+    assert body["details"]["detail"] == "The authorization server did not grant access."
+
+
 def test_a_server_that_moved_while_a_person_was_asked_gets_no_token_of_its_old_address(
     ada: Client, shared_worker: WorkerProcess, protected: Protected
 ) -> None:

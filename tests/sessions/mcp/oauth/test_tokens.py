@@ -126,13 +126,17 @@ def test_a_refusal_for_the_moment_is_none_of_the_token(code: str) -> None:
     assert not failed.value.permanent
 
 
-def test_a_refusal_carries_its_code_and_none_of_our_secrets() -> None:
-    words = {"error": "invalid_grant", "error_description": "token old-refresh of p w:/ is unknown"}
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_refusal_carries_its_code_and_none_of_our_secrets(method: Any) -> None:
+    client = replace(CLIENT, secret="s3cret:/word", endpoint_auth=method)
+    said = "token old-refresh of s3cret:/word or s3cret%3A%2Fword is unknown"
+    if method == "client_secret_basic":
+        said += ", header Basic bWU6czNjcmV0JTNBJTJGd29yZA=="
     with pytest.raises(TokenRefused) as refused:
-        renewed(saying(words, 400), replace(GRANT, registration=replace(CLIENT, endpoint_auth="client_secret_post")))
+        renewed(saying({"error": "invalid_grant", "error_description": said}, 400), replace(GRANT, registration=client))
     assert refused.value.error == "invalid_grant"
-    assert "old-refresh" not in refused.value.detail
-    assert "invalid_grant (token … of" in refused.value.detail
+    assert "invalid_grant (token … of … or … is unknown" in refused.value.detail
+    assert "bWU6" not in refused.value.detail
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
