@@ -67,8 +67,6 @@ PROBE_SECONDS = 5.0
 INSTALL_SECONDS = 120.0
 ON_DEMAND_IDLE_SECONDS = 60.0
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
-#: users of connection tests begin here, above those of sessions
-DRAFT_USERS = 50_000_000
 #: threads that each allowed process may have, on average
 THREADS = 4
 MIB = 1024 * KIB
@@ -199,8 +197,8 @@ def load_draft(uid: UUID) -> Launch:
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
     private = directories.work_of_draft(uid)
     values = _placed(registration, values, private)
-    number = DRAFT_USERS + draft.pk % DRAFT_USERS
-    confinement = _confinement(registration, values, private, partial(directories.confined_draft, uid), number)
+    folders = partial(directories.confined_draft, uid)
+    confinement = _confinement(registration, values, private, folders, draft.pk, draft=True)
     launch = _launch(registration, values, confinement=confinement)
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     saved = Server.objects.filter(identities=vault.identity or 0).first()
@@ -228,9 +226,11 @@ def _confinement(
     private: Path,
     folders: Callable[..., directories.Folders],
     number: int,
+    *,
+    draft: bool = False,
 ) -> stdio.Confinement | None:
     """None for what is no child, or where the operator said so. `private`: its own working directory, whether or not it
-    is used. `number` chooses the user, where we are root."""
+    is used. `number` and `draft` choose the user, where we are root."""
     if source.transport != TransportKind.STDIO or settings.STDIO_UNCONFINED:
         return None
     directory = os.path.normpath(values.reached.working_directory)
@@ -248,7 +248,7 @@ def _confinement(
     if closed := next((path for path in (*named, *changed) if stdio.is_interface(path)), None):
         words = f"{closed} leads to processes, settings or devices of the machine, which no server may access. Grant the folder that the server works with."
         raise _not_started(words)
-    user = stdio.user(number)
+    user = stdio.user(number, draft=draft)
     if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):
         user = None  # only our own user reaches these files
     try:

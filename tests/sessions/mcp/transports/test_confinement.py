@@ -189,6 +189,29 @@ async def test_without_namespaces_a_package_manager_beside_a_server_does_not_end
     assert "stdout: got it" in receiver.lines
 
 
+@pytest.mark.parametrize(
+    ("mapped", "least"),
+    [
+        ("0 0 4294967295\n", 50_000_000),
+        ("0 1000 1\n1 100000 65536\n", 16_000),
+        ("0 32767 1\n32768 32768 32768\n", 16_000),  # `up` in such a container
+    ],
+)
+def test_a_server_under_test_is_never_the_user_of_a_running_one(
+    monkeypatch: pytest.MonkeyPatch, mapped: str, least: int
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tiers, "found", lambda: None)
+    monkeypatch.setattr(Path, "read_text", lambda *_: mapped)
+    numbers = [*range(1, 100_001, 7), 49_999_999, 50_000_000, 100_000_000]
+    running, tested = {user(number) for number in numbers}, {user(number, draft=True) for number in numbers}
+    assert running.isdisjoint(tested)
+    lines = [tuple(map(int, line.split())) for line in mapped.splitlines()]
+    start, _, size = max(lines, key=lambda line: line[2])
+    assert all(start <= one < start + size for one in running | tested if one is not None)
+    assert len({user(number) for number in range(least)}) == least if least < 100_000 else user(least - 1) != user(0)
+
+
 @pytest.mark.parametrize("masked", [True, False])
 def test_a_machine_that_cannot_confine_starts_no_server_and_says_why(masked: bool, folder: Path) -> None:
     """The second case shows that the same command starts where nothing is masked."""
