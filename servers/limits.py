@@ -147,6 +147,7 @@ LIMITS: dict[str, ProductLimit] = {
         _set("stdio_memory_mib", _SERVERS, "MiB", "of memory per stdio server with its children"),
         _set("stdio_processes", _SERVERS, "processes", "per stdio server with its children"),
         _set("stdio_disk_mib", _SERVERS, "MiB", "on disk in the folders of a stdio server"),
+        _fixed("stdio_files", _SERVERS, 1_000_000, "files", "in the folders of a stdio server"),
         _set("stdio_file_mib", _SERVERS, "MiB", "per file of a stdio server"),
         _set("stdio_open_files", _SERVERS, "open files", "per process of a stdio server"),
         _fixed("arguments", _REGISTRATION, MAX_ARGUMENTS, "arguments", "per command"),

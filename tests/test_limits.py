@@ -39,7 +39,7 @@ from sessions.agents.policy import admission
 from sessions.agents.policy.counting import Exceeded
 from sessions.approvals import ending
 from sessions.calls import final_states
-from sessions.connections import refusals
+from sessions.connections import process_page, refusals
 from sessions.connections.diagnosis import LIMITS_OF, explain
 from sessions.inbox import questions
 from sessions.live import limits as live_limits
@@ -146,6 +146,7 @@ REFUSALS: dict[str, Callable[[], str]] = {
     "value_chars": lambda: raised(lambda: validate_header_value("x" * 20_000)),
     "audit_queue": writer_busy,
     "open_exports": lambda: str(exports.TooMany()),
+    "stdio_files": lambda: process_page.disk_excess(0, "/srv/home"),
     "stdio_file_mib": lambda: refused_by_the_kernel("OSError: [Errno 27] File too large: 'dump.bin'"),
     "stdio_open_files": lambda: refused_by_the_kernel("Error: EMFILE: too many open files, open '/srv/x'"),
     "oauth_token_requests": lambda: json.loads(agent_oauth.too_many("oauth_token_requests").content)[

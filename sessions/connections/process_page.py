@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
+from servers import limits
 from servers.enums import IdentityKind
 from sessions.enums import LogSource, SessionState
 from sessions.models import LogLine, McpSession
@@ -69,13 +70,14 @@ def excess(rss: int, count: int) -> str:
     return ""
 
 
-def disk_excess(taken: int, home: str) -> str:
-    """`home`: the first of the folders that take so much."""
-    most = settings.STDIO_DISK_MIB
-    return (
-        f"The server's own folders take {taken / 1024**2:,.0f} MiB of disk; {most:,} are allowed. "
-        f"Delete what it does not need in {os.path.dirname(home)} on its worker, or raise MCPADMIN_STDIO_DISK_MIB."
-    )
+def disk_excess(size: int, home: str) -> str:
+    """`size`: in bytes; if it is within the limit, there are too many files. `home`: the first of the folders."""
+    most, advice = settings.STDIO_DISK_MIB, f"Delete what it does not need in {os.path.dirname(home)} on its worker, or"
+    if size > most * 1024**2:
+        taken = f"take {size / 1024**2:,.0f} MiB of disk; {most:,} are allowed."
+        return f"The server's own folders {taken} {advice} raise MCPADMIN_STDIO_DISK_MIB."
+    limit = limits.stated("stdio_files")
+    return f"The server's own folders hold too many files. {limit} {advice} set MCPADMIN_STDIO_DISK_MIB to 0: then nothing is counted."
 
 
 def warnings(rss: int, count: int) -> dict[str, str]:

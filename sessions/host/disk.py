@@ -3,12 +3,21 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
+
+from servers import limits
+from sessions.host import trees
 
 #: of space or files that something took since the last look: then folders are measured again
 _STEP_BYTES, _STEP_FILES = 256 * 1024**2, 50_000
 #: entries counted in one server's folders; a server with more is over any limit
-MOST_FILES = 1_000_000
+MOST_FILES = limits.number("stdio_files")
 _BLOCK = 512
+
+
+class Taken(NamedTuple):
+    size: int
+    files: int
 
 
 class DiskMeter:
@@ -19,12 +28,12 @@ class DiskMeter:
         self._free: dict[int, tuple[int, int]] = {}
         self._over = set[int]()
 
-    def excess(self, folders: Mapping[int, Sequence[str]], most: int) -> dict[int, int]:
-        """The bytes that each server takes, of those that take more than `most`. `folders`: by session."""
+    def excess(self, folders: Mapping[int, Sequence[str]], most: int) -> dict[int, Taken]:
+        """What each server takes, of those that take more than `most` bytes, or have too many files. `folders`: by session."""
         fuller = self._fuller({place for places in folders.values() for place in places[:1]})
         looked_at = [session for session in folders if fuller or session in self._over]
-        taken = {session: sum(map(_taken, folders[session])) for session in looked_at}
-        over = {session: size for session, size in taken.items() if size > most}
+        taken = {session: _taken(folders[session]) for session in looked_at}
+        over = {session: one for session, one in taken.items() if one.size > most or one.files > MOST_FILES}
         self._over = set(over)
         return over
 
@@ -46,20 +55,14 @@ class DiskMeter:
         return found
 
 
-def _taken(folder: str) -> int:
-    """Bytes on disk. Links are counted, not followed."""
-    total, seen, todo = 0, 0, [folder]
-    while todo:
-        try:
-            with os.scandir(todo.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if seen > MOST_FILES:
-                        return 1 << 62
-                    with suppress(FileNotFoundError):  # removed meanwhile
-                        total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-                        if entry.is_dir(follow_symlinks=False):
-                            todo.append(entry.path)
-        except OSError:
-            continue  # the folder was removed meanwhile
-    return total
+def _taken(folders: Sequence[str]) -> Taken:
+    """On disk. Links are counted, not followed."""
+    size = files = 0
+    for folder in folders:
+        with suppress(OSError):  # the folder was removed meanwhile
+            for state in trees.states(folder):
+                files += 1
+                if files > MOST_FILES:
+                    return Taken(size, files)
+                size += state.st_blocks * _BLOCK
+    return Taken(size, files)

@@ -174,7 +174,7 @@ class Processes:
         over = await loop.run_in_executor(self._thread, self._disk.excess, folders, most)
         for live in lives:
             if taken := over.get(live.lease.session_id):
-                words = disk_excess(taken, folders[live.lease.session_id][0])
+                words = disk_excess(taken.size, folders[live.lease.session_id][0])
                 live.suspect(TransportError(Fault.PROCESS_LIMIT, words, may_have_run=True))
 
     def _publish(self, live: OpenSession, usage: Usage) -> _Published:

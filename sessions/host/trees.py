@@ -3,30 +3,61 @@ are walked by descriptors, a few at a time, because paths, recursion and descrip
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = stat.S_IRUSR | stat.S_IXUSR
 
 
-@contextmanager
-def opened(name: str | Path, at: int | None = None) -> Iterator[int]:
-    """A descriptor of a folder, in which its owner may do everything from now on. Raises OSError."""
-    try:
-        folder = os.open(name, _FLAGS, dir_fd=at)
-    except PermissionError:
-        os.chmod(name, stat.S_IRWXU, dir_fd=at)
-        folder = os.open(name, _FLAGS, dir_fd=at)
-    try:
-        if os.fstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            with suppress(PermissionError):  # another user's: what is done in it says what is refused
-                os.fchmod(folder, stat.S_IRWXU)
-        yield folder
-    finally:
-        os.close(folder)
+def states(folder: str | Path) -> Iterator[os.stat_result]:
+    """Of everything below a folder, without what goes meanwhile and what our user may not read. Raises OSError for the
+    folder itself."""
+    with _opened(folder, None, _READ) as top:
+        here = os.dup(top)
+        try:
+            levels = [((yield from _listed(here)), _identity(here))]
+            while levels:
+                names, _ = levels[-1]
+                if names:
+                    with suppress(OSError):
+                        here = _instead(here, _open(names.pop(), here, _READ))
+                        levels.append(((yield from _listed(here)), _identity(here)))
+                    continue
+                levels.pop()
+                if levels:
+                    with suppress(OSError):
+                        here = _instead(here, os.open("..", _FLAGS, dir_fd=here))
+                    if _identity(here) != levels[-1][1]:  # a folder was moved meanwhile
+                        here = _instead(here, os.dup(top))
+                        del levels[1:]
+        finally:
+            os.close(here)
+
+
+def _listed(folder: int) -> Generator[os.stat_result, None, list[str]]:
+    """Returns the names of the folders in it."""
+    folders = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                yield entry.stat(follow_symlinks=False)
+    return folders
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    state = os.fstat(folder)
+    return state.st_dev, state.st_ino
+
+
+def _instead(before: int, now: int) -> int:
+    os.close(before)
+    return now
 
 
 def remove(folder: Path) -> list[str]:
@@ -48,16 +79,40 @@ def remove(folder: Path) -> list[str]:
         return folders
 
     with _noting(left, str(folder)):
-        with opened(folder) as top:
+        with _opened(folder, None, stat.S_IRWXU) as top:
             todo = emptied(top, top)
             while todo:
                 name = todo.pop()
                 with _noting(left, name):
-                    with opened(name, top) as inner:
+                    with _opened(name, top, stat.S_IRWXU) as inner:
                         todo += emptied(inner, top)
                     os.rmdir(name, dir_fd=top)
         folder.rmdir()
     return left
+
+
+@contextmanager
+def _opened(name: str | Path, at: int | None, rights: int) -> Iterator[int]:
+    folder = _open(name, at, rights)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _open(name: str | Path, at: int | None, rights: int) -> int:
+    """A descriptor of a folder. Its owner has these rights again, where we are the owner. Raises OSError."""
+    try:
+        folder = os.open(name, _FLAGS, dir_fd=at)
+    except PermissionError:
+        mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+        os.chmod(name, stat.S_IMODE(mode) | rights, dir_fd=at)
+        folder = os.open(name, _FLAGS, dir_fd=at)
+    mode = os.fstat(folder).st_mode
+    if mode & rights != rights and os.geteuid():  # root needs none
+        with suppress(PermissionError):  # another user's: what is done in it says what is refused
+            os.fchmod(folder, stat.S_IMODE(mode) | rights)
+    return folder
 
 
 @contextmanager
@@ -74,6 +129,6 @@ def _moved(name: str, inner: int, top: int, new: str) -> str:
     try:
         os.rename(name, new, src_dir_fd=inner, dst_dir_fd=top)
     except PermissionError:  # the right to write in it is needed, too
-        with opened(name, inner):
+        with _opened(name, inner, stat.S_IRWXU):
             os.rename(name, new, src_dir_fd=inner, dst_dir_fd=top)
     return new

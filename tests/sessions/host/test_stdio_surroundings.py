@@ -170,7 +170,7 @@ def test_a_directory_goes_also_where_a_program_took_the_right_to_write_from_its_
             assert list((Path(folder) / "servers").iterdir()) == []
 
 
-def nested(folder: Path, levels: int, name: str = "a") -> None:
+def nested(folder: Path, levels: int, name: str = "a", data: bytes = b"x") -> None:
     """More than a path can name, and than `shutil.rmtree` of Python 3.12 can remove."""
     folder.mkdir(parents=True, exist_ok=True)
     back = os.getcwd()
@@ -179,7 +179,7 @@ def nested(folder: Path, levels: int, name: str = "a") -> None:
         for _ in range(levels):
             os.mkdir(name)
             os.chdir(name)
-        Path("file").write_text("x")
+        Path("file").write_bytes(data)
     finally:
         os.chdir(back)
 
@@ -206,7 +206,8 @@ def test_a_directory_goes_however_deep_its_folders_are_nested(deep: Path, levels
 def test_a_deeply_nested_directory_keeps_no_other_from_going(deep: Path, admin_user: Any) -> None:
     server = make_session().server
     identity, own = personal(server, admin_user)
-    for folder in (*own, *(directories.made(directories.work_of_draft(uuid4())) for _ in range(2))):
+    drafts = [directories.made(directories.work_of_draft(uuid4())) for _ in range(3)]
+    for folder in (own[0], drafts[1]):
         nested(folder, 1_500)
     directories.remove_deleted()
     Identity.objects.filter(pk=identity.pk).update(ended_at=timezone.now())
