@@ -4,6 +4,7 @@ connecting."""
 import os
 import re
 import ssl
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -248,6 +249,10 @@ def _confinement(
     if closed := next((path for path in (*named, *changed) if stdio.is_interface(path)), None):
         words = f"{closed} leads to processes, settings or devices of the machine, which no server may access. Grant the folder that the server works with."
         raise _not_started(words)
+    program = _program()
+    if mine := next((path for path in changed if stdio.overlaps(path, program)), None):
+        words = f"{mine} contains the program of mcpadmin itself, which no server may change. Grant a smaller folder, or this one for reading only."
+        raise _not_started(words)
     user = stdio.user(number, draft=draft)
     if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):
         user = None  # only our own user reaches these files
@@ -288,6 +293,12 @@ def _ours() -> tuple[str, ...]:
     if database["ENGINE"].endswith("sqlite3") and path.is_absolute() and not path.is_relative_to(settings.DATA_DIR):
         files += [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
     return tuple(map(str, files))
+
+
+def _program() -> list[str]:
+    """The folders of our own code that this process could change. At the next start it runs with the keys."""
+    places = [str(settings.BASE_DIR), *([sys.prefix] if sys.prefix != sys.base_prefix else [])]
+    return [place for place in places if os.access(place, os.W_OK)]
 
 
 def _is_ours(path: str) -> bool:

@@ -435,6 +435,31 @@ def test_no_server_gets_a_folder_that_holds_keys_or_checkpoints_wherever_they_ar
     assert first_overlap((str(place),), confinement) == str(place)
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "place", [product.BASE_DIR, product.BASE_DIR / "sessions", product.BASE_DIR.parent, sys.prefix]
+)
+def test_no_server_may_change_the_program_and_any_may_read_it(place: Path | str, data: Path) -> None:
+    for fields in ({"writable_paths": [str(place)]}, {"working_directory": str(place)}):
+        with pytest.raises(LaunchProblem, match="contains the program of mcpadmin itself"):
+            spec_of(**fields)
+        McpSession.objects.all().delete()
+        Server.objects.all().delete()
+    confinement = spec_of(readable_paths=[str(place)]).confinement
+    assert confinement is not None
+    assert str(place) in confinement.read
+
+
+@pytest.mark.django_db
+def test_a_program_that_only_root_can_change_keeps_no_folder_from_anyone(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    confinement = spec_of(writable_paths=[str(product.BASE_DIR)]).confinement
+    assert confinement is not None
+    assert str(product.BASE_DIR) in confinement.write
+
+
 def test_a_database_outside_of_the_data_directory_is_as_much_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     database = product.DATABASES["default"]
     monkeypatch.setitem(database, "ENGINE", "django.db.backends.sqlite3")
