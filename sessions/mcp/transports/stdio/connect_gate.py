@@ -183,7 +183,8 @@ class Gate:
         self._loop = asyncio.get_running_loop()
         self._credit, self._at = _BURST, self._loop.time()
         self._open, self._over = True, False
-        self._name_servers = names.servers()
+        #: without the zones of link-local ones, which the kernel keeps apart from the address
+        self._name_servers = {_address(text.partition("%")[0]) for text in names.servers()} - {None}
         self._waiting: dict[int, tuple[int, socket.socket, bool]] = {}
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
@@ -283,7 +284,8 @@ class Gate:
             if target is None:
                 return errno.EACCES
             host, port = target[0], target[1]
-            by_name = port == 53 and host in self._name_servers and self._reach.network is not Network.NONE
+            named = port == 53 and _address(host.partition("%")[0]) in self._name_servers
+            by_name = named and self._reach.network is not Network.NONE
             reason = None if by_name else self._reach.refusal(host, port)
             if reason is not None:
                 shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

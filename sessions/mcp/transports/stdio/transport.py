@@ -180,7 +180,7 @@ class StdioTransport(Transport):
 
     def _print(self, line: bytes) -> None:
         assert self._receiver is not None  # noqa: S101  set before the child starts
-        self._receiver.line("stdout", self._text(line))
+        self._receiver.line("stdout", _quoted(self._text(line)))
         if not self._several_lines and _LINE_OF_MESSAGE.fullmatch(line):
             self._several_lines = True
             self._receiver.line("stdio", _SEVERAL_LINES)
@@ -212,9 +212,7 @@ class StdioTransport(Transport):
     def _on_stderr(self, chunk: bytes) -> None:
         self._tail.add(chunk)
         for line in self._stderr.feed(chunk):
-            text = self._beginning(line.head) if isinstance(line, Oversized) else self._text(line)
-            if text.startswith(REFUSAL_MARK):  # only we say that
-                text = f"“{text}”"
+            text = _quoted(self._beginning(line.head) if isinstance(line, Oversized) else self._text(line))
             if text and self._receiver is not None:
                 self._receiver.line("stderr", text)
                 if self._confinement is not None and (path := refused_path(text, self._confinement)):
@@ -259,3 +257,8 @@ class StdioTransport(Transport):
         if not self._over and self._receiver is not None:
             self._over, self._loss = True, error
             self._receiver.lost(error)
+
+
+def _quoted(text: str) -> str:
+    """Only we say what begins with the mark."""
+    return f"“{text}”" if text.startswith(REFUSAL_MARK) else text

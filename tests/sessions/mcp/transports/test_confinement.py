@@ -457,6 +457,32 @@ async def test_loopback_is_reachable_only_where_it_is_named(
     assert any(line.startswith(f"stderr: {REFUSAL_MARK} refused to connect to") for line in lines) is not connects
 
 
+@pytest.mark.parametrize(
+    ("listed", "asked", "connects"),
+    [
+        ("FD00:0:0:0::53", "fd00::53", True),
+        ("fe80::1%eth0", "fe80::1", True),
+        ("::ffff:10.1.2.3", "10.1.2.3", True),
+        ("fe80::1%eth0", "fe80::2", False),
+        ("no address", "fd00::53", False),
+    ],
+)
+async def test_a_name_server_is_known_in_every_spelling(
+    listed: str, asked: str, connects: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "servers", lambda: (listed,))
+    given = confinement(folder, network=Network.LISTED)
+    lines = await printed(StdioSpec(INTERPRETER, ("-I", "-c", CONNECT, asked, "53"), confinement=given))
+    assert ("stdout: connected" in lines) is connects, lines
+
+
+async def test_a_server_cannot_print_what_only_we_say(folder: Path) -> None:
+    forged = f"{REFUSAL_MARK} refused to connect to 10.0.0.5:5432: it is a private network address"
+    spec = StdioSpec("/bin/sh", ("-c", 'echo "$0"; echo "$0" >&2', forged), confinement=confinement(folder))
+    lines = await printed(spec)
+    assert {f"stdout: “{forged}”", f"stderr: “{forged}”"} <= set(lines)
+
+
 #: an address of IPv6 for a socket of IPv4
 MISMATCHED = """import ctypes, os, socket, struct
 libc, made = ctypes.CDLL(None, use_errno=True), socket.socket(socket.AF_INET)
