@@ -548,7 +548,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_ALLOW_LOOPBACK",
-            "Whether HTTP connections to this machine's own addresses are allowed.",
+            "Whether HTTP connections to this machine's own addresses are allowed. Sign-ins go there only for servers that are there.",
             default="true when the public URL is on loopback",
         ),
         Variable(
@@ -596,7 +596,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "internet and its package mirrors, for example "
             "`HTTP_PROXY,HTTPS_PROXY,NO_PROXY,http_proxy,https_proxy,no_proxy,SSL_CERT_FILE,NODE_EXTRA_CA_CERTS,npm_config_*,UV_*,PIP_*`. "
             "The form of a stdio server lists the names. Variables of the server take precedence. mcpadmin's "
-            "own variables are never passed on. Without this setting, a server gets the worker's `PATH`, `LANG` "
+            "own variables and `PGPASS*` are never passed on. Without this setting, a server gets the worker's `PATH`, `LANG` "
             "and `TZ`, a private home, and its own variables. Servers can reach the hosts of URLs in these "
             "variables (a proxy can lead them further) and read the files that they name.",
         ),
