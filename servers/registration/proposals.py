@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from servers.packages.commands import readable
+from servers.validators import launcher, main_word, program_name, started_words
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -26,15 +29,23 @@ class Proposal:
 
 def proposed(command: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> Proposal | None:
     """None where nothing is known or nothing beyond the defaults is needed."""
-    words = [command, *arguments]
     if variables and (path := variables.get("MEMORY_FILE_PATH", "")).startswith("/"):
         return Proposal("a memory server", writable_paths=(posixpath.dirname(path),))
-    for pattern, make in _KNOWN:
-        at = next((index for index, word in enumerate(words) if pattern.search(word)), None)
-        if at is not None:
-            proposal = make(words[at + 1 :])
-            return proposal if proposal != Proposal(proposal.kind) else None
-    return None
+    words = started_words(command, arguments)
+    names, given = _package(words)
+    make = next((make for pattern, make in _PACKAGES if any(pattern.search(name) for name in names)), None)
+    if make is None:
+        make, given = _PROGRAMS.get(program_name(words[0])), words[1 : main_word(words) or None]
+    proposal = make(given) if make is not None else None
+    return proposal if proposal is not None and proposal != Proposal(proposal.kind) else None
+
+
+def _package(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The names of what is started, and its own arguments: words among those say nothing about what it is."""
+    if (found := readable(words[0], words[1:])) is not None:
+        return (found.name, found.executable), found.arguments
+    at = main_word(words) if launcher(words[0], words[1:]) or _INTERPRETERS.fullmatch(program_name(words[0])) else 0
+    return (words[0], words[at]), words[at + 1 :]
 
 
 def _folders(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -89,7 +100,9 @@ def _values(arguments: Sequence[str], *options: str) -> list[str]:
 
 
 _DATABASE_PORTS: Final = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mongodb": 27017, "redis": 6379}
-_KNOWN: Final[tuple[tuple[re.Pattern[str], Callable[[Sequence[str]], Proposal]], ...]] = (
+_INTERPRETERS: Final = re.compile(r"node|tsx|ts-node|bun|(?:python|pypy)[\d.]*t?")
+_Make = Callable[[Sequence[str]], Proposal]
+_PACKAGES: Final[tuple[tuple[re.Pattern[str], _Make], ...]] = (
     (re.compile(r"server-filesystem|mcp-filesystem"), _files),
     (re.compile(r"mcp-server-git\b|mcp_server_git\b|server-git\b"), _git),
     (re.compile(r"mcp-server-sqlite|mcp_server_sqlite|server-sqlite"), _sqlite),
@@ -98,6 +111,6 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], Callable[[Sequence[str]], Proposal]],
         _database,
     ),
     (re.compile(r"playwright|puppeteer|chrome-devtools-mcp"), _browser),
-    (re.compile(r"\A(?:.*/)?uv\Z"), _project),
-    (re.compile(r"\A(?:.*/)?(?:docker|podman)\Z"), _docker),
 )
+#: podman needs no socket: nothing runs in the background
+_PROGRAMS: Final[dict[str, _Make]] = {"uv": _project, "docker": _docker}

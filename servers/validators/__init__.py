@@ -20,7 +20,14 @@ from servers.validators.commands import (
     validate_working_directory,
 )
 from servers.validators.execution import effect_on_execution
-from servers.validators.launchers import asks_before_installing, launcher
+from servers.validators.launchers import (
+    asks_before_installing,
+    launcher,
+    main_word,
+    program_name,
+    shell_script,
+    started_words,
+)
 from servers.validators.limits import LIMITS, validate_limit, validate_limits
 from servers.validators.naming import (
     RESERVED_SLUGS,
@@ -74,13 +81,17 @@ __all__ = [
     "launcher",
     "looks_like_token",
     "looks_secret",
+    "main_word",
     "masked_url",
     "origin",
+    "program_name",
     "references",
     "root_uri",
     "secret_arguments",
+    "shell_script",
     "split_command_line",
     "split_url",
+    "started_words",
     "url_rule",
     "validate_arguments",
     "validate_command",

@@ -1,5 +1,6 @@
 """Programs that fetch a server from a registry before they start it: their first start takes as long as the installation."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -27,7 +28,27 @@ _LAUNCHERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "cargo": (("run",),),
     "nix": (("run",),),
 }
+_VERBS = frozenset(word for uses in _LAUNCHERS.values() for words in uses for word in words)
+#: options in front of a launcher's words that are followed by a value
+_VALUES_BEFORE: dict[str, frozenset[str]] = {
+    "uv": frozenset({"--directory", "--project", "--config-file", "--cache-dir"}),
+    "npm": frozenset({"--prefix", "-C", "--registry", "--cache", "--userconfig"}),
+    "pnpm": frozenset({"--dir", "-C"}),
+    "yarn": frozenset({"--cwd"}),
+    "bun": frozenset({"--cwd"}),
+    "docker": frozenset(
+        {
+            *("--context", "-c", "--host", "-H", "--config", "--log-level", "-l"),
+            *("--file", "-f", "--project-name", "-p", "--project-directory", "--env-file", "--profile"),
+        }
+    ),
+    "podman": frozenset({"--connection", "-c", "--url", "--log-level", "--root"}),
+    "go": frozenset({"-C"}),
+    "cargo": frozenset({"-C", "--config"}),
+}
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "ksh"})
+#: of a shell: that the next operand is a script, also among other letters, as `-lc`; and options with a value
+_SCRIPT, _SHELL_VALUE = re.compile(r"-[A-Za-z]*c[A-Za-z]*"), re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
 #: what says yes to npx, and to `npm exec`
 _YES = frozenset({"-y", "--yes", "--yes=true"})
 #: of npx: options before the package that are followed by a value
@@ -36,16 +57,19 @@ _WITH_VALUE = frozenset({"-p", "--package", "-c", "--call", "-w", "--workspace",
 
 def launcher(command: str, arguments: Sequence[str]) -> str:
     """The launcher's words as people say them ("npx", "docker run"), or nothing when the program starts at once."""
-    program, rest = _unwrapped(command, arguments)
+    program, *rest = started_words(command, arguments)
+    program = program_name(program)
+    given = [rest[index] for index in _operands(program, rest)]
     for words in _LAUNCHERS.get(program, ()):
-        if tuple(_without_options(rest))[: len(words)] == words:
+        if tuple(given[: len(words)]) == words:
             return " ".join((program, *words))
     return ""
 
 
 def asks_before_installing(command: str, arguments: Sequence[str]) -> bool:
     """Whether npx may wait for a confirmation of the installation, which no one can give."""
-    program, rest = _unwrapped(command, arguments)
+    program, *rest = started_words(command, arguments)
+    program = program_name(program)
     if program == "npm" and rest[:1] in (["exec"], ["x"]):
         rest = rest[1:]
     elif program != "npx":
@@ -61,25 +85,61 @@ def asks_before_installing(command: str, arguments: Sequence[str]) -> bool:
     return bool(rest)
 
 
-def _unwrapped(command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The program that is meant: what `env` and a shell start in their turn."""
-    program, rest = _name(command), list(arguments)
-    while program in ("env", "nice", "exec", "command") and rest:
-        while rest and (rest[0].startswith("-") or "=" in rest[0]):
-            rest = rest[1:]
-        program, rest = (_name(rest[0]), rest[1:]) if rest else ("", [])
-    if program in _SHELLS and len(rest) > 1 and rest[0].startswith("-") and rest[0].endswith("c"):
-        try:
-            words = shlex.split(rest[1])
-        except ValueError:
-            return program, rest
-        return _unwrapped(words[0], words[1:]) if words else (program, rest)
-    return program, rest
+def started_words(command: str, arguments: Sequence[str]) -> list[str]:
+    """The command line that is meant: what `env` and a shell start in their turn."""
+    words = _behind_env(command, arguments)
+    at = _script_at(words)
+    try:
+        inner = shlex.split(words[at]) if at is not None else []
+    except ValueError:
+        return words
+    return started_words(inner[0], inner[1:]) if inner else words
 
 
-def _name(command: str) -> str:
+def main_word(words: Sequence[str]) -> int:
+    """Where the package, script or module stands that a launcher or interpreter is given: the first word that is neither
+    an option nor a launcher's own. 0, the program itself, where none follows."""
+    places = _operands(program_name(words[0]), words[1:])
+    return next((index + 1 for index in places if words[index + 1] not in _VERBS), 0)
+
+
+def shell_script(command: str, arguments: Sequence[str]) -> int | None:
+    """Where the script of `sh -c` or `bash -lc` stands in the arguments, also behind `env`."""
+    words = _behind_env(command, arguments)
+    at = _script_at(words)
+    return len(arguments) - len(words) + at if at is not None else None
+
+
+def program_name(command: str) -> str:
+    """`npx` of `/usr/bin/npx` and of `npx.cmd`."""
     return PurePosixPath(command).name.lower().removesuffix(".exe").removesuffix(".cmd")
 
 
-def _without_options(words: Sequence[str]) -> list[str]:
-    return [word for word in words if not word.startswith("-")]
+def _behind_env(command: str, arguments: Sequence[str]) -> list[str]:
+    words = [command, *arguments]
+    while program_name(words[0]) in ("env", "nice", "exec", "command") and words[1:]:
+        words = words[1:]
+        while words and (words[0].startswith("-") or "=" in words[0]):
+            words = words[1:]
+        words = words or [""]
+    return words
+
+
+def _script_at(words: Sequence[str]) -> int | None:
+    if program_name(words[0]) not in _SHELLS:
+        return None
+    at, is_script = 1, False
+    while at < len(words) and words[at].startswith(("-", "+")):
+        is_script |= bool(_SCRIPT.fullmatch(words[at]))
+        at += 2 if _SHELL_VALUE.fullmatch(words[at]) else 1
+    return at if is_script and at < len(words) else None
+
+
+def _operands(program: str, words: Sequence[str]) -> list[int]:
+    """Indexes of the words that are neither options nor, where they are known, an option's value."""
+    found, skip = [], False
+    for index, word in enumerate(words):
+        if not skip and not word.startswith("-"):
+            found.append(index)
+        skip = not skip and word in _VALUES_BEFORE.get(program, ())
+    return found

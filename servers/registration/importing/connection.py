@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 
 from servers.enums import TransportKind
 from servers.registration.importing.entry_reader import EntryReader, as_text, folded, short
-from servers.validators import secret_arguments, split_command_line
+from servers.validators import secret_arguments, shell_script, split_command_line
 
 _KINDS = {
     "stdio": TransportKind.STDIO,
@@ -50,7 +50,6 @@ _LAUNCHERS = frozenset(
         "pipx",
     }
 )
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 # What comes before the path: all of it where a placeholder stands for the beginning.
 _PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:\$\{[^{}]*\}|[^/?#])*")
 
@@ -105,9 +104,9 @@ def _stdio(reading: EntryReader, command: str, arguments: list[str]) -> dict[str
         reading.notes.append(_IN_CLEAR)
     if any(text.startswith("~/") for text in (command, *arguments)):
         reading.notes.append("“~” is not expanded: write the absolute path.")
-    script = command.rpartition("/")[2] in _SHELLS and "-c" in arguments and not reading.is_own
+    script = None if reading.is_own else shell_script(command, arguments)
     kept = [
-        _escaped(argument) if script else reading.kept(argument, f"argument {index + 1}")
+        reading.kept(argument, f"argument {index + 1}") if script is None or index < script else _escaped(argument)
         for index, argument in enumerate(arguments)
     ]
     if any(need.secret and need.place.startswith("argument ") for need in reading.needs.values()):

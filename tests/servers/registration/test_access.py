@@ -106,7 +106,13 @@ def test_the_socket_of_a_container_engine_is_proposed_with_a_warning(admin_user:
         ("uvx mcp-server-sqlite --db-path /srv/db/a.sqlite", "writable_paths", ("/srv/db",)),
         ("npx server-postgres postgresql://u:p@db.internal/x", "network_hosts", ("db.internal:5432",)),
         ("uv run --directory /srv/app server.py", "writable_paths", ("/srv/app",)),
+        ("uv --directory /srv/app run server.py", "writable_paths", ("/srv/app",)),
+        ("uv run --directory /srv/app mcp-server-git --repository /srv/repo", "writable_paths", ("/srv/repo",)),
+        ("python -m mcp_server_git --repository /srv/repo", "writable_paths", ("/srv/repo",)),
+        ("node /srv/server-filesystem/dist/index.js /srv/data", "writable_paths", ("/srv/data",)),
+        ("/opt/bin/mcp-server-git --repository /srv/repo", "writable_paths", ("/srv/repo",)),
         ("docker run -i image", "writable_paths", ("/var/run/docker.sock",)),
+        ("env DOCKER_HOST= /usr/bin/docker run -i image", "writable_paths", ("/var/run/docker.sock",)),
     ],
 )
 def test_a_known_command_line_proposes_what_it_needs(line: str, field: str, entries: tuple[str, ...]) -> None:
@@ -119,6 +125,23 @@ def test_a_known_command_line_proposes_what_it_needs(line: str, field: str, entr
 def test_nothing_is_proposed_for_what_needs_nothing() -> None:
     assert proposed("npx", ["-y", "@modelcontextprotocol/server-everything"]) is None
     assert proposed("npx", ["-y", "@modelcontextprotocol/server-filesystem"]) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "uvx kb-mcp --topic docker",
+        "npx -y notes-mcp /srv/docker",
+        "npx -y notes-mcp --topic uv --project /etc",
+        "npx -y notes-mcp server-filesystem /etc",
+        "notes-mcp server-filesystem /etc",
+        "uv run notes.py --directory /etc",
+        "podman run -i image",
+    ],
+)
+def test_words_among_the_arguments_of_another_program_propose_nothing(line: str) -> None:
+    command, *arguments = line.split()
+    assert proposed(command, arguments) is None
 
 
 @pytest.mark.django_db

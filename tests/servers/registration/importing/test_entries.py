@@ -196,6 +196,30 @@ def test_a_script_keeps_its_own_references_for_the_shell() -> None:
     assert found.needs == ()
 
 
+@pytest.mark.parametrize(
+    ("command", "before"),
+    [
+        ("bash", ["-lc"]),
+        ("bash", ["-l", "-c"]),
+        ("bash", ["-euo", "pipefail", "-c"]),
+        ("/usr/bin/env", ["bash", "-ic"]),
+        ("env", ["LEVEL=1", "sh", "-c"]),
+    ],
+)
+def test_a_script_is_known_behind_other_options_and_env(command: str, before: list[str]) -> None:
+    script = "cd $HOME && run ${X} --key ${API_KEY}"
+    found = entry({"command": command, "args": [*before, script], "env": {"API_KEY": "abc"}})
+    assert found.registration is not None
+    assert found.registration.arguments == [*before, "cd $HOME && run $${X} --key $${API_KEY}"]
+    assert found.needs == ()
+
+
+def test_the_arguments_of_a_script_in_a_file_are_no_script() -> None:
+    found = entry({"command": "bash", "args": ["/srv/run.sh", "-c", "${LEVEL}"]})
+    assert found.registration is not None
+    assert found.registration.arguments == ["/srv/run.sh", "-c", "${LEVEL}"]
+
+
 def test_an_escaped_reference_is_left_as_it_is() -> None:
     found = entry({"command": "x", "args": ["$${HOME}"]})
     assert found.registration is not None
