@@ -299,3 +299,14 @@ def test_an_argument_of_several_lines_or_none_stays_one_where_it_is_left_as_it_i
     assert more.arguments == ["-c", SCRIPT, "--last", "--more"]
     other = data_of(filled(admin, server, **stdio, arguments="-c\nset -e"))
     assert other.arguments == ["-c", "set -e"]
+
+
+def test_a_program_whose_path_has_a_blank_stays_one_program_when_it_is_saved(admin: Any, actor: Actor) -> None:
+    stdio = {"transport": "stdio", "url": "", "name": "Files"}
+    first = data_of(filled(admin, None, **stdio, command="'/opt/my srv/run'"))
+    assert (first.command, first.arguments) == ("/opt/my srv/run", [])
+    server = registering.register(actor, admin, first)
+    again = data_of(filled(admin, server, **stdio, command="/opt/my srv/run", description="New"))
+    assert (again.command, again.arguments) == ("/opt/my srv/run", [])
+    other = data_of(filled(admin, server, **stdio, command="/opt/run --fast"))
+    assert (other.command, other.arguments) == ("/opt/run", ["--fast"])

@@ -14,6 +14,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 #: clients whose `mcp add` takes a name, then a URL or a command
 _CLIENTS = frozenset({"claude", "codex", "gemini", "qwen", "copilot", "droid"})
+#: of VS Code and its relatives
+_EDITOR_OPTION = "--add-mcp"
 _INSPECTOR = "@modelcontextprotocol/inspector"
 _HEADER, _VARIABLE, _TRANSPORT, _URL_OPTION = ("-H", "--header"), ("-e", "--env"), ("-t", "--transport"), ("--url",)
 _BEARER = ("--bearer-token-env-var",)
@@ -28,7 +30,8 @@ _FLAGS = ("--client-secret", "--trust")
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`entry` is what a configuration file would have for it; `words`: who it was written for."""
+    """`entry` is what a configuration file would have for it, with the command as a list: a shell has split it. `words`:
+    who it was written for."""
 
     entry: dict[str, Any]
     name: str = ""
@@ -53,10 +56,12 @@ def read_command_line(text: str) -> CommandLine:
     program = words[0].rpartition("/")[2] if words else ""
     if program in _CLIENTS and words[1:3] in (["mcp", "add"], ["mcp", "add-json"]):
         found = _of_client(program, words[2], words[3:])
+    elif _EDITOR_OPTION in words[1:-1]:
+        found = _of_editor(program, words[words.index(_EDITOR_OPTION) + 1])
     elif (at := _after_inspector(words)) is not None:
         found = _entry("", _options(words[at:]), "MCP Inspector")
     else:
-        found = CommandLine({"command": words[0] if words else "", "args": words[1:]})
+        found = CommandLine({"command": words[:1], "args": words[1:]})
     if variables:
         found.entry["env"] = variables | found.entry.get("env", {})
     return found
@@ -91,6 +96,14 @@ def _of_client(program: str, verb: str, words: list[str]) -> CommandLine:
     if not isinstance(entry, dict):
         raise ValidationError(f"The JSON of {program} mcp add-json cannot be read.", code="json")
     return CommandLine(entry, name, f"{program} mcp add-json")
+
+
+def _of_editor(program: str, text: str) -> CommandLine:
+    entry = _json(text)
+    if not isinstance(entry, dict):
+        raise ValidationError(f"The JSON of {program} {_EDITOR_OPTION} cannot be read.", code="json")
+    name = entry.get("name")
+    return CommandLine(entry, name if isinstance(name, str) else "", f"{program} {_EDITOR_OPTION}")
 
 
 def _json(text: str) -> Any:
@@ -140,5 +153,5 @@ def _entry(name: str, options: _Options, words: str) -> CommandLine:
         if token := options.of(_BEARER):
             entry["bearer_token_env_var"] = token[0]
     else:
-        entry = {"command": options.rest[0] if options.rest else "", "args": options.rest[1:], "env": variables}
+        entry = {"command": options.rest[:1], "args": options.rest[1:], "env": variables}
     return CommandLine(entry, name, words)

@@ -12,7 +12,7 @@ from servers.configuration import Registration
 from servers.enums import TransportKind
 from servers.registration.adding.command_lines import read_command_line
 from servers.registration.forms.suggestion import suggest
-from servers.registration.importing.document import ImportedDocument, read
+from servers.registration.importing.document import ImportedDocument, naming_word, read
 from servers.registration.importing.entries import Entry, parse
 from servers.registration.importing.entry_reader import Need
 from servers.registration.importing.placeholders import in_one_spelling, replaced
@@ -23,7 +23,7 @@ from servers.validators import holds_secret, is_secret_parameter, looks_secret, 
 
 #: a command line longer than this is a configuration, or a mistake
 _LONGEST_LINE = 20_000
-_CONFIGURATION = re.compile(r"\s*(?:[{\[\"#]|//|/\*)|\s*[\w.\"-]+\s*:\s*(?:\{|$)", re.MULTILINE)
+_CONFIGURATION = re.compile(r"\s*(?:[{\[#]|//|/\*)|\s*\"[^\"\n]{1,500}\"\s*:|\s*[\w.\"-]+\s*:\s*(?:\{|$)", re.MULTILINE)
 _SCHEME = re.compile(r"(?:bearer|basic|token)\b", re.IGNORECASE)
 #: parts of a host or package that name no server
 _COMMON = frozenset({"mcp", "server", "api", "www", "docs", "modelcontextprotocol", "index", "main", "sse"})
@@ -172,10 +172,14 @@ def _of_host(url: str) -> str:
 
 def _of_package(entry: Mapping[str, Any]) -> str:
     """`npx -y @modelcontextprotocol/server-filesystem /srv` is Filesystem."""
-    arguments = entry.get("args")
-    words = [str(word) for word in (entry.get("command"), *(arguments if isinstance(arguments, list) else ())) if word]
-    named = [word for word in words[1:] if not word.startswith(("-", "run"))] or words
-    last = re.sub(r"(?<=.)(?:@|==).*$", "", named[0].rstrip("/").rpartition("/")[2]) if named else ""
+    command, arguments = entry.get("command"), entry.get("args")
+    words = [
+        *(command if isinstance(command, list) else [command]),
+        *(arguments if isinstance(arguments, list) else []),
+    ]
+    words = [str(word) for word in words if word]
+    named = naming_word(words) or next(iter(words), "")
+    last = re.sub(r"(?<=.)(?:@|==).*$", "", named.rstrip("/").rpartition("/")[2])
     stem = re.sub(r"\.(?:py|js|mjs|ts|sh)$", "", last)
     parts = [part for part in re.split(r"[-_.]", stem) if part and part.lower() not in _COMMON]
     return " ".join(parts).capitalize() or stem or "Server"

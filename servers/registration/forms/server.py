@@ -194,6 +194,7 @@ class ServerForm(forms.Form):
     ) -> None:
         self.server = server
         self._shown_arguments = server.arguments if server else read.arguments if read else []
+        self._shown_command = server.command if server else read.command if read else ""
         self.notes_for_user: list[str] = []
         row_prefix = next((prefix for button, prefix in ADD_ROW.items() if data is not None and button in data), "")
         self.adding_row = bool(row_prefix)
@@ -410,7 +411,8 @@ class ServerForm(forms.Form):
         self._try("command", validators.validate_command, command)
         if data.get("working_directory"):
             self._try("working_directory", validators.validate_working_directory, data["working_directory"])
-        if " " in command and not data.get("arguments") and "command" not in self.errors:
+        is_shown = command == self._shown_command and not self._shown_arguments  # a path with a blank in it
+        if " " in command and not data.get("arguments") and not is_shown and "command" not in self.errors:
             split = self._try("command", validators.split_command_line, command)
             if split is not None:
                 data["command"], data["arguments"] = split

@@ -57,13 +57,13 @@ _PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:\$\{[^{}]*\}|[^/?#])*")
 def connection(reading: EntryReader) -> dict[str, Any]:
     """Columns of a registration. `transport` is absent where the entry leaves it open between those of HTTP."""
     kind = _kind(reading)
-    command, arguments = _command(reading)
+    command, arguments, is_line = _command(reading)
     url = reading.text("url", "serverUrl", "endpoint", "uri")
     http_url = reading.text("httpUrl")
     if kind is None and command and (url or http_url):
         reading.problems.append("Both a command and a URL are set. Remove one, or set “type”.")
     if kind is TransportKind.STDIO or (kind is None and command):
-        return _stdio(reading, command, arguments)
+        return _stdio(reading, *(_split(reading, command, arguments) if is_line else (command, arguments)))
     if kind is None and not (url or http_url):
         reading.problems.append(
             "An extension of Zed starts this server. Enter the command that it runs."
@@ -83,20 +83,20 @@ def _kind(reading: EntryReader) -> TransportKind | None:
     return kind
 
 
-def _command(reading: EntryReader) -> tuple[str, list[str]]:
+def _command(reading: EntryReader) -> tuple[str, list[str], bool]:
+    """The last: whether the command is a whole command line. A list, or what mcpadmin exported, is split already."""
     given = reading.take("command", "cmd")
     arguments = reading.texts("args", "arguments")
     words = [as_text(word) or "" for word in given] if isinstance(given, list) else [given or ""]
     if not all(isinstance(word, str) for word in words):
         reading.problems.append("command must be a string.")
-        return "", arguments
-    return words[0] if words else "", words[1:] + arguments
+        return "", arguments, False
+    command = words[0] if words else ""
+    may_be_line = " " in command.strip() and (not arguments or command.split()[0] in _LAUNCHERS)
+    return command, words[1:] + arguments, may_be_line and isinstance(given, str) and not reading.is_own
 
 
 def _stdio(reading: EntryReader, command: str, arguments: list[str]) -> dict[str, Any]:
-    if " " in command.strip() and (not arguments or command.split()[0] in _LAUNCHERS):
-        command, first = _split(reading, command)
-        arguments = first + arguments
     if command.lower().removesuffix(".exe") == "cmd" and arguments and arguments[0].lower() == "/c" and arguments[1:]:
         reading.notes.append("“cmd /c” is only needed on Windows and was removed.")
         command, arguments = arguments[1], arguments[2:]
@@ -131,14 +131,14 @@ def _escaped(script: str) -> str:
     return re.sub(r"(?<!\$)\$\{", "$${", script)
 
 
-def _split(reading: EntryReader, command: str) -> tuple[str, list[str]]:
+def _split(reading: EntryReader, line: str, arguments: list[str]) -> tuple[str, list[str]]:
     try:
-        split = split_command_line(command)
+        command, first = split_command_line(line)
     except ValidationError:
         reading.problems.append("The command line has unmatched quotes.")
-        return command, []
+        return line, arguments
     reading.notes.append("The command line was split into the command and its arguments.")
-    return split
+    return command, first + arguments
 
 
 def _behind_url(reading: EntryReader, kind: TransportKind | None, url: str, http_url: str) -> dict[str, Any]:

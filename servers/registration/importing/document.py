@@ -1,18 +1,20 @@
 """From the text of a configuration file to the servers in it, whichever client wrote it."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.core.exceptions import ValidationError
 
 from servers import limits
+from servers.packages.commands import readable
 from servers.registration.importing import registry
 from servers.registration.importing.inputs import Input, inputs_of
 from servers.registration.importing.parsing import parts
 from servers.registration.importing.registry import About
 from servers.registration.importing.text import Pairs
+from servers.validators import secret_arguments, started_words
 
 _MAX_DEPTH = 5
 _ENTRY_KEYS = frozenset({"command", "cmd", "url", "uri", "serverUrl", "server_url", "httpUrl"})
@@ -228,10 +230,23 @@ def _name_of(entry: Mapping[str, Any]) -> str:
         *(command if isinstance(command, list) else [command]),
         *(arguments if isinstance(arguments, list) else []),
     ]
-    packages = [word for word in words[1:] if isinstance(word, str) and word and not word.startswith("-")]
+    package = naming_word([word for word in words if isinstance(word, str) and word])
     address = next(
         (entry[key] for key in sorted(_ENTRY_KEYS - {"command", "cmd"}) if isinstance(entry.get(key), str)), ""
     )
     host = re.sub(r"^[a-z]+://|[/:?#].*$", "", address.rpartition("@")[2])
-    name = (packages[0].rstrip("/").rpartition("/")[2].partition("@")[0] if packages else "") or host
+    name = package.rstrip("/").rpartition("/")[2].partition("@")[0] or host
     return name[:120] or "imported"
+
+
+def naming_word(words: Sequence[str]) -> str:
+    """The package or file in a command line, after which a server is called. Empty where it has only options. No word that
+    may hold a secret: everybody sees a name."""
+    if len(words) > 2 and words[0].lower().removesuffix(".exe") == "cmd" and words[1].lower() == "/c":
+        words = words[2:]
+    words = started_words(words[0], words[1:]) if words else []
+    if words and (found := readable(words[0], words[1:])) is not None:
+        return found.name
+    secret = secret_arguments(words)
+    named = [word for index, word in enumerate(words) if index and index not in secret and "=" not in word]
+    return next((word for word in named if not word.startswith(("-", "run"))), "")

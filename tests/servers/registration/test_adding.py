@@ -46,6 +46,35 @@ def understood(text: str, **typed: Any) -> tuple[Any, ...]:
             """claude mcp add-json weather '{"command": "weather", "args": ["-v"], "env": {"A": "1"}}'""",
             ("weather", "stdio", ["weather", "-v"], {"A": "1"}),
         ),
+        (
+            """code --add-mcp '{"name": "air", "command": "npx", "args": ["-y", "air-mcp"], "env": {"API_KEY": "abcdef"}}'""",
+            ("air", "stdio", ["npx", "-y", "air-mcp"], {"API_KEY": "abcdef"}),
+        ),
+        ("'/opt/my srv/run'", ("Run", "stdio", ["/opt/my srv/run"], {})),
+        ('"/opt/my srv/run" --x', ("Run", "stdio", ["/opt/my srv/run", "--x"], {})),
+        ('"one": {"command": "uvx", "args": ["a"]}', ("one", "stdio", ["uvx", "a"], {})),
+        (
+            "docker run -i --rm -e GITHUB_PERSONAL_ACCESS_TOKEN ghcr.io/github/github-mcp-server",
+            (
+                "Github",
+                "stdio",
+                [
+                    "docker",
+                    "run",
+                    "-i",
+                    "--rm",
+                    "-e",
+                    "GITHUB_PERSONAL_ACCESS_TOKEN",
+                    "ghcr.io/github/github-mcp-server",
+                ],
+                {},
+            ),
+        ),
+        ("cmd /c npx -y notes-mcp", ("Notes", "stdio", ["npx", "-y", "notes-mcp"], {})),
+        (
+            "uvx --with foo mcp-server-git",
+            ("Git", "stdio", ["uvx", "--with", "foo", "mcp-server-git"], {}),
+        ),
         ("codex mcp add docs --url https://d.example/mcp", ("docs", "auto_http", "https://d.example/mcp", {})),
         (
             "npx @modelcontextprotocol/inspector -e LEVEL=1 node build/weather.js --fast",
@@ -81,6 +110,8 @@ def test_a_server_is_understood_however_it_is_written(text: str, expected: tuple
         ('npx "unbalanced', "unmatched quotes"),
         ('{"mcpServers":', "Invalid JSON at line 1"),
         ("claude mcp add-json x '{not json}'", "cannot be read"),
+        ("code --add-mcp '{not json}'", "cannot be read"),
+        ('"/opt/my srv/run', "unmatched quotes"),
     ],
 )
 def test_what_cannot_be_read_is_said_and_quotes_nothing_of_it(text: str, words: str) -> None:
@@ -99,6 +130,27 @@ def test_secrets_are_recognised_and_the_text_that_holds_them_is_not_sent_back() 
     assert not read_source("https://a.example/mcp").holds_secret
     assert read_source("https://a.example/mcp?api_key=abc").holds_secret
     assert read_source(f"uvx tool --token {TOKEN}").holds_secret
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"docker run -i --rm -e NOTION_TOKEN={TOKEN} mcp/notion",
+        f"docker run -i --odd -e NOTION_TOKEN={TOKEN} Mcp/Notion",
+        f"notion --token {TOKEN}",
+        f"notion {TOKEN}",
+        f"sh -c 'NOTION_TOKEN={TOKEN} notion'",
+        json.dumps(
+            {"mcpServers": [{"command": "docker", "args": ["run", "-e", f"NOTION_TOKEN={TOKEN}", "mcp/notion"]}]}
+        ),
+        json.dumps({"command": "notion", "args": ["--token", TOKEN], "url": ""}),
+    ],
+)
+def test_no_secret_of_a_command_line_becomes_the_name_that_everybody_sees(text: str) -> None:
+    found = read_source(text).registration
+    assert found is not None
+    assert TOKEN[-12:].lower() not in found.name.lower()
+    assert "token" not in found.name.lower()
 
 
 def test_a_url_is_tested_without_asking_and_a_command_or_a_lacking_value_never() -> None:

@@ -55,7 +55,8 @@ def everything(admin: Any) -> list[Registration]:
     socket = over_http(name="socket", transport=TransportKind.WEBSOCKET, url="wss://mcp.example.com/ws")
     odd = header("X-Plain", CANARY)  # sealed although neither its name nor its value looks like a secret
     twin = over_http(name="socket", values=[odd, header("X-Region", "eu", secret=False)])
-    return [full, *behind, socket, twin]
+    spaced = over_stdio(name="spaced", command="/opt/my srv/run", arguments=[])
+    return [full, *behind, socket, twin, spaced]
 
 
 def as_stored() -> dict[str, dict[str, Any]]:
@@ -141,7 +142,7 @@ def test_no_secret_is_in_an_export(form: Form, own: bool, admin: Any, actor: Act
     for canary in (CANARY, secret):
         assert [variant for variant in variants(canary) if variant in text] == []
     entries = json.loads(text)["servers" if form == Form.VS_CODE else "mcpServers"]
-    assert len(entries) == 9
+    assert len(entries) == 10
 
 
 def test_what_stood_in_clear_is_needed_when_the_export_comes_back(admin: Any, actor: Actor) -> None:
