@@ -86,8 +86,37 @@ function addRow(rows) {
   return row;
 }
 
-const textsOf = (row) => [...row.querySelectorAll('input:not([type=checkbox])')];
+const textsOf = (row) => [...row.querySelectorAll('input:not([type=checkbox]), textarea')];
 const isBlank = (row) => textsOf(row).every((field) => !field.value);
+
+const valueOf = (row) => row.querySelector('[name$="-value"]');
+
+/* A field of several lines in the place of one, from which browsers remove line breaks. Dots stay dots. */
+function withLines(field) {
+  if (field.localName === 'textarea') return field;
+  const area = document.createElement('textarea');
+  for (const { name, value } of field.attributes) if (name !== 'type' && name !== 'value') area.setAttribute(name, value);
+  area.classList.toggle('dots', field.type === 'password');
+  area.rows = 4;
+  area.defaultValue = field.defaultValue;
+  area.value = field.value;
+  field.replaceWith(area);
+  return area;
+}
+
+/* A variable may have several lines, a header has one. */
+function pasteLines(event) {
+  const row = event.target.closest('[data-value-row]');
+  const text = event.clipboardData.getData('text/plain');
+  if (row?.querySelector('select').value !== 'environment' || event.target !== valueOf(row)) return;
+  if (event.target.localName === 'textarea' || !/[\r\n]/.test(text.trim())) return;
+  event.preventDefault();
+  const { selectionStart, selectionEnd } = event.target;
+  const area = withLines(event.target);
+  area.focus();
+  area.setRangeText(text, selectionStart, selectionEnd, 'end');
+  area.dispatchEvent(new Event('input', { bubbles: true }));
+}
 
 /* A row to write in: one that is still blank, or a new one. */
 function blankRow(rows) {
@@ -118,11 +147,14 @@ function keepRow(row, rows) {
   if (!same && row.hidden) return;
   const kept = same ?? blankRow(rows);
   kept.hidden = row.hidden;
-  for (const field of row.querySelectorAll('input, select')) {
-    const now = kept.querySelector(`[name$="${field.name.match(/-\w+$/)[0]}"]`);
-    const isBox = field.type === 'checkbox';
-    if (isBox && (!same || field.checked !== field.defaultChecked)) now.checked = field.checked;
-    if (!isBox && (!same || field.value !== field.defaultValue)) now.value = field.value;
+  for (const field of row.querySelectorAll('input, select, textarea')) {
+    const place = kept.querySelector(`[name$="${field.name.match(/-\w+$/)[0]}"]`);
+    if (field.type === 'checkbox') {
+      if (!same || field.checked !== field.defaultChecked) place.checked = field.checked;
+    } else if (!same || field.value !== field.defaultValue) {
+      const now = field.localName === 'textarea' ? withLines(place) : place;
+      now.value = field.value;
+    }
   }
 }
 
@@ -171,7 +203,7 @@ function followName(row) {
   const name = row.querySelector('input[name$="-name"]');
   const secret = row.querySelector('input[name$="-secret"]');
   name.addEventListener('change', () => {
-    if (!row.querySelector('input[name$="-value"]').value) secret.checked ||= secretNames.test(name.value);
+    if (!valueOf(row).value) secret.checked ||= secretNames.test(name.value);
   });
 }
 
@@ -181,7 +213,7 @@ function addHeader(name) {
   for (const details of form.querySelectorAll('details')) details.open ||= details.contains(rows);
   const row = blankRow(rows);
   const box = row.querySelector('input[name$="-name"]');
-  const value = row.querySelector('input[name$="-value"]');
+  const value = valueOf(row);
   box.value = name;
   box.dispatchEvent(new Event('change', { bubbles: true }));
   if (name === 'Authorization') value.value = 'Bearer ';
@@ -209,6 +241,7 @@ if (form) {
     const button = event.target.closest('[data-add-header]');
     if (button) addHeader(button.dataset.addHeader);
   });
+  form.addEventListener('paste', pasteLines);
   form.addEventListener('input', (event) => {
     const { name } = event.target;
     const choice = event.target.closest('[data-choice]');

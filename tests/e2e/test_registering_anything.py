@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.peers.peers import peer_command, start_peer
+from tests.screenshots.judge import violations
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
@@ -121,3 +122,40 @@ def test_a_root_is_added_and_removed_without_script(stack, walker) -> None:
     page.get_by_role("button", name="Save changes").click()
     expect(page.get_by_text("Saved. The server is notified of the new roots.")).to_be_visible()
     assert page.locator("[name='roots-0-uri']").input_value() == "file:///srv/two"
+
+
+def test_a_variable_of_several_lines_is_pasted_and_outlasts_a_change_of_something_else(stack, walker) -> None:
+    pem = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
+    ada = walker(stack, signed_in=True)
+    page = ada.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    command, arguments = peer_command("demo")
+    ada.fill_stdio("Certified", command, arguments, CA_PEM="")
+    page.evaluate("(text) => navigator.clipboard.writeText(text)", pem)
+    rows = page.locator("[data-value-row]:visible")
+    rows.nth(0).get_by_label("Secret").uncheck()
+    page.get_by_role("button", name="Add row").click()
+    rows.nth(1).get_by_label("Name").fill("CA_KEY")
+    for row in rows.all()[:2]:
+        row.get_by_label("Value").focus()
+        page.keyboard.press("Control+V")
+        expect(row.get_by_label("Value")).to_have_value(pem)
+        expect(row.get_by_label("Value")).to_be_focused()
+    ada.save()
+    ada.wait_for_state("Ready")
+    ada.open("/servers/certified/settings/")
+    page.get_by_label("Description").fill("Changed")
+    plain, sealed = (rows.nth(at).get_by_label("Value") for at in range(2))
+    expect(plain).to_have_value(pem)
+    expect(sealed).to_have_attribute("type", "password")
+    sealed.focus()
+    page.keyboard.press("Control+V")
+    expect(sealed).to_have_css("-webkit-text-security", "disc")
+    assert violations(page) == []
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_text("Saved.", exact=True)).to_be_visible()
+    values = (
+        "SELECT value.plain FROM servers_servervalue value JOIN servers_server server ON server.id = value.server_id"
+    )
+    found = [row["plain"] for row in stack.rows(f"{values} WHERE server.slug = 'certified'")]
+    assert sorted(found) == ["", pem]

@@ -12,7 +12,7 @@ from servers.models import Server
 from servers.registration import registering
 from servers.registration.forms import ServerForm
 from servers.registration.registering import Registration
-from tests.servers.cast import CANARY, header, over_http, over_stdio
+from tests.servers.cast import CANARY, header, over_http, over_stdio, variable
 
 pytestmark = pytest.mark.django_db
 DEFAULTS = {
@@ -310,3 +310,32 @@ def test_a_program_whose_path_has_a_blank_stays_one_program_when_it_is_saved(adm
     assert (again.command, again.arguments) == ("/opt/my srv/run", [])
     other = data_of(filled(admin, server, **stdio, command="/opt/run --fast"))
     assert (other.command, other.arguments) == ("/opt/run", ["--fast"])
+
+
+PEM = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("text", [PEM, "\nfirst line empty", "of\r\nWindows", "one line\n"])
+def test_the_lines_of_a_plain_variable_stay_as_they_are_when_something_else_is_saved(
+    text: str, admin: Any, actor: Actor
+) -> None:
+    values = [variable("CA_PEM", text, secret=False), variable("LEVEL", "debug", secret=False)]
+    server = registering.register(actor, admin, over_stdio(values=values))
+    form = ServerForm(user=admin, server=server)
+    assert [one["value"].as_widget().split()[0] for one in form.values.initial_forms] == ["<textarea", "<input"]
+    shown = [str(one["value"].value()) for one in form.values.initial_forms]
+    ends = ["\r\n".join(one.splitlines() + [""] * one.endswith("\n")) for one in shown]
+    stdio = {"transport": "stdio", "command": "npx", "url": "", "arguments": "-y\nfiles"}
+    names = ("CA_PEM", "LEVEL")
+    rows = [row(name, end, "environment", secret=False) for name, end in zip(names, ends, strict=True)]
+    data = data_of(filled(admin, server, *rows, **stdio, description="New"))
+    assert [value.value for value in data.values] == [text, "debug"]
+
+
+def test_a_variable_of_several_lines_is_stored_with_single_line_ends(admin: Any) -> None:
+    new = row("KEY_PEM", PEM.replace("\n", "\r\n"), "environment")
+    data = data_of(filled(admin, None, new, transport="stdio", command="x"))
+    assert [value.text() for value in data.values] == [PEM]
+    refused = filled(admin, None, row("X-A", "a\r\nb", secret=False), url="https://x.example/mcp")
+    assert "must be one line" in str(refused.values.forms[0].errors["value"])
+    assert refused.values.forms[0]["value"].as_widget().startswith("<textarea")

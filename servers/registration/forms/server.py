@@ -22,7 +22,7 @@ from servers.enums import (
     TransportKind,
     ValueKind,
 )
-from servers.kit.lines import unique_lines
+from servers.kit.lines import lines_as_posted, unique_lines
 from servers.models import Bundle, Server
 from servers.packages.commands import readable
 from servers.registration.forms import roots, values
@@ -461,8 +461,8 @@ class ServerForm(forms.Form):
 def _arguments(text: str, shown: Sequence[str]) -> list[str]:
     """What was entered, one on each line. `shown`: what the field was filled with. An argument that is empty, or of several
     lines as a script, cannot be entered here, but one that was shown stays what it is."""
-    known = [_lines_as_posted(one) for one in shown]
-    lines = _lines_as_posted(text)
+    known = [lines_as_posted(one) for one in shown]
+    lines = lines_as_posted(text)
     if lines == [line for one in known for line in one]:
         return list(shown)
     several = [(one, argument) for one, argument in zip(known, shown, strict=True) if len(one) > 1]
@@ -476,11 +476,6 @@ def _arguments(text: str, shown: Sequence[str]) -> list[str]:
             arguments.append(lines[at])
         at += len(whole[0]) if whole is not None else 1
     return arguments
-
-
-def _lines_as_posted(text: str) -> list[str]:
-    """A browser posts each line's end as CRLF, whatever it was."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _initial(server: Server | None, user: Any) -> dict[str, Any]:

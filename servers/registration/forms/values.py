@@ -8,6 +8,7 @@ from django.forms.formsets import formset_factory
 
 from servers.configuration import Registration, ValueInput, value_key
 from servers.enums import TransportKind, ValueKind
+from servers.kit.lines import lines_as_posted
 from servers.models import Server, ServerValue
 from servers.registration.checking import VALUE_RULES
 from servers.registration.forms.rows import RowForm, RowFormSet
@@ -20,6 +21,8 @@ PREFIX = "values"
 BLANK_ROWS, MOST_ROWS = 1, 100
 #: of what was posted; further rows are ignored
 ROWS_READ = MOST_ROWS * 2
+#: of a value that are shown without scrolling
+_MOST_LINES = 8
 _MISPLACED = {
     ValueKind.HEADER: "stdio servers have no headers. Remove this row or change it to an environment variable.",
     ValueKind.ENVIRONMENT: "Servers with a URL have no environment variables. Remove this row or change it to a header.",
@@ -75,6 +78,10 @@ class ValueForm(RowForm):
             self.fields["value"].widget.attrs["placeholder"] = words
         if self.is_read:
             self.fields["value"].widget.attrs["placeholder"] = "From your input"
+        lines = len(lines_as_posted(self._now("value")))
+        if lines > 1:  # a browser removes the breaks from a field of one line
+            attrs = {**self.fields["value"].widget.attrs, "rows": min(lines, _MOST_LINES)}
+            self.fields["value"].widget = forms.Textarea(attrs=attrs)
         if self._shows_secret():
             # A secret that was typed and came back with an error elsewhere must be typed again.
             self.fields["value"].widget = forms.PasswordInput(
@@ -111,12 +118,19 @@ class ValueForm(RowForm):
             if not data.get(field):
                 self.add_error(field, words)
                 return data
+        if "value" in data:
+            data["value"] = self._as_shown(data["value"])
         check_name, check_value = VALUE_RULES[ValueKind(data["kind"])]
         self._try("name", check_name, data["name"])
         self._try("value", check_value, data.get("value", ""))
         if not data.get("value"):
             self._clean_empty(data)
         return data
+
+    def _as_shown(self, value: str) -> str:
+        shown = str(self.initial.get("value") or "")
+        lines = lines_as_posted(value)
+        return shown if lines == lines_as_posted(shown) else "\n".join(lines)
 
     def _clean_empty(self, data: dict[str, Any]) -> None:
         if data.get("secret") and self.stored_row is None and data["kind"] != ValueKind.ENVIRONMENT:
