@@ -34,6 +34,8 @@ _NPM_DROPPED = {
 }
 _NPM_KEPT = {"--prefer-offline", "--offline", "--ignore-scripts", "--legacy-peer-deps", "--force", "--strict-ssl"}
 _NPM_VALUES = {"--registry", "--cache", "--userconfig", "--proxy", "--https-proxy", "--cafile", "--before"}
+#: `pnpm dlx` and `yarn dlx` always ask the registry
+_PROJECT_FIRST = {"npx", "npm exec", "npm x", "bunx", "bun x"}
 #: of uvx
 _UV_DROPPED = {
     *("-q", "--quiet", "-v", "--verbose", "-n", "--no-cache", "-U", "--upgrade", "--isolated", "--refresh"),
@@ -100,6 +102,11 @@ class PackageCommand:
             return self.registered
         python = ("--python", self.python) if self.python else ()
         return shlex.join((*self.requirements, *self.options, *python))
+
+    @property
+    def is_project_first(self) -> bool:
+        """Whether its launcher starts the program of the project in the working directory, where that has one."""
+        return self.launcher in _PROJECT_FIRST and not self.requirements[0].removeprefix(self.name)
 
     @property
     def registry(self) -> str:

@@ -23,6 +23,8 @@ class PackageHead:
     pinned: PinnedPackage | None = None
     previous: PinnedPackage | None = None
     offer: PinnedPackage | None = None
+    #: the program may be in the working directory, which only a worker can see
+    may_be_in_project: bool = False
 
     @property
     def changed(self) -> bool:
@@ -70,7 +72,12 @@ def head(server: Server) -> PackageHead | None:
     rows = server.packages.filter(requested=command.requested).select_related("pinned_by")
     found = {row.state: row for row in rows.defer("lock", "tools")}
     return PackageHead(
-        command, "", found.get(PinState.PINNED), found.get(PinState.PREVIOUS), found.get(PinState.OFFERED)
+        command,
+        "",
+        found.get(PinState.PINNED),
+        found.get(PinState.PREVIOUS),
+        found.get(PinState.OFFERED),
+        may_be_in_project=bool(server.working_directory) and command.is_project_first,
     )
 
 
@@ -78,7 +85,7 @@ def page(server: Server) -> PackagePage | None:
     found = head(server)
     if found is None:
         return None
-    shown = PackagePage(found.command, found.reason, found.pinned, found.previous, found.offer)
+    shown = PackagePage(found.command, found.reason, found.pinned, found.previous, found.offer, found.may_be_in_project)
     if shown.pinned is None:
         return shown
     pinned, offer = shown.pinned, shown.offer

@@ -64,6 +64,10 @@ def test_before_the_first_start_the_page_says_what_will_be_pinned(server: Server
     page = shown(keeper, server)
     assert "Not pinned yet" in page
     assert "The next start looks up the version in the npm registry" in page
+    assert "If the working directory has this program" not in page
+    Server.objects.filter(pk=server.pk).update(working_directory="/srv/files")
+    assert "If the working directory has this program" in shown(keeper, server)
+    assert "unless the working directory has this program." in shown(keeper, server, "info")
 
 
 @pytest.mark.parametrize(

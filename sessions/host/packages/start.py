@@ -60,12 +60,25 @@ def package_of(
     if registered is None or command is None:
         return None
     row = server.packages.filter(state=PinState.PINNED, requested=registered.requested).first() if server else None
+    if row is None and source.working_directory and command.is_project_first and _is_in_project(command, spec):
+        return None
     pin = Pin.of(row) if row else None
     user = spec.confinement.uid if spec.confinement else None
     start = PackageStart(replace(command, registered=registered.requested), folder, seconds, pin, user=user)
     if server is None or server is not source:
         return start
     return replace(start, server_id=server.pk, server=ServerRef.of(server))
+
+
+def _is_in_project(command: PackageCommand, spec: StdioSpec) -> bool:
+    """Whether the launcher would find the program in the working directory or in a folder above it that it may read. A
+    package of that name in the registry is somebody else's, or another version."""
+    places = (f".bin/{command.executable or command.name}", f"{command.name}/package.json")
+    at = Path(os.path.normpath(spec.cwd)) if spec.cwd else None
+    folders = [at, *at.parents] if at is not None and at.is_absolute() else []
+    if spec.confinement is not None:
+        folders = [folder for folder in folders if folder == at or spec.confinement.allows(str(folder))]
+    return any((folder / "node_modules" / place).exists() for folder in folders for place in places)
 
 
 async def prepared(

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from servers.configuration import Registration
 from servers.packages import commands
 from servers.packages.commands import PackageCommand
 from sessions.host.db import Database
@@ -14,6 +15,8 @@ from sessions.host.packages import start
 from sessions.host.packages.start import PackageStart
 from sessions.mcp.core.errors import LaunchError
 from sessions.mcp.transports.registry import StdioSpec
+from sessions.mcp.transports.stdio.confinement import Confinement
+from tests.servers.cast import over_stdio
 
 NO_DATABASE = cast(Database, None)  # what no server has is pinned nowhere
 
@@ -91,3 +94,35 @@ async def test_a_lookup_removes_what_a_killed_worker_left_behind_and_waits_for_a
         assert first.is_dir()
     assert await other != first
     assert not first.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["-y", "acme-mcp"], True),
+        (["-p", "acme", "acme-mcp"], True),
+        (["@acme/mcp"], True),
+        (["acme-mcp@1.2.3"], False),
+        (["acme-other"], False),
+    ],
+)
+def test_a_program_of_the_project_itself_is_started_and_none_of_that_name_in_a_registry(
+    arguments: list[str], found: bool, tmp_path: Path
+) -> None:
+    modules, work = tmp_path / "node_modules", tmp_path / "packages" / "one"
+    for path in (modules / ".bin" / "acme-mcp", modules / "@acme" / "mcp" / "package.json", work / "index.js"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    source = over_stdio(arguments=arguments, working_directory=str(work))
+    spec = StdioSpec("npx", tuple(arguments), cwd=str(work))
+
+    def pinned(source: Registration, spec: StdioSpec) -> bool:
+        return start.package_of(source, spec, tmp_path / "private", 10, None) is not None
+
+    assert pinned(source, spec) is not found
+    assert pinned(replace(source, working_directory=""), spec)
+    yarn = ("dlx", *arguments)
+    assert pinned(replace(source, command="yarn", arguments=list(yarn)), replace(spec, command="yarn", args=yarn))
+    hidden = Confinement(home="/h", tmp="/t", mount_point="/m")
+    assert pinned(source, replace(spec, confinement=hidden))
+    assert pinned(source, replace(spec, confinement=replace(hidden, read=(str(tmp_path),)))) is not found
