@@ -39,7 +39,21 @@ def create_draft(
     server: Server | None = None,
     chosen: Sequence[Credential] = (),
 ) -> ServerDraft:
-    """Raises access.Denied, ValidationError and crypto.SealError. With `server`, its kept secrets are merged in.
+    """As `new_draft`, stored: a worker may test it from now on."""
+    draft = new_draft(actor, user, registration, server, chosen)
+    draft.save()
+    return draft
+
+
+def new_draft(
+    actor: Actor,
+    user: Any,
+    registration: Registration,
+    server: Server | None = None,
+    chosen: Sequence[Credential] = (),
+) -> ServerDraft:
+    """Not stored yet: that is the beginning of a test. Raises access.Denied, ValidationError and crypto.SealError. With
+    `server`, its kept secrets are merged in.
 
     `chosen`: credentials of the vault to try it with. Their values are opened by the worker alone.
     """
@@ -57,7 +71,7 @@ def create_draft(
     uid = uuid.uuid4()
     whole = registration.plain_data() | {"vault": asdict(_vault(server, registration, chosen))}
     sealed, key_id = crypto.seal(json.dumps(whole), table=TABLE, uid=uid, field=FIELD)
-    return ServerDraft.objects.create(
+    return ServerDraft(
         uid=uid,
         user=user,
         transport=registration.transport,

@@ -223,7 +223,8 @@ def ask_worker(verb: hints.Verb, uid: UUID, label: str = "", departing: UUID | N
 
 
 def test_draft(actor: Actor, draft: ServerDraft, *credentials: str) -> bool:
-    """Have a worker test the draft's connection, audited with the names of the `credentials` chosen for it.
+    """Store a new draft and have a worker test its connection, audited with the names of the `credentials` chosen for it.
+    One commit: no worker finds a draft whose test is not recorded. Raises AuditUnavailable.
 
     Returns False when no worker is alive: the draft waits until it expires.
     """
@@ -235,5 +236,5 @@ def test_draft(actor: Actor, draft: ServerDraft, *credentials: str) -> bool:
         subject=str(draft.transport),
         details={"credentials": list(credentials)} if credentials else {},
     )
-    writer().submit_and_wait(lambda: None, lambda _: [event], timeout=DURABLE_SECONDS)
+    writer().submit_and_wait(draft.save, lambda _: [event], timeout=DURABLE_SECONDS)
     return ask_worker("test", draft.uid, draft.worker_label)

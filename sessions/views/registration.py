@@ -218,7 +218,7 @@ def test(request: WebRequest) -> HttpResponse:
     data = Registration.of(form.registration_data())
     try:
         chosen = credentials.chosen(request.user, vault.chosen) if server is None else []
-        draft = drafts.create_draft(actor, request.user, data, server, chosen)
+        draft = drafts.new_draft(actor, request.user, data, server, chosen)
     except connect_limit.TooOften as problem:
         form.refuse(problem)
         answer = _not_tested(request, form, 429, heading="Not tested yet")
@@ -231,7 +231,7 @@ def test(request: WebRequest) -> HttpResponse:
         commands.test_draft(actor, draft, *(credential.name for credential in chosen))
     except AuditUnavailable as problem:
         form.refuse(ValidationError(str(problem)))
-        return _not_tested(request, form, 503)
+        return _not_tested(request, form, 503, heading="Not tested")
     if not request.htmx:
         return redirect("servers:test_progress", draft.uid)
     return render(request, "servers/_test_slot.html", draft_context(draft))

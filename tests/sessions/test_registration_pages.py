@@ -7,8 +7,10 @@ from django.test import Client
 
 from servers.audit import writer as writing
 from servers.audit.record import Actor
-from servers.models import Server, ServerDraft
+from servers.enums import AuditAction
+from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
+from sessions.host.tick import waiting_drafts
 from tests.servers.cast import CANARY, header, over_http
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -168,3 +170,20 @@ def test_roots_are_set_at_a_server_that_was_renamed_meanwhile(client: Client) ->
     answer = client.post("/servers/orders/roots/", fields | {"roots": "/srv/mine"})
     assert (answer.status_code, answer.headers["Location"]) == (302, "/servers/orders-old/info/")
     assert Server.objects.get().roots == [{"uri": "file:///srv/mine", "name": ""}]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_is_said_not_to_be_tested_is_found_by_no_worker(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"name": "x", "url": "https://mcp.example.com/mcp", "values-TOTAL_FORMS": "0", "roots-TOTAL_FORMS": "0"}
+    fields |= {"values-INITIAL_FORMS": "0", "roots-INITIAL_FORMS": "0"}
+    fields |= Fields(client.get("/servers/add/").content.decode()).found | fields
+    with monkeypatch.context() as full:
+        full.setattr(writing, "QUEUE_LIMIT", 0)
+        answer = client.post("/servers/test/", fields)
+    assert (answer.status_code, "Too many changes are waiting" in answer.content.decode()) == (503, True)
+    assert waiting_drafts([]) == []
+    assert client.post("/servers/test/", fields).status_code == 302
+    assert len(waiting_drafts([])) == 1
+    assert AuditEvent.objects.filter(action=AuditAction.CONNECTION_TEST).count() == 1

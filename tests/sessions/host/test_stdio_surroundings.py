@@ -25,7 +25,7 @@ from servers.credentials import identities
 from servers.enums import IdentityKind, SignsInAs, TransportKind
 from servers.models import Identity, Server
 from servers.registration import registering
-from servers.registration.drafts import create_draft
+from servers.registration.drafts import new_draft
 from servers.registration.inherited import inherited, secrets_of
 from sessions.connections import commands
 from sessions.enums import Desired, SessionState
@@ -300,7 +300,7 @@ def test_a_connection_test_works_in_a_directory_that_is_gone_afterwards(
     user = get_user_model().objects.create_superuser("ada")
     actor = Actor.of_user(user)
     fields = {"command": sys.executable, "arguments": ["-c", SAYS_WHERE]}
-    draft = create_draft(actor, user, Registration(name="x", transport=TransportKind.STDIO, **fields))
+    draft = new_draft(actor, user, Registration(name="x", transport=TransportKind.STDIO, **fields))
     commands.test_draft(actor, draft)
     done = over(draft)
     place = Path(settings.DATA_DIR) / "servers" / f"draft-{draft.uid}"

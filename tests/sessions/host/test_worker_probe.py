@@ -11,7 +11,7 @@ from servers.audit.record import Actor
 from servers.configuration import Registration, ValueInput
 from servers.enums import AuditAction, AuditOutcome, DraftState, TransportKind, ValueKind
 from servers.models import AuditEvent, ServerDraft
-from servers.registration.drafts import create_draft
+from servers.registration.drafts import new_draft
 from servers.secret import Secret
 from sessions.connections import commands
 from tests.peers.peers import closed_port
@@ -27,7 +27,7 @@ def user(shared_worker: WorkerProcess) -> Any:
 
 def draft_of(user: Any, *values: ValueInput, **fields: Any) -> ServerDraft:
     registration = Registration(name="Draft", values=list(values), **fields)
-    return create_draft(Actor.of_user(user), user, registration)
+    return new_draft(Actor.of_user(user), user, registration)
 
 
 def over(draft: ServerDraft, seconds: float = 40) -> ServerDraft:
@@ -69,6 +69,7 @@ def test_a_good_draft_walks_every_step_and_reports_what_the_server_is(
 
 def test_a_draft_whose_message_was_lost_is_tested_by_the_tick(user: Any, effects: Effects) -> None:
     draft = draft_of(user, transport=TransportKind.STDIO, command="/nowhere/at/all")
+    draft.save()
     done = over(draft)
     assert (done.state, done.fault, states(done)["resolve"]) == (DraftState.FAILED, "command_not_found", "failed")
 

@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 from servers.audit.record import Actor
 from servers.configuration import Registration
 from servers.enums import TransportKind
-from servers.registration.drafts import create_draft
+from servers.registration.drafts import new_draft
 from sessions.connections import commands
 from sessions.models import LogLine
 from tests.sessions.host.harness import WorkerProcess
@@ -28,7 +28,7 @@ def test_the_value_of_a_reference_reaches_the_process_and_no_row_or_log(
     actor = Actor.of_user(user)
     arguments = ["-c", CODE, "${MCP_ARGUMENT}"]
     data = Registration(name="x", transport=TransportKind.STDIO, command=sys.executable, arguments=arguments)
-    draft = create_draft(actor, user, data)
+    draft = new_draft(actor, user, data)
     commands.test_draft(actor, draft)
     done = over(draft)
     assert done.fault == "process_exited", done.detail

@@ -11,7 +11,7 @@ from servers.audit.record import Actor
 from servers.configuration import Registration
 from servers.enums import DraftState, TransportKind
 from servers.models import ServerDraft
-from servers.registration.drafts import create_draft
+from servers.registration.drafts import new_draft
 from sessions.calls import server_tasks
 from sessions.connections import commands
 from sessions.enums import CallState, QuestionState
@@ -126,7 +126,7 @@ def test_server_everything_offers_all_that_it_has_to_the_session_and_to_the_test
     registration = Registration(
         name="Draft", transport=TransportKind.STDIO, command=command, arguments=arguments, roots=ROOTS
     )
-    draft = create_draft(Actor.of_user(user), user, registration)
+    draft = new_draft(Actor.of_user(user), user, registration)
     commands.test_draft(Actor.of_user(user), draft)
     tested = ServerDraft.objects.filter(pk=draft.pk, state__in=[DraftState.SUCCEEDED, DraftState.FAILED])
     assert eventually(tested.first, 40).report["tools"] == 19

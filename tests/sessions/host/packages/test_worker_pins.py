@@ -18,7 +18,7 @@ from servers.configuration import Registration, ValueInput
 from servers.enums import AuditAction, DraftState, PinState, TransportKind, ValueKind
 from servers.models import AuditEvent, PinnedPackage, Server
 from servers.packages import pins
-from servers.registration.drafts import create_draft
+from servers.registration.drafts import new_draft
 from sessions.connections import commands
 from sessions.enums import SessionCondition
 from sessions.models import McpSession
@@ -190,7 +190,7 @@ def test_a_connection_test_installs_in_a_step_of_its_own_and_pins_nothing(
     registration = Registration(
         name="Notes", transport=TransportKind.STDIO, values=values, writable_paths=folders, **fields
     )
-    draft = create_draft(actor, admin, registration)
+    draft = new_draft(actor, admin, registration)
     commands.test_draft(actor, draft)
     done = over(draft)
     assert done.state == DraftState.SUCCEEDED, done.detail

@@ -12,7 +12,7 @@ from servers.audit.record import Actor
 from servers.configuration import Registration
 from servers.enums import DraftState, TransportKind
 from servers.models import ServerDraft
-from servers.registration.drafts import create_draft
+from servers.registration.drafts import new_draft
 from sessions.connections import commands
 from tests.sessions.host.conftest import effects, start_worker, worker_of_file
 from tests.sessions.host.harness import eventually
@@ -29,7 +29,7 @@ KINDS = [TransportKind.STREAMABLE_HTTP, TransportKind.HTTP_SSE, TransportKind.WE
 def report_of(user: Any, kind: TransportKind, host: str) -> ServerDraft:
     scheme = "ws" if kind == TransportKind.WEBSOCKET else "http"
     registration = Registration(name="Draft", values=[], transport=kind, url=f"{scheme}://{host}:8080/mcp")
-    draft = create_draft(Actor.of_user(user), user, registration)
+    draft = new_draft(Actor.of_user(user), user, registration)
     commands.test_draft(Actor.of_user(user), draft)
     over = ServerDraft.objects.filter(pk=draft.pk, state__in=[DraftState.SUCCEEDED, DraftState.FAILED])
     return eventually(over.first, 40, f"{host} {kind}")
