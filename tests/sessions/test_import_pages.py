@@ -174,6 +174,22 @@ def test_a_choice_that_was_not_offered_is_the_harmless_one(client: Client, store
     assert Server.objects.count() == 1
 
 
+def test_a_server_that_somebody_else_registered_meanwhile_is_asked_about_again(client: Client, admin: Any) -> None:
+    address = posted(client, {"mcpServers": {name: {"url": f"https://{name}.example/"} for name in ("foo", "bar")}})
+    assert client.get(address).status_code == 200
+    theirs = registering.register(Actor.of_user(admin), admin, over_http(name="foo"))
+    client.post(address, {"version": "1", "choice-0": "create", "choice-1": "create"})
+    text = client.get(address).content.decode()
+    assert "The stored servers have changed since the preview. Choose again." in text
+    assert "Exists with differences" in text
+    assert text.count("Created") == 1
+    client.post(address, {"version": "2", "choice-0": "overwrite", "version-0": str(theirs.version)})
+    text = client.get(address).content.decode()
+    assert (text.count("Created"), text.count("Changed"), "View servers" in text) == (1, 1, True)
+    theirs.refresh_from_db()
+    assert theirs.url == "https://foo.example/"
+
+
 def test_a_preview_is_its_authors_alone(client: Client) -> None:
     address = posted(client)
     other = Client()

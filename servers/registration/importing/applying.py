@@ -31,13 +31,15 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """`version` and `uid`: of the stored server as the preview showed it; `typed`: values by the key of their need."""
+    """`version` and `uid`: of the stored server as the preview showed it; `typed`: values by the key of their need.
+    `outdated`: what was chosen is possible no more."""
 
     choice: Choice
     name: str = ""
     version: int = 0
     typed: Mapping[str, str] = field(default_factory=dict, repr=False)
     uid: UUID | None = None
+    outdated: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ class ImportOutcome:
     words: str = ""
     slug: str = ""
     needed: list[str] = field(default_factory=list)
+
+    @property
+    def is_stored(self) -> bool:
+        return self.result in ("created", "changed")
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,6 +100,8 @@ def _outcome(
     name = proposal.entry.name
     if proposal.verdict == Plan.REFUSE:
         return ImportOutcome(name, "refused", " ".join(proposal.reasons))
+    if decision.outdated:
+        return ImportOutcome(name, "refused", "The stored servers have changed since the preview. Choose again.")
     if decision.choice == Choice.SKIP:
         return ImportOutcome(name, "unchanged" if proposal.verdict == Plan.SAME else "skipped")
     entry = parse(document, *document.servers[proposal.index], decision.typed)

@@ -72,7 +72,8 @@ def _decoded(upload: UploadedFile) -> str:
 
 # --- decisions ---------------------------------------------------------------------------------------------------------
 def decisions(data: Mapping[str, Any], proposals: list[Proposal]) -> dict[int, Decision]:
-    """What was posted, as far as each server leaves the choice; anything else is the harmless default."""
+    """What was posted, as far as each server leaves the choice; what it leaves no more is outdated, and anything else the
+    harmless default."""
     return {proposal.index: _decision(data, proposal) for proposal in proposals}
 
 
@@ -80,6 +81,7 @@ def _decision(data: Mapping[str, Any], proposal: Proposal) -> Decision:
     index, allowed = proposal.index, choices(proposal)
     chosen = str(data.get(f"choice-{index}", ""))
     choice = Choice(chosen) if chosen in allowed else Choice.SKIP
+    outdated = chosen in list(Choice) and chosen not in allowed
     typed = {
         need.key: text
         for number, need in enumerate(proposal.entry.needs)
@@ -87,7 +89,7 @@ def _decision(data: Mapping[str, Any], proposal: Proposal) -> Decision:
     }
     version = whole_number(str(data.get(f"version-{index}", ""))) or 0
     uid = next(iter(uuids([str(data.get(f"server-{index}", ""))])), None)
-    return Decision(choice, str(data.get(f"name-{index}", "")), version, typed, uid)
+    return Decision(choice, str(data.get(f"name-{index}", "")), version, typed, uid, outdated)
 
 
 # --- export ------------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Offer:
 def offer(proposal: Proposal, outcomes: list[ImportOutcome], decision: Decision | None = None) -> Offer:
     """`done`: an earlier try stored it, so it is not asked about again. `decision`: what was posted and is shown again."""
     word, css, icon = _WORDS[proposal.verdict]
-    stored = {outcome.name for outcome in outcomes if outcome.result in ("created", "changed")}
+    stored = {outcome.name for outcome in outcomes if outcome.is_stored}
     found = proposal.registration or proposal.entry.registration
     options = [(choice.value, _CHOICES[choice]) for choice in choices(proposal)]
     shown = Offer(

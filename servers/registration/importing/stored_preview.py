@@ -52,7 +52,10 @@ def claim(draft: ServerDraft, shown_version: int) -> bool:
 
 
 def settle(draft: ServerDraft, outcomes: Sequence[ImportOutcome]) -> None:
-    """Keep what became of it. The text is forgotten unless something was refused, and may be tried again."""
+    """Keep what became of it, also in earlier tries. The text is forgotten unless something was refused, and may be tried
+    again."""
+    before = outcomes_of(draft) or outcomes
+    outcomes = [old if old.is_stored and not new.is_stored else new for old, new in zip(before, outcomes, strict=True)]
     fields: dict[str, Any] = {"report": {"outcomes": [outcome.plain() for outcome in outcomes]}}
     if not any(outcome.result == "refused" for outcome in outcomes):
         fields["sealed"], fields["key_id"] = _sealed(draft.uid, "")

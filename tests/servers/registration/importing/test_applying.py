@@ -267,6 +267,16 @@ def test_a_preview_with_a_refused_server_is_kept_for_another_try(admin: Any) -> 
     assert [outcome.result for outcome in stored_preview.outcomes_of(kept)] == ["refused", "created"]
 
 
+def test_what_an_earlier_try_stored_stays_in_the_result(admin: Any) -> None:
+    draft = stored_preview.hold(admin, "{}")
+    stored_preview.settle(draft, [ImportOutcome("a", "created", slug="a"), ImportOutcome("b", "refused", "why")])
+    draft.refresh_from_db()
+    stored_preview.settle(draft, [ImportOutcome("a", "unchanged"), ImportOutcome("b", "changed", slug="b")])
+    draft.refresh_from_db()
+    assert [(one.result, one.slug) for one in stored_preview.outcomes_of(draft)] == [("created", "a"), ("changed", "b")]
+    assert stored_preview.text_of(draft) == ""
+
+
 def test_a_preview_is_applied_once(admin: Any) -> None:
     draft = stored_preview.hold(admin, "{}")
     assert [stored_preview.claim(draft, draft.version), stored_preview.claim(draft, draft.version)] == [True, False]
