@@ -150,6 +150,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "reference_refused": ("Refused: a reference is not granted", "Each reference is granted by name. An administrator can grant it under Credentials, References to the person who last saved this connection; or a person who has the grant saves it again."),
     "variable_refused": ("Refused: a credential sets a variable that it may not set", "The message above says who can change this and where. Remove the credential under Settings, Credentials, or under Identity if it is your own."),
     "value_needed": ("A variable has no value", "Enter it under Settings, or use a credential for it under Settings, Credentials; for your own identity, under Identity."),
+    "deleted": ("Deleted during the test", "Reload the page. If the server is still there, test it again."),
     "internal_error": ("mcpadmin failed", "Check the worker's log and report it; this is not the server's fault."),
 }  # fmt: skip
 

@@ -80,8 +80,11 @@ class ConnectionTest:
         except asyncio.CancelledError:
             self._db.post(partial(update_draft, self._uid, state=DraftState.REQUESTED, steps=[]))  # for another worker
             raise
-        except (DatabaseAway, ObjectDoesNotExist) as exc:
+        except DatabaseAway as exc:
             log.warning("host.test_given_up", draft=str(self._uid), problem=str(exc)[:200])
+        except ObjectDoesNotExist:  # or the draft itself, which has no end to record
+            words = "The server or a credential of it was deleted while its connection was being tested."
+            await self._finish(self._failed(Failure("deleted", words, step="resolve")))
         except Exception as exc:  # a bug of ours: the page waits for an end
             log.exception("host.test_failed", draft=str(self._uid))
             words = f"mcpadmin failed while testing this connection ({type(exc).__name__}). See its log for details."

@@ -1,6 +1,7 @@
 """*Test connection* through a real worker: live steps, a report or the cause of failure, and no connection left
 open."""
 
+import socket
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ from servers.audit.record import Actor
 from servers.configuration import Registration, ValueInput
 from servers.enums import AuditAction, AuditOutcome, DraftState, TransportKind, ValueKind
 from servers.models import AuditEvent, ServerDraft
+from servers.registration import registering
 from servers.registration.drafts import new_draft
 from servers.secret import Secret
 from sessions.connections import commands
@@ -98,3 +100,19 @@ def test_a_draft_that_mcpadmin_itself_cannot_load_ends_too(user: Any) -> None:
     commands.test_draft(Actor.of_user(user), draft)
     done = over(draft)
     assert (done.state, done.fault) == (DraftState.FAILED, "internal_error")
+
+
+def test_a_test_ends_although_its_server_was_deleted_meanwhile(user: Any) -> None:
+    actor = Actor.of_user(user)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        data = Registration(name="Draft", transport=TransportKind.STREAMABLE_HTTP, url=url)
+        server = registering.register(actor, user, data)
+        draft = new_draft(actor, user, data, server)
+        registering.delete(actor, user, server)
+        commands.test_draft(actor, draft)
+        done = over(draft)
+    assert (done.state, done.fault) == (DraftState.FAILED, "deleted")
+    assert "was deleted while its connection was being tested" in done.detail
+    assert "started" not in states(done).values()
+    assert newest_test() == (AuditOutcome.FAILED, "ada")
