@@ -203,7 +203,9 @@ def _confirmed(
     if tool := request.GET.get("tool", ""):
         back += "?" + urlencode({"tool": tool})
     asked = request.method == "POST" and not replaced
-    wrong_name = verb == "delete" and asked and request.POST.get("name", "").strip() != server.name
+    # A page shows each run of white space as one blank, and a field of one line holds no break.
+    is_named = request.POST.get("name", "").split() == server.name.split()
+    wrong_name = verb == "delete" and asked and not is_named
     if not asked or wrong_name:
         context = {
             "nav": "servers",

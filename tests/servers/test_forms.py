@@ -219,6 +219,10 @@ def test_a_form_that_is_shown_again_before_it_is_saved_says_that_a_secret_is_gon
     assert not any("secrets" in note for note in form("").notes_for_user)
 
 
+def test_a_name_has_single_blanks(admin: Any) -> None:
+    assert data_of(filled(admin, None, name=" My  Server ", url="https://x.example/mcp")).name == "My Server"
+
+
 def test_a_stored_secret_cannot_become_a_plain_value_unseen(admin: Any, stored: Server) -> None:
     form = filled(admin, stored, row("Authorization", "", secret=False), url=stored.url)
     assert "value" in form.values.forms[0].errors

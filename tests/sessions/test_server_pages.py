@@ -140,6 +140,18 @@ def test_a_server_that_was_renamed_meanwhile_is_the_one_that_is_deleted() -> Non
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("name", ["My  Server", "My\nServer"])
+def test_a_server_is_deleted_by_its_name_as_the_page_shows_it(name: str) -> None:
+    server = make_session("orders").server
+    type(server).objects.filter(pk=server.pk).update(name=name)
+    client = Client()
+    client.force_login(person("ada", "view_server", "delete_server"))
+    assert client.post("/servers/orders/delete/", {"name": "MyServer"}).status_code == 422
+    assert client.post("/servers/orders/delete/", {"name": "My Server"}).status_code == 302
+    assert not type(server).objects.filter(pk=server.pk).exists()
+
+
+@pytest.mark.django_db
 def test_the_overview_without_servers_offers_the_demo_server_and_names_no_danger() -> None:
     client = Client()
     client.force_login(person("ada", "view_server", "add_server", "manage_stdio"))

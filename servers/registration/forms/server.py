@@ -333,6 +333,9 @@ class ServerForm(forms.Form):
         return found
 
     # --- what was entered ----------------------------------------------------------------------------------------
+    def clean_name(self) -> str:
+        return " ".join(str(self.cleaned_data["name"]).split())
+
     def clean_slug(self) -> str:
         slug = str(self.cleaned_data["slug"]).lower()
         validators.validate_slug(slug)

@@ -104,7 +104,8 @@ def _entry(name: str, reading: EntryReader) -> Entry:
     stated = frozenset(columns)
     columns.setdefault("transport", transport_of(columns.get("url", "")))
     enabled = _enabled(reading)
-    columns = {"name": name.strip(), **columns}
+    columns = {"name": name, **columns}
+    columns["name"] = " ".join(columns["name"].split())  # as a page shows it
     if description := reading.text("description"):
         columns.setdefault("description", description)
         stated |= {"description"}

@@ -220,6 +220,12 @@ def test_the_arguments_of_a_script_in_a_file_are_no_script() -> None:
     assert found.registration.arguments == ["/srv/run.sh", "-c", "${LEVEL}"]
 
 
+@pytest.mark.parametrize("name", ["My  Server", " My\nServer\t"])
+def test_a_name_is_one_line_with_single_blanks(name: str) -> None:
+    found = parse(ImportedDocument("", []), name, {"command": "x"})
+    assert (found.problems, found.registration and found.registration.name) == ((), "My Server")
+
+
 def test_an_escaped_reference_is_left_as_it_is() -> None:
     found = entry({"command": "x", "args": ["$${HOME}"]})
     assert found.registration is not None
