@@ -1,4 +1,5 @@
-"""Programs that fetch a server from a registry before they start it: their first start takes as long as the installation."""
+"""Which program a command line starts in the end. Launchers fetch a server from a registry before they start it: their
+first start takes as long as the installation."""
 
 import re
 import shlex

@@ -79,14 +79,14 @@ class ValueForm(RowForm):
         if self.is_read:
             self.fields["value"].widget.attrs["placeholder"] = "From your input"
         lines = len(lines_as_posted(self._now("value")))
-        if lines > 1:  # a browser removes the breaks from a field of one line
-            attrs = {**self.fields["value"].widget.attrs, "rows": min(lines, _MOST_LINES)}
-            self.fields["value"].widget = forms.Textarea(attrs=attrs)
         if self._shows_secret():
             # A secret that was typed and came back with an error elsewhere must be typed again.
             self.fields["value"].widget = forms.PasswordInput(
                 attrs=self.fields["value"].widget.attrs, render_value=False
             )
+        elif lines > 1:  # a browser removes the breaks from a field of one line
+            attrs = {**self.fields["value"].widget.attrs, "rows": min(lines, _MOST_LINES)}
+            self.fields["value"].widget = forms.Textarea(attrs=attrs)
 
     def _empty_words(self, row: ServerValue) -> str:
         if row.sealed is not None:
