@@ -31,6 +31,10 @@ _AGAIN_SECONDS = 0.2
 _TRIGGERS = "The database does not prevent changes to audit events: its triggers are missing. Run the management command migrate."
 
 
+class _Overtaken(Exception):
+    """A cut removed events that were still to be verified."""
+
+
 @dataclass
 class _Walk:
     """Where a verification stands: the next number and the hash that its link must name, None if any will do. `first`: the
@@ -39,6 +43,7 @@ class _Walk:
     seq: int
     prev: str | None
     is_known: IsKnown
+    whole: Whole | None
     checked: int = 0
     first: Broken | None = None
     intact: int = 0
@@ -55,6 +60,8 @@ class _Walk:
 
     def meet(self, broken: Broken) -> None:
         """Raises it, unless it is known: then the verification goes on behind it."""
+        if self.whole is not None and self.whole.overtaken(broken):
+            raise _Overtaken
         if self.first is None:
             self.first = broken
             self.intact = max(0, self.checked - (0 if broken.seq is None else max(0, self.seq - broken.seq)))
@@ -99,8 +106,8 @@ def verify(
 
 
 def _verdict(start: int, end: int | None, on_progress: OnProgress, is_known: IsKnown) -> ChainVerdict | None:
-    """None if the retention removed something at the same time."""
-    total, walk = _count(start, end), _Walk(start, "", is_known)
+    """None if a cut overtook it."""
+    total, walk = _count(start, end), _Walk(start, "", is_known, None)
     whole: Whole | None = None
     unknown: Broken | None = None
 
@@ -108,7 +115,7 @@ def _verdict(start: int, end: int | None, on_progress: OnProgress, is_known: IsK
         on_progress(walk.checked, max(total, walk.checked))
 
     try:
-        whole = Whole.of_this_log() if start <= 1 and end is None else None
+        walk.whole = whole = Whole.of_this_log() if start <= 1 and end is None else None
         if whole is None:
             walk.prev = _hash_before(start)
         else:
@@ -120,13 +127,13 @@ def _verdict(start: int, end: int | None, on_progress: OnProgress, is_known: IsK
             walk.meet(_missing(walk.seq, None))
         if whole is not None:
             whole.finish(walk.meet, report)
+    except _Overtaken:
+        return None
     except Broken as broken:
         if walk.first is None:
             walk.first = broken
         unknown = broken
     if walk.first is not None:
-        if whole is not None and whole.outdated():
-            return None
         return ChainVerdict(False, walk.intact, walk.first.seq, str(walk.first), unknown=unknown)
     if whole is None:
         return ChainVerdict(True, walk.checked)
@@ -167,6 +174,8 @@ def _check_page(walk: _Walk, page: list[AuditEvent], whole: Whole | None, report
         try:
             whole.check(good)
         except Broken as exc:
+            if whole.renew():
+                continue
             walk.meet(exc)
             good = [(event, body) for event, body in good if exc.seq is not None and event.seq > exc.seq]
         else:

@@ -46,7 +46,7 @@ class CallRows:
                 return Finding(event.seq, f"The {wrong} of the call of event {event.seq} was changed.")
         return None
 
-    def unrecorded(self, removed: Removed, on_batch: Callable[[], None]) -> Iterator[Finding]:
+    def unrecorded(self, removed: Callable[[], Removed], on_batch: Callable[[], None]) -> Iterator[Finding]:
         last = 0
         calls = Call.objects.order_by("pk").values("pk", "uid", "state", "version", "created_at")
         while rows := cast("list[_Row]", list(calls.filter(pk__gt=last)[:_CHUNK])):
@@ -113,7 +113,7 @@ _CHECKS: dict[str, Callable[[_Row, _Body, datetime], str]] = {
 
 
 # --- rows without events ------------------------------------------------------------------------------------------------
-def _unaccounted(rows: list[_Row], removed: Removed) -> Iterator[Finding]:
+def _unaccounted(rows: list[_Row], removed: Callable[[], Removed]) -> Iterator[Finding]:
     """Rows that changed while they were read are not judged: the next verification does."""
     uids = [row["uid"] for row in rows]
     events: dict[UUID, set[str]] = {}
@@ -121,8 +121,11 @@ def _unaccounted(rows: list[_Row], removed: Removed) -> Iterator[Finding]:
     for uid, action, body in found.values_list("call_uid", "action", "body"):
         if uid is not None and not (action == AuditAction.CALL_FINISH and '"late":true' in body):
             events.setdefault(uid, set()).add(action)
-    for row in rows:
-        if wrong := _without_event(row, events.get(row["uid"], set()), removed):
+    unaccounted = [row for row in rows if _without_event(row, events.get(row["uid"], set()), Removed())]
+    # read after the events: what was cut meanwhile had been signed before
+    signed = removed() if unaccounted else Removed()
+    for row in unaccounted:
+        if wrong := _without_event(row, events.get(row["uid"], set()), signed):
             now = Call.objects.filter(pk=row["pk"]).values_list("version", flat=True).first()
             if now == row["version"]:
                 yield Finding(None, wrong)

@@ -1,6 +1,6 @@
 """Checks of rows beside the log against its events. Each app registers those of its own rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -35,8 +35,8 @@ class RowCheck(Protocol):
     def of_events(self, events: Sequence[tuple[AuditEvent, dict[str, Any]]], removed: Removed) -> Finding | None:
         """Of verified events in order, each with its body: the first that a row contradicts, or that lacks its row."""
 
-    def unrecorded(self, removed: Removed, on_batch: Any) -> Iterator[Finding]:
-        """After all events were verified: the rows that the events do not account for."""
+    def unrecorded(self, removed: Callable[[], Removed], on_batch: Callable[[], None]) -> Iterator[Finding]:
+        """After all events were verified: the rows that the events do not account for. `removed`: as it is signed now."""
 
     def exported(self, events: Sequence[AuditEvent], last_seq: int) -> dict[UUID, dict[str, Any]]:
         """The rows that belong to these events, as an export has them, by uid of the call: as they were when the log

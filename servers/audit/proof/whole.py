@@ -74,10 +74,17 @@ class Whole:
             meet(Broken(first, words))
         return first, None
 
-    def outdated(self) -> bool:
-        """Whether the retention signed or removed something since: then what seemed to be missing is judged again."""
-        now = Whole.of_this_log()
-        if (now.cut, now.removed) != (self.cut, self.removed):
+    def renew(self) -> bool:
+        """Whether the retention signed anything since: then what seems to be missing is judged again."""
+        before, self.removed = self.removed, Whole.of_this_log().removed
+        return self.removed != before
+
+    def overtaken(self, broken: Broken) -> bool:
+        """Whether a cut that was signed or went on since removed the event."""
+        cut = Whole.of_this_log().cut
+        if cut is None or broken.seq is None or broken.seq > cut.seq:
+            return False
+        if cut != self.cut:
             return True
         left = AuditEvent.objects.filter(seq__lte=self.cut.seq) if self.cut is not None else AuditEvent.objects.none()
         return self.first is not None and left.aggregate(first=Min("seq"))["first"] != self.first
@@ -96,12 +103,20 @@ class Whole:
     def finish(self, meet: Meet, report: Callable[[], None]) -> None:
         """After the last event."""
         self._beyond(meet)
-        for digest, seq in self.erased.items():
-            if digest not in self.erasures:
+        unsaid = {digest: seq for digest, seq in self.erased.items() if digest not in self.erasures}
+        if unsaid:
+            self.renew()
+        for seq in unsaid.values():
+            event = AuditEvent.objects.filter(seq=seq).first()
+            if event is not None and not self._may_be_gone(event):
                 meet(Broken(seq, f"A payload of event {seq} was erased, and no event says so."))
         for check in rows.checks():
-            for found in check.unrecorded(self.removed, report):
+            for found in check.unrecorded(self._removed_now, report):
                 meet(Broken(found.seq, found.words))
+
+    def _removed_now(self) -> Removed:
+        self.renew()
+        return self.removed
 
     # --- signed statements ----------------------------------------------------------------------------------------------
     def _statements(self, events: _Verified) -> Finding | None:
@@ -179,11 +194,11 @@ class Whole:
         if event.at < before:
             return True
         requested = _requested(event)
-        return self.cut is not None if requested is None else requested < before
+        return self.removed.cut_until is not None if requested is None else requested < before
 
     def _may_be_erased(self, event: AuditEvent, role: str) -> bool:
         """By an event that was cut: arguments whose request was cut too."""
-        return self.cut is not None and role == "arguments" and _requested(event) is None
+        return self.removed.cut_until is not None and role == "arguments" and _requested(event) is None
 
     def _stored(self, named: dict[str, Any]) -> Iterator[tuple[str, str]]:
         """Of each stored payload its digest and what is wrong: nothing, ERASED, or words."""

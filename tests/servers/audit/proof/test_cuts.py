@@ -9,8 +9,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
+from servers.audit import payloads
+from servers.audit import verify as verify_module
 from servers.audit.proof import alarms, checkpoints, cuts, removals, verify_export
 from servers.audit.proof.cuts import CutRefused, cut
+from servers.audit.proof.rows import TOLERANCE
+from servers.audit.proof.whole import Whole
 from servers.audit.verify import verify
 from servers.enums import AlarmKind, AuditAction
 from servers.models import AuditEvent, Checkpoint, Payload
@@ -131,6 +135,55 @@ def test_a_cut_during_a_verification_is_no_finding() -> None:
     verdict = verify(on_progress=cut_once)
     assert verdict.ok, verdict
     assert begun == [50]
+
+
+def test_a_verification_that_the_retention_overtakes_again_and_again_still_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a large log it takes longer than the time between two runs."""
+    log.fill(8)
+    monkeypatch.setattr(verify_module, "_CHUNK", 1)
+    monkeypatch.setattr(verify_module, "_REPORTED", 1)
+    passes: list[Whole] = []
+    begin = Whole.beginning
+
+    def beginning(whole: Whole, meet: Any) -> tuple[int, str | None]:
+        passes.append(whole)
+        return begin(whole, meet)
+
+    def remove(checked: int, total: int) -> None:
+        """The call that is verified next, of every second one only the contents."""
+        event = AuditEvent.objects.filter(seq=checked, action=AuditAction.CALL_REQUEST).first()
+        call = None if event is None else Call.objects.filter(uid=event.call_uid).first()
+        if event is None or call is None:
+            return
+        for rows in ("calls", "payloads"):
+            removals.allow(rows, event.at - TOLERANCE + timedelta(microseconds=1))  # type: ignore[arg-type]  # both are such names
+        if call.pk % 2:
+            call.delete()
+        else:
+            payloads.erase_all([call.arguments_id], everywhere=False)
+
+    monkeypatch.setattr(Whole, "beginning", beginning)
+    verdict = verify(on_progress=remove)
+    assert verdict.ok, verdict
+    assert (len(passes), Call.objects.count()) == (1, 4)
+
+
+def test_a_call_whose_events_were_cut_while_the_others_were_verified_is_no_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log.fill(6)
+    monkeypatch.setattr(verify_module, "_REPORTED", 1)
+    begun: list[int] = []
+
+    def cut_once(checked: int, total: int) -> None:
+        if checked == total and not begun:
+            begun.append(cut(10).removed)
+
+    verdict = verify(on_progress=cut_once)
+    assert verdict.ok, verdict
+    assert begun == [9]
 
 
 def test_the_last_event_stays() -> None:
