@@ -154,7 +154,8 @@ class _Lines:
             yield
 
     def end(self) -> None:
-        self._output.write(self._lines.end())
+        for line in self._lines.end():
+            self._output.write(line)
 
     @property
     def outdated(self) -> bool:

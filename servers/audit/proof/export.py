@@ -11,7 +11,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from servers.audit import payloads as stored
-from servers.audit.proof import checkpoints, file, key, rows
+from servers.audit.proof import checkpoints, file, key, removals, rows
 from servers.audit.proof.notes import EMPTY_HASH, Statement, signed, stamp
 from servers.audit.proof.whole import ERASED
 from servers.audit.verdict import Broken
@@ -32,14 +32,22 @@ class ExportLines:
         self._filtered, self._filter_text, self._payloads = filtered, filter_text, payloads
         self._after = after
         self._key = key.load()
-        self._known = _newest_statement()
+        self._restored = _newest(StatementKind.RESTORED)
+        #: of older events no verifier expects a payload
+        self._removed = removals.allowed("payloads")
         #: before the log's end is read: one that is signed meanwhile would be about an event beyond it
         self._outside = checkpoints.outside()
         #: number of the last event that a whole export holds: the log's end when this object was made
         self.last_seq, self._hash = checkpoints.head()
+        self._cut = checkpoints.newest_cut()
         self._hashes, self._count = hashlib.sha256(), 0
         self._lines = hashlib.sha256()  # of the file as it is written
-        self._written: set[str] = set()
+        #: the event that was written last: the next one follows it, unless a cut removed it meanwhile
+        self._reached = max(after, self._cut.seq if self._cut is not None else 0)
+        self._overtaken = False
+        #: digests whose payload was written, by call: after the end of one, hardly any event names them again
+        self._written: dict[Any, set[str]] = {}
+        self._notes: set[str] = set()
         #: digests of payloads that were erased, and those whose erasure an event of this export says
         self._erased: set[str] = set()
         self._erasures: set[str] = set()
@@ -64,19 +72,26 @@ class ExportLines:
             hash=self._hash or EMPTY_HASH,
             keys=[known.text for known in self._key.trusted],
         )
-        cut, seen = checkpoints.newest_cut(), set()
+        cut = self._cut
         # also the one of the event before the first, which says what the first has to follow
         first = max(self._after, cut.seq + 1 if cut is not None else 1)
         for one in [*([cut] if cut is not None else []), *self._statements(first), *self._outside]:
-            if one.note not in seen and (one.kind != StatementKind.CUT or one is cut):
-                seen.add(one.note)
+            if one.note not in self._notes and (one.kind != StatementKind.CUT or one is cut):
+                self._notes.add(one.note)
                 yield file.line(one.kind, one.note)
 
     @property
     def outdated(self) -> bool:
-        """Whether rows were removed since `head()`: what was written after that may lack what no statement and no event in
-        this file accounts for."""
-        return _newest_statement() != self._known or self._erased_meanwhile()
+        """Whether events were removed before they were written, or an event that is not in this file erased a payload. What
+        else the retention removes, the statements before the end account for."""
+        cut_off = not self._filtered and (self._overtaken or self._reached < self.last_seq)
+        if cut_off and checkpoints.newest_cut() != self._cut:
+            return True
+        return _newest(StatementKind.RESTORED) != self._restored or self._erased_meanwhile()
+
+    def _later_removals(self) -> Iterator[str]:
+        rows = Checkpoint.objects.filter(kind=StatementKind.REMOVAL).order_by("seq")
+        return (file.line(one.kind, one.note) for one in checkpoints.statements(rows) if one.note not in self._notes)
 
     def _erased_meanwhile(self) -> bool:
         """Whether a person had a payload erased by an event after those that this file holds. Of a filtered one, no event is
@@ -106,12 +121,14 @@ class ExportLines:
         for event, body in zip(events, bodies, strict=True):
             self._hashes.update(event.hash.encode())
             self._count += 1
+            self._overtaken |= event.seq > self._reached + 1
+            self._reached = event.seq
             line: dict[str, Any] = {"type": "event", "seq": event.seq, "hash": event.hash, "body": event.body}
             if not _fits(event, body):
                 line["columns"] = _columns(event)
             yield _line(**line)
             if self._payloads:
-                yield from self._payload_lines(body, small)
+                yield from self._payload_lines(event, body, small)
             if (call := calls.get(event.call_uid)) is not None and event.action == "call:tool:request":
                 yield _line(type="call", **call)
 
@@ -121,19 +138,22 @@ class ExportLines:
         rows = Payload.objects.filter(digest__in=named, size__lte=settings.INLINE_PAYLOAD_BYTES)
         return {row.digest: row for row in rows}
 
-    def _payload_lines(self, body: dict[str, Any], small: dict[str, Payload]) -> Iterator[str]:
+    def _payload_lines(self, event: AuditEvent, body: dict[str, Any], small: dict[str, Payload]) -> Iterator[str]:
+        written = self._written.setdefault(event.call_uid, set())
         for role, digest in _digests(body):
             if role == ERASED:
                 self._erasures.add(digest)
                 continue
-            if digest in self._written:
+            if digest in written:
                 continue
-            self._written.add(digest)
+            written.add(digest)
             row = small.get(digest) or Payload.objects.filter(digest=digest).first()
             if row is not None:
-                if row.erased_at is not None:
+                if row.erased_at is not None and (self._removed is None or event.at >= self._removed):
                     self._erased.add(digest)
                 yield _payload_line(row)
+        if not written or event.action == AuditAction.CALL_FINISH:
+            del self._written[event.call_uid]
 
     def _signed(self, lines: Iterator[str]) -> Iterator[str]:
         """Also what the signature of the end covers."""
@@ -141,18 +161,18 @@ class ExportLines:
             self._lines.update(line.encode("utf-8", "surrogatepass"))
             yield line
 
-    def end(self) -> str:
+    def end(self) -> Iterator[str]:
+        """What the retention signed while the events were written, and the signature."""
+        yield from self._signed(self._later_removals())
         digest, lines = (b64encode(found.digest()).decode() for found in (self._hashes, self._lines))
         more = {"events": str(self._count), "digest": digest, "lines": lines}
         seq, head_hash = (self.last_seq, self._hash) if self.last_seq else (0, EMPTY_HASH)
         statement = Statement(StatementKind.EXPORT, seq, head_hash, timezone.now(), more)
-        return _line(type="end", note=signed(statement, self._key.private, self._key.public))
+        yield _line(type="end", note=signed(statement, self._key.private, self._key.public))
 
 
-def _newest_statement() -> int | None:
-    """Of those about rows that may be missing."""
-    kinds = [StatementKind.CUT, StatementKind.REMOVAL, StatementKind.RESTORED]
-    newest: int | None = Checkpoint.objects.filter(kind__in=kinds).aggregate(newest=Max("pk"))["newest"]
+def _newest(kind: StatementKind) -> int | None:
+    newest: int | None = Checkpoint.objects.filter(kind=kind).aggregate(newest=Max("pk"))["newest"]
     return newest
 
 

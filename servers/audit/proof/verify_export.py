@@ -138,7 +138,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         self.end_of_event()
         demand(end.get("kind") == "export", self.seq + 1, "It is cut off, or its end is not signed with this key.")
         if self.whole:
-            last = ([end] + [s for s in self.statements if s["seq"] > self.seq])[-1]
+            last = ([end] + [s for s in self.statements if s["seq"] > self.seq and s["kind"] != "removal"])[-1]
             words = f"The log ends at event {self.seq}. At {last['time']} UTC it had {last['seq']:,} events."
             demand(last["seq"] == self.seq and all(last["hash"] == h for h in self.prev if h), self.seq + 1, words)
             for digest, seq in self.erased.items():

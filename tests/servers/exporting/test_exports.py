@@ -20,6 +20,8 @@ from django.utils import timezone
 from servers import access
 from servers.audit import payloads
 from servers.audit.proof import removals, verify_export
+from servers.audit.proof.cuts import cut
+from servers.audit.proof.export import ExportLines
 from servers.audit.record import SYSTEM, Actor, Event, record_many
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, JobState
 from servers.exporting import files, requesting, selection, work
@@ -305,25 +307,79 @@ def test_an_attempt_that_another_one_replaced_neither_fails_the_export_nor_touch
     assert (hashlib.sha256(path.read_bytes()).hexdigest(), list(path.parent.iterdir())) == (export.digest, [path])
 
 
-def test_a_file_is_written_again_when_the_retention_removed_rows_meanwhile(
+def test_what_the_retention_removes_in_each_hour_of_an_export_is_accounted_for_in_its_file(
     admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.fill()
-    erase_while_written(monkeypatch, times=2)
+    erased = erase_while_written(monkeypatch)
     export = exported(admin, actor, payloads=True)
     done = verified(files.path_of(export))
-    assert (done.returncode, export.failed) == (0, False), done.stdout
-    assert "10 payloads" in done.stdout, "two were erased"
+    assert (done.returncode, export.failed, len(erased)) == (0, False, 4), done
+    assert "12 payloads" not in done.stdout, "some were erased before they were written"
+    lines = [json.loads(line) for line in files.path_of(export).read_text().splitlines()]
+    assert (lines[-2]["type"], "kind removal" in lines[-2]["note"]) == ("checkpoint", True)
 
 
-def test_a_file_that_the_retention_keeps_overtaking_is_not_kept(
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_file_is_written_again_when_events_were_cut_before_they_were_written(
+    times: int, admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill()
+    read = selection.windows
+
+    def windows(*given: Any) -> Iterator[Any]:
+        nonlocal times
+        if times:
+            times -= 1
+            assert cut(given[1] + 3).removed == 3
+        yield from read(*given)
+
+    monkeypatch.setattr(selection, "windows", windows)
+    export = exported(admin, actor)
+    assert export.failed == bool(times)
+    if export.failed:
+        assert "Export again" in export.detail
+        assert list(files.path_of(export).parent.iterdir()) == []
+    else:
+        assert verified(files.path_of(export)).returncode == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cut_of_events_that_were_written_already_does_not_outdate_a_file(
     admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.fill()
-    erase_while_written(monkeypatch, times=99)
+    read, begun = selection.windows, []
+
+    def windows(*given: Any) -> Iterator[Any]:
+        begun.append(given[1])
+        yield from read(*given)
+        cut(given[1] + 3)
+
+    monkeypatch.setattr(selection, "windows", windows)
     export = exported(admin, actor, payloads=True)
-    assert (export.failed, "Export again" in export.detail) == (True, True)
-    assert list(files.path_of(export).parent.iterdir()) == []
+    assert (export.failed, begun) == (False, [1])
+    assert verified(files.path_of(export)).returncode == 0
+
+
+def test_an_export_keeps_in_memory_only_what_calls_that_did_not_end_yet_may_name_again(
+    admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill(30)
+    log.begin(*log.caller_and_server(), 1)
+    monkeypatch.setattr(selection, "WINDOW", 7)
+    most, write = 0, ExportLines.lines
+
+    def lines(self: ExportLines, events: Any) -> Iterator[str]:
+        nonlocal most
+        yield from write(self, events)
+        most = max(most, sum(map(len, self._written.values())))
+
+    monkeypatch.setattr(ExportLines, "lines", lines)
+    export = exported(admin, actor, payloads=True)
+    assert (most, types(files.path_of(export)).count("payload")) == (1, 61)
+    assert verified(files.path_of(export)).returncode == 0
 
 
 @pytest.mark.parametrize("times", [2, 99])
@@ -357,20 +413,21 @@ def test_a_payload_that_is_only_said_to_be_erased_stays_visible_to_a_verifier(ad
     assert "no event says so" in verified(files.path_of(export)).stderr
 
 
-def erase_while_written(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """One payload each time the events are read, as the retention does it: allowed first, then erased."""
+def erase_while_written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One payload each time that events were read, as the retention does it: allowed first, then erased."""
     ids = list(Payload.objects.order_by("pk").values_list("pk", flat=True))
-    read, begun = selection.windows, timezone.now()
+    read, begun, erased = selection.windows, timezone.now(), list[int]()
+    monkeypatch.setattr(selection, "WINDOW", 7)
 
     def windows(*given: Any) -> Iterator[Any]:
-        nonlocal times
-        if times:
-            times -= 1
-            removals.allow("payloads", begun + timedelta(minutes=1, seconds=-times))
-            payloads.erase_all([ids.pop()], everywhere=False)
-        yield from read(*given)
+        for found in read(*given):
+            yield found
+            removals.allow("payloads", begun + timedelta(minutes=1, seconds=len(erased)))
+            erased.append(ids.pop())
+            payloads.erase_all(erased[-1:], everywhere=False)
 
     monkeypatch.setattr(selection, "windows", windows)
+    return erased
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:

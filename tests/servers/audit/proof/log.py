@@ -147,7 +147,7 @@ def export_to(path: Path, meanwhile: Callable[[], None] = lambda: None, **option
         out.writelines(lines.head())
         meanwhile()
         out.writelines(lines.lines(list(events)))
-        out.write(lines.end())
+        out.writelines(lines.end())
     return path
 
 
