@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
 """Verifies an export of mcpadmin's audit log (docs/audit-proof.md) without mcpadmin. Needs Python 3.11 and `cryptography`.
-
 python3 verify_export.py EXPORT --key KEY [--key KEY ...] [--checkpoints FILE ...]
 KEY is the log's public key, noted while the log was known to be good. FILE is a checkpoint file, or what a witness kept.
-Ends with 0 if nothing was found, 1 if the log was changed (the first bad event is named), 2 if it cannot be checked.
-"""
+Ends with 0 if nothing was found, 1 if the log was changed (the first bad event is named), 2 if it cannot be checked."""
 
 import argparse
 import json
@@ -160,15 +158,17 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
             yield f"Filtered, with {self.gaps} gaps: it cannot be proved that no event is missing in them."
 
 
-def lines_of(path: str) -> Iterator[tuple[bytes, Line]]:
+def lines_of(path: str, *torn: type[Exception]) -> Iterator[tuple[bytes, Line]]:  # a full disk cuts a checkpoint off
     with open(path, "rb") as lines:
-        yield from ((line, json.loads(line.decode())) for line in lines)
+        for line in lines:
+            with suppress(*torn):
+                yield line, json.loads(line.decode())
 
 
 def verify(export: str, keys: Iterable[str], files: Iterable[str] = ()) -> list[str]:
     """The lines of the report. Raises Bad; OSError and ValueError for what cannot be checked."""
     trusted, end = dict(map(parse_key, keys)), None
-    notes = [line["note"] for path in (export, *files) for _, line in lines_of(path) if line["type"] in NOTES]
+    notes = [n["note"] for path in (export, *files) for _, n in lines_of(path, ValueError) if n["type"] in NOTES]
     text, header = next(lines := lines_of(export), (b"", Line()))
     if (header.get("type"), header.get("format")) != ("header", 1):
         raise ValueError("This is not an export of format 1.")

@@ -41,6 +41,25 @@ def test_a_clean_log_is_accepted_by_both_verifiers(tmp_path: Path, settings: Any
     assert "25 events lead to a checkpoint" in done.stdout
 
 
+def test_a_line_of_the_checkpoint_file_that_a_full_disk_cut_off_is_passed_over(tmp_path: Path, settings: Any) -> None:
+    log.fill()
+    path = Path(settings.CHECKPOINT_FILE)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole.splitlines()[-1][:100])
+    log.sign()
+    assert len(path.read_text().splitlines()) == len(whole.splitlines()) + 2
+    assert verify().ok, verify()
+    done = run(log.export_to(tmp_path / "e"), "--key", log.public_key(), "--checkpoints", str(path))
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+
+def test_a_line_of_an_export_that_is_cut_off_is_not(tmp_path: Path) -> None:
+    log.fill()
+    export = log.export_to(tmp_path / "e")
+    export.write_bytes(export.read_bytes().replace(b'"note"', b"", 1))
+    assert run(export, "--key", log.public_key()).returncode == 2
+
+
 def test_a_checkpoint_that_is_signed_as_an_export_begins_is_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
