@@ -46,7 +46,6 @@ _OUTCOMES = {
     "tool_error": "error",
     "rpc_error": "error",
     "outcome_unknown": "unknown",
-    "pending": "running",
 }
 
 
@@ -59,7 +58,8 @@ def _query(filters: Mapping[str, str]) -> str:
     if not calls and (kind in query.GROUPS or kind in AuditAction.values):
         words.append(f"kind:{kind}")
     if outcome in AuditOutcome.values:
-        words.append(f"outcome:{_OUTCOMES.get(outcome, outcome)}")
+        pending = "running" if calls else "pending"
+        words.append(f"outcome:{pending if outcome == AuditOutcome.PENDING else _OUTCOMES.get(outcome, outcome)}")
     words += [f"{name}:{_quoted(value)}" for name in ("server", "user") if (value := filters.get(name, "").strip())]
     words += [f"{name}:{at}" for name in ("since", "until") if (at := _moment(filters.get(name, "").strip()))]
     text = filters.get("text", "").strip()

@@ -60,6 +60,8 @@ def text(response: Any, status: int = 200) -> str:
         ("?kind=rights", "in:events kind:permissions"),
         ("?kind=sign-in&user=ada", 'in:events kind:sign-in user:"ada"'),
         ("?kind=call:tool:finish&outcome=tool_error&server=orders", 'in:calls outcome:error server:"orders"'),
+        ("?kind=calls&outcome=pending", "in:calls outcome:running"),
+        ("?outcome=pending", "in:events outcome:pending"),
         ('?text=two "words"&outcome=denied', 'in:events outcome:denied "two \\"words\\""'),
         ("?since=2026-01-01T00:00&kind=nonsense", "in:events since:2026-01-01T00:00:00+00:00"),
         ("?since=2026-02-30T10:00&until=soon&outcome=maybe", "in:events"),
