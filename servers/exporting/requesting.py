@@ -1,5 +1,6 @@
 """Requests of exports, by people and by schedules, and what their owner may do with the file."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -41,8 +42,10 @@ def request(
     return export
 
 
-def request_scheduled(schedule: ExportSchedule) -> Export | None:
+def request_scheduled(schedule: ExportSchedule, next_at: datetime | None = None) -> Export | None:
     """Of the events since the export before. In no transaction. None while another one of it, or too many, are open.
+
+    `next_at`: when it is due again, once this export is there. None also if it was paused, or another scheduler was faster.
 
     Under a lock of its row: of two requests at the same moment, one makes an export, and none begins at an old cursor.
     """
@@ -51,6 +54,10 @@ def request_scheduled(schedule: ExportSchedule) -> Export | None:
             current = ExportSchedule.objects.select_for_update().filter(pk=schedule.pk).first()
             if current is None or is_open(current):
                 return None
+            if next_at is not None:
+                due = ExportSchedule.objects.filter(pk=schedule.pk, next_at=schedule.next_at, paused_at=None)
+                if not due.update(next_at=next_at):
+                    return None
             export = Export(
                 schedule=current,
                 owner_name=current.owner_name,

@@ -127,13 +127,9 @@ def run_due() -> list[Export]:
     for schedule in ExportSchedule.objects.filter(_is_due(now), paused_at=None).select_related("owner"):
         if requesting.is_open(schedule):  # it is due again when that one is over
             continue
-        taken = ExportSchedule.objects.filter(pk=schedule.pk, next_at=schedule.next_at, paused_at=None)
-        if not taken.update(next_at=following(Interval(schedule.interval), now)):
-            continue
-        if (export := requesting.request_scheduled(schedule)) is not None:
+        next_at = following(Interval(schedule.interval), now)
+        if (export := requesting.request_scheduled(schedule, next_at)) is not None:
             made.append(export)
-        else:  # too many at once: it is due again
-            ExportSchedule.objects.filter(pk=schedule.pk).update(next_at=schedule.next_at)
     return made
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from servers.audit.proof import checkpoints
@@ -113,6 +113,22 @@ def test_the_first_event_of_a_later_file_follows_a_checkpoint_of_the_last_one_be
         due_now()
         done = verified(max(folder.iterdir(), key=lambda path: numbers(path)[-1]))
         assert (done.returncode, f"First bad event: {after + 1}." in done.stderr) == (code, bool(code)), done
+
+
+def test_a_schedule_keeps_its_turn_while_the_database_refuses(
+    schedule: ExportSchedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OperationalError("database is locked")
+
+    due = timezone.now() - timedelta(seconds=1)
+    ExportSchedule.objects.update(next_at=due)
+    with monkeypatch.context() as patched:
+        patched.setattr("servers.jobs.requesting.create", refuse)
+        with pytest.raises(OperationalError):
+            schedules.run_due()
+    assert ExportSchedule.objects.get().next_at == due
+    assert len(schedules.run_due()) == 1
 
 
 def test_a_schedule_whose_exports_fail_says_what_it_keeps_and_what_to_do(
