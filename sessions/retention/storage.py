@@ -22,6 +22,10 @@ from sessions.retention.limits import Limit, limits
 #: growth is that of this time, or of the time since the first row if that is shorter
 _WINDOW = timedelta(days=7)
 _LEAST = timedelta(hours=6)
+#: growth that a limit may be exceeded by, with a run each hour
+_BETWEEN_RUNS = timedelta(hours=2)
+#: of other kinds some rows are always kept
+_REMOVED_IN_ORDER = (StoredKind.CALLS, StoredKind.EVENTS)
 _FARTHEST_DAYS = 3650
 KINDS = (JobKind.RETENTION, JobKind.RETENTION_DRY_RUN)
 
@@ -39,8 +43,22 @@ class KindRow:
     full_in: int | None
 
     @property
+    def over(self) -> bool:
+        """Further beyond its limit than between two runs: something keeps the rows, or the limit is new."""
+        if self.kind not in _REMOVED_IN_ORDER:
+            return False
+        grown = (self.a_day or 0) * (_BETWEEN_RUNS / timedelta(days=1))
+        if self.limit.bytes is not None and self.total.bytes > 1.1 * self.limit.bytes + grown:
+            return True
+        if self.limit.days is None or self.total.oldest is None:
+            return False
+        return self.total.oldest < timezone.now() - timedelta(days=self.limit.days + 1)
+
+    @property
     def settled(self) -> bool:
         """It does not grow any more: as much goes as comes."""
+        if self.over:
+            return False
         if self.full_in == 0:
             return True
         if self.limit.days is None or self.total.oldest is None:

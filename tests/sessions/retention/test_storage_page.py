@@ -126,6 +126,18 @@ def test_a_kind_at_its_limit_grows_no_more_so_the_disk_does_not_fill_up() -> Non
     assert [row.settled for row in storage().rows if row.kind == StoredKind.CALLS] == [True]
 
 
+@pytest.mark.parametrize("limit", [{"bytes": 10**8}, {"days": 3}])
+def test_events_that_are_kept_beyond_their_limit_count_as_growing(ada: Client, limit: dict[str, int]) -> None:
+    """By a schedule or sink that fails, or an open alarm."""
+    for day in range(1, 8):
+        entry(StoredKind.EVENTS, day, 10**9, 100 - day)
+    RetentionLimit.objects.create(kind=StoredKind.EVENTS, **limit)
+    page = words(ada.get("/storage/"))
+    assert "Over its limit" in page
+    assert "Removing oldest rows" not in page
+    assert storage().full_in is not None
+
+
 def test_a_disk_that_is_soon_full_is_said_loudly(ada: Client) -> None:
     entry(StoredKind.CALLS, 1, 10**15, 1)
     page = words(ada.get("/storage/"))
