@@ -73,7 +73,8 @@ class ResultPage:
 class Histogram:
     """`series`: outcome -> count of each bucket, the first bucket beginning at `start`. `partial`: only the newest
     rows of the range are counted. `removed`: calls that the retention removed are counted too. `rounded`: so many seconds
-    are what the ends of the range are rounded to in counts of calls, 0 if they are not."""
+    are what the ends of the range are rounded to in counts of calls, 0 if they are not. `behind`: the newest calls are not
+    counted yet."""
 
     start: datetime
     step_seconds: float
@@ -81,17 +82,19 @@ class Histogram:
     partial: bool = False
     removed: bool = False
     rounded: int = 0
+    behind: bool = False
 
 
 @dataclass(frozen=True)
 class Facet:
     """`values`: (value for the query language, words, count), most frequent first. `partial`: counted over the newest
-    rows only."""
+    rows only. `behind`: without the newest calls, which are not counted yet."""
 
     field: str
     label: str
     values: list[tuple[str, str, int]]
     partial: bool = False
+    behind: bool = False
 
 
 @dataclass(frozen=True)

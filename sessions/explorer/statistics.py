@@ -54,16 +54,16 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
     for place, numbers in enumerate(calls.points):
         for state, count in numbers.states.items():
             found[streams.OUTCOME_OF_STATE.get(state, "error")][place] += count
-    partial = calls.behind
+    partial = False
     if others := names - {CALLS}:
         rest = replace(query, streams=frozenset(others), since=query.since or calls.start)
         added = search.histogram(user, rest, len(calls.points), search.Grid(calls.start, step))
-        partial = partial or added.partial
+        partial = added.partial
         for outcome, counts in added.series.items():
             found[outcome] = [one + other for one, other in zip(found[outcome], counts, strict=True)]
     shown = {outcome: counts for outcome, counts in found.items() if any(counts)}
     removed = search.removed(user, query) is not None
-    return Histogram(calls.start, float(step), shown, partial, removed, _rounded(query, span))
+    return Histogram(calls.start, float(step), shown, partial, removed, _rounded(query, span), calls.behind)
 
 
 def _rounded(query: Query, span: Range) -> int:
@@ -84,7 +84,7 @@ def facets(user: access.User, query: Query) -> list[Facet]:
     groups = {by: list(columns.values()) for by, columns in _COLUMNS.items()}
     groups[RollupBy.SERVER].append("server_uid")
     counted = reading.counts(user, wanted, span, groups, ROLLUPS_READ)
-    partial = dict.fromkeys(search.FACETS, counted.behind)
+    partial = dict.fromkeys(search.FACETS, False)
     missing: set[str] = set()
     for by, columns in _COLUMNS.items():
         if by not in counted.calls:
@@ -104,7 +104,11 @@ def facets(user: access.User, query: Query) -> list[Facet]:
                 counts[facet.field].update({(value, words): count for value, words, count in facet.values})
     return [
         Facet(
-            field, label, [(*key, count) for key, count in counts[field].most_common(_VALUES) if key[0]], partial[field]
+            field,
+            label,
+            [(*key, count) for key, count in counts[field].most_common(_VALUES) if key[0]],
+            partial[field],
+            counted.behind and field not in missing,
         )
         for field, label in search.FACETS.items()
     ]
@@ -150,7 +154,7 @@ def dimensions_of(query: Query) -> Dimensions | None:
 
 
 def _server(term: Term) -> dict[str, Any] | None:
-    if len(term.values) > 1:
+    if len(term.values) > 1 or streams.deleted_servers(term):  # the list shows the calls of both
         return None
     text = term.values[0].text
     named = Q(name__iexact=text) | Q(slug__iexact=text)

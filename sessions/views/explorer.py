@@ -171,6 +171,7 @@ def facets(request: WebRequest) -> HttpResponse:
             "label": facet.label,
             "field": facet.field,
             "partial": facet.partial,
+            "behind": facet.behind,
             "values": [
                 {
                     "words": words,
@@ -186,7 +187,8 @@ def facets(request: WebRequest) -> HttpResponse:
         for facet in statistics.facets(request.user, query)
         if facet.values
     ]
-    return render(request, "explorer/_facets.html", {"facets": found, "partial": any(one["partial"] for one in found)})
+    context = {"facets": found, **{name: any(one[name] for one in found) for name in ("partial", "behind")}}
+    return render(request, "explorer/_facets.html", context)
 
 
 @require_safe
@@ -358,6 +360,7 @@ def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
         "total": total,
         "total_words": f"{total:,}",
         "partial": counted.partial,
+        "behind": counted.behind,
         "removed": counted.removed,
         "rounded": step_words(counted.rounded) if counted.rounded else "",
         "asked": asked,

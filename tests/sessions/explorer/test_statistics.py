@@ -5,8 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
+from servers.audit.record import ServerRef
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Server
 from sessions.enums import CallState
@@ -73,6 +75,38 @@ def test_the_chart_counts_what_the_list_shows_before_and_after_the_counting(audi
         found = statistics.histogram(auditor, query(text))
         assert {name: sum(counts) for name, counts in found.series.items()} == rows
         assert not found.partial
+        counting.count_all()
+
+
+def test_calls_that_are_not_counted_yet_are_no_older_rows_left_out(
+    auditor: Any, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting.count_all()
+    monkeypatch.setattr("sessions.statistics.reading.TAIL", 3)
+    late = make_session("late")
+    for _ in range(4):
+        ended_call(late, "search", user=auditor)
+    found = statistics.histogram(auditor, query("last:24h in:calls"))
+    assert (found.behind, found.partial) == (True, False)
+    shown = {facet.field: facet for facet in statistics.facets(auditor, query("last:24h in:calls"))}
+    assert {(facet.behind, facet.partial) for facet in shown.values()} == {(True, False)}
+    client.force_login(auditor)
+    for path, words in (("histogram", "Newest calls not counted yet"), ("facets", "newest calls are not counted yet")):
+        page = client.get(f"/explorer/{path}/?q=last:24h+in:calls").content.decode()
+        assert (words in page, "ewest rows" in page) == (True, False)
+
+
+def test_the_chart_of_a_server_counts_the_calls_of_a_deleted_one_of_this_name(auditor: Any) -> None:
+    server = Server.objects.get(slug="github")
+    event(AuditAction.SERVER_DELETE, server.name, server=ServerRef.of(server))
+    counting.count_all()
+    Call.objects.filter(server=server).update(server=None)
+    server.delete()
+    ended_call(make_session("github"), "search", user=auditor)
+    text = f"last:24h in:calls server:{server.name}"
+    for _ in range(2):
+        found = statistics.histogram(auditor, query(text))
+        assert {name: sum(counts) for name, counts in found.series.items()} == by_rows(auditor, text)
         counting.count_all()
 
 
