@@ -33,7 +33,6 @@ _COLUMNS = {
     RollupBy.CALLER: {"user": "user_name"},
 }
 _VALUES = 10
-_HOUR = 3_600
 #: roll-ups of one kind that facets read; beyond, the newest rows are counted, which costs less
 ROLLUPS_READ = 5_000
 
@@ -63,14 +62,8 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
             found[outcome] = [one + other for one, other in zip(found[outcome], counts, strict=True)]
     shown = {outcome: counts for outcome, counts in found.items() if any(counts)}
     removed = search.removed(user, query) is not None
-    return Histogram(calls.start, float(step), shown, partial, removed, _rounded(query, span), calls.behind)
-
-
-def _rounded(query: Query, span: Range) -> int:
-    """Seconds, 0 for less than an hour. An end that is left open is not rounded: nothing is behind it."""
-    least = reading.finest(span)
-    ends = [int(end.timestamp()) for end in (query.since, query.until) if end is not None]
-    return least if least >= _HOUR and any(end % least for end in ends) else 0
+    rounded = reading.rounding(span, query.since, query.until)
+    return Histogram(calls.start, float(step), shown, partial, removed, rounded, calls.behind)
 
 
 def facets(user: access.User, query: Query) -> list[Facet]:

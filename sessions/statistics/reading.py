@@ -35,6 +35,7 @@ REMEMBERED: Final = 32
 #: lengths of a bar in seconds; each level of roll-ups divides those from its own length on
 STEPS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000)
 _TABLE: Final = CallRollup._meta.db_table
+_HOUR: Final = 3_600
 _DAY: Final = 86_400
 SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
 #: neither a success nor an error
@@ -219,7 +220,15 @@ def finest(span: Range) -> int:
     age = time.time() - span.since
     if age <= MINUTES_KEPT.total_seconds():
         return 60
-    return 3_600 if age <= HOURS_KEPT.total_seconds() else _DAY
+    return _HOUR if age <= HOURS_KEPT.total_seconds() else _DAY
+
+
+def rounding(span: Range, since: datetime | None, until: datetime | None) -> int:
+    """To how many seconds the ends of the range are rounded, 0 for less than an hour. An end that is left open is not
+    rounded: nothing is behind it."""
+    least = finest(span)
+    ends = [int(end.timestamp()) for end in (since, until) if end is not None]
+    return least if least >= _HOUR and any(end % least for end in ends) else 0
 
 
 def series(user: access.User, wanted: Dimensions, span: Range, step: int, *, latency: bool = True) -> Series:

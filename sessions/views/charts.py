@@ -31,6 +31,8 @@ BARS = 96
 ROWS = 20
 DEFAULT = "24h"
 LONGEST = timedelta(days=10 * 366)
+#: shorter ranges, in units that their ends are rounded to, cannot be compared with the time before: both have the same units
+_COMPARED = 10
 _LENGTHS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _GROUPS = {"server": RollupBy.SERVER, "tool": RollupBy.TOOL, "caller": RollupBy.CALLER}
 _WORDS = {"server": "Servers", "tool": "Tools, prompts and resources", "caller": "Callers"}
@@ -88,6 +90,16 @@ class ChartParameters:
         return Range.of(self.since - (self.until - self.since), self.since)
 
     @property
+    def ends(self) -> tuple[datetime, datetime | None]:
+        """None: up to now, and nothing is behind it."""
+        return self.since, None if self.last else self.until
+
+    @property
+    def comparable(self) -> bool:
+        least = max(reading.finest(self.before), reading.finest(self.span))
+        return least <= 60 or self.span.until - self.span.since >= _COMPARED * least
+
+    @property
     def by(self) -> list[str]:
         """What the present selection can be split by."""
         if self.tool:
@@ -138,7 +150,8 @@ def page(request: WebRequest) -> HttpResponse:
     split = split if split in asked.by else next(iter(asked.by), "")
     groups = _groups(request, asked, split) if split else []
     total = reading.total(series.points)
-    before = reading.series(request.user, asked.dimensions, asked.before, step)
+    before = reading.series(request.user, asked.dimensions, asked.before, step) if asked.comparable else None
+    rounded = reading.rounding(span, *asked.ends)
     context = {
         "nav": "explorer",
         "asked": asked,
@@ -148,8 +161,9 @@ def page(request: WebRequest) -> HttpResponse:
         "range_words": dict(RANGES).get(asked.last, ""),
         "ignored_filters": ignored(request.GET, {"server": asked.server, "tool": asked.tool or asked.server}),
         "total": total,
-        "changes": _changes(total, reading.total(before.points)),
+        "changes": _changes(total, reading.total(before.points)) if before is not None else {},
         "behind": series.behind,
+        "rounded": step_words(rounded) if rounded else "",
         "step_words": step_words(step),
         "chart_json": json.dumps(_chart(asked, series)),
         "points": _points(asked, series),
@@ -226,6 +240,8 @@ def _chart(asked: ChartParameters, series: reading.Series) -> dict[str, Any]:
     return {
         "start": series.start.timestamp(),
         "step": series.step,
+        "since": asked.span.since,
+        "until": None if asked.last else asked.span.until,
         "series": [
             {"name": "ok", "label": "OK", "tone": "ok", "counts": [_ok(point) for point in series.points]},
             {"name": "other", "label": "Cancelled or running", "tone": "warn", "counts": others},
@@ -245,10 +261,12 @@ def _ok(point: Numbers) -> int:
 
 def _points(asked: ChartParameters, series: reading.Series) -> list[dict[str, Any]]:
     step = timedelta(seconds=series.step)
+    since, until = asked.ends
     found = []
     for place, point in enumerate(series.points):
         start = series.start + step * place
         if point.calls:
-            link = explorer_link(f"{between(start, start + step)} {asked.conditions()}")
+            counted = between(max(start, since), min(start + step, until or start + step))
+            link = explorer_link(f"{counted} {asked.conditions()}")
             found.append({"at": start, "numbers": point, "explorer": link})
     return found

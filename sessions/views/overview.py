@@ -109,7 +109,7 @@ def line_context(line: ServerLine, links: Links) -> dict[str, Any]:
 def charts(activity: Activity) -> dict[str, str]:
     """The data of each chart as JSON; see static/js/time-chart.js. Times and links are made in the browser."""
     series = activity.series
-    base = {"start": series.start.timestamp(), "step": series.step}
+    base = {"start": series.start.timestamp(), "step": series.step, "since": int(activity.since.timestamp())}
     drawn = [
         (f"s{line.colour}", visible_text(line.server.name), series.servers[line.server.uid]) for line in activity.drawn
     ]
@@ -166,6 +166,6 @@ def points(activity: Activity) -> list[dict[str, Any]]:
     for place, numbers in enumerate(series.total):
         start = series.start + step * place
         if numbers.calls:
-            links = Links(between(start, start + step))
+            links = Links(between(max(start, activity.since), start + step))
             found.append({"at": start, "numbers": numbers, "calls_link": links.calls, "failed_link": links.failed})
     return found

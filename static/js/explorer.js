@@ -73,7 +73,7 @@ function placeIn(part) {
 
 let chart = null;
 let chartData = null; // what the chart shows now
-const zoom = (from, to) => goTo(Math.max(from, chartData.since ?? from), Math.min(to, chartData.until ?? to), chartData.rest);
+const zoom = (from, to) => goTo(from, to, chartData.rest);
 
 async function loadChart() {
   const place = document.getElementById('histogram');

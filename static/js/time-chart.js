@@ -170,12 +170,17 @@ function range({ start, step }, from, to) {
   return [start + first * step, start + last * step];
 }
 
+/* The first and the last bar are cut at the ends of the range. */
+function within({ since, until }, from, to) {
+  return [Math.max(from, since ?? from), Math.min(to, until ?? to)];
+}
+
 function when({ step }, at) {
   const options = { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', ...(step < 60 && { second: '2-digit' }) };
   return `${stamp(at, options)} – ${stamp(at + step, options)}`;
 }
 
-/* onRange(from, to) after dragging and onBar(from, to) after a click, in seconds, at the edges of bars. */
+/* onRange(from, to) after dragging and onBar(from, to) after a click, in seconds, at the edges of bars or of the range. */
 export function stackedBars(slot, first, { onRange, onBar }) {
   return new TimeChart(slot, first, (data) => {
     const xs = times(data);
@@ -191,8 +196,8 @@ export function stackedBars(slot, first, { onRange, onBar }) {
     stacked.reverse(); // the highest sum is drawn first, the others over it
     return {
       columns: [xs, ...stacked.map(({ values }) => values)],
-      onRange: onRange && ((from, to) => onRange(...range(data, from, to))),
-      onBar: onBar && ((at) => onBar(at, at + data.step)),
+      onRange: onRange && ((from, to) => onRange(...within(data, ...range(data, from, to)))),
+      onBar: onBar && ((at) => onBar(...within(data, at, at + data.step))),
       tip: (at) => [
         ['', when(data, xs[at])],
         ...data.series.filter(({ counts }) => counts[at]).map(({ name, label, counts }) => [name, `${label} ${counts[at].toLocaleString('en')}`]),
@@ -220,8 +225,8 @@ export function latencyLines(slot, first, { onRange, onBar }) {
 function linesOf(data, xs, onRange, onBar) {
   return {
     columns: [xs, ...data.lines.map(({ values }) => values)],
-    onRange: onRange && ((from, to) => onRange(...range(data, from, to))),
-    onBar: onBar && ((at) => onBar(at, at + data.step)),
+    onRange: onRange && ((from, to) => onRange(...within(data, ...range(data, from, to)))),
+    onBar: onBar && ((at) => onBar(...within(data, at, at + data.step))),
     tip: (at) => [
       ['', when(data, xs[at])],
       ...data.lines.filter(({ values }) => values[at] !== null).map(({ name, label, values }) => [name, `${label} ${milliseconds(values[at])}`]),

@@ -165,6 +165,21 @@ def test_a_bar_covers_what_its_place_in_the_table_says_and_leads_there(ada: Clie
     assert sums(charts(page(ada, "?last=1h"))["calls"]) == {"One": 1}
 
 
+def test_the_link_of_the_first_bar_leads_to_the_calls_that_it_counts(
+    ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bar = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=24)
+    monkeypatch.setattr(timezone, "now", lambda: bar + timedelta(hours=24, minutes=20))
+    session = make_session("one")
+    for minutes in (10, 25):
+        make_calls(session, 1, bar + timedelta(minutes=minutes))
+    text = page(ada)
+    assert sums(charts(text)["calls"]) == {"One": 1}
+    table = text[text.index("chart-table") : text.index("data-server-rows")]
+    (link,) = [unescape(link) for link in re.findall(r'href="(/explorer/\?q=since[^"]+in%3Acalls)"', table)]
+    assert len(re.findall(r'data-sel="calls\.', ada.get(link).content.decode())) == 1
+
+
 def test_servers_beyond_the_colours_are_together_and_the_worst_has_one_of_its_own(ada: Client) -> None:
     sessions = [make_session(f"s{number}") for number in range(9)]
     for number, session in enumerate(sessions):

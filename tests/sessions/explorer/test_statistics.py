@@ -1,8 +1,10 @@
 """Chart and facets say the same from roll-ups as row by row, and use roll-ups wherever these can answer."""
 
+import json
 from collections import Counter
 from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.test import Client
@@ -175,6 +177,28 @@ def test_a_chart_says_to_what_the_ends_of_its_range_are_rounded(auditor: Any) ->
     ):
         asked = query(f"in:calls since:{since.isoformat()}{f' until:{until}' if until else ''}")
         assert statistics.histogram(auditor, asked).rounded == rounded, asked
+
+
+def test_the_page_of_charts_says_the_same_and_compares_no_range_with_the_hour_that_it_is_a_part_of(
+    auditor: Any, client: Client
+) -> None:
+    hour = (timezone.now() - timedelta(days=3)).replace(minute=0, second=0, microsecond=0)
+    session = make_session("old")
+    for minute in (10, 20, 40):
+        ended_call(session, "search", ago=timezone.now() - hour - timedelta(minutes=minute), user=auditor)
+    counting.count_all()
+    client.force_login(auditor)
+    since, until = hour + timedelta(minutes=30), hour + timedelta(minutes=45)
+    ends = {"since": since.isoformat(), "until": until.isoformat()}
+    answer = client.get("/explorer/charts/", ends)
+    assert "Ends rounded to the hour" in answer.content.decode()
+    assert answer.context["changes"] == {}
+    (bar,) = answer.context["points"]
+    text = parse_qs(urlsplit(bar["explorer"]).query)["q"][0]
+    assert (query(text).since, query(text).until) == (since, until)
+    data = json.loads(answer.context["chart_json"])
+    assert (data["since"], data["until"]) == (since.timestamp(), until.timestamp())
+    assert "Ends rounded" not in client.get("/explorer/charts/?last=24h").content.decode()
 
 
 def test_what_the_rollups_can_answer_is_not_counted_row_by_row(auditor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
