@@ -248,6 +248,7 @@ def _list(request: WebRequest, asked: SearchParameters, found: search.ResultPage
         "columns": [(name, columns.COLUMNS[name]) for name in asked.columns],
         "first": not cursor,
         "live": not cursor and query is not None and query.until is None,
+        "polled": query is not None and _hints_miss(request, query),
         "sel": request.GET.get("sel", ""),
         "slowest": max((row.duration_ms or 0 for row in found.rows), default=0),
         "wider": _wider(asked) if not found.rows else [],
@@ -255,6 +256,12 @@ def _list(request: WebRequest, asked: SearchParameters, found: search.ResultPage
         "hidden_streams": [streams.STREAMS[name].label.lower() for name in found.hidden],
         "removed_steps": _steps(request, query) if found.removed and query is not None else "",
     }
+
+
+def _hints_miss(request: WebRequest, query: Query) -> bool:
+    """Whether the hints of the overview, which come with audit events, do not tell of every row, or of none to this reader."""
+    unaudited = any(isinstance(stream, streams.OfSessions) for stream in streams.chosen(query))
+    return unaudited or not access.may(request.user, "view")
 
 
 def _steps(request: WebRequest, query: Query) -> str:

@@ -10,7 +10,7 @@ import { toast } from './toast.js';
 
 const GIVE_UP_MS = 30_000;
 const EACH_MS = 2_000; // at most one look for newer rows in this time
-const WITHOUT_SOCKET_MS = 10_000;
+const WITHOUT_HINTS_MS = 10_000;
 const CHART_MS = 30_000;
 const SCROLLER = '.scroll';
 
@@ -451,6 +451,6 @@ if (main) {
   loadChart();
   loadFacets();
   live.on('overview', '*', lookSoon);
-  setInterval(() => live.state !== 'live' && lookSoon(), WITHOUT_SOCKET_MS);
+  setInterval(() => (live.state !== 'live' || results()?.hasAttribute('data-polled')) && lookSoon(), WITHOUT_HINTS_MS);
   document.addEventListener('visibilitychange', () => document.hidden || lookSoon());
 }

@@ -539,3 +539,15 @@ def test_the_ends_of_a_range_that_no_chart_can_show_are_the_usual_ones(ada: Clie
     assert answer.status_code == 200
     asked = answer.context["asked"]
     assert asked.last == "24h" or asked.until <= timezone.now()
+
+
+def test_a_list_of_rows_that_no_audit_event_tells_of_looks_again_by_itself(ada: Client) -> None:
+    rita = client_of("rita", "view_auditevent")
+    for client, q, polled in (
+        (ada, "last:1h in:calls,events", False),
+        (ada, "last:1h", True),
+        (ada, "last:1h in:logs", True),
+        (ada, "last:1h in:calls,messages", True),
+        (rita, "in:events", True),
+    ):
+        assert ("data-polled" in markup(client, q)) is polled, q
