@@ -22,6 +22,8 @@ from servers.exporting import selection
 from servers.models import Export
 
 log = structlog.get_logger(__name__)
+#: of its disk, an export leaves this much free, or a twentieth if that is less: the database may be on the same one
+_LEFT_FREE = 1024**3
 #: rows of exports that are over
 KEPT = 200
 _UNFINISHED = ".part"
@@ -92,6 +94,13 @@ def written(export: Export) -> Iterator[Output]:
         with suppress(FileNotFoundError):
             partial.unlink()
         raise
+
+
+def require_space() -> None:
+    """Raises OSError before the disk is full."""
+    usage = shutil.disk_usage(_folder())
+    if usage.free < min(_LEFT_FREE, usage.total // 20):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def put_into(directory: Path, name: str, source: Path) -> Path:

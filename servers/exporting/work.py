@@ -103,9 +103,11 @@ def _write_once(export: Export, progress: JobProgress) -> None:
         total = max(0, export.last_seq - first + 1)
         selection.reach(export.query, export.created_at, export.last_seq, partial(progress, 0, total))
         done, beat = 0, time.monotonic()
+        files.require_space()
         for reached, found in selection.windows(events, first, export.last_seq):
             for _ in writer.write(found):
                 if time.monotonic() - beat > SILENT_SECONDS:
+                    files.require_space()
                     progress(done, total)
                     beat = time.monotonic()
             export.events += len(found)
@@ -250,5 +252,5 @@ def _gap(export: Export) -> dict[str, int]:
 
 def _of_disk(problem: OSError) -> str:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "The disk of the worker is full. Free some space, or export fewer events."
+        return "The disk of the worker is full, or nearly full. Free some space, or export fewer events."
     return f"The file cannot be written ({problem.strerror or type(problem).__name__})."

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -436,9 +437,22 @@ def test_a_full_disk_is_said_and_leaves_nothing(admin: Any, actor: Actor, monkey
 
     monkeypatch.setattr(os, "fsync", full)
     export = exported(admin, actor)
-    assert (export.failed, export.detail.startswith("The disk of the worker is full.")) == (True, True)
+    assert (export.failed, export.detail.startswith("The disk of the worker is full")) == (True, True)
     assert list(files.path_of(export).parent.iterdir()) == []
     assert BackgroundJob.objects.get().state == JobState.FAILED
+
+
+@pytest.mark.parametrize("free", [10**9, 2 * 10**9])
+def test_an_export_leaves_space_to_a_database_on_the_same_disk(
+    free: int, admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "SILENT_SECONDS", 0)
+    usage = iter([SimpleNamespace(free=5 * 10**9, total=10**11)])
+    monkeypatch.setattr("shutil.disk_usage", lambda _: next(usage, SimpleNamespace(free=free, total=10**11)))
+    log.fill(2)
+    export = exported(admin, actor)
+    assert export.failed is (free < 1024**3)
+    assert len(list(files.path_of(export).parent.iterdir())) == (not export.failed)
 
 
 def test_without_the_checkpoint_key_the_reason_is_said(admin: Any, actor: Actor, settings: Any) -> None:
