@@ -4,11 +4,12 @@ deletes. What is removed from the log of events is cut by `servers.audit.proof`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from django.db.models import Model, Q, QuerySet
+from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit.spare import Batches
@@ -46,6 +47,8 @@ class Batch:
 Look = Callable[[QuerySet[Any], int], Batch | None]
 
 
+#: within this time an agent that repeats a call, by its key or as it is, does not run the tool again
+_REPEATED = timedelta(days=1)
 #: rows that are looked at together where nothing is written
 _SURVEYED = 500
 
@@ -86,9 +89,11 @@ def _looked(removal: Removal, most: Callable[[], int]) -> Iterator[Batch]:
 
 # --- what goes of each kind, and how -----------------------------------------------------------------------------------
 def _calls(rows: QuerySet[Any], most: int) -> Batch | None:
-    """With attempts, questions and payloads. A call that has not ended stays."""
-    found = list(rows.values_list("pk", "state")[:most])
-    going = [key for key, state in found if CallState(state).final]
+    """With attempts, questions and payloads. A call that has not ended stays, and a young one of an agent."""
+    found = list(rows.values_list("pk", "state", "created_at")[:most])
+    young = [key for key, _, at in found if at > timezone.now() - _REPEATED]
+    needed = set(AgentCall.objects.filter(call__in=young).values_list("call_id", flat=True)) if young else ()
+    going = [key for key, state, _ in found if CallState(state).final and key not in needed]
     return Batch(found[-1][0], going, _remove_calls) if found else None
 
 

@@ -261,6 +261,15 @@ def test_calls_of_programs_go_with_what_only_they_have_and_a_younger_one_stays(s
     assert not AgentAttachment.objects.exists()
 
 
+def test_a_call_that_an_agent_may_repeat_outlasts_a_limit_by_size(session: McpSession) -> None:
+    calls = [call_at(session, days_ago(days)) for days in (2, 0.5, 0.4)]
+    for number, call in enumerate(calls[:2]):
+        AgentCall.objects.create(call=call, token_name="laptop", same=str(number), key=f"key-{number}")
+    keep(StoredKind.CALLS, size=1)
+    run()
+    assert [call.pk for call in Call.objects.all()] == [calls[1].pk]
+
+
 def test_a_call_that_repeats_a_removed_one_stays(session: McpSession) -> None:
     old, young = call_at(session, days_ago(40)), call_at(session, days_ago(1))
     Call.objects.filter(pk=young.pk).update(repeats=old)
