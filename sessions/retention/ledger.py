@@ -23,6 +23,8 @@ from sessions.retention.kinds import Stored, stored_kinds
 #: a younger row may have a neighbour with a lower key that is not committed yet
 SETTLED = timedelta(minutes=2)
 CHUNK = 2_000
+#: rows with higher keys may be so much older; older ones came after the clock was set back
+_DISORDER = timedelta(hours=1)
 #: the retention removes whole entries, so an hour with many or large rows has several
 MOST_ROWS, MOST_BYTES = 20_000, 32 * 1024 * 1024
 OnProgress = Callable[[int], None]
@@ -87,7 +89,8 @@ def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> lis
     entry, changed = StorageHour.objects.filter(kind=kind).order_by("first").last(), []
     for key, at, size in rows:
         hour = at.replace(minute=0, second=0, microsecond=0)
-        if entry is None or hour > entry.hour or _full(entry):
+        set_back = entry is not None and hour < entry.hour - _DISORDER
+        if entry is None or hour > entry.hour or set_back or _full(entry):
             if entry is not None:
                 changed.append(entry)
             entry = StorageHour(kind=kind, hour=hour, first=key, last=key, until=at, rows=0, bytes=0)

@@ -471,6 +471,16 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(session: McpSession) -
     assert Call.objects.count() == 3
 
 
+def test_what_came_while_the_clock_was_ahead_keeps_nothing_behind_it(session: McpSession) -> None:
+    ahead = call_at(session, days_ago(-1000))
+    ledger.measure_all(days_ago(-1001))
+    old, young = call_at(session, days_ago(45)), call_at(session, days_ago(1))
+    keep(StoredKind.CALLS, days=30)
+    run()
+    assert set(Call.objects.values_list("pk", flat=True)) == {ahead.pk, young.pk}
+    assert ahead.pk < old.pk
+
+
 def test_by_age_and_size_the_stricter_one_decides(session: McpSession) -> None:
     for days in (40, 20, 2):
         call_at(session, days_ago(days))
