@@ -42,6 +42,11 @@ class Backend(AuthenticationBackend):
         found = get_user_model()._default_manager.select_related("preferences").filter(pk=user_id).first()
         return found if self.user_can_authenticate(found) else None
 
+    def _authenticate_by_username(self, username: str, password: str) -> Any:
+        """First the account of exactly this name: of several that differ only in case, allauth lets none sign in."""
+        exact = get_user_model()._default_manager.filter(username=username).first()
+        return self._check_password(exact, password) if exact else super()._authenticate_by_username(username, password)
+
 
 class ClosedSignup(DefaultAccountAdapter):
     """Accounts are made by an administrator; the first one by the set-up link of `manage.py up`."""

@@ -12,6 +12,7 @@ class AdvisoryLock(IntEnum):
     STORAGE_HOURS = 7_230_002
     MIGRATIONS = 7_230_003
     CHECKPOINTS = 7_230_004
+    ACCOUNT_NAMES = 7_230_005
 
 
 def in_transaction(connection: BaseDatabaseWrapper, lock: AdvisoryLock) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth import get_user_model
-from django.contrib.auth.forms import BaseUserCreationForm, SetPasswordForm
+from django.contrib.auth.forms import BaseUserCreationForm, SetPasswordForm, UsernameField
 from django.contrib.auth.models import Group
 from django.contrib.auth.password_validation import password_validators_help_text_html
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 
-from servers.accounts import catalog
+from servers.accounts import catalog, names
 from servers.accounts.authority import Authority, references_by_group
 from servers.enums import Theme
 from servers.kit.filters import Ignored, ignored
@@ -38,9 +38,8 @@ class AccountForm(BaseUserCreationForm):
         super().validate_password_for_user(user, "password1")  # type: ignore[misc]  # the stubs do not know it
 
     def clean_username(self) -> str:
-        """Names that differ only in case would be taken for one person."""
         name = str(self.cleaned_data.get("username") or "")
-        if get_user_model()._default_manager.filter(username__iexact=name).exists():
+        if names.is_taken(name):
             raise ValidationError("A user with that username already exists.")
         return name
 
@@ -180,12 +179,12 @@ class InviteForm(PermissionsForm):
 
 
 class ServiceAccountForm(PermissionsForm):
-    name = forms.CharField(
+    name = UsernameField(  # which gives what is stored: "\uff21" becomes "A"
         max_length=150,
         label="Name",
         help_text="Letters, digits and @ . + - _",
         validators=[UnicodeUsernameValidator()],
-        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+        widget=forms.TextInput(attrs={"class": "form-control"}),
     )
     purpose = forms.CharField(
         required=False,
@@ -195,9 +194,13 @@ class ServiceAccountForm(PermissionsForm):
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
 
+    def __init__(self, authority: Authority, *args: Any, **kwargs: Any) -> None:
+        super().__init__(authority, *args, **kwargs)
+        self.fields["name"].widget.attrs["autocomplete"] = "off"  # the browser would offer the manager's own name
+
     def clean_name(self) -> str:
-        name = str(self.cleaned_data["name"]).strip()
-        if get_user_model()._default_manager.filter(username__iexact=name).exists():
+        name = str(self.cleaned_data["name"])
+        if names.is_taken(name):
             raise ValidationError("A user with that name already exists.")
         return name
 

@@ -19,7 +19,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from servers import access
-from servers.accounts import catalog, service_accounts
+from servers.accounts import catalog, names, service_accounts
 from servers.accounts.authority import Authority, Conflict, People, held_by_groups, lock, managed
 from servers.accounts.catalog import MANAGE
 from servers.audit.accounts import save_new_password
@@ -230,9 +230,11 @@ def _claim(link: AccountLink) -> AccountLink:
 
 
 def join(link: AccountLink, user: Any, ip: str, request_id: str = "") -> Any:
-    """Saves `user`, a new account with its password, with what the invitation gives. Raises LinkGone."""
+    """Saves `user`, a new account with its password, with what the invitation gives. Raises LinkGone, IntegrityError for a taken
+    name."""
     with transaction.atomic():
         row = _claim(link)
+        names.require_free(user.get_username())
         user.first_name, user.is_superuser = row.name, row.superuser
         with acting(Actor.of_user(user, ip, request_id)):  # it has no id yet
             user.save()

@@ -11,7 +11,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 
-from servers.accounts import catalog
+from servers.accounts import catalog, names
 from servers.accounts.authority import Authority, People, Refused, held_by_groups, lock, managed
 from servers.audit.record import Actor
 from servers.enums import AuditAction
@@ -34,6 +34,7 @@ def add(actor: Actor, by: Any, wanted: Wanted) -> Any:
     with managed(actor, by, wanted.name) as trail:
         authority, _ = lock(by)
         authority.require_give(frozenset(wanted.permissions) | held_by_groups(wanted.groups))
+        names.require_free(People.model.normalize_username(wanted.name))
         user = People.create_user(wanted.name)  # without a password: none is valid
         user.groups.set(wanted.groups)
         user.user_permissions.set(catalog.permission_rows(wanted.permissions))

@@ -64,6 +64,20 @@ def test_after_the_wait_the_right_password_signs_in_from_the_same_address(visito
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN).count() == 1
 
 
+def test_of_two_accounts_whose_names_differ_only_in_case_each_signs_in_by_its_exact_name(visitor: Client) -> None:
+    get_user_model().objects.create_user("Ada", password="another " + PASSWORD)
+    for name, password in (("ada", PASSWORD), ("Ada", "another " + PASSWORD)):
+        answer = visitor.post("/accounts/login/", {"login": name, "password": password})
+        assert answer.status_code == 302
+        assert visitor.get("/account/").context["user"].get_username() == name
+        visitor.logout()
+    assert "not correct" in visitor.post("/accounts/login/", {"login": "ADA", "password": PASSWORD}).content.decode()
+
+
+def test_one_account_signs_in_however_its_name_is_capitalized(visitor: Client) -> None:
+    assert visitor.post("/accounts/login/", {"login": "ADA", "password": PASSWORD}).status_code == 302
+
+
 class Payload:
     """Runs when it is unpickled."""
 

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.core.cache import cache
+from django.db import IntegrityError
 from django.test import Client
 from django.utils import timezone
 
@@ -213,6 +214,15 @@ def test_of_two_requests_that_found_a_link_at_the_same_time_one_creates_an_accou
     with pytest.raises(links.LinkGone):
         links.join(link, second, "192.0.2.2")
     assert users() == ["first"]
+
+
+def test_of_two_people_who_chose_one_name_in_different_case_at_the_same_time_the_second_chooses_again() -> None:
+    first, second = (links.find(invited().token) for _ in range(2))
+    links.join(first, get_user_model()(username="Nina"), "192.0.2.1")
+    with pytest.raises(IntegrityError):
+        links.join(second, get_user_model()(username="nina"), "192.0.2.2")
+    assert users() == ["Nina"]
+    assert links.works(AccountLink.objects.get(pk=second.pk))
 
 
 def test_a_form_without_csrf_token_is_refused() -> None:

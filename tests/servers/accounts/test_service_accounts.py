@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import authenticate
+from django.db import IntegrityError
 from django.test import Client
 
 from servers import access
@@ -127,3 +128,15 @@ def words(client: Client, account: Any, more: str = "") -> str:
 
 def text(answer: Any) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+
+
+@pytest.mark.parametrize("name", ["MAX", "\uff2d\uff21\uff38"])  # the second in full-width letters
+def test_a_service_account_never_takes_the_name_of_a_person_however_it_is_written(manager: Any, name: str) -> None:
+    client = Client()
+    client.force_login(manager)
+    answer = client.post("/users/service-accounts/add/", {"name": name, "purpose": ""})
+    assert answer.status_code == 422
+    assert "A user with that name already exists." in answer.content.decode()
+    with pytest.raises(IntegrityError):
+        service_accounts.add(Actor.of_user(manager), manager, Wanted(name))
+    assert authenticate(None, username="max", password="correct horse battery") == manager

@@ -1,0 +1,20 @@
+"""Names of accounts. Two that differ only in case are one name: people would take them for one person, and the sign-in
+would not know whose password to ask for."""
+
+from django.db import IntegrityError, connection
+
+from servers.accounts.authority import People
+from servers.advisory_locks import AdvisoryLock, in_transaction
+
+
+def is_taken(name: str) -> bool:
+    """`name` as it is stored: Django's forms and `create_user` normalize it."""
+    return bool(People.filter(username__iexact=name).exists())
+
+
+def require_free(name: str) -> None:
+    """In the transaction that saves the account: no other request takes the name meanwhile. Raises IntegrityError, as
+    the column does, which knows only the exact spelling."""
+    in_transaction(connection, AdvisoryLock.ACCOUNT_NAMES)
+    if is_taken(name):
+        raise IntegrityError("the name is taken")
