@@ -43,6 +43,14 @@ _PERMISSIONS = {
     # No permission of this name exists, so it cannot be granted: only superusers have it.
     "administer": "administer this installation",
 }
+#: Permissions without which another one has no effect.
+NEEDS = {
+    **dict.fromkeys(("add_server", "change_server", "delete_server", "manage_stdio"), ("view_server",)),
+    **dict.fromkeys(("call_tool", "answer_question", "manage_subscription"), ("view_server",)),
+    **dict.fromkeys(("view_payload", "erase_payload"), ("view_server",)),
+    "manage_credential": ("view_credential",),
+    "verify_chain": ("view_auditevent",),
+}
 _SHORT = {"view": "view_server", "add": "add_server", "change": "change_server", "delete": "delete_server"}
 
 
@@ -69,17 +77,26 @@ class Replaced(Exception):
 
 
 def may(user: User, permission: str) -> bool:
-    """`permission` is a codename of this app ("call_tool") or one of view, add, change, delete."""
+    """`permission` is a codename of this app ("call_tool") or one of view, add, change, delete. It has no effect
+    without those that it needs."""
+    return not _missing(user, permission)
+
+
+def _missing(user: User, permission: str) -> str:
+    """The codename of the permission itself or of one that it needs; empty: the user may."""
     codename = _SHORT.get(permission, permission)
     if codename not in _PERMISSIONS:
         raise ValueError(f"no such permission: {permission}")
-    return bool(user.is_active and user.has_perm(f"servers.{codename}"))
+    for name in (codename, *NEEDS.get(codename, ())):
+        if not (user.is_active and user.has_perm(f"servers.{name}")):
+            return name
+    return ""
 
 
 def require(user: User, permission: str, server: Server | None = None) -> None:
     """Raises Denied."""
-    if not may(user, permission):
-        raise Denied(_SHORT.get(permission, permission), server)
+    if missing := _missing(user, permission):
+        raise Denied(missing, server)
 
 
 def permissions(user: User) -> dict[str, bool]:

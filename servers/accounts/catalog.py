@@ -10,6 +10,8 @@ from typing import Any
 from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 
+from servers import access
+
 APP = "servers"
 MANAGE = "manage_users"
 SUPERUSER = "superuser"
@@ -17,14 +19,17 @@ SUPERUSER = "superuser"
 
 @dataclass(frozen=True)
 class CatalogPermission:
-    """A permission that is enforced, in words. `needs`: those without which it has no effect. `implies`: what a person
-    can reach with it beyond its words."""
+    """A permission that is enforced, in words. `implies`: what a person can reach with it beyond its words."""
 
     codename: str
     name: str
     allows: str
-    needs: tuple[str, ...] = ()
     implies: str = ""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Those without which it has no effect."""
+        return access.NEEDS.get(self.codename, ())
 
 
 @dataclass(frozen=True)
@@ -44,26 +49,22 @@ SECTIONS = (
                 "add_server",
                 "Register servers",
                 "Register, clone and import servers that are reached by URL.",
-                ("view_server",),
                 "Workers connect to these addresses, and references such as ${NAME} are sent there.",
             ),
             CatalogPermission(
                 "change_server",
                 "Change servers",
                 "Change settings, enable, disable and archive servers, and start their sign-in.",
-                ("view_server",),
             ),
             CatalogPermission(
                 "delete_server",
                 "Delete servers",
                 "Delete servers with their settings, credentials, logs and definitions. Calls and audit events are kept.",
-                ("view_server",),
             ),
             CatalogPermission(
                 "manage_stdio",
                 "Register commands",
                 "Register, change, clone and enable servers that are commands run by the workers.",
-                ("view_server",),
                 "This includes the files and hosts that they may reach: treat it as access to the machine.",
             ),
         ),
@@ -75,27 +76,23 @@ SECTIONS = (
                 "call_tool",
                 "Call tools",
                 "Run tools, read resources, get prompts, and use personal credentials.",
-                ("view_server",),
                 "Calls use the shared identity of each server.",
             ),
             CatalogPermission(
                 "answer_question",
                 "Answer server requests",
                 "Answer and decline server requests in the inbox, and approve or refuse calls of agents.",
-                ("view_server",),
             ),
             CatalogPermission(
                 "manage_subscription",
                 "Subscribe to resources",
                 "Subscribe, unsubscribe, and change subscriptions and their webhooks.",
-                ("view_server",),
                 "Webhooks send notifications to addresses of their choice.",
             ),
             CatalogPermission(
                 "view_payload",
                 "Read arguments and results",
                 "Read what all calls sent and returned, including those of personal sessions, and stored resources.",
-                ("view_server",),
             ),
         ),
     ),
@@ -109,7 +106,6 @@ SECTIONS = (
                 "manage_credential",
                 "Manage credentials",
                 "Add, replace and delete credentials, and attach them to servers.",
-                ("view_credential",),
                 "With Change servers, stored secrets can be sent to the address they are bound to.",
             ),
             CatalogPermission(
@@ -131,13 +127,11 @@ SECTIONS = (
                 "verify_chain",
                 "Verify the audit log",
                 "Start a verification of the hash chain and see its result.",
-                ("view_auditevent",),
             ),
             CatalogPermission(
                 "erase_payload",
                 "Erase arguments and results",
                 "Erase what a call sent or returned, with a reason. The audit log stays valid.",
-                ("view_server",),
                 "Erased contents cannot be restored.",
             ),
             CatalogPermission(
@@ -152,7 +146,6 @@ SECTIONS = (
                 MANAGE,
                 "Manage users",
                 "Invite people, change their permissions and groups, end their sign-ins, disable and delete accounts.",
-                (),
                 "A person can give only permissions that they have, and only to people who do not have more.",
             ),
         ),

@@ -28,7 +28,7 @@ class Viewer:
         return int(self.user.pk)
 
     def may_join(self, topic: Topic) -> bool:
-        return bool(self.user.has_perm(topic.permission))
+        return access.may(self.user, topic.permission)
 
     @property
     def reads_payloads(self) -> bool:

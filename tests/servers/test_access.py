@@ -47,7 +47,8 @@ def test_a_visitor_sees_the_row_and_is_refused_each_permission_by_name(
         access.server_for(visitor, "orders", permission)
     assert isinstance(denied.value, PermissionDenied)
     assert denied.value.server == server
-    assert access.may(person("carl", denied.value.permission), permission)
+    needed = access.NEEDS.get(denied.value.permission, ())
+    assert access.may(person("carl", denied.value.permission, *needed), permission)
 
 
 @pytest.mark.parametrize("permission", ["view", *PERMISSIONS])
@@ -65,6 +66,17 @@ def test_nobody_signed_in_and_nobody_disabled_has_a_permission(admin: Any) -> No
     admin.is_active = False
     for user in (AnonymousUser(), admin):
         assert not any(access.permissions(user).values())
+
+
+@pytest.mark.parametrize("permission", access.NEEDS)
+def test_a_permission_has_no_effect_without_those_that_it_needs_and_the_refusal_names_one(permission: str) -> None:
+    holder = person("hera", permission)
+    assert not access.may(holder, permission)
+    assert not access.permissions(holder)[permission]
+    with pytest.raises(access.Denied) as denied:
+        access.require(holder, permission)
+    assert denied.value.permission in access.NEEDS[permission]
+    assert access.may(person("carl", permission, *access.NEEDS[permission]), permission)
 
 
 def test_an_unknown_permission_is_an_error_and_not_a_refusal(admin: Any) -> None:

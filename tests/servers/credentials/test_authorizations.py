@@ -76,7 +76,7 @@ def test_no_value_of_a_journey_stands_in_clear(ready: ServerAuthorization, admin
 
 
 def test_another_person_another_browser_or_another_state_is_refused(ready: ServerAuthorization, admin: Any) -> None:
-    stranger = person("eve", "view_server", "change_server", "manage_credential")
+    stranger = person("eve", "view_server", "change_server", "view_credential", "manage_credential")
     for user, browser, more in (
         (stranger, BROWSER, {}),
         (admin, "another-browser", {}),
@@ -108,7 +108,7 @@ def test_an_answer_in_the_last_moment_leaves_a_worker_the_time_to_fetch_the_toke
 
 
 def test_who_lost_the_permission_meanwhile_completes_no_sign_in(server: Server, actor: Actor) -> None:
-    eve = person("eve", "view_server", "change_server", "manage_credential")
+    eve = person("eve", "view_server", "change_server", "view_credential", "manage_credential")
     row = authorizations.begin(Actor.of_user(eve), eve, server, BROWSER)
     taken = authorizations.take(row.uid)
     assert taken is not None

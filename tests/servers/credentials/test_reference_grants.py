@@ -50,7 +50,9 @@ def offered(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> P
 @pytest.fixture
 def eve(db: None) -> Any:
     """Registers servers and commands, and was granted nothing."""
-    return person("eve", "view_server", "add_server", "change_server", "manage_stdio", "manage_credential")
+    return person(
+        "eve", "view_server", "add_server", "change_server", "manage_stdio", "view_credential", "manage_credential"
+    )
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_who_may_only_call_tools_runs_no_command_by_a_credential_of_their_own(se
 
 @pytest.mark.django_db
 def test_who_may_change_servers_and_manage_credentials_runs_none_by_attaching_one(server: Server) -> None:
-    mary = person("mary", "view_server", "change_server", "manage_credential")
+    mary = person("mary", "view_server", "change_server", "view_credential", "manage_credential")
     with pytest.raises(ValidationError, match="makes a shell run code"):
         vault.create(Actor.of_user(mary), mary, "X", of_variable("BASH_ENV", "/tmp/evil"))
     harmless = vault.create(Actor.of_user(mary), mary, "X", of_variable("SCRIPT", "/tmp/evil"))

@@ -353,9 +353,19 @@ def test_a_copy_of_credentials_needs_permission_to_change_too(admin: Any, actor:
 
 
 def test_the_holder_of_the_permission_may_enter_any_command(actor: Actor, db: None) -> None:
-    holder = person("hera", "add_server", "manage_stdio")
+    holder = person("hera", "view_server", "add_server", "manage_stdio")
     odd = replace(over_stdio(), command="/bin/sh", arguments=["-c", "echo $(date) | cat; true", ""])
     assert registering.register(Actor.of_user(holder), holder, odd).arguments[1] == "echo $(date) | cat; true"
+
+
+def test_who_may_not_see_servers_registers_none_whatever_else_they_may(db: None) -> None:
+    bob = person("bob", "add_server", "manage_stdio", "change_server")
+    with pytest.raises(PermissionDenied, match="see servers"):
+        registering.register(Actor.of_user(bob), bob, over_stdio())
+    with pytest.raises(PermissionDenied, match="see servers"):
+        create_draft(Actor.of_user(bob), bob, over_http())
+    assert not Server.objects.exists()
+    assert newest(AuditAction.PERMISSION_DENY)[0].actor_name == "bob"
 
 
 @committed

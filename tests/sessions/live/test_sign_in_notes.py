@@ -17,7 +17,7 @@ from sessions.models import ConnectionEvent, McpSession, Worker
 from tests.sessions.live.site import Site
 from tests.sessions.live.test_topics import PERMISSIONS, person
 
-KEEPERS = [*PERMISSIONS, "change_server", "manage_credential"]
+KEEPERS = [*PERMISSIONS, "change_server", "view_credential", "manage_credential"]
 
 
 async def test_a_fall_reaches_the_pages_of_those_who_may_sign_in(site: Site) -> None:

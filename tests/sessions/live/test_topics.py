@@ -223,8 +223,8 @@ async def test_a_job_that_moved_is_a_mark_to_its_page_and_nothing_else(site: Sit
         ([*PERMISSIONS, "verify_chain"], "jobs"),
         ([*PERMISSIONS, "view_backgroundjob"], "verification"),
         ([*PERMISSIONS, "change_server"], "sign_ins"),
-        (["manage_credential", "change_server"], "sign_ins"),
-        ([*PERMISSIONS, "manage_credential"], "sign_ins"),
+        (["view_credential", "manage_credential", "change_server"], "sign_ins"),
+        ([*PERMISSIONS, "view_credential", "manage_credential"], "sign_ins"),
     ],
 )
 async def test_a_topic_without_its_permission_or_its_row_is_denied(
