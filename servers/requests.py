@@ -1,4 +1,7 @@
-"""A request as views get it, the address that it came from, and the page to which its answer returns."""
+"""A request as views get it, the address that it came from and is counted by, and the page to which its answer
+returns."""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -27,10 +30,31 @@ def client_address(peer: str, forwarded_for: str) -> str:
     X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us, all left of it by strangers.
     """
     count = settings.TRUSTED_PROXIES
-    if count < 1:
-        return peer
-    hops = [hop.strip() for hop in forwarded_for.split(",") if hop.strip()]
-    return _without_port(hops[-count]) if len(hops) >= count else peer
+    hops = [hop.strip() for hop in forwarded_for.split(",") if hop.strip()] if count > 0 else []
+    return _as_ipv4(_without_port(hops[-count]) if 0 < count <= len(hops) else peer)
+
+
+def _as_ipv4(address: str) -> str:
+    """A socket for IPv4 and IPv6 writes an IPv4 address as ::ffff:192.0.2.1, and limits count a /64 of IPv6 as one
+    address: all visitors by IPv4 would share it."""
+    parsed = _parsed(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return str(mapped) if mapped is not None else address
+
+
+def counted_address(host: str) -> str:
+    """What one visitor has: an IPv4 address, or the /64 network of an IPv6 address."""
+    parsed = _parsed(_as_ipv4(host))
+    if isinstance(parsed, IPv6Address):
+        return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
+    return host if parsed is None else str(parsed)
+
+
+def _parsed(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
 
 
 def _without_port(hop: str) -> str:

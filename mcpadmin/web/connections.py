@@ -1,7 +1,6 @@
 """The open connections of this web process, and which one gives way when there are too many."""
 
 from collections import Counter, OrderedDict
-from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
 CONNECTIONS, PER_ADDRESS = "connections", "connections_per_address"
@@ -65,16 +64,3 @@ class Connections:
             self._of_address[connection.address] -= 1
             if not self._of_address[connection.address]:
                 del self._of_address[connection.address]
-
-
-def counted_address(host: str) -> str:
-    """What one visitor has: an IPv4 address, or the /64 network of an IPv6 address."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return f"{IPv6Address(int(address) >> 64 << 64)}/64"
-    return str(address)

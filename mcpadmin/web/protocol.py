@@ -11,9 +11,10 @@ from daphne import http_protocol, ws_protocol
 from twisted.web.http import HTTPChannel
 
 from mcpadmin.web import bodies, pages
-from mcpadmin.web.connections import Connections, counted_address
+from mcpadmin.web.connections import Connections
 from mcpadmin.web.pages import Form, Refusal
 from servers import limits
+from servers.requests import counted_address
 
 logger = logging.getLogger(__name__)
 

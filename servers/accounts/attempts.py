@@ -7,6 +7,7 @@ from django.core.cache import cache
 from redis.exceptions import RedisError
 
 from servers import limits
+from servers.requests import counted_address
 
 log = structlog.get_logger("mcpadmin.attempts")
 
@@ -20,7 +21,7 @@ class Refusal(Enum):
 
 def count(what: str, ip: str, limit: str | int = "setup_attempts") -> Refusal | None:
     """Counts one attempt. `what` names its kind; `limit`, a name or a number, holds for ten minutes."""
-    key = f"{what}:{ip}"
+    key = f"{what}:{counted_address(ip)}"
     try:
         cache.add(key, 0, ATTEMPTS_SECONDS)
         try:

@@ -39,6 +39,12 @@ def test_without_trusted_proxies_a_forwarded_address_is_ignored(settings: object
     assert client_ip(RequestFactory().get("/", headers={"X-Forwarded-For": "6.6.6.6"})) == "127.0.0.1"
 
 
+def test_an_ipv4_visitor_of_a_socket_for_both_kinds_has_an_ipv4_address() -> None:
+    assert client_ip(RequestFactory().get("/", REMOTE_ADDR="::ffff:203.0.113.5")) == "203.0.113.5"
+    assert origin.client_ip({"client": ["::ffff:203.0.113.5", 5], "headers": []}) == "203.0.113.5"
+    assert client_ip(RequestFactory().get("/", REMOTE_ADDR="2001:db8::5")) == "2001:db8::5"
+
+
 @pytest.mark.parametrize(
     ("proxies", "forwarded", "expected"),
     [
@@ -51,6 +57,7 @@ def test_without_trusted_proxies_a_forwarded_address_is_ignored(settings: object
         (1, "6.6.6.6, [2001:db8::7]:41234", "2001:db8::7"),
         (1, "6.6.6.6, [2001:db8::7]", "2001:db8::7"),
         (1, "6.6.6.6, 2001:db8::7", "2001:db8::7"),
+        (1, "6.6.6.6, ::ffff:198.51.100.7", "198.51.100.7"),
     ],
 )
 def test_the_client_is_the_address_that_our_outermost_proxy_saw(

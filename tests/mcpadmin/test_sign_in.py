@@ -64,6 +64,14 @@ def test_after_the_wait_the_right_password_signs_in_from_the_same_address(visito
     assert AuditEvent.objects.filter(action=AuditAction.SIGN_IN).count() == 1
 
 
+def test_visitors_by_ipv4_to_a_socket_for_both_kinds_are_counted_each_by_their_own_address(visitor: Client) -> None:
+    for number in range(10):
+        stranger = Client(REMOTE_ADDR="::ffff:203.0.113.5")
+        stranger.post("/accounts/login/", {"login": f"guess-{number}", "password": "wrong"})
+    assert sign_in(Client(REMOTE_ADDR="::ffff:203.0.113.5"), PASSWORD).status_code == 200
+    assert sign_in(Client(REMOTE_ADDR="::ffff:192.0.2.9"), PASSWORD).status_code == 302
+
+
 def test_of_two_accounts_whose_names_differ_only_in_case_each_signs_in_by_its_exact_name(visitor: Client) -> None:
     get_user_model().objects.create_user("Ada", password="another " + PASSWORD)
     for name, password in (("ada", PASSWORD), ("Ada", "another " + PASSWORD)):

@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mcpadmin.web.connections import Connections, counted_address
+from mcpadmin.web.connections import Connections
 from mcpadmin.web.daphne import connections, require_scalable_loop
+from servers.requests import counted_address
 from tests.mcpadmin.web.raw import Raw
 from tests.sessions.live.site import Site, Tab
 

@@ -207,6 +207,13 @@ def test_attempts_are_limited_by_address_for_good_links_too(client: Client) -> N
     assert users() == []
 
 
+def test_the_addresses_of_one_ipv6_network_are_counted_as_one() -> None:
+    most = limits.number("setup_attempts")
+    guesses = [Client(REMOTE_ADDR=f"2001:db8::{number:x}").get("/link/guess/") for number in range(most + 1)]
+    assert [guess.status_code for guess in guesses] == [404] * most + [429]
+    assert Client(REMOTE_ADDR="2001:db8:0:1::1").get("/link/guess/").status_code == 404
+
+
 def test_of_two_requests_that_found_a_link_at_the_same_time_one_creates_an_account() -> None:
     link = links.find(invited().token)
     first, second = (get_user_model()(username=name) for name in ("first", "second"))
