@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+import structlog
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.auth_backends import AuthenticationBackend
 from allauth.account.views import LoginView
@@ -26,12 +27,16 @@ from django.urls import Resolver404, resolve
 from django.views.csrf import csrf_failure as page_out_of_date
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from redis.exceptions import RedisError
 
 from mcpadmin import known_browsers, setup
+from mcpadmin.errors import ExceptionMiddleware
 from mcpadmin.web.bodies import sent_by_script
 from servers import limits
 from servers.accounts import browser_sessions
 
+log = structlog.get_logger("mcpadmin.accounts")
+_WITH_PASSWORDS = ("/accounts/", "/account/")
 _OF_A_BROWSER = {"login_failed": f"{limits.number('sign_in_failures')}/5m/key"}
 
 
@@ -100,6 +105,20 @@ class SignInRequired(LoginRequiredMiddleware):
         page = page_of(request)
         login_url = self.get_login_url(view_func)
         return redirect_to_login(page, login_url) if page else redirect(login_url)
+
+
+class UncountedTries(ExceptionMiddleware):
+    """While Redis is away nobody can try a password, since no try can be counted."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, RedisError) or not request.path.startswith(_WITH_PASSWORDS):
+            return None
+        log.warning("a try of a password cannot be counted", path=request.path, problem=type(exception).__name__)
+        title, words = "Redis is not responding", "Passwords cannot be checked without it. Wait a moment, then try again."
+        if sent_by_script(request.headers):
+            return _not_done(f"{title}. {words}", 503)
+        context = {"status": 503, "title": title, "text": words}
+        return render(request, "mcpadmin/refused.html", context, status=503)
 
 
 class SignInsNoted:

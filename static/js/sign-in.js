@@ -50,7 +50,7 @@ async function submitted(form) {
   body.set('csrfmiddlewaretoken', csrfToken());
   const answer = await fetch(form.action, { method: 'POST', body, headers, signal: AbortSignal.timeout(GIVE_UP_MS) });
   if (answer.ok) return (await signedIn()) ? '' : 'Your account requires another step. Sign in in a new tab.';
-  if (answer.status === 429) return (await answer.text()).trim();
+  if (answer.status === 429 || answer.status === 503) return saidIn(answer);
   if (answer.status !== 400) return `mcpadmin answered ${answer.status}. Try again.`;
   const { form: refused } = await answer.json();
   const lines = [...refused.errors, ...Object.values(refused.fields).flatMap((field) => field.errors)];

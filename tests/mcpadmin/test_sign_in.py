@@ -125,6 +125,23 @@ def test_poisoned_rate_limits_run_nothing_and_lock_nobody_out(
             visitor.logout()
 
 
+@pytest.mark.parametrize("scripted", [False, True])
+def test_while_redis_is_away_a_sign_in_is_refused_with_that_reason(
+    visitor: Client, settings: Any, tmp_path: Path, scripted: bool
+) -> None:
+    settings.CACHES = {"default": product.CACHES["default"] | {"LOCATION": f"unix://{tmp_path}/nobody.sock?db=2"}}
+    headers = {"X-Requested-With": "XMLHttpRequest", "Accept": "application/json"} if scripted else {}
+    form = {"login": "ada", "password": PASSWORD}
+    answer = visitor.post("/accounts/login/", form, headers=headers)
+    assert answer.status_code == 503
+    assert "Redis is not responding" in answer.content.decode()
+    assert answer.headers["Content-Type"].startswith("text/plain") is scripted
+    visitor.force_login(get_user_model().objects.get(username="ada"))
+    changed = {"name": "Ada", "email": "new@example.com", "password": PASSWORD}
+    assert visitor.post("/account/profile/", changed).status_code == 503
+    assert get_user_model().objects.get(username="ada").email == ""
+
+
 # --- browsers that are known -------------------------------------------------------------------------------------------
 def strangers_guess(times: int = 8) -> None:
     """From as many addresses, so that only the count of the user name is exhausted."""
