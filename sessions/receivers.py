@@ -19,6 +19,7 @@ from servers.commit_hooks import after_commit
 from servers.enums import AuditAction
 from servers.models import AgentToken, Payload, Server
 from servers.signals import (
+    account_goes,
     agent_policy_changed,
     audit_recorded,
     authorization_asked,
@@ -77,6 +78,11 @@ def _identity_goes(identity_id: int, **_: Any) -> int:
 @receiver(server_goes)
 def _history_goes(server: Server, **_: Any) -> Callable[[], None] | None:
     return changed_registrations.long_history(server)
+
+
+@receiver(account_goes)
+def _history_of_user_goes(user: Any, **_: Any) -> Callable[[], None] | None:
+    return changed_registrations.long_history_of_user(user)
 
 
 @receiver(pre_delete, sender=Server)

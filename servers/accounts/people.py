@@ -22,12 +22,12 @@ from servers.accounts.authority import (
     require_not_self,
 )
 from servers.accounts.catalog import MANAGE
-from servers.audit.acts import audited
+from servers.audit.acts import Trail, audited
 from servers.audit.record import Actor, ServerRef
 from servers.credentials import identities, reference_grants
 from servers.enums import AuditAction
 from servers.models import Identity, Server
-from servers.signals import work_handed_over
+from servers.signals import account_goes, work_handed_over
 
 
 def mark(user: Any) -> str:
@@ -85,12 +85,16 @@ def disable(actor: Actor, by: Any, user: Any) -> int:
         require_another_superuser(row, action)
         if not row.is_active:
             raise Conflict(f"{row.get_username()} is already disabled.")
-        row.is_active = False
-        row.save(update_fields=["is_active"])  # the signal records it and ends the personal sessions with servers
-        links.revoke_password_links(row)
-        ended = browser_sessions.end(row)
-        if ended:
-            trail.note(AuditAction.SIGN_INS_END, None, row.get_username(), {"count": ended})
+        return _disable(trail, row)
+
+
+def _disable(trail: Trail, row: Any) -> int:
+    row.is_active = False
+    row.save(update_fields=["is_active"])  # the signal records it and ends the personal sessions with servers
+    links.revoke_password_links(row)
+    ended = browser_sessions.end(row)
+    if ended:
+        trail.note(AuditAction.SIGN_INS_END, None, row.get_username(), {"count": ended})
     return ended
 
 
@@ -146,22 +150,36 @@ def end_identity(actor: Actor, by: Any, user: Any, identity: Identity) -> None:
 
 
 def delete(actor: Actor, by: Any, user: Any) -> None:
-    """Only where nothing is lost with the account; the audit log keeps the name."""
-    action = AuditAction.USER_DELETE
+    """Only where nothing is lost with the account; the audit log keeps the name. One with a long history is disabled
+    first, and stays so where its history could not be let go."""
+    if before := [work for _, work in account_goes.send(type(user), user=user) if work is not None]:
+        with managed(actor, by, user.get_username()) as trail:
+            row = _locked_to_delete(by, user)
+            if row.is_active:
+                _disable(trail, row)
+        for work in before:
+            work()
     with managed(actor, by, user.get_username()) as trail:
-        authority, [row] = lock(by, user)
-        require_not_self(by, row, "You can't delete your own account. Another administrator can.", action)
-        authority.require_reach(row)
-        require_another_superuser(row, action)
-        # A call that is placed from here on would break the foreign key at the end: it waits for this stronger lock.
-        People.select_for_update().filter(pk=row.pk).values_list("pk", flat=True).first()
-        if blocking := [item for item in belongings.of(row) if item.blocks]:
-            words = ", ".join(item.title.lower() for item in blocking)
-            raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)
+        row = _locked_to_delete(by, user)
         if ended := browser_sessions.end(row):
             trail.note(AuditAction.SIGN_INS_END, None, row.get_username(), {"count": ended})
         reference_grants.end_of_person(trail, row)
         row.delete()
+
+
+def _locked_to_delete(by: Any, user: Any) -> Any:
+    """Raises access.Denied and Refused."""
+    action = AuditAction.USER_DELETE
+    authority, [row] = lock(by, user)
+    require_not_self(by, row, "You can't delete your own account. Another administrator can.", action)
+    authority.require_reach(row)
+    require_another_superuser(row, action)
+    # A call that is placed from here on would break the foreign key at the end: it waits for this stronger lock.
+    People.select_for_update().filter(pk=row.pk).values_list("pk", flat=True).first()
+    if blocking := [item for item in belongings.of(row) if item.blocks]:
+        words = ", ".join(item.title.lower() for item in blocking)
+        raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)
+    return row
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------

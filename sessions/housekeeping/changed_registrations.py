@@ -4,8 +4,9 @@ Hosts open only enabled, unarchived servers whose session's desired state is ope
 reopen the session.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -21,7 +22,7 @@ from sessions.calls import final_states
 from sessions.calls.final_states import FinalState
 from sessions.connections import commands, lifecycle
 from sessions.enums import UNSENT, CallState, Desired
-from sessions.models import Call, McpSession
+from sessions.models import AgentCall, Call, McpSession
 from sessions.subscriptions import subscribing, watches
 
 _MAY_OPEN = {
@@ -30,8 +31,9 @@ _MAY_OPEN = {
     AuditAction.SERVER_ENABLE,
     AuditAction.SERVER_CHANGE,
 }
-#: calls that lose their server in the transaction that deletes it
+#: calls that lose their server or user in the transaction that deletes it
 _FEW = 500
+_ENDED = [state for state in CallState if state.final]
 _READ = 5_000
 _CLOSES = {AuditAction.SERVER_DISABLE, AuditAction.SERVER_ARCHIVE}
 
@@ -150,16 +152,32 @@ def before_user_delete(user_id: int) -> None:
 
 def long_history(server: Server) -> Callable[[], None] | None:
     """What lets go of a long history before the server is deleted, in small transactions. None for a short one."""
-    ended = Call.objects.filter(server=server, state__in=[state for state in CallState if state.final]).order_by()
-    return partial(_let_go, ended) if ended[_FEW : _FEW + 1].exists() else None
+    return _letting_go((Call.objects.filter(server=server, state__in=_ENDED), ("server", "session", "identity")))
 
 
-def _let_go(calls: QuerySet[Call]) -> None:
+def long_history_of_user(user: Any) -> Callable[[], None] | None:
+    """The same of an account: its calls, those of its own identities, and those of its agents."""
+    return _letting_go(
+        (Call.objects.filter(user=user, state__in=_ENDED), ("user",)),
+        (Call.objects.filter(identity__user=user, state__in=_ENDED), ("session", "identity")),
+        (AgentCall.objects.filter(token__user=user, call__state__in=_ENDED), ("token", "session")),
+    )
+
+
+def _letting_go(*histories: tuple[QuerySet[Any], Collection[str]]) -> Callable[[], None] | None:
+    """Each history is rows and those of their references that they lose."""
+    if not any(rows.order_by()[_FEW : _FEW + 1].exists() for rows, _ in histories):
+        return None
+    return partial(_let_go, histories)
+
+
+def _let_go(histories: Iterable[tuple[QuerySet[Any], Collection[str]]]) -> None:
     batches = Batches()
-    while keys := list(calls.values_list("pk", flat=True)[:_READ]):
-        batches.each(
-            keys, lambda some: Call.objects.filter(pk__in=some).update(server=None, session=None, identity=None)
-        )
+    for rows, references in histories:
+        of_none = dict.fromkeys(references)
+        same = rows.model._default_manager
+        while keys := list(rows.order_by().values_list("pk", flat=True)[:_READ]):
+            batches.each(keys, lambda some, same=same, of_none=of_none: same.filter(pk__in=some).update(**of_none))
 
 
 def before_delete(server: Server) -> None:

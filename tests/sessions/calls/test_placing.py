@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,17 +15,18 @@ from django.test import Client
 from django.utils import timezone
 
 from servers import access
+from servers.accounts import people
 from servers.audit import payloads
 from servers.audit import writer as writer_module
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome, TransportKind
-from servers.models import AuditEvent, Definition, Identity, Payload, Server
+from servers.models import AgentToken, AuditEvent, Definition, Identity, Payload, Server
 from servers.registration import registering
 from sessions.calls import final_states, placing, repeating
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
 from sessions.connections import commands
 from sessions.enums import ArgumentDoubt, CallState, Desired
-from sessions.models import Call, McpSession, Worker
+from sessions.models import AgentCall, Call, McpSession, Worker
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -288,14 +289,17 @@ def test_deleting_a_server_ends_what_waits_and_keeps_the_history(caller: Any, se
     assert Call.objects.get(pk=running.pk).cancel_requested_at is not None
 
 
-def _delete_while_others_write(server: Server) -> float:
-    """A server with a long history is deleted. Returns the longest time that another change waited meanwhile."""
-    user = get_user_model().objects.create_superuser("root")
-    made, now = place(user, server), timezone.now()
-    fields = {"arguments": made.arguments, "server_name": server.name, "target": "echo", "state": CallState.SUCCEEDED}
-    refers = {"server": server, "session_id": made.session_id, "identity_id": made.identity_id}
+def _long_history(made: Call, **more: Any) -> None:
+    """Ended calls beside `made`."""
+    now = timezone.now()
+    fields = {"arguments": made.arguments, "server_name": "Demo", "target": "echo", "state": CallState.SUCCEEDED}
+    refers = {"server_id": made.server_id, "session_id": made.session_id, "identity_id": made.identity_id} | more
     rows = (Call(**fields, **refers, deadline=now, created_at=now) for _ in range(20_000))
     Call.objects.bulk_create(rows, batch_size=500)
+
+
+def _longest_wait(act: Callable[[], Any]) -> float:
+    """That another change had to wait while `act` ran."""
     waited, over = [0.0], threading.Event()
 
     def write() -> None:
@@ -308,15 +312,24 @@ def _delete_while_others_write(server: Server) -> float:
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        registering.delete(Actor.of_user(user), user, server)
+        act()
     finally:
         over.set()
         writing.join()
+    return max(waited)
+
+
+def _delete_while_others_write(server: Server) -> float:
+    """A server with a long history is deleted. Returns the longest time that another change waited meanwhile."""
+    user = get_user_model().objects.create_superuser("root")
+    made = place(user, server)
+    _long_history(made)
+    waited = _longest_wait(lambda: registering.delete(Actor.of_user(user), user, server))
     assert not Server.objects.exists()
     assert Call.objects.filter(server=None, session=None, identity=None, server_name="Demo").count() == 20_001
     writer_module.writer().submit_and_wait(lambda: None)
     assert Call.objects.get(pk=made.pk).state == CallState.CANCELLED
-    return max(waited)
+    return waited
 
 
 def test_others_write_while_a_server_with_a_long_history_is_deleted(server: Server) -> None:
@@ -325,6 +338,23 @@ def test_others_write_while_a_server_with_a_long_history_is_deleted(server: Serv
 
 def test_so_they_do_on_postgresql(on_postgres: None, server: Server) -> None:  # noqa: F811  the fixture
     assert _delete_while_others_write(server) < 0.5
+
+
+def test_others_write_while_an_account_with_a_long_history_is_deleted(caller: Any, server: Server) -> None:
+    root = get_user_model().objects.create_superuser("root")
+    made = place(caller, server)
+    _long_history(made, user=caller, user_name=caller.username)
+    token = AgentToken.objects.create(user=caller, name="nightly", public_id="0" * 12, expires_at=timezone.now())
+    ended = Call.objects.filter(state=CallState.SUCCEEDED)
+    AgentCall.objects.bulk_create([AgentCall(call=call, token=token, token_name="nightly") for call in ended[:2_000]])
+    assert _longest_wait(lambda: people.delete(Actor.of_user(root), root, caller)) < 0.5
+    assert not get_user_model().objects.filter(pk=caller.pk).exists()
+    assert ended.filter(user=None, user_name=caller.username, server=server, session=made.session_id).count() == 20_000
+    assert AgentCall.objects.filter(token=None, token_name="nightly").count() == 2_000
+    writer_module.writer().submit_and_wait(lambda: None)
+    assert Call.objects.get(pk=made.pk).state == CallState.CANCELLED
+    acts = AuditEvent.objects.filter(subject=caller.username, actor_name="root").order_by("seq")
+    assert list(acts.values_list("action", flat=True)) == [AuditAction.USER_DISABLE, AuditAction.USER_DELETE]
 
 
 def test_arguments_that_the_schema_forbids_are_sent_only_on_request_and_marked(caller: Any, server: Server) -> None:
