@@ -11,6 +11,7 @@ class ServersConfig(AppConfig):
     def ready(self) -> None:
         import_module("servers.audit.accounts")
         import_module("servers.accounts.browser_sessions")
+        import_module("servers.accounts.links")
         triggers = import_module("servers.audit.proof.triggers")
         pre_migrate.connect(triggers.before_migrations, sender=self, dispatch_uid="audit.triggers_before")
         # The last app of which Django tells: `up` runs `migrate` again where the triggers are missing, and by then

@@ -12,9 +12,12 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.signals import post_save
+from django.dispatch import receiver
 from django.urls import reverse
 from django.utils import timezone
 
@@ -172,6 +175,13 @@ def revoke_password_links(user: Any) -> None:
     now = timezone.now()
     unused = AccountLink.objects.filter(purpose=LinkPurpose.PASSWORD, user=user, used_at=None, revoked_at=None)
     unused.update(revoked_at=now)
+
+
+@receiver(post_save, sender=get_user_model(), dispatch_uid="accounts.password_links")
+def _password_changed(instance: Any, created: bool, **_: Any) -> None:
+    """A link in an old mail must not undo it. The attribute is as `servers.audit.accounts` says."""
+    if not created and getattr(instance, "_password", None) is not None:
+        revoke_password_links(instance)
 
 
 def forget_over() -> int:

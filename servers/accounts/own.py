@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import transaction
 
+from servers.accounts import links
 from servers.models import Preferences
 
 
@@ -12,9 +13,12 @@ def change_profile(user: Any, name: str, email: str) -> bool:
     """False if nothing changed. The audit log notes it as it does every change of an account."""
     if (user.get_full_name(), user.email) == (name, email):
         return False
+    new_address = user.email != email
     user.first_name, user.last_name, user.email = name, "", email
     with transaction.atomic():
         user.save(update_fields=["first_name", "last_name", "email"])
+        if new_address:
+            links.revoke_password_links(user)  # they were mailed to the old one
     return True
 
 

@@ -168,6 +168,23 @@ def test_a_second_password_link_and_disabling_end_the_first() -> None:
     assert Client().get(path(second)).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("address", "form"),
+    [
+        ("/accounts/password/change/", {"oldpassword": PASSWORD, "password1": NEW, "password2": NEW}),
+        ("/account/profile/", {"name": "", "email": "new@example.com", "password": PASSWORD}),
+    ],
+)
+def test_a_password_link_dies_when_its_person_changes_password_or_address(address: str, form: dict[str, str]) -> None:
+    vera, browser = person("vera"), Client()
+    browser.force_login(vera)
+    issued = links.issue_password_link(SYSTEM, None, vera)
+    assert browser.post("/account/profile/", {"name": "Vera", "email": "", "password": ""}).status_code == 302
+    assert Client().get(path(issued)).status_code == 200
+    assert browser.post(address, form).status_code == 302
+    assert Client().get(path(issued)).status_code == 404
+
+
 def test_a_password_link_dies_when_its_person_gets_more_permissions_than_its_issuer_has() -> None:
     max_, vera = person("max", "manage_users"), person("vera")
     issued = links.issue_password_link(Actor.of_user(max_), max_, vera)
