@@ -177,7 +177,8 @@ def _locked_to_delete(by: Any, user: Any) -> Any:
     # A call that is placed from here on would break the foreign key at the end: it waits for this stronger lock.
     People.select_for_update().filter(pk=row.pk).values_list("pk", flat=True).first()
     if blocking := [item for item in belongings.of(row) if item.blocks]:
-        words = ", ".join(item.title.lower() for item in blocking)
+        shown = blocking if by is None else belongings.of(row, access.visible_servers(by))
+        words = ", ".join(item.title.lower() for item in shown if item.blocks) or "something on servers that you can't see"
         raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)
     return row
 

@@ -41,14 +41,15 @@ def index(request: HttpRequest) -> HttpResponse:
     whose = _person(request)
     if whose is not None:
         seen = seen.filter(user_id=whose.pk)
+    sees_servers = access.may(request.user, "view")
     page = Paginator(tokens.active_first(seen), overview.SHOWN).get_page(request.GET.get("page"))
     context = {
         "nav": "agents",
         "page": page,
         "rows": page.object_list,
         "changed": approving.waiting(request.user),
-        "connected": overview.connected(request.user, seen),
-        "live": access.may(request.user, "view"),
+        "connected": overview.connected(request.user, seen) if sees_servers else [],
+        "sees_servers": sees_servers,
         "mark": mark,
         "everyone": access.may(request.user, tokens.MANAGE),
         "whose": whose,

@@ -240,6 +240,18 @@ def test_a_manager_sees_but_cannot_change_a_person_with_more_permissions(root: C
     assert get_user_model().objects.get(pk=vera.pk).is_active
 
 
+@pytest.mark.parametrize(
+    ("permissions", "words"),
+    [((), "Still there: something on servers that you can"), (("view_server",), "Still there: owner of 1 server.")],
+)
+def test_a_refused_deletion_counts_only_what_the_manager_may_see(permissions: tuple[str, ...], words: str) -> None:
+    client, vera = Client(), person("vera")
+    client.force_login(person("max", "manage_users", *permissions))
+    Server.objects.create(slug="files", name="Files", transport="stdio", owner=vera)
+    assert words in text_of(client.post(f"/users/{vera.pk}/delete/", follow=True))
+    assert get_user_model().objects.filter(pk=vera.pk).exists()
+
+
 def test_sign_ins_are_listed_and_ended_one_by_one_and_all_at_once(root: Client) -> None:
     vera = person("vera", "view_server")
     browsers = [Client(HTTP_USER_AGENT=FIREFOX, REMOTE_ADDR=f"192.0.2.{number}") for number in range(3)]

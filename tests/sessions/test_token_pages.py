@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -113,6 +114,23 @@ def test_who_manages_users_sees_the_tokens_of_one_person_alone(client: Client) -
     assert listed(manager, "") == listed(manager, "x") == {"of-ann", "of-bob"}
     assert listed(client, str(bob.pk)) == {old.name}
     assert "eve has no tokens" in manager.get(f"/agents/?user={eve.pk}").content.decode()
+
+
+def test_who_may_not_see_servers_reads_no_name_of_one_beside_the_tokens_of_others() -> None:
+    server, now = make_session().server, timezone.now()
+    token = principal_of(person("bob", "view_server", "call_tool"), name="of-bob").token
+    AgentToken.objects.filter(pk=token.pk).update(every_server=False, tools=["secret_tool_*"])
+    token.servers.set([server])
+    fields: Any = {"token": token, "server": server, "revision": "2025-11-25", "created_at": now}
+    AgentSession.objects.create(key="busy", program="Busy", last_seen_at=now, **fields)
+    for manager, sees in ((person("max", "manage_users"), False), (person("mia", "manage_users", "view_server"), True)):
+        browser = Client()
+        browser.force_login(manager)
+        shown = browser.get("/agents/").content.decode()
+        assert "of-bob" in shown
+        for text in (f">{server.name}<", f"/{server.slug}/", "secret_tool_*", "Connected agents"):
+            assert (text in shown) is sees
+        assert ("Servers that you can't see" in unescape(shown)) is not sees
 
 
 def test_reloading_the_page_that_shows_a_token_creates_no_other_token(client: Client) -> None:
