@@ -206,6 +206,8 @@ def save_group(
             if row.name != name:
                 row.name = name
                 row.save(update_fields=["name"])
+            if catalog.permissions_of_groups([row]) - frozenset(given):
+                _require_reach_of_members(authority, row)
         others = row.permissions.exclude(pk__in=catalog.permission_rows())
         row.permissions.set([*others, *catalog.permission_rows(given)])
         _require_still_manages(authority, action)
@@ -217,6 +219,7 @@ def delete_group(actor: Actor, by: Any, group: Group) -> None:
     with managed(actor, by, f"group {group.name}") as trail:
         authority, _ = lock(by)
         row = _locked_group(authority, group)
+        _require_reach_of_members(authority, row)
         reference_grants.end_of_group(trail, row)
         row.delete()
         _require_still_manages(authority, AuditAction.PERMISSIONS_CHANGE)
@@ -228,6 +231,13 @@ def _locked_group(authority: Authority, group: Group) -> Group:
         raise Conflict(f"The group {group.name} has been deleted.")
     authority.require_give(held_by_groups([row]))
     return row
+
+
+def _require_reach_of_members(authority: Authority, group: Group) -> None:
+    """They lose what the group gave them; a superuser loses nothing. Raises BeyondAuthority."""
+    if not authority.superuser:
+        for member in group.user_set.filter(is_superuser=False).order_by("pk"):
+            authority.require_reach(member)
 
 
 def _require_still_manages(authority: Authority, action: AuditAction) -> None:

@@ -203,6 +203,24 @@ def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str
     assert outcome(by, acts[-1]) is None, "who may grant it to anyone may give it this way too"
 
 
+def test_no_one_takes_a_permission_through_a_group_from_a_member_who_has_more() -> None:
+    by = person("max", "manage_users", "view_server")
+    actor, everyone = Actor.of_user(by), group_with(frozenset({"view_server"}))
+    senior, root = person("sue", "manage_stdio"), get_user_model().objects.create_superuser("root")
+    everyone.user_set.set([by, senior, root])
+    acts = (
+        lambda: people.save_group(actor, by, everyone, name="given", given=()),
+        lambda: people.delete_group(actor, by, everyone),
+    )
+    for act in acts:
+        assert outcome(by, act) is BeyondAuthority
+    assert outcome(by, lambda: people.save_group(actor, by, everyone, name="new", given=["view_server"])) is None
+    everyone.user_set.remove(senior)
+    for act in acts:
+        assert outcome(by, act) is None
+    assert not Group.objects.filter(pk=everyone.pk).exists()
+
+
 def test_who_may_not_use_a_reference_of_a_group_changes_and_deletes_no_such_group() -> None:
     by, deploy = person("mona", "manage_users"), Group.objects.create(name="deploy")
     actor = Actor.of_user(by)
