@@ -114,7 +114,10 @@ class UncountedTries(ExceptionMiddleware):
         if not isinstance(exception, RedisError) or not request.path.startswith(_WITH_PASSWORDS):
             return None
         log.warning("a try of a password cannot be counted", path=request.path, problem=type(exception).__name__)
-        title, words = "Redis is not responding", "Passwords cannot be checked without it. Wait a moment, then try again."
+        title, words = (
+            "Redis is not responding",
+            "Passwords cannot be checked without it. Wait a moment, then try again.",
+        )
         if sent_by_script(request.headers):
             return _not_done(f"{title}. {words}", 503)
         context = {"status": 503, "title": title, "text": words}
@@ -204,6 +207,6 @@ def _not_done(words: str, status: int, **headers: str) -> HttpResponse:
 
 @login_not_required
 @require_safe
-def forgotten_password(request: HttpRequest) -> HttpResponse:
+def forgotten_password(request: HttpRequest, rest: str = "") -> HttpResponse:
     """Says who can issue a link for a new password: nobody gets one by asking here."""
     return render(request, "account/forgotten_password.html")

@@ -21,13 +21,19 @@ handler403 = "servers.views.denied.permission_denied"
 handler404 = "mcpadmin.errors.page_not_found"
 handler429 = "mcpadmin.accounts.too_many_requests"
 
+_MAILING = ("password/reset", "confirm-email")
+
 urlpatterns = [
     path("instance/release/", release, name="release_instance"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path(f"{setup.PATH}<str:token>/", setup.first_administrator, name="setup"),
     # Passwords are reset by a link from an administrator: the pages of allauth that mail one are not reachable.
-    path("accounts/password/reset/", accounts.forgotten_password),
+    *(
+        path(f"accounts/{page}/{rest}", accounts.forgotten_password)
+        for page in _MAILING
+        for rest in ("", "<path:rest>")
+    ),
     path("accounts/email/", accounts.forgotten_password),
     path("accounts/login/", accounts.SignIn.as_view(), name="account_login"),
     path("accounts/session/", accounts.browser_session, name="browser_session"),

@@ -39,8 +39,8 @@ class AccountForm(BaseUserCreationForm):
 
     def clean_username(self) -> str:
         name = str(self.cleaned_data.get("username") or "")
-        if names.is_taken(name):
-            raise ValidationError("A user with that username already exists.")
+        if problem := names.problem_of(name):
+            raise ValidationError(problem)
         return name
 
 
@@ -172,7 +172,7 @@ class InviteForm(PermissionsForm):
         required=False,
         max_length=150,
         label="Name",
-        help_text="Shown in the list until the person has chosen a username.",
+        help_text="The name of the account, which the person can change later.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "off"}))
@@ -200,8 +200,8 @@ class ServiceAccountForm(PermissionsForm):
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"])
-        if names.is_taken(name):
-            raise ValidationError("A user with that name already exists.")
+        if problem := names.problem_of(name):
+            raise ValidationError(problem)
         return name
 
 

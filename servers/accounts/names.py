@@ -5,11 +5,19 @@ from django.db import IntegrityError, connection
 
 from servers.accounts.authority import People
 from servers.advisory_locks import AdvisoryLock, in_transaction
+from servers.audit.record import SYSTEM
 
 
 def is_taken(name: str) -> bool:
     """`name` as it is stored: Django's forms and `create_user` normalize it."""
     return bool(People.filter(username__iexact=name).exists())
+
+
+def problem_of(name: str) -> str:
+    """Why a new account cannot have this name; empty: it can."""
+    if name.lower() == SYSTEM.name:
+        return "The audit log uses this name for mcpadmin itself. Choose another one."
+    return "A user with that username already exists." if is_taken(name) else ""
 
 
 def require_free(name: str) -> None:

@@ -2,7 +2,7 @@
 for what is beyond their permissions, Refused for what nobody may do now; both are recorded."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from django.contrib.auth.models import Group
@@ -158,7 +158,7 @@ def delete(actor: Actor, by: Any, user: Any) -> None:
             if row.is_active:
                 _disable(trail, row)
         for work in before:
-            work()
+            cast("Callable[[], None]", work)()
     with managed(actor, by, user.get_username()) as trail:
         row = _locked_to_delete(by, user)
         if ended := browser_sessions.end(row):
@@ -178,7 +178,9 @@ def _locked_to_delete(by: Any, user: Any) -> Any:
     People.select_for_update().filter(pk=row.pk).values_list("pk", flat=True).first()
     if blocking := [item for item in belongings.of(row) if item.blocks]:
         shown = blocking if by is None else belongings.of(row, access.visible_servers(by))
-        words = ", ".join(item.title.lower() for item in shown if item.blocks) or "something on servers that you can't see"
+        words = (
+            ", ".join(item.title.lower() for item in shown if item.blocks) or "something on servers that you can't see"
+        )
         raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)
     return row
 

@@ -142,10 +142,11 @@ def _issued(trail: Trail, user: Any, wanted: Wanted) -> Issued:
 
 
 def require_room(user: Any) -> None:
-    """Raises ValidationError when this person has too many tokens and grants."""
+    """Raises ValidationError when this account has too many tokens and grants."""
     active = AgentToken.objects.filter(user_id=user.pk, revoked_at=None, expires_at__gt=timezone.now())
     if active.count() >= limits.number("agent_tokens"):
-        raise ValidationError(f"You have too many tokens. {limits.stated('agent_tokens')} Revoke one that is not used.")
+        who = f"{user.get_username()} has" if service_accounts.is_one(user) else "You have"
+        raise ValidationError(f"{who} too many tokens. {limits.stated('agent_tokens')} Revoke one that is not used.")
 
 
 def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:

@@ -15,6 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from servers import limits
 from servers.accounts import attempts, links
 from servers.accounts.forms import AccountForm, NewPasswordForm
 from servers.accounts.links import LinkGone
@@ -34,7 +35,8 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
         # Before the look at the link: it says nothing about it, and it is not used by the wrong person.
         return render(request, "users/link_signed_in.html", status=409)
     if refusal := attempts.count("link", client_ip(request)):
-        return render(request, "users/link_refused.html", {"refusal": refusal.value}, status=_STATUS[refusal])
+        context = {"refusal": refusal.value, "limit": limits.stated("setup_attempts")}
+        return render(request, "users/link_refused.html", context, status=_STATUS[refusal])
     try:
         link = links.find(token)
         return _join(request, link) if link.purpose == LinkPurpose.INVITATION else _new_password(request, link)

@@ -171,7 +171,7 @@ def add_service_account(request: HttpRequest) -> HttpResponse:
         try:
             user = service_accounts.add(Actor.of(request), request.user, wanted)
         except IntegrityError:
-            form.add_error("name", "A user with that name already exists.")
+            form.add_error("name", "A user with that username already exists.")
         else:
             messages.success(request, f"{wanted.name} is added. Create a token for it next.")
             return redirect("users:detail", user.pk)

@@ -4,13 +4,13 @@ Hosts open only enabled, unarchived servers whose session's desired state is ope
 reopen the session.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Model, QuerySet
 
 from servers.audit.record import SYSTEM
 from servers.audit.spare import Batches
@@ -174,10 +174,13 @@ def _letting_go(*histories: tuple[QuerySet[Any], Collection[str]]) -> Callable[[
 def _let_go(histories: Iterable[tuple[QuerySet[Any], Collection[str]]]) -> None:
     batches = Batches()
     for rows, references in histories:
-        of_none = dict.fromkeys(references)
-        same = rows.model._default_manager
+        lose = partial(_lose, rows.model, references)
         while keys := list(rows.order_by().values_list("pk", flat=True)[:_READ]):
-            batches.each(keys, lambda some, same=same, of_none=of_none: same.filter(pk__in=some).update(**of_none))
+            batches.each(keys, lose)
+
+
+def _lose(model: type[Model], references: Collection[str], keys: Sequence[int]) -> None:
+    model._default_manager.filter(pk__in=keys).update(**dict.fromkeys(references))
 
 
 def before_delete(server: Server) -> None:

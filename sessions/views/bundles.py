@@ -342,8 +342,8 @@ def bring(request: HttpRequest) -> HttpResponse:
 @never_cache
 def use(request: HttpRequest, slug: str) -> HttpResponse:
     """Configurations of each client, for a server or a bundle. POST makes a token for it, which is shown here only."""
-    access.require(request.user, "call_tool")
     name, servers, back, nav = _endpoint(request, slug)
+    access.require(request.user, "call_tool")
     form = EndpointTokenForm(
         request.POST if request.method == "POST" else None, initial={"name": f"Client of {name}"[:120]}
     )

@@ -142,6 +142,18 @@ def test_while_redis_is_away_a_sign_in_is_refused_with_that_reason(
     assert get_user_model().objects.get(username="ada").email == ""
 
 
+@pytest.mark.parametrize(
+    "address", ["password/reset/", "password/reset/done/", "password/reset/key/1-x/", "password/reset/key/done/"]
+)
+def test_no_page_promises_a_mail_with_a_new_password(client: Client, address: str) -> None:
+    assert client.get(f"/accounts/{address}").templates[0].name == "account/forgotten_password.html"
+
+
+def test_no_page_promises_a_mail_that_confirms_an_address(client: Client) -> None:
+    for address in ("confirm-email/", "confirm-email/some-key/"):
+        assert client.get(f"/accounts/{address}").templates[0].name == "account/forgotten_password.html"
+
+
 # --- browsers that are known -------------------------------------------------------------------------------------------
 def strangers_guess(times: int = 8) -> None:
     """From as many addresses, so that only the count of the user name is exhausted."""

@@ -9,10 +9,12 @@ from django.contrib.auth.models import Group
 from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from servers.accounts import catalog
+from servers.accounts.reads import PAGE_SIZE
 from servers.enums import AuditAction
-from servers.models import AuditEvent, Server
+from servers.models import AccountLink, AuditEvent, Server
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
@@ -53,6 +55,18 @@ def test_an_invitation_is_mailed_where_a_mail_server_is_named_and_only_to_an_add
     assert [(mail.to, link in mail.body) for mail in mailoutbox] == [(["nina@example.com"], True)]
     with pytest.raises(CommandError, match="'nina' is not an email address"):
         run("invite", "--email", "nina")
+
+
+def test_the_list_has_every_open_invitation_and_no_other() -> None:
+    run("invite", "--name", "Nina")
+    for number in range(PAGE_SIZE):
+        run("invite", "--name", f"Late {number}")
+    AccountLink.objects.filter(name__startswith="Late").update(expires_at=timezone.now())
+    run("invite", "--name", "Zoe")
+    listed = run("list")
+    assert "(Nina)" in listed
+    assert "(Zoe)" in listed
+    assert "Late" not in listed
 
 
 def test_permissions_and_groups_are_granted_and_revoked_one_by_one() -> None:

@@ -9,7 +9,7 @@ from django.http import QueryDict
 from django.test import Client
 
 from servers.audit import payloads
-from servers.audit.record import Actor, Event, ServerRef, record
+from servers.audit.record import OPERATOR, SYSTEM, Actor, Event, ServerRef, record
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, StatementKind
 from servers.models import AuditEvent, Checkpoint, Payload
 from servers.registration import registering
@@ -51,6 +51,13 @@ def call() -> AuditEvent:
 def text(response: Any, status: int = 200) -> str:
     assert response.status_code == status
     return " ".join(response.content.decode().split())
+
+
+def test_an_event_says_how_its_act_came_in(ada: Client, admin: Any) -> None:
+    ways = {"via command line": OPERATOR, "via background task": SYSTEM, "via page": Actor.of_user(admin)}
+    for words, actor in ways.items():
+        seq = record(Event(AuditAction.USER_ENABLE, AuditOutcome.OK, actor, subject="vera"))
+        assert words in text(ada.get(f"/audit/{seq}/"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,9 @@ def test_payloads_need_a_permission_of_their_own(call: AuditEvent) -> None:
     assert "refunded-4711" not in page
     assert "ord_41F9" not in page
     assert "have permission to read arguments and results" in page
-    assert "refunded-4711" in text(signed_in_again("view_auditevent", "view_payload").get(f"/audit/{call.seq}/"))
+    assert "refunded-4711" in text(
+        signed_in_again("view_server", "view_auditevent", "view_payload").get(f"/audit/{call.seq}/")
+    )
 
 
 def signed_in_again(*permissions: str) -> Client:

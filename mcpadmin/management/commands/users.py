@@ -1,7 +1,7 @@
 """`manage.py users …`: what the Users page does, for when nobody can sign in. It may give every permission."""
 
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.conf import settings
@@ -15,8 +15,17 @@ from mcpadmin.up import preflight
 from servers.accounts import belongings, catalog, links, mail, people
 from servers.accounts.authority import Refused
 from servers.accounts.links import Invitation
-from servers.accounts.reads import invitation_rows, invitations
+from servers.accounts.reads import InvitationRow, invitation_rows, invitations
 from servers.audit.record import OPERATOR
+
+
+def _open_invitations() -> Iterator[InvitationRow]:
+    page = invitations(revoked=False)
+    while True:
+        yield from (row for row in invitation_rows(page.rows) if row.open)
+        if page.older is None:
+            return
+        page = invitations(before=page.older, revoked=False)
 
 
 class Command(BaseCommand):
@@ -28,7 +37,7 @@ class Command(BaseCommand):
         known = verbs.add_parser("permissions", aliases=["rights"], help="the permissions and groups that exist")
         known.set_defaults(verb="permissions")  # under its old name too
         invite = verbs.add_parser("invite", help="print a link that lets one person create an account")
-        invite.add_argument("--name", default="", help="shown in the list until the person has an account")
+        invite.add_argument("--name", default="", help="the name of the account, which the person can change")
         invite.add_argument("--email", default="", help="where the link is mailed too, with MCPADMIN_EMAIL_URL")
         for verb, words in (("grant", "give groups and permissions"), ("revoke", "remove groups and permissions")):
             verbs.add_parser(verb, help=words).add_argument("username")
@@ -68,7 +77,7 @@ class Command(BaseCommand):
             groups = ", ".join(sorted(group.name for group in user.groups.all())) or "-"
             superuser = " superuser" if user.is_superuser else ""
             self.stdout.write(f"{user.get_username()}\t{state}{superuser}\tlast sign-in {seen}\tgroups: {groups}")
-        for row in invitation_rows(invitations().rows):
+        for row in _open_invitations():
             until = f"{row.link.expires_at:%Y-%m-%d %H:%M} UTC"
             self.stdout.write(f"({row.link})\t{row.look.word.lower()}\tuntil {until}\tby {row.link.issued_by_name}")
 

@@ -201,6 +201,7 @@ def test_a_password_link_dies_when_its_person_gets_more_permissions_than_its_iss
         ({"password1": "short", "password2": "short"}, "too short"),
         ({"password1": "12345678901", "password2": "12345678901"}, "numeric"),
         ({"username": "VERA"}, "already exists"),
+        ({"username": "McpAdmin"}, "uses this name for mcpadmin itself"),
         ({"username": "a b"}, "valid username"),
     ],
 )
@@ -220,7 +221,9 @@ def test_attempts_are_limited_by_address_for_good_links_too(client: Client) -> N
     issued = invited()
     statuses = [client.get("/link/guess/").status_code for _ in range(limits.number("setup_attempts") + 1)]
     assert statuses == [404] * limits.number("setup_attempts") + [429]
-    assert client.post(path(issued), NINA).status_code == 429
+    refused = client.post(path(issued), NINA)
+    assert refused.status_code == 429
+    assert limits.stated("setup_attempts") in refused.content.decode()
     assert users() == []
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth import authenticate
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 from django.test import Client
 
-from servers import access
+from servers import access, limits
 from servers.accounts import links, people, service_accounts
 from servers.accounts.authority import BeyondAuthority, Refused
 from servers.accounts.service_accounts import Wanted
@@ -74,6 +75,14 @@ def test_nobody_gives_a_service_account_or_takes_by_its_token_what_they_lack(man
     assert not AgentToken.objects.exists()
 
 
+def test_too_many_tokens_are_said_to_be_those_of_the_service_account(manager: Any) -> None:
+    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly", permissions=PERMISSIONS))
+    for _ in range(limits.number("agent_tokens")):
+        token(manager, account)
+    with pytest.raises(ValidationError, match="nightly has too many tokens"):
+        token(manager, account)
+
+
 def test_the_pages_lead_from_a_new_account_to_its_token(manager: Any) -> None:
     client = Client()
     client.force_login(manager)
@@ -136,7 +145,7 @@ def test_a_service_account_never_takes_the_name_of_a_person_however_it_is_writte
     client.force_login(manager)
     answer = client.post("/users/service-accounts/add/", {"name": name, "purpose": ""})
     assert answer.status_code == 422
-    assert "A user with that name already exists." in answer.content.decode()
+    assert "A user with that username already exists." in answer.content.decode()
     with pytest.raises(IntegrityError):
         service_accounts.add(Actor.of_user(manager), manager, Wanted(name))
     assert authenticate(None, username="max", password="correct horse battery") == manager

@@ -181,7 +181,7 @@ def test_the_file_is_private_and_the_export_is_in_the_log(admin: Any, actor: Act
 
 
 def test_it_belongs_to_the_person_who_asked_and_still_has_the_permission(admin: Any, actor: Actor) -> None:
-    auditor = person("una", "view_auditevent", "view_payload")
+    auditor = person("una", "view_server", "view_auditevent", "view_payload")
     export = exported(auditor, Actor.of_user(auditor), payloads=True)
     assert requesting.downloadable(auditor, Actor.of_user(auditor), export.uid) == export
     assert requesting.downloadable(admin, actor, export.uid) is None, "not even an administrator's"
