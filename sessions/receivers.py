@@ -11,6 +11,7 @@ from allauth.account import signals as account
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.auth.signals import user_logged_out
+from django.db.models import QuerySet
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete
 from django.dispatch import receiver
 
@@ -27,6 +28,7 @@ from servers.signals import (
     bundle_changed,
     client_document_asked,
     draft_changed,
+    grants_go,
     identity_ended,
     job_changed,
     machines_asked,
@@ -83,6 +85,11 @@ def _history_goes(server: Server, **_: Any) -> Callable[[], None] | None:
 @receiver(account_goes)
 def _history_of_user_goes(user: Any, **_: Any) -> Callable[[], None] | None:
     return changed_registrations.long_history_of_user(user)
+
+
+@receiver(grants_go)
+def _history_of_grants_goes(grants: QuerySet[AgentToken], **_: Any) -> Callable[[], None] | None:
+    return changed_registrations.long_history_of_grants(grants)
 
 
 @receiver(pre_delete, sender=Server)

@@ -16,7 +16,7 @@ from servers.audit.record import SYSTEM
 from servers.audit.spare import Batches
 from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, ConnectionPolicy, IdentityKind
-from servers.models import Identity, Server
+from servers.models import AgentToken, Identity, Server
 from sessions import hints
 from sessions.calls import final_states
 from sessions.calls.final_states import FinalState
@@ -162,6 +162,11 @@ def long_history_of_user(user: Any) -> Callable[[], None] | None:
         (Call.objects.filter(identity__user=user, state__in=_ENDED), ("session", "identity")),
         (AgentCall.objects.filter(token__user=user, call__state__in=_ENDED), ("token", "session")),
     )
+
+
+def long_history_of_grants(grants: QuerySet[AgentToken]) -> Callable[[], None] | None:
+    calls = AgentCall.objects.filter(token__in=grants.order_by().values("pk"), call__state__in=_ENDED)
+    return _letting_go((calls, ("token", "session")))
 
 
 def _letting_go(*histories: tuple[QuerySet[Any], Collection[str]]) -> Callable[[], None] | None:

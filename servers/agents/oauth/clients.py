@@ -7,9 +7,9 @@ URIs that it named beforehand.
 import posixpath
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 from django.core.exceptions import ValidationError
@@ -26,7 +26,7 @@ from servers.audit.record import Actor
 from servers.enums import AuditAction, DocumentState, OAuthClientKind
 from servers.models import AgentToken, OAuthClient
 from servers.schemas import jsontext
-from servers.signals import client_document_asked
+from servers.signals import client_document_asked, grants_go
 from servers.storable import storable
 
 #: how long a document that was read counts; a failure is tried again sooner
@@ -327,12 +327,21 @@ def unblock(actor: Actor, user: Any, client: OAuthClient) -> None:
 
 
 def delete(actor: Actor, user: Any, client: OAuthClient) -> None:
-    """With its grants. Their calls stay in the history."""
+    """With its grants. Their calls stay in the history; one whose grants have many is blocked first."""
     permissions.require(user, actor, "administer", subject=client.label)
+    if before := _letting_go(AgentToken.objects.filter(client=client)):
+        block(actor, user, client)
+        for work in before:
+            work()
     with audited(actor) as trail:
         row = OAuthClient.objects.select_for_update().get(pk=client.pk)
         trail.note(AuditAction.OAUTH_CLIENT_DELETE, None, row.label, facts(row) | {"grants": _end_grants(row, actor)})
         row.delete()
+
+
+def _letting_go(grants: QuerySet[AgentToken]) -> list[Callable[[], None]]:
+    answers = (work for _, work in grants_go.send(AgentToken, grants=grants) if work is not None)
+    return [cast("Callable[[], None]", work) for work in answers]
 
 
 def _end_grants(client: OAuthClient, actor: Actor) -> int:
@@ -351,6 +360,8 @@ def forget_unused() -> int:
     lasting = AgentToken.objects.filter(client=OuterRef("pk"), revoked_at=None, expires_at__gt=now - UNUSED)
     came = OAuthClient.objects.exclude(kind=OAuthClientKind.ADDED).filter(~Exists(lasting), blocked_at=None)
     unused = came.annotate(seen=Coalesce("last_used_at", "created_at")).filter(seen__lt=now - UNUSED)
+    for work in _letting_go(AgentToken.objects.filter(client__in=unused.values("pk"))):
+        work()
     with transaction.atomic():
         deleted = (unused.delete(), _never_read().filter(created_at__lt=now - NEVER_READ).delete())
     return sum(by_model.get("servers.OAuthClient", 0) for _, by_model in deleted)

@@ -16,11 +16,12 @@ from django.utils import timezone
 
 from servers import access
 from servers.accounts import people
+from servers.agents.oauth import clients
 from servers.audit import payloads
 from servers.audit import writer as writer_module
 from servers.audit.record import Actor
-from servers.enums import AuditAction, AuditOutcome, TransportKind
-from servers.models import AgentToken, AuditEvent, Definition, Identity, Payload, Server
+from servers.enums import AuditAction, AuditOutcome, OAuthClientKind, TransportKind
+from servers.models import AgentToken, AuditEvent, Definition, Identity, OAuthClient, Payload, Server
 from servers.registration import registering
 from sessions.calls import final_states, placing, repeating
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
@@ -355,6 +356,22 @@ def test_others_write_while_an_account_with_a_long_history_is_deleted(caller: An
     assert Call.objects.get(pk=made.pk).state == CallState.CANCELLED
     acts = AuditEvent.objects.filter(subject=caller.username, actor_name="root").order_by("seq")
     assert list(acts.values_list("action", flat=True)) == [AuditAction.USER_DISABLE, AuditAction.USER_DELETE]
+
+
+def test_a_client_whose_grants_have_a_long_history_is_blocked_before_it_is_deleted(caller: Any, server: Server) -> None:
+    root = get_user_model().objects.create_superuser("root")
+    client = OAuthClient.objects.create(kind=OAuthClientKind.ADDED, client_id="editor", name="Editor")
+    fields: Any = {"public_id": "0" * 12, "expires_at": timezone.now() + timedelta(days=1)}
+    grant = AgentToken.objects.create(user=caller, name="Editor", client=client, **fields)
+    _long_history(place(caller, server))
+    ended = Call.objects.filter(state=CallState.SUCCEEDED)
+    AgentCall.objects.bulk_create([AgentCall(call=call, token=grant, token_name="Editor") for call in ended[:1_000]])
+    clients.delete(Actor.of_user(root), root, client)
+    assert not AgentToken.objects.exists()
+    assert AgentCall.objects.filter(token=None, token_name="Editor").count() == 1_000
+    acts = AuditEvent.objects.filter(action__in=[AuditAction.OAUTH_CLIENT_BLOCK, AuditAction.OAUTH_CLIENT_DELETE])
+    assert acts.order_by("seq").values_list("action", flat=True)[0] == AuditAction.OAUTH_CLIENT_BLOCK
+    assert acts.count() == 2
 
 
 def test_arguments_that_the_schema_forbids_are_sent_only_on_request_and_marked(caller: Any, server: Server) -> None:

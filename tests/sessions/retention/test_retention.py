@@ -243,7 +243,7 @@ def test_calls_of_programs_go_with_what_only_they_have_and_a_younger_one_stays(s
     first = AgentCall.objects.create(call=old, token_name="laptop", same="a")
     AgentCall.objects.create(call=young, token_name="laptop", same="a", continues=first)
     agent_session = AgentSession.objects.create(
-        token=principal_of(person("ann", "call_tool")).token,
+        token=principal_of(person("ann", "view_server", "call_tool")).token,
         server=session.server,
         created_at=days_ago(3),
         last_seen_at=days_ago(1),
