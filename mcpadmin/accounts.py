@@ -107,13 +107,13 @@ class SignInRequired(LoginRequiredMiddleware):
         return redirect_to_login(page, login_url) if page else redirect(login_url)
 
 
-class UncountedTries(ExceptionMiddleware):
-    """While Redis is away nobody can try a password, since no try can be counted."""
+class UncountedAttempts(ExceptionMiddleware):
+    """While Redis is away no password is checked, because attempts cannot be counted."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, RedisError) or not request.path.startswith(_WITH_PASSWORDS):
             return None
-        log.warning("a try of a password cannot be counted", path=request.path, problem=type(exception).__name__)
+        log.warning("an attempt with a password cannot be counted", path=request.path, problem=type(exception).__name__)
         title, words = (
             "Redis is not responding",
             "Passwords cannot be checked without it. Wait a moment, then try again.",

@@ -118,7 +118,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "mcpadmin.accounts.SignInRequired",
     "mcpadmin.accounts.SignInsNoted",
-    "mcpadmin.accounts.UncountedTries",
+    "mcpadmin.accounts.UncountedAttempts",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

@@ -342,7 +342,9 @@ def test_a_sign_in_is_offered_to_who_may_and_a_diagnosis_to_all_others(path: str
 
 def test_a_page_says_whether_its_reader_may_sign_in_for_all(ada: Client) -> None:
     assert "data-may-sign-in" not in page(ada)
-    assert "data-may-sign-in" in page(client_of("otto", "view_server", "change_server", "view_credential", "manage_credential"))
+    assert "data-may-sign-in" in page(
+        client_of("otto", "view_server", "change_server", "view_credential", "manage_credential")
+    )
 
 
 def test_an_own_sign_in_is_offered_to_who_may_call() -> None:
