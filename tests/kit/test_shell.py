@@ -259,11 +259,9 @@ def test_what_is_chosen_is_seen_with_forced_colours(open_page: Opener) -> None:
     page = _page(open_page)
     page.emulate_media(forced_colors="active")
     page.keyboard.press("Control+k")
-    options = page.locator("#palette [role=option]")
-    outline = "(element) => getComputedStyle(element).outlineStyle"
-    assert [options.nth(place).evaluate(outline) for place in (0, 1)] == ["solid", "none"]
-    tabs = page.locator(".seg [role=tab]")
-    assert [tabs.nth(place).evaluate(outline) for place in (0, 1)] == ["solid", "none"]
+    for choices in (page.locator("#palette [role=option]"), page.locator(".seg [role=tab]")):
+        expect(choices.nth(0)).to_have_css("outline-style", "solid")
+        expect(choices.nth(1)).to_have_css("outline-style", "none")
 
 
 def test_the_end_of_a_page_can_be_scrolled_out_from_under_the_messages(open_page: Opener) -> None:

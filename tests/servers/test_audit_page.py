@@ -54,7 +54,7 @@ def text(response: Any, status: int = 200) -> str:
 
 
 def test_an_event_says_how_its_act_came_in(ada: Client, admin: Any) -> None:
-    ways = {"via command line": OPERATOR, "via background task": SYSTEM, "via page": Actor.of_user(admin)}
+    ways = {"Source Command line": OPERATOR, "Source Background task": SYSTEM, "Source Page": Actor.of_user(admin)}
     for words, actor in ways.items():
         seq = record(Event(AuditAction.USER_ENABLE, AuditOutcome.OK, actor, subject="vera"))
         assert words in text(ada.get(f"/audit/{seq}/"))
