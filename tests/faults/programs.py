@@ -147,7 +147,8 @@ class Program(ABC):
     ) -> Message:
         """The response. `cut`: after so many seconds the program itself closes the connection. `seen`: ids of events."""
         try:
-            async with asyncio.timeout(cut), aclosing(exchange):  # type: ignore[type-var]  # a generator
+            # Closed beyond the cut, or it could fall between a response and its noting.
+            async with aclosing(exchange), asyncio.timeout(cut):  # type: ignore[type-var]  # a generator
                 async for identity, message in exchange:
                     if identity:
                         seen.append(identity)
