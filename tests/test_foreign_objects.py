@@ -30,13 +30,12 @@ from servers.models import (
     ServerDraft,
     ServerValue,
 )
-from servers.registration import drafts
 from servers.registration.importing import stored_preview
 from servers.secret import Secret
 from sessions.connections import commands
 from sessions.enums import CallState, QuestionKind
 from sessions.models import Call, McpSession, Question, SavedCall, Subscription
-from tests.servers.cast import over_http
+from tests.servers.cast import create_draft, over_http
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.subscriptions.rows import add_version, make_subscription
@@ -103,7 +102,7 @@ class Bea:
         self.call = self._call(identity)
         self.subscription: Subscription = make_subscription(self.session, "demo://uri-of-bea")
         add_version(self.subscription, "version-of-bea")
-        self.draft = drafts.create_draft(actor, self.user, over_http(url="https://mcp.example.com/draft-of-bea"))
+        self.draft = create_draft(actor, self.user, over_http(url="https://mcp.example.com/draft-of-bea"))
         ServerDraft.objects.filter(pk=self.draft.pk).update(state=DraftState.FAILED, stderr_tail="draft-of-bea")
         self.preview = stored_preview.hold(self.user, json.dumps({"mcpServers": {"import-of-bea": {"command": "x"}}}))
         self.question = self._question()

@@ -21,10 +21,9 @@ from servers.audit.record import Actor
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind, PayloadKind
 from servers.models import AgentToken, AuditAlarm, AuditEvent, OAuthClient, Server, ServerDraft
-from servers.registration import drafts
 from sessions.enums import CallState, QuestionKind, WireKind
 from sessions.models import Approval, Call, McpSession, Question
-from tests.servers.cast import over_stdio
+from tests.servers.cast import create_draft, over_stdio
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_session
 from tests.sessions.subscriptions.rows import add_version, make_subscription
@@ -112,7 +111,7 @@ def world(admin: Any) -> Call:
     told = {"state": CallState.RPC_ERROR, "error_data": RESULT, "progress_message": RESULT}
     Call.objects.filter(pk=call.pk).update(uid=UID, result=result, user=admin, **ended, **told)
     session.server.icons.create(digest="0" * 64, mime="image/png", data=b"icon", expires_at=session.state_since)
-    draft = drafts.create_draft(Actor.of_user(admin), admin, over_stdio(command=DRAFTED))
+    draft = create_draft(Actor.of_user(admin), admin, over_stdio(command=DRAFTED))
     ServerDraft.objects.filter(pk=draft.pk).update(uid=UID)
     AuditAlarm.objects.create(uid=UID, kind="broken", seq=1, words="Event 1 is missing.", found_at=timezone.now())
     add_version(make_subscription(session, uid=UID), RESULT)

@@ -32,19 +32,6 @@ TABLE, FIELD = ServerDraft._meta.db_table, "sealed"
 _WORKER_FIELDS = frozenset({"state", "steps", "report", "fault", "detail", "stderr_tail"})
 
 
-def create_draft(
-    actor: Actor,
-    user: Any,
-    registration: Registration,
-    server: Server | None = None,
-    chosen: Sequence[Credential] = (),
-) -> ServerDraft:
-    """As `new_draft`, stored: a worker may test it from now on."""
-    draft = new_draft(actor, user, registration, server, chosen)
-    draft.save()
-    return draft
-
-
 def new_draft(
     actor: Actor,
     user: Any,

@@ -1,6 +1,6 @@
 """Where the requests of agents come in. What stands behind an address seldom changes, so one web process reads it once in
 a few seconds at most, unless a hint says that it changed: this read was a quarter of what a list costs. What a call may do
-is checked anew when it is placed.
+is checked again when it is placed.
 """
 
 from functools import partial

@@ -127,7 +127,7 @@ from servers.registration import drafts
 from servers.registration.importing import stored_preview
 from sessions.enums import WireKind
 from sessions.models import Call, SavedCall, SavedView
-from tests.servers.cast import over_stdio
+from tests.servers.cast import over_stdio, create_draft
 from tests.sessions.wire.rows import add_message
 ada, server = User.objects.get(username={admin!r}), Server.objects.get(slug={slug!r})
 name, uri = "n" * 128, "long://" + "u" * 293
@@ -140,7 +140,7 @@ command = over_stdio(command="/opt/" + "c" * 300)
 servers = {{"N" * 100: {{"command": "/opt/" + "c" * 300, "args": [uri]}}, "old": {{"type": "gopher", "url": uri}}}}
 print("MORE", json.dumps(dict(
     draft=str(stored_preview.hold(ada, json.dumps({{"mcpServers": servers}})).uid),
-    test=str(drafts.create_draft(Actor.of_user(ada), ada, command).uid),
+    test=str(create_draft(Actor.of_user(ada), ada, command).uid),
     client=str(OAuthClient.objects.first().uid), rule=str(RedactionRule.objects.first().uid), saved=str(saved.uid), digest=call.result.digest,
     identity=str(Identity.objects.get(user_id={person}).uid), own_credential=str(Credential.objects.get(owner=ada).uid),
     view=str(SavedView.objects.create(owner=ada, name="v" * 80, query=uri, shared=True).uid),

@@ -1,8 +1,10 @@
-"""Registrations that tests start from."""
+"""Registrations, and connection tests, that tests start from."""
 
 from typing import Any
 
 from servers.enums import TransportKind, ValueKind
+from servers.models import ServerDraft
+from servers.registration.drafts import new_draft
 from servers.registration.registering import Registration, ValueInput
 from servers.secret import Secret
 
@@ -25,3 +27,10 @@ def over_http(**fields: Any) -> Registration:
 def over_stdio(**fields: Any) -> Registration:
     base = {"name": "Files", "transport": TransportKind.STDIO, "command": "npx", "arguments": ["-y", "files"]}
     return Registration(**{**base, **fields})
+
+
+def create_draft(*given: Any, **more: Any) -> ServerDraft:
+    """`new_draft`, stored without the event of its beginning."""
+    draft = new_draft(*given, **more)
+    draft.save()
+    return draft

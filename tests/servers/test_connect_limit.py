@@ -14,8 +14,7 @@ from servers.credentials.authorizations import begin
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent, ServerAuthorization, ServerDraft
 from servers.registration import registering
-from servers.registration.drafts import create_draft
-from tests.servers.cast import over_http
+from tests.servers.cast import create_draft, over_http
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from servers.registration import drafts, registering
 from servers.registration.differences import differences
 from servers.registration.registering import Registration
 from servers.signals import server_changed
-from tests.servers.cast import over_http
+from tests.servers.cast import create_draft, over_http
 from tests.servers.test_commands import register
 from tests.servers.test_forms import data_of, filled
 
@@ -73,6 +73,6 @@ def test_a_copy_and_a_draft_keep_them(admin: Any, actor: Actor) -> None:
     data = Registration.of({**vars(over_http()), "worker_label": "gpu", "answers_elicitation": False})
     server = registering.register(actor, admin, data)
     assert stored(registering.clone(actor, admin, server)) == ("gpu", False, True)
-    draft = drafts.create_draft(actor, admin, data)
+    draft = create_draft(actor, admin, data)
     opened = drafts.open_draft(ServerDraft.objects.get(pk=draft.pk))
     assert (draft.worker_label, opened.answers_elicitation) == ("gpu", False)

@@ -52,7 +52,7 @@ def registered(admin: Any, **fields: Any) -> Server:
 
 
 def replaced(server: Server, admin: Any, **fields: Any) -> Server:
-    """Deleted and registered anew, by another person: its version is 1 again."""
+    """Deleted and registered again, by another person: its version is 1 again."""
     server.delete()
     return registered(admin, url="https://other.example/mcp", values=[header(value="theirs")], **fields)
 

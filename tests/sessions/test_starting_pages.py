@@ -14,10 +14,10 @@ from servers.audit.record import Actor
 from servers.configuration import Registration
 from servers.enums import DraftState, TransportKind
 from servers.models import ServerDraft
-from servers.registration.drafts import create_draft
 from sessions.connections.starting import UNCONFIRMED, held_up
 from sessions.enums import SessionState
 from sessions.models import McpSession
+from tests.servers.cast import create_draft
 from tests.sessions.host.make import make_session
 
 pytestmark = pytest.mark.django_db

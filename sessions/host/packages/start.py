@@ -72,7 +72,7 @@ def package_of(
 
 def _is_in_project(command: PackageCommand, spec: StdioSpec) -> bool:
     """Whether the launcher would find the program in the working directory or in a folder above it that it may read. A
-    package of that name in the registry is somebody else's, or another version."""
+    package of that name in the registry is someone else's, or another version."""
     places = (f".bin/{command.executable or command.name}", f"{command.name}/package.json")
     at = Path(os.path.normpath(spec.cwd)) if spec.cwd else None
     folders = [at, *at.parents] if at is not None and at.is_absolute() else []

@@ -104,7 +104,7 @@ class Watching:
         self._news: deque[_News] = deque(maxlen=NEWS_KEPT)
         self._wake = asyncio.Event()
         self._backoff = Backoff(RETRY_FIRST, RETRY_CEILING)
-        #: when the server last agreed, until that agreement is lost or the pauses start anew
+        #: when the server last agreed, until that agreement is lost or the pauses start again
         self._agreed_at = float("inf")
         #: the resources that were read although the server agreed to notifications that it cannot send
         self._in_vain: set[str] = set()

@@ -25,7 +25,6 @@ from servers.models import (
     ServerDraft,
     Witness,
 )
-from servers.registration import drafts
 from sessions.connections.commands import shared_session
 from sessions.enums import CallState, QuestionKind, SessionCondition, WireDirection, WireKind
 from sessions.models import (
@@ -41,7 +40,7 @@ from sessions.models import (
     Subscription,
 )
 from tests.e2e.hostile import corpus, scripted
-from tests.servers.cast import over_stdio
+from tests.servers.cast import create_draft, over_stdio
 from tests.sessions.host.make import make_call
 from tests.sessions.inbox.rows import a_question, answered
 from tests.sessions.subscriptions.rows import add_gap, add_version, make_subscription
@@ -115,7 +114,7 @@ def more(rows: int) -> None:
     Bundle.objects.get(slug="team-tools").names.create(
         kind="tool", exposed="x", skeleton="x", server_uid=server.uid, original="x", digest=_digest("name", 0)
     )
-    draft = drafts.create_draft(actor, ada, over_stdio(command="/bin/false"))
+    draft = create_draft(actor, ada, over_stdio(command="/bin/false"))
     steps = [{"name": t("draft.step"), "state": "failed", "seconds": 1, "detail": t("draft.step", 1)}]
     report = {
         "server_info": {"name": t("draft.report"), "version": t("draft.report", 1)},

@@ -29,7 +29,7 @@ from servers.registration.reference_permissions import references_in
 from servers.registration.resolved_values import NotLaunchable, draft_launch_values, launch_values
 from servers.secret import Secret
 from servers.signals import server_changed
-from tests.servers.cast import header, over_http, over_stdio, variable
+from tests.servers.cast import create_draft, header, over_http, over_stdio, variable
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +89,7 @@ def test_a_reference_that_was_not_granted_is_saved_nowhere_and_sent_to_no_addres
     data = PLACES[place](f"${{{name.format(offered)}}}")
     doors: list[Callable[[], object]] = [
         lambda: registering.register(*who(eve), data),
-        lambda: drafts.create_draft(*who(eve), data),
+        lambda: create_draft(*who(eve), data),
     ]
     for door in doors:
         with pytest.raises(ValidationError, match=REFUSED):
@@ -159,7 +159,7 @@ def test_a_kept_secret_that_is_a_reference_is_not_moved_either(admin: Any, actor
     with pytest.raises(ValidationError, match=REFUSED):
         registering.change(*who(eve), server, kept, server.version)
     with pytest.raises(ValidationError, match=REFUSED):
-        drafts.create_draft(*who(eve), kept, server)
+        create_draft(*who(eve), kept, server)
 
 
 def test_what_does_not_move_it_is_changed_by_anyone_who_may_and_the_same_person_answers(
@@ -258,7 +258,7 @@ def test_a_row_that_no_door_let_in_is_not_resolved(eve: Any, offered: Path) -> N
 
 def test_a_draft_resolves_what_its_author_holds_now(eve: Any, granted: Any, admin: Any, actor: Actor) -> None:
     grant = granted("MCP_TOKEN", eve)
-    draft = drafts.create_draft(*who(eve), over_stdio(arguments=["${MCP_TOKEN}"]))
+    draft = create_draft(*who(eve), over_stdio(arguments=["${MCP_TOKEN}"]))
     assert draft_launch_values(drafts.open_draft(draft), user=draft.user).reached.arguments == (VALUE,)
     reference_grants.revoke(actor, admin, grant)
     with pytest.raises(NotLaunchable, match="not granted"):

@@ -13,10 +13,10 @@ from servers.credentials.kinds import Parts
 from servers.enums import AuditAction, CredentialKind, IdentityKind
 from servers.models import AuditEvent, Credential, CredentialUse, Identity, Server, ServerDraft
 from servers.registration import needed_credentials, registering
-from servers.registration.drafts import FIELD, TABLE, create_draft, open_draft, vault_of
+from servers.registration.drafts import FIELD, TABLE, open_draft, vault_of
 from servers.registration.resolved_values import LaunchValues, NotLaunchable, draft_launch_values
 from servers.secret import Secret
-from tests.servers.cast import header, over_http, over_stdio
+from tests.servers.cast import create_draft, header, over_http, over_stdio
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db

@@ -11,11 +11,11 @@ from servers.crypto import SealBroken
 from servers.enums import DraftState
 from servers.models import ServerDraft
 from servers.registration import registering
-from servers.registration.drafts import create_draft, open_draft, purge_drafts, update_draft
+from servers.registration.drafts import open_draft, purge_drafts, update_draft
 from servers.registration.resolved_values import draft_launch_values
 from servers.secret import Secret
 from servers.signals import draft_changed
-from tests.servers.cast import CANARY, header, over_http, over_stdio, variable
+from tests.servers.cast import CANARY, create_draft, header, over_http, over_stdio, variable
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db

@@ -16,12 +16,11 @@ from servers.crypto import SealBroken
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind
 from servers.models import AuditEvent, Definition, Server, ServerDraft, ServerValue
 from servers.registration import registering
-from servers.registration.drafts import create_draft
 from servers.registration.registering import Conflict, Registration
 from servers.registration.resolved_values import launch_values
 from servers.secret import Secret
 from servers.signals import server_changed
-from tests.servers.cast import CANARY, header, over_http, over_stdio, variable
+from tests.servers.cast import CANARY, create_draft, header, over_http, over_stdio, variable
 from tests.servers.conftest import person
 
 pytestmark = pytest.mark.django_db

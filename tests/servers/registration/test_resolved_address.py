@@ -17,7 +17,7 @@ from servers.credentials.references import ReferenceMissing
 from servers.enums import CredentialKind, TransportKind, ValueKind
 from servers.models import Server
 from servers.registration import registering
-from servers.registration.drafts import create_draft, open_draft
+from servers.registration.drafts import open_draft
 from servers.registration.exporting import Form, export
 from servers.registration.importing.document import read
 from servers.registration.importing.entries import parse
@@ -25,7 +25,7 @@ from servers.registration.resolved_address import reached
 from servers.registration.resolved_values import NotLaunchable, draft_launch_values, launch_values
 from servers.secret import Secret
 from servers.validators import secret_arguments, validate_url
-from tests.servers.cast import over_http, over_stdio
+from tests.servers.cast import create_draft, over_http, over_stdio
 
 VALUE = "canary/arg & 91"
 

@@ -14,10 +14,10 @@ from servers.audit.record import Actor
 from servers.enums import AuditAction, EraChoice, TransportKind
 from servers.models import AuditEvent, Server
 from servers.registration import registering
-from servers.registration.drafts import create_draft, open_draft
+from servers.registration.drafts import open_draft
 from servers.registration.registering import Conflict
 from servers.signals import server_changed
-from tests.servers.cast import over_http
+from tests.servers.cast import create_draft, over_http
 
 ROOT, OTHER = {"uri": "file:///srv/data", "name": "Data"}, {"uri": "file:///srv/other", "name": ""}
 pytestmark = pytest.mark.django_db

@@ -29,7 +29,7 @@ from servers.credentials import vault
 from servers.credentials.kinds import Parts
 from servers.enums import CredentialKind, IdentityKind, SignsInAs, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server, ServerDraft
-from servers.registration import drafts, registering
+from servers.registration import registering
 from servers.registration.importing.applying import Choice, Decision, apply
 from servers.registration.importing.document import read
 from servers.registration.importing.planning import plan
@@ -39,6 +39,7 @@ from sessions.host.launch import Launch, LaunchProblem, load, load_draft
 from sessions.live import consumer
 from sessions.mcp.transports.registry import StdioSpec
 from sessions.models import McpSession
+from tests.servers.cast import create_draft
 from tests.servers.conftest import person
 
 pytestmark = [
@@ -217,18 +218,18 @@ def clone(world: World, variable: str, value: str) -> Any:
 
 
 def try_connection(world: World, variable: str, value: str) -> Any:
-    return drafts.create_draft(world.actor, world.user, world.registration("Draft", row(variable, value, secret=False)))
+    return create_draft(world.actor, world.user, world.registration("Draft", row(variable, value, secret=False)))
 
 
 def try_connection_of_an_edit(world: World, variable: str, value: str) -> Any:
     data = world.registration("Victim", row(variable, value, secret=True))
-    return drafts.create_draft(world.actor, world.user, data, world.server)
+    return create_draft(world.actor, world.user, data, world.server)
 
 
 def try_connection_with_a_credential(world: World, variable: str, value: str) -> Any:
     made = planted(world, variable, value)
     data = world.registration("Draft", row(variable, "", secret=False))
-    return drafts.create_draft(world.actor, world.user, data, chosen=[made])
+    return create_draft(world.actor, world.user, data, chosen=[made])
 
 
 def register_with_a_credential(world: World, variable: str, value: str) -> Any:
