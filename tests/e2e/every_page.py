@@ -123,11 +123,10 @@ import json
 from django.contrib.auth.models import User
 from servers.audit.record import Actor
 from servers.models import Credential, Identity, OAuthClient, RedactionRule, Server
-from servers.registration import drafts
 from servers.registration.importing import stored_preview
 from sessions.enums import WireKind
 from sessions.models import Call, SavedCall, SavedView
-from tests.servers.cast import over_stdio, create_draft
+from tests.servers.cast import create_draft, over_stdio
 from tests.sessions.wire.rows import add_message
 ada, server = User.objects.get(username={admin!r}), Server.objects.get(slug={slug!r})
 name, uri = "n" * 128, "long://" + "u" * 293
