@@ -93,21 +93,20 @@ async def start(request: WebRequest, slug: str, given: CallIn, key: Key, wait: W
 
 
 async def _waited(caller: Caller, uid: UUID, seconds: float) -> "_CallText":
-    """The call when it is over, or after this time. Raises Refusal (401) when the token was revoked meanwhile."""
-    wake, waited = asyncio.Event(), False
+    """The call when it is over, or after this time. Raises Refusal (401) soon after the token was revoked."""
+    wake = asyncio.Event()
     stop = shared().hub.watch(f"call.{uid}", lambda _: wake.set())
     ends = asyncio.get_running_loop().time() + seconds
     try:
         while not await work(_is_final, uid) and (left := ends - asyncio.get_running_loop().time()) > 0:
             wake.clear()
-            waited = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, _LOOK_SECONDS)):
                     await wake.wait()
+            if not await shared().stream_reads.tokens.get(caller.principal.token.pk):
+                raise no_longer_valid(None)
     finally:
         stop()
-    if waited and not await shared().stream_reads.tokens.get(caller.principal.token.pk):
-        raise no_longer_valid(None)
     return await work(_detail, caller, uid)
 
 

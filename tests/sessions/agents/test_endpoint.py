@@ -544,7 +544,7 @@ def test_a_revoked_token_hears_no_more_of_the_call_that_it_waits_for(product: Pr
     end_countdown(product, "revoked-meanwhile")
 
 
-def test_an_api_request_that_waits_is_refused_when_its_token_is_revoked_meanwhile(product: Product) -> None:
+def test_an_api_request_that_waits_is_refused_soon_after_its_token_is_revoked(product: Product) -> None:
     token = product.token("call", label="revoked-at-the-api")
     url = f"{product.stack.base_url}/api/v1/servers/ours/calls?wait=30"
     headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "revoked-meanwhile"}
