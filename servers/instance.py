@@ -10,7 +10,7 @@ import ctypes
 import os
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
@@ -26,6 +26,9 @@ _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 #: file systems whose inode numbers are made up at each mount
 _MADE_UP = ("fuse", "9p", "cifs", "smb", "virtiofs", "vboxsf", "prl_fs")
 InstancePlace = dict[str, Any]
+
+
+ON_HOLD: Final = "This instance is on hold: it sends nothing until an administrator releases it."
 
 
 def held() -> Instance | None:

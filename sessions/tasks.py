@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from servers.accounts import browser_sessions, links
 from servers.agents.oauth import clients, grants
+from servers.browser_reports import receiving
 from servers.bundles import exposed
 from servers.credentials import authorizations
 from servers.definitions import trimming
@@ -145,6 +146,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps.do("agents' subscriptions", follows.end_unfollowed)
     steps.do("agents' sign-ins", grants.forget_expired)
     steps.do("agents' clients", clients.forget_unused)
+    steps.do("browser reports", receiving.forget_old)
     steps.do("names of tools", exposed.remove_old)
     steps.do("agents' calls", agent_calls.forget_old)
     progress(1, 5)

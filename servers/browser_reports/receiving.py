@@ -41,7 +41,7 @@ def store(report: dict[str, Any], user_agent: str) -> bool:
     digest, now = hashlib.sha256(cause.encode()).hexdigest(), timezone.now()
     if BrowserReport.objects.filter(digest=digest).update(count=F("count") + 1, last_at=now):
         return True
-    BrowserReport.objects.filter(last_at__lt=now - KEPT).delete()
+    forget_old()
     if BrowserReport.objects.count() >= MOST_CAUSES:
         return False
     facts = {"directive": directive, "blocked": blocked, "page": page, "source": source}
@@ -49,6 +49,11 @@ def store(report: dict[str, Any], user_agent: str) -> bool:
         digest=digest, defaults=facts | {"browser": browser_words(user_agent)[:60], "first_at": now, "last_at": now}
     )
     return True
+
+
+def forget_old() -> int:
+    """Returns how many."""
+    return BrowserReport.objects.filter(last_at__lt=timezone.now() - KEPT).delete()[0]
 
 
 def _address(given: Any) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Count, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import Case, Count, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, When
 from django.utils import timezone
 
 from servers.audit import query
@@ -43,9 +43,10 @@ class SinkRow:
         """Nothing was delivered for so long although something waits: it fails, or no worker runs."""
         limit = self.now - timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
         waits = self.waiting_since is not None and self.waiting_since < limit
+        fails = self.sink.failing_since is not None and self.sink.failing_since < limit  # also: the log ends before it
         delivered = self.sink.delivered_at is not None and self.sink.delivered_at >= limit
         young = self.sink.created_at >= limit
-        return self.sink.paused_at is None and waits and not delivered and not young
+        return self.sink.paused_at is None and (waits or fails) and not delivered and not young
 
     @property
     def where(self) -> str:
@@ -58,10 +59,6 @@ class SinkRow:
     @property
     def delivered_words(self) -> str:
         return f"{self.sink.delivered:,}"
-
-    @property
-    def still_since(self) -> datetime | None:
-        return self.sink.failing_since or self.sink.delivered_at or self.waiting_since
 
     @property
     def test_waits(self) -> bool:
@@ -99,9 +96,10 @@ def mark() -> str:
 
 def needed_from() -> int | None:
     """Number of the oldest event that a sink or a schedule of exports still has to get: the retention may keep it. None if
-    there is none. A paused one holds nothing up."""
+    there is none. A paused one holds nothing up. One whose cursor lies beyond the log has got nothing of this log."""
+    beyond = When(cursor__gt=query.head_seq(), then=0)
     kinds: tuple[type[Sink | ExportSchedule], ...] = (Sink, ExportSchedule)
-    cursors = [kind._default_manager.filter(paused_at=None).aggregate(least=Min("cursor"))["least"] for kind in kinds]
+    cursors = [kind._default_manager.filter(paused_at=None).aggregate(least=Min(Case(beyond, default="cursor")))["least"] for kind in kinds]
     return min((cursor + 1 for cursor in cursors if cursor is not None), default=None)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Q
@@ -50,6 +51,7 @@ class Claimed:
     that waits. `secrets` are opened; never log it."""
 
     pk: int
+    uid: UUID
     fence: int
     kind: SinkKind
     address: str
@@ -144,6 +146,7 @@ def claim(pk: int) -> Claimed | None:
     sink = Sink.objects.get(pk=pk)
     return Claimed(
         pk=pk,
+        uid=sink.uid,
         fence=sink.fence,
         kind=SinkKind(sink.kind),
         address=sink.address,

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 from django.db.models import F
 from django.utils import timezone
 
-from servers import access, connect_limit, crypto, permissions
+from servers import access, connect_limit, crypto, instance, permissions
 from servers.audit import query
 from servers.audit.acts import audited
 from servers.audit.record import Actor
@@ -134,8 +135,9 @@ def resume(user: access.User, actor: Actor, sink: Sink) -> None:
 
 
 def rewind(user: access.User, actor: Actor, sink: Sink, seq: int) -> int:
-    """The next event forwarded is the one after `seq`, at most the newest. Returns its number."""
-    after = min(max(0, seq), query.head_seq())
+    """The next event forwarded is the one after `seq`, at most the newest. Returns its number. What the retention removed
+    after it was forwarded is no loss."""
+    after = max(min(max(0, seq), query.head_seq()), min(_before_oldest(), sink.cursor))
     changes = _position(after) | _TAKEN_AWAY | {"next_attempt_at": None}
     details = {"before": sink.cursor, "after": after}
     _update(user, actor, sink, AuditAction.SINK_REWIND, details, **changes)
@@ -143,7 +145,9 @@ def rewind(user: access.User, actor: Actor, sink: Sink, seq: int) -> int:
 
 
 def request_test(user: access.User, actor: Actor, sink: Sink) -> None:
-    """A worker sends a record without an event. Raises Denied, and TooOften."""
+    """A worker sends a record without an event. Raises Denied, and ValidationError: too often, or of a held copy."""
+    if instance.is_held():
+        raise ValidationError(instance.ON_HOLD)
     connect_limit.require(user, AuditAction.SINK_TEST)
     now = timezone.now()
     _update(user, actor, sink, AuditAction.SINK_TEST, test_requested_at=now, test_ended_at=None, test_detail="")
@@ -203,7 +207,7 @@ def _take_away(sink: Sink) -> None:
 
 
 def _before_oldest() -> int:
-    """What the retention removed before there was a sink is no loss of that sink."""
+    """The number before the oldest event that is left."""
     oldest = AuditEvent.objects.order_by("seq").values_list("seq", flat=True).first()
     return 0 if oldest is None else oldest - 1
 

@@ -4,6 +4,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 
@@ -33,7 +34,9 @@ def receive(request: WebRequest) -> HttpResponse:
 @require_safe
 def index(request: WebRequest) -> HttpResponse:
     access.require(request.user, PERMISSION)
-    return render(request, "settings/reports.html", {"nav": "settings", "rows": BrowserReport.objects.all()})
+    rows = list(BrowserReport.objects.filter(last_at__gte=timezone.now() - receiving.KEPT))
+    context = {"nav": "settings", "rows": rows, "full": len(rows) >= receiving.MOST_CAUSES}
+    return render(request, "settings/reports.html", context)
 
 
 @require_POST

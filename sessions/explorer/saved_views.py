@@ -11,6 +11,7 @@ from servers.audit.record import Actor
 from servers.enums import AuditAction
 from sessions.explorer.language import TEXT_CHARS
 from sessions.models import SavedView
+from sessions.overview.activity import FAILED_CALLS
 
 #: of one person
 MOST = 50
@@ -30,7 +31,7 @@ class Ready:
 
 READY = (
     Ready("Calls", "last:24h in:calls"),
-    Ready("Failed calls", "last:24h in:calls outcome:error,unknown,not_sent"),
+    Ready("Failed calls", f"last:24h in:calls {FAILED_CALLS}"),
     Ready("Slow calls", "last:24h in:calls duration:>2s"),
     Ready("Audit events", "last:7d in:events"),
     Ready("Sign-ins and passwords", "last:7d in:events kind:sign-in"),

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import Min, Q
+from django.db.models import Min
 
 from servers import access
-from servers.models import Server
 from sessions.explorer import search, streams
 from sessions.explorer.language import Query, Term
 from sessions.explorer.rows import Facet, Histogram
@@ -149,13 +147,7 @@ def dimensions_of(query: Query) -> Dimensions | None:
 def _server(term: Term) -> dict[str, Any] | None:
     if len(term.values) > 1 or streams.deleted_servers(term):  # the list shows the calls of both
         return None
-    text = term.values[0].text
-    named = Q(name__iexact=text) | Q(slug__iexact=text)
-    try:
-        named |= Q(uid=UUID(text))
-    except ValueError:
-        pass
-    uids = list(Server.objects.filter(named).values_list("uid", flat=True)[:2])
+    uids = list(streams.servers(term).values_list("uid", flat=True)[:2])
     return {"server": uids[0]} if len(uids) == 1 else None
 
 

@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from operator import or_
 from typing import Any, ClassVar
@@ -239,8 +239,17 @@ def exact_outcomes(term: Term, table: Mapping[str, str]) -> list[str]:
 
 
 def servers(term: Term) -> QuerySet[Server]:
-    """By name, slug or uid, as links say it."""
-    return Server.objects.filter(names(term, "name", "slug") | Q(uid__in=uids(term))).order_by()
+    """By uid, slug or name. A slug, as links say it, means that server alone: other servers may have it as their name."""
+    slugs, named = _slugs(term)
+    return Server.objects.filter(Q(slug__in=slugs) | names(named, "name", "slug") | Q(uid__in=uids(term))).order_by()
+
+
+def _slugs(term: Term) -> tuple[set[str], Term]:
+    """The values that are slugs, and a term of the others."""
+    exact = [value.text for value in term.values if value.exact]
+    found = set(Server.objects.filter(slug__in=exact).values_list("slug", flat=True))
+    others = tuple(value for value in term.values if not (value.exact and value.text in found))
+    return found, replace(term, values=others)
 
 
 #: deleted servers and accounts that are found by their name
@@ -248,10 +257,13 @@ _DELETED = 1_000
 
 
 def deleted_servers(term: Term) -> list[UUID]:
-    """By the name that they had: the event of their end keeps it."""
+    """By the name that they had: the event of their end keeps it. Not by what is the slug of a server."""
+    _, named = _slugs(term)
+    if not named.values:
+        return []
     deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
     found = deletions.values_list("server_name", "server_uid")[:_DELETED]
-    return [uid for name, uid in found if uid and any(value.matches(name) for value in term.values)]
+    return [uid for name, uid in found if uid and any(value.matches(name) for value in named.values)]
 
 
 def deleted_accounts(term: Term) -> list[str]:

@@ -141,7 +141,9 @@ async def _by_http(claimed: Claimed, batch: Batch | None, now: datetime, tls: ss
     items = records.http_items(batch.records) if batch else records.http_test(delivery.source(), now)
     body = records.http_body(items, lines=claimed.lines)
     stamp = str(int(now.timestamp()))
-    identity = f"{claimed.pk}.{batch.records[0].seq}-{batch.last.seq}" if batch else f"{claimed.pk}.test-{stamp}"
+    # With the hash, because after a restore of this log the same numbers are other events.
+    part = f"{batch.records[0].seq}-{batch.last.seq}.{batch.last.hash[:16]}" if batch else f"test-{stamp}"
+    identity = f"{claimed.uid}.{part}"
     headers = {
         "Content-Type": "application/x-ndjson" if claimed.lines else "application/json",
         "webhook-id": identity,

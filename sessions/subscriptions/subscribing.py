@@ -16,7 +16,7 @@ from django.db import IntegrityError
 from django.db.models import F, Q
 from django.utils import timezone
 
-from servers import connect_limit, limits, permissions
+from servers import connect_limit, instance, limits, permissions
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
 from servers.commit_hooks import after_commit
@@ -29,6 +29,7 @@ from sessions import hints
 from sessions.connections import commands, lifecycle
 from sessions.enums import Desired, SubscriptionState
 from sessions.models import AgentFollow, McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
+from sessions.subscriptions import webhooks
 from sessions.subscriptions.settings import Settings, host_of, new_secret, sealed
 from sessions.subscriptions.trimming import delete_contents
 
@@ -38,8 +39,6 @@ DURABLE_SECONDS: Final = 2.0
 #: PostgreSQL cannot index longer text
 URI_BYTES: Final = 2_048
 TITLE_CHARS: Final = 300
-#: number of a delivery that concerns no version
-TEST: Final = 0
 _PERMISSION = "manage_subscription"
 
 
@@ -227,6 +226,8 @@ def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool) -> 
     if not fields:
         return {}
     Subscription.objects.filter(pk=pk).update(version=F("version") + 1, **fields)
+    if not url:
+        webhooks.drop_waiting(row)
     _notify(Subscription.objects.get(pk=pk))
     before = {name: getattr(row, name) for name in changes}
     return before | ({"webhook_secret": None} if fields.get("webhook_sealed") else {})
@@ -239,11 +240,15 @@ def _secret_fields(row: Subscription, url: str, secret: Secret, renew: bool) -> 
 
 
 def _send_test(pk: int) -> WebhookDelivery:
+    if instance.is_held():
+        raise ValidationError(instance.ON_HOLD)
     row = Subscription.objects.filter(pk=pk).exclude(webhook_url="").first()
     if row is None:
         raise ValidationError("Enter the URL of the webhook and save it first.")
     now = timezone.now()
-    delivery = WebhookDelivery.objects.create(subscription=row, number=TEST, created_at=now, next_attempt_at=now)
+    delivery = WebhookDelivery.objects.create(
+        subscription=row, number=webhooks.TEST, created_at=now, next_attempt_at=now
+    )
     after_commit(hints.subscription_changed, row.uid, row.version)
     return delivery
 

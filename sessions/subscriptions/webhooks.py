@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import F, Q, Window
+from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -28,7 +28,6 @@ from servers.storable import storable
 from sessions.enums import DeliveryState
 from sessions.models import ResourceVersion, Subscription, WebhookDelivery
 from sessions.subscriptions.settings import SECRET_PREFIX, host_of, opened
-from sessions.subscriptions.subscribing import TEST
 from sessions.subscriptions.watches import announce as notify
 
 #: seconds to wait after each failed attempt (times TIME_SCALE); after one more failure the message is given up
@@ -41,6 +40,8 @@ DUE: Final = 32
 #: messages of one subscription that are sent at once: a receiver that is slow leaves room for the others
 TURNS: Final = 2
 DETAIL_CHARS: Final = 500
+#: number of a delivery that concerns no version
+TEST: Final = 0
 _GONE: Final = 410
 _REMOVED: Final = "The webhook was removed."
 _TOO_MANY: Final = f"More than {PENDING} messages are waiting."
@@ -104,7 +105,16 @@ def announce(subscription: Subscription, version: ResourceVersion) -> None:
     )
     waiting = WebhookDelivery.objects.filter(subscription=subscription, state=DeliveryState.PENDING).order_by("-pk")
     over = list(waiting.values_list("pk", flat=True)[PENDING:])
-    _pending(over).update(state=DeliveryState.GIVEN_UP, next_attempt_at=None, last_detail=_TOO_MANY)
+    _give_up(_pending(over), _TOO_MANY)
+
+
+def drop_waiting(subscription: Subscription) -> None:
+    """Its webhook was removed: the next one gets none of the messages of this one."""
+    _give_up(WebhookDelivery.objects.filter(subscription=subscription, state=DeliveryState.PENDING), _REMOVED)
+
+
+def _give_up(rows: QuerySet[WebhookDelivery], words: str) -> None:
+    rows.update(state=DeliveryState.GIVEN_UP, next_attempt_at=None, last_detail=words)
 
 
 # --- an attempt ---------------------------------------------------------------------------------------------------------
@@ -136,7 +146,7 @@ def claim(pk: int) -> Claimed | None:
     row = WebhookDelivery.objects.select_related("subscription__server").get(pk=pk)
     url = row.subscription.webhook_url
     if not url:
-        _pending([pk]).update(state=DeliveryState.GIVEN_UP, next_attempt_at=None, last_detail=_REMOVED)
+        _give_up(_pending([pk]), _REMOVED)
         notify([row.subscription_id])
         return None
     try:

@@ -58,6 +58,7 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
         "chosen_is_listed": chosen.method in dict(methods),
         "directions": WireDirection.choices,
         "may_export": _may_export(request, server),
+        "most_exported": verbs.EXPORTED,
         "open": whole_number(request.GET.get("open", "")) or "",
         "recording": Recording(server.recording),
         "ignored_filters": ignored(
@@ -76,7 +77,7 @@ def of_call(request: WebRequest, uid: UUID) -> HttpResponse:
     server = access.server_for(request.user, call.server.slug)
     found = reading.request_of_call(server, call.uid)
     if found is None:
-        messages.info(request, f"No message of call #{call.pk} is recorded yet.")
+        messages.info(request, f"No message of call #{call.pk} is stored in the log of this session.")
         return redirect("servers:protocol", server.slug)
     return redirect("servers:protocol_message", server.slug, found.seq)
 

@@ -219,6 +219,19 @@ def test_a_new_sink_misses_nothing_that_was_removed_before(
     assert not AuditEvent.objects.filter(action=AuditAction.SINK_SKIP).exists()
 
 
+def test_what_was_delivered_before_it_was_removed_is_no_loss_when_all_is_forwarded_again(
+    sink: Sink, admin: Any, actor: Any, settings: Any, tmp_path: Path
+) -> None:
+    new_key(settings, tmp_path)
+    chain_of(6)
+    ended(claim := claimed(sink), batch_of(claim))
+    cut(5)
+    Sink.objects.update(lease_until=None)
+    assert sinks.rewind(admin, actor, Sink.objects.get(), 0) == 5
+    batch = batch_of(claimed(Sink.objects.get()))
+    assert (numbers(batch)[0], batch.skipped) == (5, 0)
+
+
 @pytest.mark.usefixtures("tamperable")
 def test_a_log_that_was_put_back_or_rebuilt_is_not_forwarded_as_if_nothing_had_happened(sink: Sink) -> None:
     chain_of(3)
@@ -236,6 +249,10 @@ def test_a_log_that_was_put_back_or_rebuilt_is_not_forwarded_as_if_nothing_had_h
     with transaction.atomic():
         delivery.diverged(claim, found)
     assert "restored or replaced" in Sink.objects.get().last_detail
+    assert board.needed_from() == 1, "the retention keeps what this sink never got"
+    ago = timezone.now() - timedelta(hours=1)
+    Sink.objects.update(failing_since=ago, created_at=ago, delivered_at=None)
+    assert board.row_of(Sink.objects.get()).stalled
 
 
 def test_a_paused_sink_is_left_alone_but_can_be_tested(sink: Sink) -> None:

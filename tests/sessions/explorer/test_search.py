@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from servers.audit.record import Actor, ServerRef
 from servers.enums import AuditAction, AuditOutcome, IdentityKind
-from servers.models import Identity
+from servers.models import Identity, Server
 from sessions.connections import commands
 from sessions.enums import CallState
 from sessions.explorer import language, search, statistics
@@ -374,6 +374,16 @@ def test_newer_pages_go_on_where_a_search_ends_at_its_limit_of_work(monkeypatch:
     read = newer_pages(admin, text, 5, search.Boundary({"calls": first.pk}, newer=True).text())
     assert targets(read) == ["needle34", "needle30"]
     assert read[0].newest == f"o.calls-{Call.objects.latest('pk').pk + 1}"
+
+
+@check
+def a_slug_means_that_server_alone_whatever_others_are_named() -> None:
+    one, two, admin = make_session("github"), make_session("github-2"), root()
+    Server.objects.filter(pk=two.server_id).update(name="github")
+    ended_call(one, "first")
+    ended_call(two, "second")
+    for text, expected in (("github", ["first"]), ("github-2", ["second"]), ("GitHub", ["second", "first"])):
+        assert [row.target for row in search.page(admin, query(f"in:calls server:{text}")).rows] == expected
 
 
 @pytest.mark.django_db

@@ -16,12 +16,12 @@ from django.utils import timezone
 from servers import access, limits
 from servers.connect_limit import TooOften
 from servers.enums import AuditAction, ConnectionPolicy, PayloadKind
-from servers.models import AuditEvent, Payload, Server
+from servers.models import AuditEvent, Instance, Payload, Server
 from sessions.connections import lifecycle
 from sessions.enums import Desired, SubscriptionState
 from sessions.housekeeping import changed_registrations
 from sessions.models import McpSession, ResourceVersion, Subscription, SubscriptionGap
-from sessions.subscriptions import subscribing
+from sessions.subscriptions import subscribing, webhooks
 from sessions.subscriptions.settings import Settings, opened
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.subscriptions.world import actor
@@ -239,9 +239,17 @@ def test_a_test_of_a_webhook_needs_one(ada: Any, session: McpSession) -> None:
         subscribing.send_test(actor(ada), ada, row)
     subscribing.change(actor(ada), ada, row, Settings(webhook_url=HOOK))
     delivery = subscribing.send_test(actor(ada), ada, row)
-    assert delivery.number == subscribing.TEST
+    assert delivery.number == webhooks.TEST
     assert delivery.next_attempt_at is not None
     assert delivery.next_attempt_at <= timezone.now() + timedelta(seconds=1)
+
+
+def test_a_held_copy_tests_no_webhook(ada: Any, session: McpSession) -> None:
+    row = subscribe(ada, session.server)
+    subscribing.change(actor(ada), ada, row, Settings(webhook_url=HOOK))
+    Instance.objects.update_or_create(pk=1, defaults={"held_at": timezone.now(), "place": {}})
+    with pytest.raises(ValidationError, match="on hold"):
+        subscribing.send_test(actor(ada), ada, row)
 
 
 def test_tests_of_webhooks_are_bounded_a_minute_so_that_nobody_scans_with_them(

@@ -180,8 +180,10 @@ async def test_a_message_that_never_finds_the_key_ring_is_given_up_on_record(row
     assert "gone.json cannot be read" in event.body
 
 
-def test_a_removed_webhook_ends_what_waits(row: Subscription, ada: Any) -> None:
+def test_a_removed_webhook_ends_what_waits_so_that_the_next_one_does_not_get_it(row: Subscription, ada: Any) -> None:
     subscribing.change(actor(ada), ada, row, Settings())
+    subscribing.change(actor(ada), ada, row, Settings(webhook_url="https://other.example.com/in"))
+    assert webhooks.due() == []
     assert claim(WebhookDelivery.objects.get().pk) is None
     assert WebhookDelivery.objects.get().last_detail == "The webhook was removed."
 
