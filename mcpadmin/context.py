@@ -7,6 +7,7 @@ from django.db.models import Value
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
+from servers import access
 from servers.audit.proof import alarms
 from servers.forwarding import board
 from servers.instance import held as held_instance
@@ -19,6 +20,8 @@ def instance(request: HttpRequest) -> dict[str, Any]:
         "program": settings.PROGRAM,
         "instance_hold": SimpleLazyObject(lambda: _hold(request)),
         "warnings": SimpleLazyObject(lambda: _warnings(request)),
+        # in place of Django's, which knows nothing of permissions that need others
+        "perms": {"servers": SimpleLazyObject(lambda: access.permissions(request.user))},
         "commands_unconfined": SimpleLazyObject(lambda: settings.STDIO_UNCONFINED and _is_administrator(request)),
     }
 

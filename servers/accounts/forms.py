@@ -172,7 +172,7 @@ class InviteForm(PermissionsForm):
         required=False,
         max_length=150,
         label="Name",
-        help_text="The name of the account, which the person can change later.",
+        help_text="Shown beside the username. The person can change it later.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "off"}))

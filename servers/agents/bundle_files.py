@@ -22,7 +22,7 @@ from servers.bundles.forms import FILE_CHARS
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing, DefinitionKind, PolicyEffect, PolicyKind
-from servers.models import AgentPolicy, AgentRule, Bundle
+from servers.models import AgentPolicy, AgentRule, Bundle, BundleMember
 from servers.patterns import matches
 from servers.schemas import jsontext
 from servers.storable import storable_json
@@ -103,13 +103,23 @@ def bring(actor: Actor, user: Any, text: str) -> Bundle:
 Targets = Mapping[DefinitionKind, Mapping[Target, tuple[str, str]]]
 
 
+def _names(bundle: Bundle, kind: DefinitionKind, members: Mapping[str, BundleMember]) -> dict[Target, str]:
+    """Also of what is absent now: a rule that means it has to mean it elsewhere, too."""
+    return {
+        target: name
+        for uid, member in members.items()
+        for target, name in exposed.under_alias(bundle.pk, kind, member.alias).items()
+        if target[0] == uid
+    }
+
+
 def _altered(bundle: Bundle, rules: Sequence[AgentRule]) -> Iterator[dict[str, str]]:
     """Names whose mark depends on the server's key in this installation, as far as the bundle's rules or `pinned` mean
     them: the same tool has another one elsewhere. With each its twin, so that both are given the same way there."""
     members = {str(row.server.uid): row for row in current_members(bundle)}
     for kind in _NAMED:
         groups: dict[str, list[tuple[bool, str, Target]]] = {}
-        for target, name in exposed.known(bundle.pk, kind).items():
+        for target, name in _names(bundle, kind, members).items():
             if target[0] in members:
                 plain = names.plain(members[target[0]].alias, target[1])
                 groups.setdefault(names.skeleton(plain or name), []).append((name != plain, name, target))

@@ -99,7 +99,10 @@ def needed_from() -> int | None:
     there is none. A paused one holds nothing up. One whose cursor lies beyond the log has got nothing of this log."""
     beyond = When(cursor__gt=query.head_seq(), then=0)
     kinds: tuple[type[Sink | ExportSchedule], ...] = (Sink, ExportSchedule)
-    cursors = [kind._default_manager.filter(paused_at=None).aggregate(least=Min(Case(beyond, default="cursor")))["least"] for kind in kinds]
+    cursors = [
+        kind._default_manager.filter(paused_at=None).aggregate(least=Min(Case(beyond, default="cursor")))["least"]
+        for kind in kinds
+    ]
     return min((cursor + 1 for cursor in cursors if cursor is not None), default=None)
 
 

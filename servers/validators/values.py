@@ -11,7 +11,7 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: of a header or variable; the form's script ticks “Secret” by it, so it is written as JavaScript reads it, too
 SECRET_NAME = re.compile(
-    r"auth|token|secret|passw|pwd|cookie|credential|private|signature|bearer|(?:^|[^a-z])(?:key|pat|pin)(?:$|[^a-z])|api[-_]?key|apikey",
+    r"auth(?!or(?!i[sz]))|token|secret|passw|pwd|cookie|credential|private|signature|bearer|(?:^|[^a-z])(?:key|pat|pin)(?:$|[^a-z])|api[-_]?key|apikey",
     re.IGNORECASE,
 )
 # Ours to set: the connection's own (RFC 9110 section 7.6.1) and what the protocol core writes on each request.

@@ -23,7 +23,13 @@ _LINE_CHARS = 16
 #: of what a name within a value calls a secret; shorter ones may be the name of a method
 _PART_CHARS = 8
 _PAIR = re.compile(r"(?<![\w.-])([\w.-]+)\s*=\s*\"?([^;&\s\"]+)")
-_SESSION = re.compile(r"sess|sid", re.IGNORECASE)
+#: host and path of a URL
+_NAMES_IN_URL = re.compile(r"(?<=[/@])[^/@?#:;&=\s\"]+(?=[/?#:]|$)")
+_SESSION = re.compile(r"sess(?:ion)?[-_]?(?:id|token)|(?:^|[^a-z])(?:sess(?:ion)?|[hs]?sid)$", re.IGNORECASE)
+#: names of methods and places, whose values stand in every answer: authSource, authMechanism, Authentication
+_NO_SECRET = re.compile(
+    r"auth[-_]?(?:source|mech|type|method|provider|entication$)|allow|support|require|enabled", re.IGNORECASE
+)
 
 
 class Redactor:
@@ -104,7 +110,11 @@ def _values(value: str) -> list[str]:
 
 
 def _is_secret(name: str, text: str) -> bool:
-    return len(text) >= _PART_CHARS and "://" not in text and (holds_secret(name, text) or bool(_SESSION.search(name)))
+    if len(text) < _PART_CHARS or "://" in text:
+        return False
+    if _NO_SECRET.search(name):
+        return looks_like_token(text)
+    return holds_secret(name, text) or bool(_SESSION.search(name))
 
 
 def _leaves(value: str) -> list[tuple[str, str]]:
@@ -145,9 +155,12 @@ def _of_url(value: str) -> list[str]:
 
 
 def _of_pairs(value: str) -> list[str]:
-    """Of cookies, queries, and the settings of a database's driver."""
-    found = [(name, text) for name, text in _PAIR.findall(value) if _is_secret(name, text)] if "=" in value else []
-    return [form for _, text in found for form in {text, unquote(text)}]
+    """Of cookies, queries, and the settings of a database's driver. Not what is a plain value of the same text as well."""
+    pairs = _PAIR.findall(value) if "=" in value else []
+    plain = {text for name, text in pairs if not _is_secret(name, text)} | set(_NAMES_IN_URL.findall(value))
+    return [
+        form for name, text in pairs if _is_secret(name, text) and text not in plain for form in {text, unquote(text)}
+    ]
 
 
 def _written(value: str) -> list[str]:

@@ -296,8 +296,13 @@ def _ours() -> tuple[str, ...]:
 
 
 def _program() -> list[str]:
-    """The folders of our own code that this process could change. At the next start it runs with the keys."""
-    places = [str(settings.BASE_DIR), *([sys.prefix] if sys.prefix != sys.base_prefix else [])]
+    """The folders of our own code and of the interpreter's library that this process could change. At the next start it
+    runs them with the keys."""
+    places = [
+        str(settings.BASE_DIR),
+        *([sys.prefix] if sys.prefix != sys.base_prefix else []),
+        os.path.dirname(os.__file__),
+    ]
     return [place for place in places if os.access(place, os.W_OK)]
 
 

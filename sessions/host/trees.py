@@ -105,14 +105,28 @@ def _open(name: str | Path, at: int | None, rights: int) -> int:
     try:
         folder = os.open(name, _FLAGS, dir_fd=at)
     except PermissionError:
-        mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-        os.chmod(name, stat.S_IMODE(mode) | rights, dir_fd=at)
-        folder = os.open(name, _FLAGS, dir_fd=at)
+        folder = _open_closed(name, at, rights)
     mode = os.fstat(folder).st_mode
     if mode & rights != rights and os.geteuid():  # root needs none
         with suppress(PermissionError):  # another user's: what is done in it says what is refused
             os.fchmod(folder, stat.S_IMODE(mode) | rights)
     return folder
+
+
+def _open_closed(name: str | Path, at: int | None, rights: int) -> int:
+    """The same of a folder without rights. A running server may swap it for a link at any moment, so nothing goes by its name
+    twice."""
+    if not hasattr(os, "O_PATH"):
+        mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+        os.chmod(name, stat.S_IMODE(mode) | rights, dir_fd=at, follow_symlinks=False)
+        return os.open(name, _FLAGS, dir_fd=at)
+    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        itself = f"/proc/self/fd/{found}"
+        os.chmod(itself, stat.S_IMODE(os.fstat(found).st_mode) | rights)
+        return os.open(itself, _FLAGS & ~os.O_NOFOLLOW)
+    finally:
+        os.close(found)
 
 
 @contextmanager

@@ -39,7 +39,8 @@ def _removal(kind: StoredKind, limit: Limit, now: datetime) -> Removal | None:
     gone: list[StorageHour] = []
     size = 0
     for entry in entries.iterator(chunk_size=500):
-        if not gone and entry.until > now:  # it came while the clock was ahead: until then it would keep all behind it
+        # It came while the clock was ahead, and would keep all behind it until then. The log is cut from its beginning only.
+        if not gone and entry.until > now and kind != StoredKind.EVENTS:
             continue
         too_old = oldest is not None and entry.until < oldest
         if not too_old and size >= over:

@@ -48,7 +48,8 @@ def sign_in_page(user: access.User, server: Server) -> str:
 
 
 def _server(request: WebRequest, slug: str) -> Server:
-    server = access.server_for(request.user, slug, "change")
+    """Raises access.Replaced for the form of a server whose short name another one has now."""
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
     access.require(request.user, "manage_credential", server)
     if server.transport == TransportKind.STDIO:
         raise Http404("A local process has no authorization server.")
@@ -62,13 +63,22 @@ def _browser(request: WebRequest) -> str:
 @require_http_methods(["GET", "POST"])
 def sign_in(request: WebRequest, slug: str) -> HttpResponse:
     """GET explains what will happen; POST begins."""
-    return _sign_in(request, _server(request, slug), authorizations.begin)
+    try:
+        server = _server(request, slug)
+    except access.Replaced as found:
+        messages.error(request, str(found))
+        return redirect("servers:sign_in", found.server.slug)
+    return _sign_in(request, server, authorizations.begin)
 
 
 @require_http_methods(["GET", "POST"])
 def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
     """The same for the user's own identity."""
-    server = access.server_for(request.user, slug, "call_tool")
+    try:
+        server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "call_tool")
+    except access.Replaced as found:
+        messages.error(request, str(found))
+        return redirect("servers:own_sign_in", found.server.slug)
     if server.transport == TransportKind.STDIO:
         messages.error(request, "A local process has no authorization server. Add a credential instead.")
         return redirect("servers:identity", slug)
@@ -78,6 +88,13 @@ def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
 def _sign_in(
     request: WebRequest, server: Server, begin: Callable[..., ServerAuthorization], *, own: bool = False
 ) -> HttpResponse:
+    host = urlsplit(server.url).netloc
+    if request.POST.get("host", host) != host:
+        words = (
+            f"The address of {server.name} has changed since this page was opened. Nothing was sent. Check it first."
+        )
+        messages.error(request, words)
+        return redirect(request.get_full_path())
     client, forgettable = _entered(request, server, own=own)
     form = ClientForm(
         request.POST if request.method == "POST" else None, known=client is not None, forgettable=forgettable
@@ -91,7 +108,7 @@ def _sign_in(
         else:
             return redirect("servers:sign_in_progress", server.slug, row.uid)
     context = server_context(request, server_page.header(server), "settings")
-    context |= {"form": form, "callback": client_document.callback(), "host": urlsplit(server.url).netloc, "own": own}
+    context |= {"form": form, "callback": client_document.callback(), "host": host, "own": own}
     context["client"] = client
     return render(request, "authorization/sign_in.html", context, status=422 if form.errors else 200)
 

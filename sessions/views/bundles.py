@@ -241,6 +241,9 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
     ticked = {name: {line.row.key for line in found if line.offered} for name, _, found in groups}
     confirm = False
     if request.method == "POST":
+        if request.POST.get("version") != str(bundle.version):  # before this page is shown again with the new version
+            messages.error(request, "Someone else has changed this bundle. Choose again.")
+            return redirect("agents:bundle_member", bundle.slug, alias)
         shown, changed = request.POST.get("shown"), {}
         marks = set(shown.split()) if shown is not None else None
         for name, _, found in groups:

@@ -50,7 +50,13 @@ def page(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest, slug: str) -> HttpResponse:
     """`?kind=` chooses the fields. The first credential creates the identity."""
-    server = access.server_for(request.user, slug, identities.PERMISSION)
+    try:
+        server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), identities.PERMISSION)
+    except access.Replaced as found:
+        messages.error(request, str(found))
+        return redirect("servers:identity", found.server.slug)
+    if (moved := _moved(request, server)) is not None:
+        return moved
     kinds = _kinds(server)
     requested = request.GET.get("kind", "")
     kind = CredentialKind(requested) if requested in kinds else kinds[0]
@@ -61,6 +67,18 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
         return redirect("servers:identity", server.slug)
     context = _context(request, server) | {"form": form, "kind": kind, "kinds": kinds, "fillable": fillable}
     return render(request, "identity/add.html", context, status=422 if form.errors else 200)
+
+
+def _moved(request: HttpRequest, server: Server) -> HttpResponse | None:
+    """The page said to which address the secret goes."""
+    place = board.place_words(server)
+    if request.POST.get("place", place) == place:
+        return None
+    words = (
+        f"The address of {server.name} has changed since this page was opened, so nothing was stored. Check it first."
+    )
+    messages.error(request, words)
+    return redirect(request.get_full_path())
 
 
 def _kinds(server: Server) -> list[CredentialKind]:

@@ -390,6 +390,9 @@ def test_an_imported_policy_means_the_same_tools_where_altered_names_differ(sign
         )
     policy_changes.add_rule(Actor.of_user(ann), ann, bundle, Rule(PolicyEffect.ASK, PolicyKind.TOOL, before["find"]))
     bundle.refresh_from_db()
+    ExposedName.objects.filter(bundle=bundle, original="files.delete").update(
+        retired_at=timezone.now()
+    )  # absent for a day
     text = bundle_files.written(bundle)
     policy_changes.add_rule(
         Actor.of_user(ann), ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, f"*{before[long][-3:]}")
@@ -498,6 +501,17 @@ def test_a_choice_of_more_than_128_tools_needs_a_confirmation(signed_in: Client,
     assert bundle.members.get(retired_at=None).tools == ["t1"]
     answer = signed_in.post("/agents/bundles/team/members/web/", data | {"confirm": "on"}, follow=True)
     assert "130 tools: Cursor uses only the first 40" in errors(answer)
+
+
+def test_a_confirmed_choice_does_not_undo_what_somebody_else_chose_meanwhile(signed_in: Client, ann: Any) -> None:
+    tools = [f"t{number}" for number in range(130)]
+    bundle = make(ann, Membership(server("web", *tools), "web", tools=["t1"]))
+    data = {"version": bundle.version, "tools": tools}
+    wanted = changing.with_member(bundle, "web", tools=("t2",))
+    changing.change(Actor.of_user(ann), ann, bundle, wanted, bundle.version)
+    answer = signed_in.post("/agents/bundles/team/members/web/", data, follow=True)
+    assert "Someone else has changed this bundle" in errors(answer)
+    assert bundle.members.get(retired_at=None).tools == ["t2"]
 
 
 def test_what_a_choice_saved_the_form_saves_too(signed_in: Client, ann: Any) -> None:

@@ -287,3 +287,25 @@ def test_calls_and_lists_of_the_two_topics_are_apart(server: Server, ada: Any) -
 
 def log_of(topic: Topic) -> Topic:
     return Topic(TopicKind.LOG, topic.uid, topic.identity)
+
+
+def test_an_own_credential_is_stored_for_no_other_server_and_no_other_address_than_the_page_named(
+    server: Server, bea: Any
+) -> None:
+    client = Client()
+    client.force_login(bea)
+    page = f"/servers/{server.slug}/identity/credential/?kind=bearer"
+    html = client.get(page).content.decode()
+    shown = {name: re.search(rf'name="{name}" value="([^"]+)"', html) for name in ("uid", "place")}
+    data = {name: found[1] for name, found in shown.items() if found} | {"value": "canary-token-1", "name": "Mine"}
+    assert data.keys() >= {"uid", "place"}
+    Server.objects.filter(pk=server.pk).update(url="https://other.example.com/mcp")
+    assert "has changed since this page was opened" in client.post(page, data, follow=True).content.decode()
+    Server.objects.filter(pk=server.pk).update(slug="who-2", url=server.url)
+    other = Server.objects.create(
+        slug="who", name="Other", url=server.url, transport=server.transport, signs_in_as=server.signs_in_as
+    )
+    commands.shared_session(other)
+    Server.objects.filter(pk=server.pk).delete()
+    assert "was deleted, and another server" in client.post(page, data, follow=True).content.decode()
+    assert not Credential.objects.exists()

@@ -37,7 +37,7 @@ class Command(BaseCommand):
         known = verbs.add_parser("permissions", aliases=["rights"], help="the permissions and groups that exist")
         known.set_defaults(verb="permissions")  # under its old name too
         invite = verbs.add_parser("invite", help="print a link that lets one person create an account")
-        invite.add_argument("--name", default="", help="the name of the account, which the person can change")
+        invite.add_argument("--name", default="", help="shown beside the username; the person can change it")
         invite.add_argument("--email", default="", help="where the link is mailed too, with MCPADMIN_EMAIL_URL")
         for verb, words in (("grant", "give groups and permissions"), ("revoke", "remove groups and permissions")):
             verbs.add_parser(verb, help=words).add_argument("username")

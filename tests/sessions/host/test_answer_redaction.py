@@ -127,13 +127,21 @@ def test_of_a_secret_in_several_parts_the_secret_ones_are_masked_alone(value: st
 
 
 def test_what_is_no_secret_in_such_a_value_stays_readable() -> None:
-    said = "service_account of shop-473920 at https://oauth2.example.com/token, postgres, c2Vj=="
+    said = (
+        "service_account of shop-473920 at https://oauth2.example.com/token, postgres, c2Vj==, read-write, inventory, "
+        "SCRAM-SHA-256, ActiveDirectoryPassword, eu-central-1, login.example.com, password"
+    )
     values = [
         json.dumps(ACCOUNT),
         "postgresql://postgres:postgres@db/shop",
         "[broken",
         "[" * 50_000,
         "http://[x@",
+        "postgresql://app:S3cretWord@db1,db2/app?target_session_attrs=read-write",
+        "mongodb+srv://u:p4ssword@c.example/inventory?authSource=inventory&authMechanism=SCRAM-SHA-256",
+        "mysql://u:p4ssword@c.example/inventory?auth_db=inventory",
+        "Server=db;Authentication=ActiveDirectoryPassword;Pwd=tr0ub4dor",
+        '{"residency": "eu-central-1", "authority": "login.example.com", "allowed_auth": ["password"]}',
         "c2Vj==",
     ]
     assert Redactor(map(Secret, values[:-1])).text(said) == said

@@ -1,5 +1,6 @@
 """The disk space that confined servers take in their own folders."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -71,6 +72,28 @@ def test_what_lies_in_a_folder_that_its_server_closed_is_counted(folder: Path, m
         written(folder / "closed", 3)
         (folder / "closed").chmod(mode)
         assert DiskMeter().excess({1: (str(folder),)}, 2 * MIB).keys() == {1}
+
+
+def test_a_closed_folder_that_becomes_a_link_while_it_is_measured_gives_nobody_rights(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = folder.parent / "keyring.json"
+    keys.write_text("{}")
+    keys.chmod(0o600)
+    closed, opened = folder / "closed", os.open
+    closed.mkdir(mode=0)
+
+    def swapped(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if str(path).endswith("closed") and not closed.is_symlink() and not flags & getattr(os, "O_PATH", 0):
+            closed.rmdir()
+            closed.symlink_to(keys)
+            raise PermissionError(errno.EACCES, "closed")
+        return opened(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", swapped)
+    DiskMeter().excess({1: (str(folder),)}, MIB)
+    assert closed.is_symlink()
+    assert keys.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_server_with_too_many_files_is_told_so_and_what_helps(

@@ -353,6 +353,8 @@ def test_passwords_of_package_mirrors_are_secrets_and_their_other_settings_are_n
         "npm_config_always_auth": "true",
         "NODE_AUTH_FILE": "/etc/npm/auth",
         "GOPRIVATE": "github.com/corp",
+        "npm_config_init_author_name": "Jane Example",
+        "GIT_AUTHOR_EMAIL": "jane@corp.example",
         "PIP_TOKEN_URL": "https://pypi.corp/token",
     }
     masked = Redactor(secrets_of(secret | plain)).text(json.dumps([*secret.values(), "canary-4+word"]))

@@ -481,6 +481,15 @@ def test_what_came_while_the_clock_was_ahead_keeps_nothing_behind_it(session: Mc
     assert ahead.pk < old.pk
 
 
+@pytest.mark.django_db
+def test_the_audit_log_is_not_cut_past_events_that_came_while_the_clock_was_ahead() -> None:
+    for first, days in ((1, -1000), (2, 45)):
+        StorageHour.objects.create(
+            kind=StoredKind.EVENTS, hour=days_ago(days), first=first, last=first, until=days_ago(days), rows=1, bytes=1
+        )
+    assert plan({StoredKind.EVENTS: Limit(days=30)}) == []
+
+
 def test_by_age_and_size_the_stricter_one_decides(session: McpSession) -> None:
     for days in (40, 20, 2):
         call_at(session, days_ago(days))
