@@ -58,6 +58,10 @@ class Forwarding:
                 ended = await self._db.persist(partial(delivery.diverged, going, found), lambda end: end.events)
                 going = ended.claimed
                 continue
+            # A durable write, which takes what the batch has from other processes to the disk, too: nothing leaves this
+            # machine that a power failure could take back.
+            if not await self._db.write(partial(delivery.renewed, going)):
+                return
             delivered = await self._delivered(going, found)
             if delivered is None:
                 return

@@ -16,7 +16,7 @@ from django.conf import settings
 from servers.enums import Recording, RedactedPart
 from servers.privacy.escapes import unescaped
 from servers.privacy.redaction import Subject
-from servers.secret import Secret
+from servers.secret import MASK, Secret
 from servers.storable import storable
 from sessions.calls.claims import PendingCall
 from sessions.enums import WireDirection, WireKind
@@ -26,6 +26,7 @@ from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.masking import headers_text, masked_headers, masked_url
 from sessions.mcp.core import json_text, methods
 from sessions.mcp.core.errors import ProtocolError
+from sessions.mcp.core.input_requests import related_task
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.recording import UNRECORDED_EXCHANGE, Exchange
@@ -42,11 +43,12 @@ _TOKEN: Final = 512
 class _Open:
     """A request whose answer is expected."""
 
-    __slots__ = ("call", "call_uid", "method", "since", "target")
+    __slots__ = ("call", "call_uid", "is_given_up", "method", "since", "target")
 
     def __init__(self, method: str, target: str, call_uid: UUID | None, call: PendingCall | None) -> None:
         self.method, self.target, self.call_uid, self.call = method, target, call_uid, call
         self.since = time.perf_counter()
+        self.is_given_up = False
 
 
 class WireRecorder:
@@ -62,6 +64,8 @@ class WireRecorder:
         self._exchanges = 0
         self._ours: dict[str, _Open] = {}
         self._theirs: dict[str, _Open] = {}
+        #: the calls that the server runs as tasks, by task
+        self._tasks: dict[str, _Open] = {}
 
     # --- transports.recording.Recorder ---------------------------------------------------------------------------
     def opened(self, kind: str, limits: Limits) -> None:
@@ -118,6 +122,8 @@ class WireRecorder:
             return
         if self.level == Recording.FULL:
             try:
+                if b'"requestState"' in data and not invalid:
+                    data = _without_state(value, data)
                 self._give_body(entry, data, self._subjects_in_flight(direction, call) if invalid else (subject,))
             except RecursionError:
                 pass  # it nests too deeply to be searched for what must be masked: it is kept without its body
@@ -143,7 +149,16 @@ class WireRecorder:
             params = value.get("params")
             params = params if isinstance(params, dict) else {}
             entry.target = _target(params)
+            if (of_task := self._tasks.get(_task_of(params))) is not None:
+                call = call or of_task.call
+                entry.call_uid = of_task.call_uid
             entry.call_uid = entry.call_uid or self._about(entry, params)
+            if (
+                sent
+                and entry.method == methods.CANCELLED
+                and (given_up := self._ours.get(_text(params.get("requestId"))))
+            ):
+                given_up.is_given_up = True  # it may never be answered
             if entry.kind == WireKind.REQUEST:
                 waiting = self._ours if sent else self._theirs
                 waiting[key] = _Open(entry.method, entry.target, entry.call_uid, call)
@@ -158,7 +173,11 @@ class WireRecorder:
                 entry.call_uid = request.call_uid or entry.call_uid
                 entry.duration_ms = round((time.perf_counter() - request.since) * 1_000, 3)
                 part = RedactedPart.ANSWER if sent else RedactedPart.RESULT
-                subject = self._subject(part, request.target, request.call)
+                # of a task the request names only the task
+                target = request.call.target if request.call is not None and not sent else request.target
+                subject = self._subject(part, target, request.call)
+                if not sent:
+                    self._note_task(value, request)
             entry.fault, words = _failure(entry.kind, value)
             entry.detail = words if self.level == Recording.FULL else ""  # it may repeat an argument
         entry.rpc_id = key
@@ -168,6 +187,15 @@ class WireRecorder:
     def _subject(self, part: RedactedPart, target: str, call: PendingCall | None) -> Subject:
         return privacy.subject_of(part, self._log.lease.server_id, target, call)
 
+    def _note_task(self, value: dict[str, Any], request: _Open) -> None:
+        """The answer to a call may name the task that its result comes from."""
+        result = value.get("result")
+        task = result.get("task", result) if isinstance(result, dict) and request.call_uid is not None else None
+        if isinstance(task, dict) and isinstance(task.get("taskId"), str) and task["taskId"]:
+            self._tasks[_task_of(task)] = request
+            if len(self._tasks) > OPEN:
+                del self._tasks[next(iter(self._tasks))]
+
     def _about(self, entry: WireEntry, params: dict[str, Any]) -> UUID | None:
         """The call that a message without an answer is about: the one it names, or the only one in flight."""
         named = params.get("progressToken") if entry.method == methods.PROGRESS else params.get("requestId")
@@ -175,7 +203,8 @@ class WireRecorder:
             request = self._ours.get(_text(named))
             return request.call_uid if request is not None else None
         if entry.direction == WireDirection.RECEIVED and entry.kind == WireKind.REQUEST:
-            calls = {request.call_uid for request in self._ours.values() if request.call_uid is not None}
+            waiting = (request for request in self._ours.values() if not request.is_given_up)
+            calls = {request.call_uid for request in waiting if request.call_uid is not None}
             return calls.pop() if len(calls) == 1 else None
         return None
 
@@ -355,6 +384,23 @@ def _kind(value: Any) -> WireKind:
     if "error" in value:
         return WireKind.ERROR
     return WireKind.RESULT if "result" in value else WireKind.INVALID
+
+
+def _task_of(params: dict[str, Any]) -> str:
+    """The task that a message is about; empty if it names none."""
+    named = params.get("taskId")
+    return (named if isinstance(named, str) else related_task(params) or "")[:TARGET_CHARS]
+
+
+def _without_state(value: dict[str, Any], data: bytes) -> bytes:
+    """The server's `requestState` may hold what is personal, and nobody needs to read it (2026-07-28, multi-round
+    requests)."""
+    parts = {
+        name: {**part, "requestState": MASK}
+        for name in ("params", "result")
+        if isinstance(part := value.get(name), dict) and isinstance(part.get("requestState"), str)
+    }
+    return dumped({**value, **parts}).encode() if parts else data
 
 
 def _target(params: dict[str, Any]) -> str:

@@ -71,6 +71,25 @@ def recorded(*, definition: str = "", lease: Lease | None = None, **params: Any)
     return log, [*log._pending]
 
 
+def test_the_result_of_a_task_is_masked_as_that_of_the_call_that_became_it(rules: Any) -> None:
+    rules(by_schema=True, rules=(Rule("$..pin", "all", None, "sign_*"),))
+    log = WireLog(Idle(None), Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1))  # type: ignore[arg-type]
+    recorder = WireRecorder(log, Redactor(), Recording.FULL)
+    call = PendingCall(1, uuid4(), 1, "tools/call", "sign_up", "{}", "", SYSTEM, json.dumps({"outputSchema": SCHEMA}))
+    for number, (method, params, result) in enumerate(
+        (
+            ("tools/call", {"name": "sign_up"}, {"task": {"taskId": "t-1"}}),
+            ("tasks/result", {"taskId": "t-1"}, {"structuredContent": {"password": HIDDEN, "pin": HIDDEN}}),
+        )
+    ):
+        asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        recorder.sent(Outgoing(json.dumps(asked).encode(), method, number, tag=None if number else call))
+        recorder.received(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
+    answer = [*log._pending][-1]
+    assert HIDDEN not in answer.body
+    assert answer.body.count(MASK) == 2
+
+
 def test_a_rule_masks_arguments_and_results(rules: Any) -> None:
     rules(rules=(Rule("$..password", "all", None, "sign_*"),))
     _, (asked, answered) = recorded(password=HIDDEN, name="ann")

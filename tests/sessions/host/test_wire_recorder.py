@@ -109,6 +109,42 @@ def test_progress_and_questions_belong_to_the_call_that_they_are_about() -> None
     assert found == [call.uid, call.uid, other.uid, None, other.uid, call.uid, call.uid]
 
 
+def test_after_a_call_that_was_given_up_the_requests_of_its_server_are_not_filed_under_it() -> None:
+    made, call, other = recorder(), make_pending(), make_pending()
+    made.sent(request(1, tag=call))
+    made.sent(Outgoing(message(method="notifications/cancelled", params={"requestId": 1}), "notifications/cancelled"))
+    made.received(message(id=5, method="ping"))
+    made.sent(request(2, tag=other))
+    made.received(message(id=6, method="elicitation/create", params={}))
+    made.received(message(id=1, result={"content": []}))
+    assert [entry.call_uid for entry in kept(made)] == [call.uid, call.uid, None, other.uid, other.uid, call.uid]
+
+
+@pytest.mark.parametrize("created", [{"task": {"taskId": "t-1"}}, {"resultType": "task", "taskId": "t-1"}])
+def test_what_a_call_gets_through_a_task_belongs_to_the_call(created: dict[str, Any]) -> None:
+    made, call = recorder(), make_pending()
+    made.sent(request(1, tag=call))
+    made.received(message(id=1, result=created))
+    made.sent(request(2, "tasks/result", taskId="t-1"))
+    related = {"io.modelcontextprotocol/related-task": {"taskId": "t-1"}}
+    made.received(message(id=9, method="elicitation/create", params={"_meta": related}))
+    made.received(message(id=2, result={"content": []}))
+    made.sent(request(3, "tasks/get", taskId="t-2"))
+    found = kept(made)
+    assert [entry.call_uid for entry in found] == [*[call.uid] * 5, None]
+    assert found[4].target == "t-1"
+
+
+def test_the_state_of_a_round_is_not_kept() -> None:
+    made = recorder()
+    made.sent(request(1, name="greet"))
+    made.received(message(id=1, result={"resultType": "input_required", "requestState": "canary-state", "n": 2**70}))
+    made.sent(request(2, name="greet", requestState="canary-state"))
+    found = kept(made)
+    assert b"canary-state" not in everything(found)
+    assert str(2**70) in found[1].body
+
+
 def test_a_batch_is_as_many_messages_and_what_cannot_be_read_is_kept_as_such() -> None:
     made = recorder()
     made.received(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","id":1,"result":{}}]')
