@@ -94,10 +94,11 @@ def write(folder: Path) -> set[str]:
 
 
 def _shortened(styles: str) -> str:
-    """Without comments, indentation, and line ends that separate nothing. Licenses stay (`/*!`). Only comments that begin a
-    line: nothing else may look like a comment there."""
+    """Without comments, indentation, and blanks and line ends that separate nothing. Licenses stay (`/*!`). Only comments
+    that begin a line: nothing else may look like a comment there."""
     lines = re.sub(r"^\s+", "", _COMMENT.sub("", styles), flags=re.MULTILINE)
-    return re.sub(r"(?<=[;{},])\n", "", lines)
+    lines = re.sub(r"^([\w-]+): (?=.*;$)", r"\1:", lines, flags=re.MULTILINE)
+    return re.sub(r" (?={)|;(?=})", "", re.sub(r"(?<=[;{},])\n", "", lines))
 
 
 def _shell(modules: dict[str, Module], shell: Iterable[str]) -> str:

@@ -9,6 +9,8 @@ from functools import lru_cache
 
 from django.template.loader import get_template
 
+#: what each icon of the set begins with, and nobody sees; and the end of a path that another one of the same look follows
+_FRAME, _NEXT_PATH = '<path stroke="none" d="M0 0h24v24H0z" fill="none"/>', re.compile(r'"/><path d="(?=M)')
 _SYMBOL = re.compile(r'<symbol id="i-([a-z0-9-]+)"[^>]*>(.*?)</symbol>')
 
 
@@ -18,7 +20,8 @@ class UnknownIcon(KeyError):
 
 @lru_cache(maxsize=1)
 def icon_bodies() -> dict[str, str]:
-    return dict(_SYMBOL.findall(get_template("kit/icons.svg").render()))
+    found = _SYMBOL.findall(get_template("kit/icons.svg").render())
+    return {name: _NEXT_PATH.sub("", body.replace(_FRAME, "")) for name, body in found}
 
 
 def icon_body(name: str) -> str:

@@ -55,7 +55,7 @@ def icon_node(parser: Parser, token: Token) -> Node:
 def _icon(name: str, label: str, css: str) -> SafeString:
     role = format_html('role="img" aria-label="{}"', label) if label else mark_safe('aria-hidden="true"')
     body = mark_safe(icon_body(name))  # noqa: S308 - vendored SVG, pinned by hash
-    return format_html('<svg class="i {}" viewBox="0 0 24 24" {}>{}</svg>', css, role, body)
+    return format_html('<svg class="{}" viewBox="0 0 24 24" {}>{}</svg>', f"i {css}".strip(), role, body)
 
 
 @cache
