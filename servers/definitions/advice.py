@@ -1,6 +1,7 @@
 """What makes a tool hard to use for a model, judged by its definition alone, each with what would help."""
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def _twins(tools: Sequence[Mapping[str, Any]]) -> Mapping[str, list[str]]:
 
 
 def _skeleton(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower()) or name
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name).casefold())) or name
 
 
 def _text(value: Any) -> str:

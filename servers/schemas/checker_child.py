@@ -19,11 +19,12 @@ MEMORY_BYTES = 1 << 30
 MAX_VIOLATIONS = 50
 MAX_CONTEXT = 3
 _VALIDATORS = {
-    "http://json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
-    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
-    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
-    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
-    "https://json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
+    "//json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
+    "//json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
+    "//json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
+    "//json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
+    "//json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
+    "//json-schema.org/schema": jsonschema_rs.Draft202012Validator,
 }
 
 
@@ -72,11 +73,12 @@ def dialect(schema: Any) -> Any:
     declared = schema.get("$schema") if isinstance(schema, dict) else None
     if declared is None:
         return jsonschema_rs.Draft202012Validator
-    # Servers write the newer two with http:// as well as with https://, and with or without the empty fragment.
-    uri = str(declared).rstrip("#").replace("http://json-schema.org/draft/", "https://json-schema.org/draft/")
-    if uri not in _VALIDATORS:
+    # Servers write all of them with http:// as well as with https://, and with or without the empty fragment.
+    uri = str(declared).rstrip("#")
+    found = _VALIDATORS.get(uri.removeprefix("https:").removeprefix("http:"))
+    if found is None:
         raise Refused(f"The schema is written in a dialect that is not supported: {uri[:200]}.")
-    return _VALIDATORS[uri]
+    return found
 
 
 def reason(problem: Exception) -> str:

@@ -13,6 +13,7 @@ from uritemplate import variables
 from servers.schemas.schema_bounds import Effect, Finding
 from servers.schemas.schema_difference import differences
 from servers.schemas.schema_reading import STEPS, Budget, TooLarge, without_words
+from servers.storable import storable
 
 Change = Literal["words", "compatible", "breaking"]
 Sentence = tuple[str, bool]  # a reason, and whether it breaks
@@ -186,6 +187,6 @@ def _word(value: Any) -> str:
 
 
 def _limited(reasons: list[str]) -> list[str]:
-    kept = [reason[:REASON_CHARS] for reason in dict.fromkeys(reasons)]
+    kept = [storable(reason, REASON_CHARS) for reason in dict.fromkeys(reasons)]
     left = len(kept) - MAX_REASONS
     return kept if left <= 0 else [*kept[:MAX_REASONS], f"And {left} more."]

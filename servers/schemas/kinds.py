@@ -6,7 +6,7 @@ from typing import Any
 from servers.schemas.labels import branch_label, option_label
 from servers.schemas.merge import Flat
 from servers.schemas.resolve import Document
-from servers.schemas.shapes import Schema, Unsupported, required_of, types_of
+from servers.schemas.shapes import Schema, Unsupported, only_value, required_of, types_of
 from servers.schemas.values import Json, same
 
 MAX_OPTIONS = 1_000
@@ -101,8 +101,8 @@ Kind = Fixed | Choice | Chips | Union | Text | Number | Switch | Array | Object 
 
 def classify(document: Document, flat: Flat) -> Kind:
     """Raises Unsupported where only JSON text will do."""
-    if "const" in flat:
-        return Fixed(flat["const"])
+    if only := only_value(flat):
+        return Fixed(only[0])
     if "enum" in flat and 0 < len(flat["enum"]) <= MAX_OPTIONS:
         return _enum(flat)
     if "enum" in flat and not types_of(flat):
@@ -179,8 +179,12 @@ def _titled(flat: Flat) -> tuple[Option, ...]:
 def _union(document: Document, flat: Flat, branches: list[Schema]) -> Kind:
     shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
     schemas = tuple({"allOf": [branch, shared]} if shared else branch for branch in branches)
-    labels = tuple(branch_label(document, branch, number) for number, branch in enumerate(branches, 1))
+    labels = _distinct([branch_label(document, branch, number) for number, branch in enumerate(branches, 1)])
     return Union(schemas, labels, tuple(_constants_of(document, branch) for branch in branches))
+
+
+def _distinct(labels: list[str]) -> tuple[str, ...]:
+    return tuple(f"{label} ({number})" if labels.count(label) > 1 else label for number, label in enumerate(labels, 1))
 
 
 def _constants_of(document: Document, branch: Schema) -> dict[str, Json]:
@@ -191,7 +195,7 @@ def _constants_of(document: Document, branch: Schema) -> dict[str, Json]:
     if types_of(flat) not in ([], ["object"]) or not flat.keys().isdisjoint(_NOT_PLAIN):
         return {}
     properties = flat.get("properties", {}).items()
-    return {key: sub["const"] for key, sub in properties if isinstance(sub, dict) and "const" in sub}
+    return {key: only[0] for key, sub in properties if (only := only_value(sub))}
 
 
 def _types(flat: Flat) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from servers.schemas.merge import Flat
 from servers.schemas.resolve import Document
-from servers.schemas.shapes import Schema, Unsupported, count_of, number_of, text_of, types_of
+from servers.schemas.shapes import Schema, Unsupported, count_of, number_of, only_value, text_of, types_of
 from servers.schemas.values import Json
 
 _LONG_NAMES = {"content", "contents", "sql", "prompt", "text", "body", "code", "script", "markdown", "html", "yaml"}
@@ -120,14 +120,14 @@ def branch_label(document: Document, branch: Schema, number: int) -> str:
 
 def _discriminator(flat: Flat) -> str:
     for key, sub in flat.get("properties", {}).items():
-        if isinstance(sub, dict) and isinstance(sub.get("const"), str) and sub["const"]:
-            return f"{key}: {sub['const']}"[:60]
+        if (only := only_value(sub)) and isinstance(only[0], str) and only[0]:
+            return f"{key}: {only[0]}"[:60]
     return ""
 
 
 def _shape(flat: Flat) -> str:
-    if "const" in flat:
-        return snippet(flat["const"], 40)
+    if only := only_value(flat):
+        return snippet(only[0], 40)
     types = types_of(flat) or (["object"] if "properties" in flat else [])
     keys = list(flat.get("properties", {}))[:3]
     if types == ["object"] and keys:

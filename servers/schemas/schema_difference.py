@@ -16,6 +16,7 @@ from servers.schemas.schema_bounds import (
     value_changes,
 )
 from servers.schemas.schema_reading import Budget, Document, Flat, TooLarge
+from servers.schemas.shapes import only_value
 
 MAX_LEVELS = 60
 _LOST = {Effect.LESS, Effect.OTHER}
@@ -185,9 +186,9 @@ def _alike(before: Flat, after: Flat) -> bool:
 
 def _marks(flat: Flat) -> dict[str, str]:
     return {
-        name: repr(part["const"])
+        name: repr(only[0])
         for name, part in _named(flat, "properties").items()
-        if isinstance(part, dict) and isinstance(part.get("const"), str | int)
+        if (only := only_value(part)) and isinstance(only[0], str | int)
     }
 
 

@@ -49,6 +49,14 @@ def _types(value: object) -> bool:
     return bool(names) and all(isinstance(item, str) and item in _TYPES for item in names)
 
 
+def only_value(schema: Any) -> list[Any]:
+    """The one value that it allows by `const`, or by an `enum` of one, as draft-04 and OpenAPI 3.0 write it. Else empty."""
+    if not isinstance(schema, dict):
+        return []
+    options = [schema["const"]] if "const" in schema else schema.get("enum")
+    return options if isinstance(options, list) and len(options) == 1 else []
+
+
 def types_of(schema: dict[str, Any]) -> list[str]:
     """The declared types in order; empty when any is allowed."""
     declared = schema.get("type")

@@ -26,6 +26,8 @@ REFUSED_TRIES = 3
 _REFUSALS = (AuditUnavailable, DatabaseError, InterfaceError)
 #: for what the rows hold. Not a missing table or column, which a migration may be about to add
 _REFUSED_ROWS = (DataError, IntegrityError)
+#: SQLSTATE classes that say the same of what is no DataError in Django, such as a value too large for an index (54000)
+_REFUSED_CLASSES = ("22", "23", "54")
 log = structlog.get_logger(__name__)
 
 
@@ -85,6 +87,11 @@ def _run(future: "Future[Any]", job: Callable[[], Any]) -> None:
         future.set_exception(exc)
 
 
+def _is_of_the_rows(problem: BaseException) -> bool:
+    state = str(getattr(problem.__cause__, "sqlstate", None) or "")
+    return isinstance(problem, _REFUSED_ROWS) or state[:2] in _REFUSED_CLASSES
+
+
 class Database:
     def __init__(self) -> None:
         self._readers = Readers()
@@ -114,9 +121,9 @@ class Database:
                 return await result_of(future)
         except ReferenceDeleted as exc:
             raise RowsOrphaned(str(exc)) from exc
-        except _REFUSED_ROWS as exc:
-            raise RowsRefused(f"{type(exc).__name__}: {exc}") from exc
         except (*_REFUSALS, TimeoutError) as exc:
+            if _is_of_the_rows(exc):
+                raise RowsRefused(f"{type(exc).__name__}: {exc}") from exc
             raise DatabaseAway(str(exc)) from exc
 
     async def persist(
@@ -132,7 +139,7 @@ class Database:
             except ReferenceDeleted as exc:
                 raise RowsOrphaned(str(exc)) from exc
             except _REFUSALS as exc:
-                refused = isinstance(exc, _REFUSED_ROWS)
+                refused = _is_of_the_rows(exc)
                 if refused and attempt + 1 >= REFUSED_TRIES:
                     raise RowsRefused(f"{type(exc).__name__}: {exc}") from exc
                 if attempt == 0:

@@ -30,7 +30,7 @@ from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.cancelling import cancel_all
 from sessions.host.catalog.icons import Icons
-from sessions.host.db import Database, DatabaseAway
+from sessions.host.db import Database, DatabaseAway, RowsRefused
 from sessions.mcp.client import Client
 from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.events import ListKind
@@ -265,7 +265,12 @@ class Catalog:
         if listing.ttl_ms:
             seconds = max(REFRESH_SECONDS * settings.TIME_SCALE, listing.ttl_ms / 1000)
             self._stale_at[kind] = asyncio.get_running_loop().time() + seconds
-        counts = await self._stored(kind, listing)
+        try:
+            counts = await self._stored(kind, listing)
+        except RowsRefused:  # one list must not keep the others from being read
+            log.exception("host.list_refused", session=str(self._lease.session_uid), kind=str(kind))
+            words = f"The database did not take the list of {PLURALS[kind]}. The reason is in the log of the worker."
+            return self._failed(kind, Fault.INVALID_RESULT, words)
         cut = _cut(listing) if listing.truncated else None
         return Note(timezone.now(), counts, warnings=tuple(listing.warnings), cut=cut)
 
@@ -357,4 +362,4 @@ class Catalog:
 def _cut(listing: Listing) -> tuple[str, str]:
     """Why the list was not read to its end: the fault and the client's own message."""
     fault = listing.limited_by or Fault.INVALID_RESULT  # truncated without a limit: the server sent an invalid cursor
-    return str(fault), listing.warnings[-1] if listing.warnings else ""
+    return str(fault), listing.cut_because

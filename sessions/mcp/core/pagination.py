@@ -10,6 +10,8 @@ from .limits import Limits
 from .methods import LISTS
 from .results import Listing
 
+#: of the name or URI of an entry: databases cannot index longer text
+KEY_BYTES: Final = 2_048
 _EMPTY_CURSOR: Final = "The server ends its list with an empty cursor."
 
 
@@ -30,7 +32,7 @@ class Pages:
         self._pages = 0
         self._left = limits.list_bytes
         self._warnings: list[str] = []
-        self.truncated = False
+        self.truncated, self._cut_because = False, ""
         self.limited_by: Fault | None = None
         self.done = False
         self.params: dict[str, Any] | None = None
@@ -54,6 +56,10 @@ class Pages:
         key = self._key_of(item)
         if key is None:
             self._warn(f"An entry without {self._key} was left out.")
+        elif len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES:
+            self._warn(
+                f"{key[:100]!r} was left out: its {self._key} has more than {KEY_BYTES:,} bytes, which is a fixed limit."
+            )
         elif key in self._items:
             self._warn(f"{key[:100]!r} is listed twice; the first was kept.")
         elif len(self._items) >= self._limits.list_items:
@@ -98,6 +104,7 @@ class Pages:
 
     def _cut(self, warning: str) -> None:
         self.done = self.truncated = True
+        self._cut_because = warning
         self._warn(warning)
 
     def _warn(self, text: str) -> None:
@@ -121,4 +128,6 @@ class Pages:
         self._limit(fault, why)
 
     def listing(self) -> Listing:
-        return Listing(list(self._items.values()), self.truncated, self._warnings, self.limited_by)
+        return Listing(
+            list(self._items.values()), self.truncated, self._warnings, self.limited_by, cut_because=self._cut_because
+        )

@@ -65,7 +65,7 @@ class Connected:
 class Listing:
     """`items` as the server wrote them; of entries with equal names only the first.
 
-    `limited_by`: the limit that cut the list. `ttl_ms` and `cache_scope` ("public", "private") are the caching
+    `limited_by`: the limit that cut the list, and `cut_because` says it; of one that is not truncated it is empty. `ttl_ms` and `cache_scope` ("public", "private") are the caching
     hints of a modern server: the shortest lifetime and narrowest scope of all pages. None from a legacy server.
     """
 
@@ -75,6 +75,7 @@ class Listing:
     limited_by: Fault | None = None
     ttl_ms: int | None = None
     cache_scope: str | None = None
+    cut_because: str = ""
 
 
 @dataclass(slots=True)  # not frozen, for speed: each call creates one

@@ -73,6 +73,8 @@ def test_names_fit_models_with_the_clients_prefix_and_differ_by_more_than_case()
         tool("getOrder", "Use it if new."), tool("get_order", "Use it if old."), tool("other", "Use it if .")
     )
     assert twins == [["Almost the same name as get_order"], ["Almost the same name as getOrder"], []]
+    other = problems(tool("查询_api", "Use it to ask."), tool("删除_api", "Use it to delete."))
+    assert not any("Almost" in problem for found in other for problem in found)
 
 
 def test_equal_descriptions_and_large_definitions_are_named() -> None:

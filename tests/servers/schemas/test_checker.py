@@ -79,6 +79,10 @@ def test_the_dialect_is_the_one_the_schema_declares(checker: Checker) -> None:
     tuple_of_old = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}
     assert checker.check(tuple_of_old, [1]).state == "invalid"
     assert checker.check({"prefixItems": [{"type": "string"}]}, [1]).state == "invalid"
+    for misspelt in ("https://json-schema.org/draft-07/schema#", "https://json-schema.org/draft-07/schema"):
+        assert checker.check(tuple_of_old | {"$schema": misspelt}, [1]).state == "invalid"
+    newest = {"$schema": "http://json-schema.org/schema#", "prefixItems": [{"type": "string"}]}
+    assert checker.check(newest, [1]).state == "invalid"
     unknown = checker.check({"$schema": "https://example.com/mine"}, 1)
     assert (unknown.state, "dialect" in unknown.reason) == ("unable", True)
 

@@ -3,9 +3,11 @@
 import pytest
 
 from servers.schemas.compile import compile_form
+from servers.schemas.kinds import Union, classify
 from servers.schemas.operations import Operation, apply
 from servers.schemas.parse import Parsed, parse_form, parse_json
 from servers.schemas.render import render_errors, render_form
+from servers.schemas.resolve import Document
 from servers.schemas.values import ABSENT
 from tests.servers.schemas.browser_form import parsed_html, posted
 
@@ -195,6 +197,20 @@ def test_the_variant_that_a_person_chose_is_in_what_is_sent_though_its_constant_
     assert parse_form(PETS, unticked).value == {"pet": {"name": "x"}}
     again = form(parse_form(PETS, unticked).draft, PETS)
     assert "on" not in again["arg.send:/pet/~b1/kind"], "what was unticked stays so"
+
+
+def test_an_enum_of_one_value_tells_variants_apart_as_a_constant_does() -> None:
+    """draft-04 and OpenAPI 3.0 have no `const`."""
+    kinds = [{"type": "object", "properties": {"kind": {"enum": [one]}, "name": {}}} for one in ("cat", "dog")]
+    schema = {"type": "object", "properties": {"pet": {"anyOf": kinds}}, "required": ["pet"]}
+    parsed = parse_form(schema, {**form(ABSENT, schema), "_op": ["branch:/pet=1"]})
+    assert parsed.op is not None
+    draft = apply(parsed.op, schema, parsed.draft)
+    assert parse_form(schema, form(draft, schema)).value == {"pet": {"kind": "dog"}}
+    same = {"anyOf": [{"type": "object", "properties": {"a": {"type": one}}} for one in ("string", "number")]}
+    kind = classify(Document(same), Document(same).flatten(same)[0])
+    assert isinstance(kind, Union)
+    assert kind.labels == ("object with a (1)", "object with a (2)")
 
 
 def test_a_variant_that_is_added_to_a_list_is_sent_with_its_constant() -> None:

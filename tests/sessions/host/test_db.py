@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import DatabaseError, DataError, IntegrityError, OperationalError
 
@@ -72,6 +73,15 @@ def test_rows_that_no_database_takes_are_given_up(database: Database, soon: None
     with pytest.raises(RowsRefused, match=f"{error.__name__}: It was refused"):
         asyncio.run(asyncio.wait_for(database.persist(write), 20))
     assert len(tries) == REFUSED_TRIES
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_value_that_no_index_holds_is_no_database_that_is_away(database: Database, soon: None) -> None:
+    def write() -> None:
+        raise OperationalError("index row size exceeds the maximum") from psycopg.errors.ProgramLimitExceeded()
+
+    with pytest.raises(RowsRefused):
+        asyncio.run(asyncio.wait_for(database.persist(write), 20))
 
 
 @pytest.mark.django_db(transaction=True)

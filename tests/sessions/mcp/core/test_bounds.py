@@ -152,6 +152,23 @@ def test_memory_of_requests_given_up_is_bounded() -> None:
     assert [requests.take_tombstone(pending.id) is not None for pending in given_up] == [False, False, True, True, True]
 
 
+def test_why_a_list_is_cut_is_told_whatever_else_is_wrong_with_it() -> None:
+    reading = pages()
+    page = {"tools": [tool(f"t{number}") for number in range(60)], "nextCursor": "2"}
+    reading.add(page)
+    reading.add(page)
+    listing = reading.listing()
+    assert (listing.limited_by, listing.cut_because) == (Fault.CURSOR_REPEATED, "The server repeats a cursor.")
+
+
+def test_an_entry_whose_name_no_database_could_index_is_left_out() -> None:
+    reading = pages()
+    reading.add({"tools": [tool("é" * 1_025), tool("é" * 1_024)]})
+    listing = reading.listing()
+    assert [len(item["name"]) for item in listing.items] == [1_024]
+    assert "more than 2,048 bytes" in listing.warnings[0]
+
+
 def test_an_error_repeated_for_another_request_keeps_everything_but_the_doubt() -> None:
     error = TransportError(Fault.PROCESS_EXITED, "gone", may_have_run=True, exit_code=3, stderr_tail="why")
     again = error.again(may_have_run=False)
