@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Case, Count, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, When
+from django.db.models import BigIntegerField, Case, Count, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, When
 from django.utils import timezone
 
 from servers.audit import query
@@ -100,7 +100,7 @@ def needed_from() -> int | None:
     beyond = When(cursor__gt=query.head_seq(), then=0)
     kinds: tuple[type[Sink | ExportSchedule], ...] = (Sink, ExportSchedule)
     cursors = [
-        kind._default_manager.filter(paused_at=None).aggregate(least=Min(Case(beyond, default="cursor")))["least"]
+        kind._default_manager.filter(paused_at=None).aggregate(least=Min(Case(beyond, default="cursor", output_field=BigIntegerField())))["least"]
         for kind in kinds
     ]
     return min((cursor + 1 for cursor in cursors if cursor is not None), default=None)

@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import connection
-from django.db.models import BooleanField, F, Func, Model, Q, QuerySet
+from django.db.models import BooleanField, Exists, F, Func, Model, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.lookups import Exact
 from django.urls import reverse
@@ -240,16 +240,15 @@ def exact_outcomes(term: Term, table: Mapping[str, str]) -> list[str]:
 
 def servers(term: Term) -> QuerySet[Server]:
     """By uid, slug or name. A slug, as links say it, means that server alone: other servers may have it as their name."""
-    slugs, named = _slugs(term)
-    return Server.objects.filter(Q(slug__in=slugs) | names(named, "name", "slug") | Q(uid__in=uids(term))).order_by()
+    named = any_of([_named(value) for value in term.values])
+    return Server.objects.filter(named | Q(uid__in=uids(term))).order_by()
 
 
-def _slugs(term: Term) -> tuple[set[str], Term]:
-    """The values that are slugs, and a term of the others."""
-    exact = [value.text for value in term.values if value.exact]
-    found = set(Server.objects.filter(slug__in=exact).values_list("slug", flat=True))
-    others = tuple(value for value in term.values if not (value.exact and value.text in found))
-    return found, replace(term, values=others)
+def _named(value: Value) -> Q:
+    found = matching("name", value) | matching("slug", value)
+    if not value.exact:
+        return found
+    return Q(slug=value.text) | (found & ~Q(Exists(Server.objects.filter(slug=value.text))))
 
 
 #: deleted servers and accounts that are found by their name
@@ -258,12 +257,15 @@ _DELETED = 1_000
 
 def deleted_servers(term: Term) -> list[UUID]:
     """By the name that they had: the event of their end keeps it. Not by what is the slug of a server."""
-    _, named = _slugs(term)
-    if not named.values:
-        return []
     deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
-    found = deletions.values_list("server_name", "server_uid")[:_DELETED]
-    return [uid for name, uid in found if uid and any(value.matches(name) for value in named.values)]
+    gone = deletions.values_list("server_name", "server_uid")[:_DELETED]
+    found = [(name, uid) for name, uid in gone if uid and any(value.matches(name) for value in term.values)]
+    if not found:
+        return []
+    exact = [value.text for value in term.values if value.exact]
+    slugs = set(Server.objects.filter(slug__in=exact).values_list("slug", flat=True))
+    named = [value for value in term.values if not (value.exact and value.text in slugs)]
+    return [uid for name, uid in found if any(value.matches(name) for value in named)]
 
 
 def deleted_accounts(term: Term) -> list[str]:

@@ -123,7 +123,7 @@ class WireRecorder:
         if self.level == Recording.FULL:
             try:
                 if b'"requestState"' in data and not invalid:
-                    data = _without_state(value, data)
+                    data = _without_state(data)
                 self._give_body(entry, data, self._subjects_in_flight(direction, call) if invalid else (subject,))
             except RecursionError:
                 pass  # it nests too deeply to be searched for what must be masked: it is kept without its body
@@ -392,9 +392,10 @@ def _task_of(params: dict[str, Any]) -> str:
     return (named if isinstance(named, str) else related_task(params) or "")[:TARGET_CHARS]
 
 
-def _without_state(value: dict[str, Any], data: bytes) -> bytes:
+def _without_state(data: bytes) -> bytes:
     """The server's `requestState` may hold what is personal, and nobody needs to read it (2026-07-28, multi-round
     requests)."""
+    value = json.loads(data)  # with integers of any size
     parts = {
         name: {**part, "requestState": MASK}
         for name in ("params", "result")

@@ -422,6 +422,7 @@ def test_a_claim_names_no_secret(sink: Sink) -> None:
 
 
 def test_the_retention_learns_what_a_sink_or_a_schedule_still_needs(sink: Sink) -> None:
+    chain_of(50)
     assert board.needed_from() == 1
     Sink.objects.create(name="Other", kind="http", address="https://x.example.com/", created_name="ada", cursor=40)
     assert board.needed_from() == 1
