@@ -36,6 +36,9 @@ ABOVE_ZERO = {
     "MCPADMIN_EXPORT_HOURS": "EXPORT_HOURS",
 }
 
+#: folders of the data directory in which files are removed
+EMPTIED = ("exports", "static")
+
 
 @register(TAG)
 def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
@@ -52,6 +55,7 @@ def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
         *_outbound_proxy(),
         *_reached(),
         *_witnesses(),
+        *_written_files(),
     ]
 
 
@@ -287,6 +291,19 @@ def _witnesses() -> Iterator[CheckMessage]:
             hint="Correct them, or unset them to use the defaults.",
             id="mcpadmin.E016",
         )
+
+
+def _written_files() -> Iterator[CheckMessage]:
+    """What is to be kept must not be where mcpadmin removes files."""
+    written = [("MCPADMIN_EXPORT_DIRECTORIES", directory) for directory in settings.EXPORT_DIRECTORIES]
+    for variable, path in [*written, ("MCPADMIN_CHECKPOINT_FILE", settings.CHECKPOINT_FILE)]:
+        for folder in (Path(settings.DATA_DIR) / name for name in EMPTIED):
+            if Path(path).resolve().is_relative_to(folder.resolve()):
+                yield Error(
+                    f"{variable} contains {path}, and mcpadmin removes files in {folder}.",
+                    hint="Choose another folder, best outside the data directory.",
+                    id="mcpadmin.E022",
+                )
 
 
 def _split(url: str) -> SplitResult:

@@ -449,7 +449,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_EXPORT_DIRECTORIES",
             "Directories on the workers to which [scheduled exports](forwarding.md) may be written, separated by "
-            "commas.",
+            "commas. Neither `exports` nor `static` in the data directory: mcpadmin removes files there.",
         ),
         Variable(
             "MCPADMIN_EXPORT_HOURS",

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import platform
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ _LEFT_FREE = 1024**3
 #: rows of exports that are over
 KEPT = 200
 _UNFINISHED = ".part"
+#: `path_of` and its unfinished copies: whatever else an operator keeps in the folder stays
+_OURS = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.")
 
 
 def path_of(export: Export) -> Path:
@@ -149,8 +152,8 @@ def remove(export: Export) -> None:
 
 
 def expire() -> int:
-    """Remove files whose time is over or whose row is gone, and the oldest rows. Returns how many files went. Another
-    machine may have ended an export whose file is on this one."""
+    """Remove files of exports whose time is over or whose row is gone, and the oldest rows. Returns how many files went.
+    Another machine may have ended an export whose file is on this one."""
     removed = 0
     # its job was given up, or is gone
     ended = Export.objects.filter(Q(job=None) | Q(job__finished_at__isnull=False), finished_at=None)
@@ -163,8 +166,10 @@ def expire() -> int:
     for path in _folder().iterdir():
         if path.is_dir() and not path.is_symlink():  # not ours: a volume has its `lost+found`, a share its snapshots
             continue
+        if (ours := _OURS.match(path.name)) is None:
+            continue
         try:
-            if path.name.partition(".")[0] not in known or (path.name.endswith(_UNFINISHED) and _is_old(path)):
+            if ours[1] not in known or (path.name.endswith(_UNFINISHED) and _is_old(path)):
                 path.unlink()
                 removed += 1
         except FileNotFoundError:

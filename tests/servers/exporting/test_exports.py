@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import OperationalError, transaction
@@ -206,10 +207,23 @@ def test_an_expired_export_loses_its_file(admin: Any, actor: Actor) -> None:
     export = exported(admin, actor)
     assert files.expire() == 0
     Export.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    (files.path_of(export).parent / "left-behind.csv").write_text("of a row that is gone")
+    (files.path_of(export).parent / f"{uuid4()}.csv").write_text("of a row that is gone")
     assert files.expire() == 2
     assert list(files.path_of(export).parent.iterdir()) == []
     assert requesting.downloadable(admin, actor, export.uid) is None
+
+
+def test_what_is_no_file_of_an_export_stays_in_its_folder(admin: Any, actor: Actor) -> None:
+    export = exported(admin, actor)
+    folder = files.path_of(export).parent
+    partial = folder / f"{uuid4()}.jsonl.0a1b2c3d.part"
+    partial.touch()
+    names = {".mcpadmin-audit-1-9-x.jsonl.part", "checkpoints.jsonl", "notes.txt", files.name_of(export)}
+    for name in names:
+        (folder / name).touch()
+    Export.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert files.expire() == 2, "the export, and the unfinished copy of one that is gone"
+    assert {path.name for path in folder.iterdir()} == names
 
 
 def test_what_lies_beside_the_exports_and_cannot_be_removed_does_not_stop_the_others(
@@ -218,18 +232,19 @@ def test_what_lies_beside_the_exports_and_cannot_be_removed_does_not_stop_the_ot
     folder = files.path_of(exported(admin, actor)).parent
     Export.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     (folder / "lost+found").mkdir()
-    (folder / "of-another-user.csv").touch()
-    (folder / "left-behind.csv").touch()
+    foreign = folder / f"{uuid4()}.csv"
+    foreign.touch()
+    (folder / f"{uuid4()}.csv").touch()
     unlink = Path.unlink
 
     def refused(path: Path, **more: Any) -> None:
-        if path.name == "of-another-user.csv":
+        if path == foreign:
             raise PermissionError("Operation not permitted")
         unlink(path, **more)
 
     monkeypatch.setattr(Path, "unlink", refused)
     assert files.expire() == 2
-    assert {path.name for path in folder.iterdir()} == {"lost+found", "of-another-user.csv"}
+    assert {path.name for path in folder.iterdir()} == {"lost+found", foreign.name}
 
 
 def test_a_file_whose_export_another_machine_ended_is_removed_here(

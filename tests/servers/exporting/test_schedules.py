@@ -206,6 +206,19 @@ def test_what_a_killed_attempt_left_in_the_directory_goes_with_a_later_export(
     assert left == [".mcp-example-audit-9-10-x.jsonl.part", ".other-audit-1-9.part"]
 
 
+def test_a_delivered_file_stays_even_where_downloads_expire(
+    schedule: ExportSchedule, admin: Any, actor: Any, settings: Any
+) -> None:
+    folder = settings.DATA_DIR / "exports"
+    settings.EXPORT_DIRECTORIES = [str(folder)]
+    ExportSchedule.objects.update(directory=str(folder))
+    happen()
+    (export,) = due_now()
+    assert not export.failed, export.detail
+    files.expire()
+    assert [numbers(path) for path in folder.iterdir()] == [list(range(1, ExportSchedule.objects.get().cursor + 1))]
+
+
 def test_of_two_schedulers_one_runs_it_and_not_while_it_is_open(schedule: ExportSchedule) -> None:
     (export,) = schedules.run_due()
     assert schedules.run_due() == []
