@@ -18,6 +18,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from servers import instance
 from servers.accounts import browser_sessions, links
 from servers.agents.oauth import clients, grants
 from servers.browser_reports import receiving
@@ -77,6 +78,8 @@ def verify_audit_log() -> None:
 @shared_task(name="sessions.retention")
 def start_retention() -> None:
     """Measures what is stored and removes what exceeds its limit. At most once an hour, however often it is called."""
+    if instance.is_held():  # each would only say so
+        return
     if job := requesting.request_scheduled(JobKind.RETENTION, HOUR):
         running.run(str(job.uid))
 
@@ -122,6 +125,7 @@ class _Steps:
 
     def __init__(self) -> None:
         self.failed: list[str] = []
+        self._held = instance.is_held()
 
     def do(self, name: str, step: Callable[[], int | None]) -> int:
         """What the step counted. Raises what ends the whole job."""
@@ -134,26 +138,30 @@ class _Steps:
             self.failed.append(name)
             return 0
 
+    def unless_held(self, name: str, step: Callable[[], int | None]) -> int:
+        """For what removes by age: a held copy of an installation may have been restored for just that."""
+        return 0 if self._held else self.do(name, step)
+
 
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps, found = _Steps(), dict[str, int]()
     found["draft"] = steps.do("drafts", purge_drafts)
     found["sign-in"] = steps.do("sign-ins", browser_sessions.forget_over)
     steps.do("sign-ins at servers", authorizations.purge)
-    found["link"] = steps.do("invitations", links.forget_over)
+    found["link"] = steps.unless_held("invitations", links.forget_over)
     found["export"] = steps.do("exports", files.expire)
     steps.do("agents' sessions", agent_sessions.end_idle)
     steps.do("agents' subscriptions", follows.end_unfollowed)
     steps.do("agents' sign-ins", grants.forget_expired)
-    steps.do("agents' clients", clients.forget_unused)
-    steps.do("browser reports", receiving.forget_old)
-    steps.do("names of tools", exposed.remove_old)
+    steps.unless_held("agents' clients", clients.forget_unused)
+    steps.unless_held("browser reports", receiving.forget_old)
+    steps.unless_held("names of tools", exposed.remove_old)
     steps.do("agents' calls", agent_calls.forget_old)
     progress(1, 5)
     found["log"] = steps.do("logs", partial(trim_all, partial(progress, 1, 5)))
-    found["old definition"] = steps.do("definitions", partial(trimming.trim_all, partial(progress, 1, 5)))
+    found["old definition"] = steps.unless_held("definitions", partial(trimming.trim_all, partial(progress, 1, 5)))
     progress(2, 5)
-    found["version"] = steps.do("versions", partial(histories.trim_all, partial(progress, 2, 5)))
+    found["version"] = steps.unless_held("versions", partial(histories.trim_all, partial(progress, 2, 5)))
     progress(3, 5)
     steps.do("tasks of servers", server_tasks.give_up_old)
     steps.do("arguments that were not sent", _forget_unsent)

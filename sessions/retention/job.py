@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from servers import instance
 from servers.audit.proof import cuts, removals
 from servers.audit.proof.checkpoints import KeyReplaced
 from servers.audit.proof.cuts import CutRefused
@@ -32,10 +33,14 @@ _ALLOWED: Mapping[StoredKind, tuple[removals.Rows, ...]] = {
     StoredKind.CALLS: ("calls", "payloads"),
     StoredKind.PAYLOADS: ("payloads",),
 }
+_ON_HOLD = "This instance is on hold. Nothing is removed until an administrator releases it."
 
 
 def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
-    """Safe to start over: what is gone is not planned again."""
+    """Safe to start over: what is gone is not planned again. A held copy of an installation keeps everything: it may have been
+    restored for what is older than the limits, and the original signs what it removes with the same key."""
+    if instance.is_held():
+        return JobOutcome(False, _ON_HOLD)
     found = _planned(progress, now)
     if not found:
         return JobOutcome(True, "Measured. Nothing exceeds its limit.")

@@ -19,7 +19,7 @@ from servers import keyring_file
 from servers.enums import AuthorizationState, JobKind, JobState, LinkPurpose, PayloadKind
 from servers.exporting import files
 from servers.jobs import requesting, running
-from servers.models import AccountLink, BackgroundJob, Payload, Server, ServerAuthorization, Unredacted
+from servers.models import AccountLink, BackgroundJob, Instance, Payload, Server, ServerAuthorization, Unredacted
 from sessions import tasks
 from sessions.host.logs import store
 from sessions.models import LogLine
@@ -72,6 +72,19 @@ def test_the_housekeeping_removes_names_and_addresses_of_people_who_never_came()
     tasks.housekeeping()
     assert set(AccountLink.objects.values_list("name", flat=True)) == {"open", "expired-lately", "used"}
     assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 3 links."
+
+
+def test_the_housekeeping_of_a_held_copy_keeps_what_is_old(monkeypatch: Any) -> None:
+    monkeypatch.setattr(store, "KEPT", 5)
+    log_of(make_session("orders").server, 1, 20)
+    given = {"purpose": LinkPurpose.INVITATION, "expires_at": timezone.now() - timedelta(days=31)}
+    AccountLink.objects.create(name="expired", email="expired@example.com", digest="1", **given)
+    Instance.objects.update_or_create(pk=1, defaults={"held_at": timezone.now(), "place": {}})
+    tasks.housekeeping()
+    assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 1 log."
+    Instance.objects.update(held_at=None)
+    tasks.housekeeping()
+    assert newest(JobKind.HOUSEKEEPING).detail == "Cleaned up 1 link."
 
 
 def test_a_step_of_the_housekeeping_that_fails_leaves_no_other_undone(monkeypatch: Any) -> None:

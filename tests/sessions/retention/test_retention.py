@@ -28,7 +28,7 @@ from servers.enums import (
     SignsInAs,
     SinkKind,
 )
-from servers.models import AuditEvent, BackgroundJob, Identity, Payload, Sink
+from servers.models import AuditEvent, BackgroundJob, Checkpoint, Identity, Instance, Payload, Sink
 from servers.signals import payload_erased, rows_removed
 from sessions.calls import agent_calls, placing
 from sessions.calls.placing import Given
@@ -528,6 +528,21 @@ def test_the_schedule_runs_it_once_an_hour_as_a_background_job(session: McpSessi
         start_retention()
     row = BackgroundJob.objects.get()
     assert (row.state, row.detail, row.result) == ("succeeded", "Removed calls: 1.", {"removed": {"calls": 1}})
+
+
+def test_a_held_copy_keeps_what_is_older_than_its_limits_until_it_is_released(
+    session: McpSession, settings: Any, tmp_path: Path
+) -> None:
+    new_key(settings, tmp_path)
+    call_at(session, days_ago(40))
+    keep(StoredKind.CALLS, days=30)
+    Instance.objects.update_or_create(pk=1, defaults={"held_at": timezone.now(), "place": {}})
+    start_retention()
+    assert run() == "This instance is on hold. Nothing is removed until an administrator releases it."
+    assert (Call.objects.count(), BackgroundJob.objects.count(), Checkpoint.objects.count()) == (1, 0, 0)
+    Instance.objects.update(held_at=None)
+    start_retention()
+    assert (Call.objects.count(), BackgroundJob.objects.get().detail) == (0, "Removed calls: 1.")
 
 
 @pytest.mark.usefixtures("on_postgres")
