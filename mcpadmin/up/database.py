@@ -32,14 +32,25 @@ _KEYRING_REMEDIES = {
 
 
 def check_installation(data_dir: Path) -> list[str]:
-    """Raise StartProblem for the first error of mcpadmin.checks. Set looser key files to mode 600. Returns the warnings."""
+    """Raise StartProblem for the first error of mcpadmin.checks. Close key files to other users. Returns the warnings."""
     found = run_checks(tags=[TAG])
     if problem := next((one for one in found if one.level >= ERROR), None):
         raise StartProblem(problem.msg, problem.hint or "")
-    for path in (data_dir / "secret_key", Path(settings.KEYRING_FILE)):
-        if path.exists() and path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-    return [f"{one.msg} {one.hint or ''}".strip() for one in found]
+    open_files = filter(None, map(_close, (data_dir / "secret_key", Path(settings.KEYRING_FILE))))
+    return [*(f"{one.msg} {one.hint or ''}".strip() for one in found), *open_files]
+
+
+def _close(path: Path) -> str:
+    """Returns a warning where that is impossible: a secret of a container is root's, or on a read-only mount. That its group
+    may read it is then how we can."""
+    if not path.exists() or not (mode := path.stat().st_mode & 0o777) & 0o077:
+        return ""
+    try:
+        path.chmod(0o600)
+    except OSError as problem:
+        if mode & 0o007:
+            return f"Other users have access to {path} (mode {mode:o}), and its mode cannot be changed ({problem.strerror})."
+    return ""
 
 
 def bring_up_to_date() -> int:

@@ -1,6 +1,7 @@
 """The pieces of `up` that need no product: lock, socket path, output, guard."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from mcpadmin.installation import ROOT
-from mcpadmin.up import assets, orphan_guard, preflight, process, ready, supervisor, valkey
+from mcpadmin.up import assets, database, orphan_guard, preflight, process, ready, supervisor, valkey
 from mcpadmin.up.options import StartProblem
 from mcpadmin.up.process import MAX_LINE, Child, Lines, Output, Part, clean, describe_exit
 from mcpadmin.up.supervisor import PartSupervisor
@@ -83,6 +84,28 @@ def test_a_folder_called_beat_loses_only_an_old_schedule(tmp_path: Path) -> None
         (tmp_path / "beat" / name).touch()
     preflight.tighten(tmp_path)
     assert [path.name for path in (tmp_path / "beat").iterdir()] == ["song.wav"]
+
+
+def test_a_key_file_that_can_be_read_but_not_closed_is_a_warning_if_others_can_read_it(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = settings.KEYRING_FILE = tmp_path / "keyring.json"
+    ring.write_text("{}")
+
+    def refused(path: Path, mode: int) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    ring.chmod(0o444)
+    with monkeypatch.context() as mounted:
+        mounted.setattr(Path, "chmod", refused)
+        words = f"Other users have access to {ring} (mode 444), and its mode cannot be changed (Read-only file system)."
+        assert database.check_installation(tmp_path) == [words]
+    ring.chmod(0o440)
+    with monkeypatch.context() as mounted:
+        mounted.setattr(Path, "chmod", refused)
+        assert database.check_installation(tmp_path) == []
+    assert database.check_installation(tmp_path) == []
+    assert ring.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_busy_port_names_another() -> None:
