@@ -1,5 +1,6 @@
 """System checks of an installation (`manage.py check --tag mcpadmin`); `up` refuses to start on an error."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from servers.audit.proof.witnesses import parsed as parsed_witness
 from servers.validators import LIMITS, validate_host, validate_network
 
 TAG = "mcpadmin"
+#: the first one with RETURNING, which every call needs; Django alone would accept an older one
+NEEDED_SQLITE = (3, 35)
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]", ""}
 #: with 0, these would refuse or end everything
 ABOVE_ZERO = {
@@ -46,6 +49,7 @@ def check_installation(app_configs: Any, **_options: Any) -> list[CheckMessage]:
     redis = (problem for name, address in addresses.items() for problem in _redis(name, address))
     return [
         *redis,
+        *_database(),
         *_exposure(),
         *_names(),
         *_keys(),
@@ -93,6 +97,16 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
 def _is_option(url: SplitResult, name: str) -> bool:
     """Of those that both the cache and the broker's library understand."""
     return name.startswith("ssl_") if url.scheme == "rediss" else url.scheme == "unix" and name == "db"
+
+
+def _database() -> Iterator[CheckMessage]:
+    uses_sqlite = settings.DATABASES["default"]["ENGINE"].endswith("sqlite3")
+    if uses_sqlite and sqlite3.sqlite_version_info < NEEDED_SQLITE:
+        yield Error(
+            f"This Python has SQLite {sqlite3.sqlite_version}, and mcpadmin needs 3.35 or newer.",
+            hint="Use a Python with a newer SQLite, such as one of uv, or PostgreSQL (DATABASE_URL).",
+            id="mcpadmin.E023",
+        )
 
 
 def _exposure() -> Iterator[CheckMessage]:

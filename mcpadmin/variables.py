@@ -273,7 +273,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
     "Database and Redis": (
         Variable(
             "DATABASE_URL",
-            "`postgres://user:password@host:5432/name` uses PostgreSQL.",
+            "`postgres://user:password@host:5432/name` uses PostgreSQL, 14 or newer. Python's SQLite must be 3.35 or newer.",
             default="SQLite in the data directory",
         ),
         Variable(
@@ -284,7 +284,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "REDIS_URL",
-            "`redis://:password@host:6379/0` uses your Redis or Valkey (`rediss://` for TLS, "
+            "`redis://:password@host:6379/0` uses your Redis (7.0 or newer) or Valkey (`rediss://` for TLS, "
             "`unix:///path?db=0` for a socket). It needs `maxmemory-policy noeviction` and a password.",
             default="an embedded Valkey",
             see="See below.",

@@ -1,3 +1,4 @@
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,14 @@ def test_each_unsafe_or_impossible_setting_is_named(settings: object, change: di
     for name, value in change.items():
         setattr(settings, name, value)
     assert found() == expected
+
+
+def test_a_python_with_an_old_sqlite_needs_another_database(settings: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    assert "This Python has SQLite 3.34.1, and mcpadmin needs 3.35 or newer." in words()
+    monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.postgresql")
+    assert found() == set()
 
 
 def test_a_redis_without_a_password_is_a_warning_where_the_operator_allows_it(settings: object) -> None:
