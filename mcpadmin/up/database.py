@@ -13,6 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 
 from mcpadmin.checks import TAG
+from mcpadmin.installation import document
 from mcpadmin.setup import administrator_exists
 from mcpadmin.up.options import StartProblem
 from servers import instance
@@ -136,7 +137,7 @@ def _check_keyring() -> None:
         keys = ", ".join(missing)
         raise StartProblem(
             f"the database holds secrets sealed with key {keys}, which {described()[:1].lower()}{described()[1:]} lacks",
-            remedy,
+            f"{remedy} If the key is lost for good, {document('configuration.md')} (Keys) says how to go on without these secrets.",
         )
 
 

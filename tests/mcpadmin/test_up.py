@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import sqlite3
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -330,6 +332,29 @@ value.save()
 """
 
 
+OPEN_ONE = """
+from servers.crypto import SealError
+from servers.models import ServerValue
+from servers.registration.values import reveal
+try:
+    reveal(ServerValue.objects.get())
+except SealError as problem:
+    print(problem)
+"""
+
+
+@pytest.mark.long
+def test_where_a_key_is_lost_for_good_another_one_of_its_name_lets_mcpadmin_start(make_stack: MakeStack) -> None:
+    product = make_stack()
+    product.shell(SEAL_ONE)
+    ring = product.data_dir / "keyring.json"
+    lost = json.loads(ring.read_text())["current"]
+    keys = {name: b64encode(secrets.token_bytes(32)).decode() for name in ("new", lost)}
+    ring.write_text(json.dumps({"current": "new", "keys": keys}))
+    product.start()
+    assert "Enter the value again." in product.shell(OPEN_ONE)
+
+
 @pytest.mark.long
 def test_a_lost_key_ring_is_said_before_anything_serves(make_stack: MakeStack) -> None:
     product = make_stack()
@@ -341,5 +366,6 @@ def test_a_lost_key_ring_is_said_before_anything_serves(make_stack: MakeStack) -
     assert len(problem) == 1
     assert "sealed with key" in problem[0]
     assert "backup" in problem[0]
+    assert "docs/configuration.md (Keys)" in problem[0]
     assert "web" not in product.output
     assert running_files(product.data_dir) == []
