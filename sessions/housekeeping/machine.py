@@ -1,5 +1,6 @@
 """Identifies this machine and process, and checks whether another process of this machine is still alive."""
 
+import hashlib
 import os
 import socket
 import uuid
@@ -9,6 +10,8 @@ from sessions.housekeeping.heartbeats import Incarnation
 from sessions.models import Worker
 
 _MACHINE_ID = Path("/etc/machine-id")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 def incarnation(
@@ -29,11 +32,23 @@ def incarnation(
 
 
 def machine_id() -> str:
+    """Where process ids can be compared: this machine and, after a slash, its boot and the container. Two containers of one
+    host name are not the same."""
     try:
         found = _MACHINE_ID.read_text().strip()
     except OSError:
         found = ""
-    return (found or socket.gethostname())[:64]
+    name, container = found or socket.gethostname(), _pid_namespace()
+    return f"{name[:51]}/{container}" if container else name[:64]
+
+
+def _pid_namespace() -> str:
+    """Empty where the system has none."""
+    try:
+        unique = f"{_BOOT_ID.read_text()}{os.stat(_PID_NAMESPACE).st_ino}"
+    except OSError:
+        return ""
+    return hashlib.sha256(unique.encode()).hexdigest()[:12]
 
 
 def process_started(pid: int) -> str:

@@ -23,7 +23,7 @@ class Worker(models.Model):
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     node = models.CharField(max_length=200)  # Celery's node name, the same across restarts
-    machine = models.CharField(max_length=64)  # /etc/machine-id or host name: shows whether `pid` can be checked here
+    machine = models.CharField(max_length=64)  # sessions.housekeeping.machine: shows whether `pid` can be checked here
     pid = models.PositiveIntegerField()
     process_started = models.CharField(max_length=40, blank=True)  # start ticks of the pid: detects a reused pid
     labels = models.JSONField(default=list)

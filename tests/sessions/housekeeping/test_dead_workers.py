@@ -1,6 +1,8 @@
 """Session ownership: claims, heartbeats, and how the sessions and calls of a dead worker are reaped."""
 
+import uuid
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +15,7 @@ from sessions.calls.outcome_words import outcome_of
 from sessions.connections import assignment
 from sessions.connections.lifecycle import release
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
-from sessions.housekeeping import dead_workers, due_calls, heartbeats
+from sessions.housekeeping import dead_workers, due_calls, heartbeats, machine
 from sessions.models import Call, McpSession, Worker
 from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
 
@@ -113,6 +115,23 @@ def test_namesakes_are_other_lives_of_the_same_node_on_the_same_machine() -> Non
     for each in (me, former, other):
         make_worker(each)
     assert [worker.uid for worker in heartbeats.same_node(me)] == [former.uid]
+
+
+def test_process_ids_of_another_container_with_the_same_host_name_prove_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start() -> Worker:
+        return make_worker(machine.incarnation(uuid.uuid4(), "worker1@mcpadmin", [], ""))
+
+    with monkeypatch.context() as container:
+        container.setattr(machine, "_PID_NAMESPACE", tmp_path)
+        there = start()
+    here = start()
+    me = machine.incarnation(uuid.uuid4(), "worker1@mcpadmin", [], "")
+    assert [worker.pk for worker in heartbeats.same_node(me)] == [here.pk]
+    assert dead_workers.process_ended(me.node, machine.machine_id(), here.pid) == [here.uid]
+    there.refresh_from_db()
+    assert there.alive
 
 
 def test_a_requested_call_past_its_deadline_lapses_with_an_event() -> None:
