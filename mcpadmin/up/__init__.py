@@ -5,7 +5,7 @@
 The last two load their code during the preparation and wait for its end before they do anything (`ready`); only a first
 start, which has no static files yet, goes strictly in this order.
 
-- before anything: `unprivileged`, which gives root up for good
+- before anything: `unprivileged`, which gives root up for good, and `init`, for the first process of a container
 - in the process of `up`, small and without Django: `options` (and `StartProblem`, which every failed start raises),
   `preflight`, `process` (spawn, read, reap one child; the output of `up`), `supervisor` (the parts, their restarts, the
   run)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from mcpadmin import hardening
 from mcpadmin.installation import PROGRAM
-from mcpadmin.up import preflight, process, ready, unprivileged, valkey
+from mcpadmin.up import init, preflight, process, ready, unprivileged, valkey
 from mcpadmin.up.options import HELP, LOOPBACK, Options, StartProblem, add_arguments, url_of
 from mcpadmin.up.orphan_guard import OrphanGuard
 from mcpadmin.up.process import Child, Output, Part
@@ -508,6 +508,7 @@ def supervise(options: Options) -> None:
     needs_root = os.geteuid() == 0 and 0 < options.port < FIRST_FREE_PORT
     listening = preflight.listen(options.host, options.port) if needs_root else None
     privileges = unprivileged.drop(options.data_dir, options.user)
+    init.run_below_init()
     if privileges.dropped:
         options = replace(options, browser=False)  # the display is not this user's
     preflight.prepare_data_dir(options.data_dir)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -494,6 +495,54 @@ finally:
         with suppress(ProcessLookupError):
             os.kill(pid, 9)
 """
+
+
+AS_FIRST_PROCESS = """
+import asyncio, os, signal, subprocess, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+
+from mcpadmin.up import init, process, supervisor
+
+def sleeping(seconds):
+    found = (path.read_text().split("\\0") for path in Path("/proc").glob("[0-9]*/cmdline"))
+    return ["sleep", str(seconds), ""] in found
+
+async def until(answer):
+    async with asyncio.timeout(20):
+        while not answer():
+            await asyncio.sleep(0.01)
+
+async def main():
+    process.become_subreaper()
+    guard = SimpleNamespace(pid=0, restore=lambda: None, ended=lambda pid: None)
+    children = supervisor.Children(guard, lambda part, pid: None)
+    await until(lambda: sleeping(61))
+    part = subprocess.Popen(["sh", "-c", "sleep 62 & sleep 1"], start_new_session=True)
+    children._jobs[part.pid] = SimpleNamespace(ended=lambda status: None)
+    await until(lambda: sleeping(62))
+    await until(lambda: not sleeping(62))
+    print(os.getpid() == 1, sleeping(61), flush=True)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 7)
+    os.kill(1, signal.SIGTERM)
+    await asyncio.sleep(20)
+
+# as a person does who enters the container: it becomes an orphan later
+subprocess.Popen(["sh", "-c", "sh -c 'sleep 0.5; sleep 61 &' &"], start_new_session=True)
+init.run_below_init()
+supervisor.SWEEP_SECONDS = 0.1
+asyncio.run(main())
+"""
+CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
+def test_as_the_first_process_of_a_container_up_kills_orphans_of_its_parts_alone_and_gets_its_signals() -> None:
+    if subprocess.run([*CONTAINER, "true"], capture_output=True).returncode:
+        pytest.skip("needs the right to make a PID namespace")
+    words = [*CONTAINER, sys.executable, "-c", AS_FIRST_PROCESS]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("False True\n", 7), done.stderr
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="orphans are found in /proc")
