@@ -19,6 +19,11 @@ new_enough() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
+# Another version looks for packages in another folder.
+has_packages() {
+    .venv/bin/python -c 'import os, sys, sysconfig; sys.exit(not os.path.isdir(sysconfig.get_path("purelib")))'
+}
+
 find_python() {
     for candidate in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
         if command -v "$candidate" >/dev/null 2>&1 && new_enough "$candidate"; then
@@ -64,6 +69,6 @@ install() {
 
 # An interrupted first run leaves a .venv without a working pip: it is made again.
 [ -e ".venv/$lock" ] || .venv/bin/python -c 'import pip' 2>/dev/null || create
-# A system upgrade may take away the Python that .venv points to.
-new_enough .venv/bin/python || create
+# A system upgrade may take away the Python that .venv points to, or put another version in its place.
+{ new_enough .venv/bin/python && has_packages; } || create
 cmp -s "$lock" ".venv/$lock" || install

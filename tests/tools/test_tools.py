@@ -119,6 +119,11 @@ def test_a_fresh_checkout_gets_its_environment_once_and_a_changed_lock_is_instal
     again = bootstrap(tmp_path, "run")
     assert "Installing requirements.lock" in again.stdout
     assert "Creating" not in again.stdout
+    (packages,) = (tmp_path / ".venv" / "lib").glob("python3*")
+    packages.rename(packages.with_name("python3.0"))  # of the version before an upgrade of the system
+    upgraded = bootstrap(tmp_path, "run")
+    assert "Creating .venv" in upgraded.stdout
+    assert "Installing requirements.lock" in upgraded.stdout
 
 
 def fake_python(directory: Path, body: str) -> str:
