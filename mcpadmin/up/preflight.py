@@ -22,18 +22,22 @@ LOCK = "up.lock"
 GUARD_SECONDS = 8.0
 BACKLOG = 512
 NOT_SECRET = {"static", "static.new", "static.old", "servers"}
-#: at least one of these is in every data directory: which ones depends on where database, Redis and keys are
+#: at least one of these is in every data directory, or in a backup of it: which ones depends on where database, Redis and
+#: keys are
 MARKS = (
     "secret_key",
     "keyring.json",
     "checkpoint_key.json",
     "mcpadmin.sqlite3",
+    "checkpoints.jsonl",
     "valkey",
     "static/.fingerprint",
     LOCK,
 )
 #: in a new file system, or left by a start that was killed
 MEANINGLESS = re.compile(r"lost\+found|\.probe-\d+")
+#: in `servers`, which may be all that was restored, or a volume of its own in a new data directory
+SERVER_FOLDER = re.compile(r"(draft-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def check_python() -> None:
@@ -50,15 +54,27 @@ def refuse_foreign(path: Path) -> None:
     them over and replace its static files."""
     with usable(path):
         try:
-            names = [entry.name for entry in path.iterdir()]
+            names = _names(path)
         except FileNotFoundError:
             return
-        if any((path / mark).exists() for mark in MARKS) or all(map(MEANINGLESS.fullmatch, names)):
+        if any((path / mark).exists() for mark in MARKS):
+            return
+        if "servers" in names and (path / "servers").is_dir():
+            kept = _names(path / "servers")
+            if kept and all(map(SERVER_FOLDER.fullmatch, kept)):
+                return
+            if not kept:
+                names.remove("servers")
+        if not names:
             return
     raise StartProblem(
         f"{path} is not empty, and nothing in it belongs to mcpadmin",
         "Give a new or empty directory as the data directory (--data-dir or MCPADMIN_DATA_DIR).",
     )
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir() if not MEANINGLESS.fullmatch(entry.name)}
 
 
 def prepare_data_dir(path: Path) -> None:

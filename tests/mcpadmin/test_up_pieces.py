@@ -12,6 +12,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -70,6 +71,22 @@ def test_what_any_start_leaves_makes_a_folder_a_data_directory(tmp_path: Path, m
     (tmp_path / mark).parent.mkdir(exist_ok=True)
     (tmp_path / mark).touch()
     preflight.refuse_foreign(tmp_path)
+
+
+def test_restored_folders_of_servers_make_a_folder_a_data_directory(tmp_path: Path) -> None:
+    servers = tmp_path / "servers"
+    servers.mkdir()
+    (servers / "lost+found").mkdir()
+    preflight.refuse_foreign(tmp_path)  # a volume of its own
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(StartProblem, match="nothing in it belongs to mcpadmin"):
+        preflight.refuse_foreign(tmp_path)
+    for name in (f"{uuid4()}", f"draft-{uuid4()}"):
+        (servers / name).mkdir()
+    preflight.refuse_foreign(tmp_path)
+    (servers / "web1.conf").touch()
+    with pytest.raises(StartProblem, match="nothing in it belongs to mcpadmin"):
+        preflight.refuse_foreign(tmp_path)
 
 
 def test_a_new_an_empty_and_a_freshly_mounted_folder_are_taken(tmp_path: Path) -> None:
