@@ -38,10 +38,16 @@ class SeveralMachines(SealError):
 
 @dataclass
 class RotationProgress:
-    """`broken`: rows that do not open, in words; they are left as they are and stop the removal of their key."""
+    """`broken`: rows that do not open, in words; they are left as they are and stop the removal of their key. `newer`: how
+    many others are left, because they were written until the end under another key."""
 
     renewed: int = 0
     broken: list[str] = field(default_factory=list)
+    newer: int = 0
+
+    @property
+    def advice(self) -> str:
+        return f"Encrypted meanwhile with an old key, by another machine: {self.newer:,}. Copy the key ring to every machine, then rotate again."
 
 
 def left() -> dict[str, int]:
@@ -84,7 +90,8 @@ def rotate(
                 progress.renewed += renewed
                 on_progress(progress.renewed)
         time.sleep(settle)
-        if sum(left().values()) <= len(progress.broken):
+        progress.newer = max(0, sum(left().values()) - len(progress.broken))
+        if not progress.newer:
             break
     return progress
 

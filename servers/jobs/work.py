@@ -58,10 +58,13 @@ def rotate_keys(progress: JobProgress) -> JobOutcome:
     done = rotation.rotate(partial(_report, progress, total))
     current = keyring.load().current
     result = {"key": current, "renewed": done.renewed}
-    if rest := rotation.left():
-        words = f"{counted(sum(rest.values()), 'value')} could not be encrypted again. Keep the old keys."
-        return JobOutcome(False, words, result | {"left": rest})
-    return JobOutcome(True, f"{counted(done.renewed, 'value')} encrypted with key {current}.", result)
+    result |= {"left": rest} if (rest := rotation.left()) else {}
+    words = [f"{counted(done.renewed, 'value')} encrypted with key {current}."]
+    if done.broken:
+        words = [f"{counted(len(done.broken), 'value')} could not be encrypted again. Keep the old keys."]
+    if done.newer:
+        words.append(done.advice)
+    return JobOutcome(not done.broken, " ".join(words), result)
 
 
 def _report(progress: JobProgress, total: int, renewed: int) -> None:

@@ -63,10 +63,16 @@ class Command(BaseCommand):
         purge_drafts()
         progress = rotation.rotate(self._say)
         self._note(progress.renewed)
-        if rest := rotation.left():
-            self._report(rest)
+        if progress.broken or progress.newer:
+            self._report(rotation.left())
+        if progress.broken:
             words = "\n".join(progress.broken[:20])
             raise CommandError(f"Not every value could be renewed. Keep the old keys.\n{words}")
+        if progress.newer and retire:
+            raise CommandError(progress.advice)
+        if progress.newer:
+            self.stdout.write(progress.advice)
+            return
         self.stdout.write(f"Every value is encrypted with {keyring.load().current}; {progress.renewed} were renewed.")
         self._retire(really=retire)
 

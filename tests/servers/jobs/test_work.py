@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,46 @@ def test_an_interrupted_rotation_goes_on_with_the_key_that_it_made(
     job.refresh_from_db()
     assert json.loads(keyring_file.read_text()) == made
     assert (job.state, job.detail) == (JobState.SUCCEEDED, f"0 values encrypted with key {made['current']}.")
+
+
+@pytest.fixture
+def another_machine(values: list[ServerValue], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its key ring is the old one, and each pass of a rotation meets a value that it has written."""
+    first, renewed = values[0], rotation._renewed
+
+    def with_an_old_value(*given: Any) -> Iterator[int]:
+        yield from renewed(*given)
+        ServerValue.objects.filter(pk=first.pk).update(sealed=first.sealed, key_id="k1")
+
+    monkeypatch.setattr(rotation, "_renewed", with_an_old_value)
+    monkeypatch.setattr(rotation, "_PASSES", 2)
+    monkeypatch.setattr(rotation.rotate, "__defaults__", (lambda renewed: None, 0.0))
+
+
+ADVICE = (
+    "Encrypted meanwhile with an old key, by another machine: 1. Copy the key ring to every machine, then rotate again."
+)
+
+
+@pytest.mark.usefixtures("another_machine")
+def test_a_rotation_beside_another_machine_with_the_old_ring_is_no_failure_and_says_what_is_next(
+    keyring_file: Path, admin: Any, actor: Actor
+) -> None:
+    job = done(JobKind.ROTATION, admin, actor)
+    current = json.loads(keyring_file.read_text())["current"]
+    assert (job.state, job.result["left"]) == (JobState.SUCCEEDED, {"k1": 1})
+    assert job.detail.endswith(f"encrypted with key {current}. {ADVICE}")
+    assert AuditEvent.objects.get(action=AuditAction.KEYS_ROTATE).outcome == AuditOutcome.OK
+
+
+@pytest.mark.usefixtures("another_machine")
+def test_the_command_says_the_same_and_removes_no_key(keyring_file: Path) -> None:
+    said = StringIO()
+    call_command("rotate_keys", stdout=said)
+    assert said.getvalue().endswith(f"{ADVICE}\n")
+    with pytest.raises(CommandError, match="Copy the key ring to every machine"):
+        call_command("rotate_keys", "--retire")
+    assert "k1" in json.loads(keyring_file.read_text())["keys"]
 
 
 def test_large_values_are_renewed_in_batches_of_limited_size(
