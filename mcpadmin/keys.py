@@ -51,7 +51,8 @@ def ensure_checkpoint_key(path: Path, host: str) -> None:
 
 
 def replace_checkpoint_key(path: Path, host: str, retired: list[str]) -> None:
-    """`retired`: public keys of the same log whose signatures still count. Raises OSError."""
+    """`retired`: public keys of the same log whose signatures still count. A symbolic link stays one. Raises OSError."""
+    path = path.resolve()
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""The key ring in a file: created and changed atomically, even across a crash; mode 600.
+"""The key ring in a file: created and changed atomically, even across a crash; mode 600. A symbolic link to it stays one.
 
 A process that changes it holds a lock meanwhile: of two rotations at once, the one that wrote last would otherwise remove the key
 that the other has just begun to use.
@@ -57,7 +57,7 @@ def _next_key(path: Path, document: dict[str, Any]) -> str:
 @contextmanager
 def _changing(path: Path) -> Iterator[dict[str, Any]]:
     """The content of the file, which no other process changes until the end."""
-    folder = os.open(path.parent, os.O_RDONLY)  # not the file: it is replaced
+    folder = os.open(path.resolve().parent, os.O_RDONLY)  # not the file: it is replaced
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield json.loads(path.read_text())
@@ -67,6 +67,7 @@ def _changing(path: Path) -> Iterator[dict[str, Any]]:
 
 def _replace(path: Path, text: str) -> None:
     """Synced to disk before the rename: losing the key ring loses every secret."""
+    path = path.resolve()
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

@@ -183,6 +183,19 @@ def test_a_ring_that_lacks_a_key_stops_the_rotation_before_it_begins(
     assert json.loads(keyring_file.read_text())["current"] == "other"
 
 
+def test_a_link_to_the_ring_stays_one(
+    values: list[ServerValue], keyring_file: Path, admin: Any, actor: Actor, tmp_path: Path
+) -> None:
+    real = tmp_path / "backed up" / "ring.json"
+    real.parent.mkdir()
+    keyring_file.rename(real)
+    keyring_file.symlink_to(real)
+    assert done(JobKind.ROTATION, admin, actor).state == JobState.SUCCEEDED
+    assert keyring_file.is_symlink()
+    assert len(json.loads(real.read_text())["keys"]) == 2
+    assert os.listdir(real.parent) == [real.name]
+
+
 def test_a_ring_that_cannot_be_written_is_said(
     values: list[ServerValue], keyring_file: Path, admin: Any, actor: Actor
 ) -> None:
