@@ -42,6 +42,16 @@ def test_after_a_replacement_both_keys_count_and_the_log_verifies(capsys: pytest
     assert Path(key.settings.CHECKPOINT_KEY_FILE).stat().st_mode & 0o777 == 0o600
 
 
+def test_a_link_to_the_key_stays_one(tmp_path: Path) -> None:
+    link, real = Path(key.settings.CHECKPOINT_KEY_FILE), tmp_path / "elsewhere.json"
+    link.rename(real)
+    link.symlink_to(real)
+    old = real.read_text()
+    call_command("checkpoint_key", "--replace")
+    assert link.is_symlink()
+    assert real.read_text() != old
+
+
 @pytest.mark.parametrize("words", [["--forget"], ["--retired", "test.example/audit-1+00+AA"]])
 def test_what_only_a_replacement_reads_is_refused_without_one(words: list[str]) -> None:
     with pytest.raises(CommandError, match="--retired and --forget need --replace"):
