@@ -80,16 +80,17 @@ def _renamed(there: str, here: str) -> str:
 def write(folder: Path) -> set[str]:
     """In the folder with copies of all static files: the bundles in place of their files. Returns what is new."""
     modules = {
-        path.stem: Module(path.stem, path.read_text())
+        path.stem: Module(path.stem, path.read_text(encoding="utf-8"))
         for path in sorted((folder / "js").glob("*.js"))
         if path.stem not in PLAIN
     }
     shell = list(dict.fromkeys(name for entry in (*SHARED, SHELL) for name in _with_imports(modules, entry)))
-    (folder / "js" / f"{SHELL}.js").write_text(_shell(modules, shell))
+    (folder / "js" / f"{SHELL}.js").write_text(_shell(modules, shell), encoding="utf-8")
     for name, module in modules.items():
         if name not in shell:
-            (folder / "js" / f"{name}.js").write_text(_page(modules, module, frozenset(shell)))
-    (folder / BUNDLE).write_text("".join(_shortened((folder / style).read_text()) for style in STYLES))
+            (folder / "js" / f"{name}.js").write_text(_page(modules, module, frozenset(shell)), encoding="utf-8")
+    styles = "".join(_shortened((folder / style).read_text(encoding="utf-8")) for style in STYLES)
+    (folder / BUNDLE).write_text(styles, encoding="utf-8")
     return {BUNDLE}
 
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 
 from mcpadmin.installation import ROOT
-from mcpadmin.up import assets, database, orphan_guard, preflight, process, ready, supervisor, valkey
+from mcpadmin.up import assets, bundles, database, orphan_guard, preflight, process, ready, supervisor, valkey
 from mcpadmin.up.options import StartProblem
 from mcpadmin.up.process import MAX_LINE, Child, Lines, Output, Part, clean, describe_exit
 from mcpadmin.up.supervisor import PartSupervisor
@@ -293,6 +293,21 @@ def test_a_collection_cut_short_is_done_again(settings: object, tmp_path: Path) 
     (settings.STATIC_ROOT / assets.FINGERPRINT).write_text("half")
     assert assets.collect() > 0
     assert (settings.STATIC_ROOT / assets.MANIFEST).exists()
+
+
+@pytest.mark.skipif(not shutil.which("localedef"), reason="needs localedef")
+def test_bundles_are_the_same_in_a_locale_whose_encoding_reads_no_utf_8(tmp_path: Path) -> None:
+    locale = tmp_path / "zh_CN.GB18030"
+    subprocess.run(["localedef", "-f", "GB18030", "-i", "zh_CN", locale], capture_output=True)
+    if not locale.exists():
+        pytest.skip("needs the sources of locales")
+    here, there = (shutil.copytree(ROOT / "static", tmp_path / name) for name in ("here", "there"))
+    bundles.write(here)
+    code = "import sys; from pathlib import Path; from mcpadmin.up import bundles; bundles.write(Path(sys.argv[1]))"
+    chinese = clean_environment(LOCPATH=str(tmp_path), LC_ALL=locale.name)
+    subprocess.run([sys.executable, "-c", code, there], cwd=ROOT, env=chinese, check=True)
+    for path in (here / bundles.BUNDLE, *(here / "js").glob("*.js")):
+        assert (there / path.relative_to(here)).read_bytes() == path.read_bytes(), path
 
 
 def at_the_gate(reading: int) -> "subprocess.Popen[bytes]":
