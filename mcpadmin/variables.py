@@ -273,7 +273,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
     "Database and Redis": (
         Variable(
             "DATABASE_URL",
-            "`postgres://user:password@host:5432/name` uses PostgreSQL, 14 or newer. Python's SQLite must be 3.35 or newer.",
+            "`postgres://user:password@host:5432/name` uses PostgreSQL, 14 or newer, with the encoding UTF8. Python's SQLite "
+            "must be 3.35 or newer.",
             default="SQLite in the data directory",
         ),
         Variable(

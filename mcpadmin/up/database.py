@@ -58,6 +58,7 @@ def bring_up_to_date() -> int:
     """Apply pending migrations and return their number. Closes all connections afterwards. What `migrate` makes after them
     is made up for where an earlier start was ended before that."""
     try:
+        _refuse_other_encodings()
         with _one_at_a_time():
             executor = _executor()
             _refuse_newer(executor.loader)
@@ -72,6 +73,21 @@ def bring_up_to_date() -> int:
     finally:
         connections.close_all()
     return count
+
+
+def _refuse_other_encodings() -> None:
+    """jsonb refuses characters that the database cannot encode, so that sessions and changes would fail later."""
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_encoding")
+        (encoding,) = cursor.fetchone()
+    if encoding != "UTF8":
+        raise StartProblem(
+            f"the database has the encoding {encoding}, and mcpadmin needs UTF8",
+            "Create it with: createdb --template=template0 --encoding=UTF8 NAME",
+        )
 
 
 @contextmanager

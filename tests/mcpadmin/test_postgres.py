@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -53,6 +54,19 @@ def test_pages_after_a_restart_of_the_database_get_connections_that_work(
     env = environment(postgres_database, tmp_path)
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["1", "1"], done.stderr
+
+
+def test_a_database_of_another_encoding_is_refused_with_the_remedy(postgres_url: str, tmp_path: Path) -> None:
+    copy_static_files(tmp_path)
+    name = f"ascii_{uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'")
+        words = [sys.executable, "manage.py", "prepare"]
+        env = environment(postgres_url.removesuffix("postgres") + name, tmp_path)
+        done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    assert done.returncode == 1
+    assert "the database has the encoding SQL_ASCII, and mcpadmin needs UTF8. Create it with: createdb" in done.stderr
 
 
 def test_a_start_waits_while_another_machine_migrates(postgres_database: str, tmp_path: Path) -> None:
