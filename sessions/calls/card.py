@@ -16,7 +16,7 @@ from servers.crypto import SealError
 from servers.models import Payload
 from sessions.calls import statements
 from sessions.calls.operations import Words, words_of
-from sessions.calls.outcome_words import NOT_CHECKED, OutcomeWords, outcome_of
+from sessions.calls.outcome_words import NOT_CHECKED, OutcomeWords, late_answer_of, outcome_of
 from sessions.calls.results import View, lighter, parsed, view_of
 from sessions.enums import UNSENT, CallState
 from sessions.mcp.core import refusals
@@ -36,13 +36,15 @@ class Tab(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """`cut`: `raw` is only the beginning. `empty`: the server returned a result with nothing in it."""
+    """`cut`: `raw` is only the beginning. `empty`: the server returned a result with nothing in it. `late`: what is to be
+    said of it, if it arrived after the end of the call."""
 
     size: int
     raw: str
     cut: bool
     view: View = field(default_factory=lambda: View("Content", []))
     empty: bool = False
+    late: OutcomeWords | None = None
 
     @cached_property
     def only_text(self) -> str | None:
@@ -76,7 +78,7 @@ class Card:
     result: Result | None
     erased: bool
     hidden: bool
-    late: bool
+    late: OutcomeWords | None
     lines: list[LogLine]
     readable: bool = False
 
@@ -121,7 +123,7 @@ class Card:
     @property
     def remarkable(self) -> bool:
         """Whether there is more to say of the end than its state and result."""
-        return self.outcome is not None or bool(self.call.schema_violation) or self.late
+        return self.outcome is not None or bool(self.call.schema_violation) or self.late is not None
 
     @property
     def unchecked(self) -> str:
@@ -166,13 +168,14 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
     readable = payload is not None and may_read and payload.erased_at is None
     shown = call if may_read else without_words(call)
     result = _result(call, payload, brief) if readable and payload is not None else None
+    late = None if call.late_result is None else (result and result.late) or late_answer_of(call)
     return Card(
         call=shown,
         outcome=outcome_of(shown, result.raw if result else ""),
         result=result,
         erased=payload is not None and payload.erased_at is not None,
         hidden=not may_read and (payload is not None or bool(call.error_message or call.error_data)),
-        late=call.late_result is not None,
+        late=late,
         lines=call_lines(call) if may_read else [],
         readable=may_read,
     )
@@ -194,13 +197,15 @@ def _result(call: Call, payload: Payload, brief: bool) -> Result:
     value = parsed(text)
     if not isinstance(value, dict):
         return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS)
+    late = late_answer_of(call, value) if call.result is None else None
     view = view_of(call.method, call.target, value)
     view = lighter(view) if brief else view
-    empty = not view.blocks and not view.has_structured
+    # an error or a task in place of the result is what the notice of the late answer says
+    empty = not view.blocks and not view.has_structured and not (late and late.remedy)
     if brief or payload.size > PARSED_BYTES:
-        return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS, view, empty)
+        return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS, view, empty, late)
     pretty = json.dumps(value, indent=2, ensure_ascii=False)
-    return Result(payload.size, pretty[:RAW_CHARS], len(pretty) > RAW_CHARS, view, empty)
+    return Result(payload.size, pretty[:RAW_CHARS], len(pretty) > RAW_CHARS, view, empty, late)
 
 
 def call_lines(call: Call) -> list[LogLine]:

@@ -1,15 +1,20 @@
 """How a call ended, in words for people. Three kinds of failure must not look alike, nor like a call that was never
 sent."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sessions.calls import final_states, missing_features
+from sessions.calls.claims import DATA_CHARS
 from sessions.calls.operations import words_of
 from sessions.calls.rpc_codes import name_of
 from sessions.connections.diagnosis import Explanation, explain
 from sessions.enums import CallState
+from sessions.mcp.core import methods, tasks
 from sessions.mcp.core.errors import Fault
-from sessions.models import Call
+from sessions.models import Call, ServerTask
 
 #: begins what is stored of a result that could not be checked against the tool's output schema
 NOT_CHECKED = "Not checked: "
@@ -127,11 +132,51 @@ def _failed(call: Call) -> OutcomeWords:
 
 
 def _unknown(call: Call) -> OutcomeWords:
-    text = (
-        (f"{call.detail} " if call.detail else "")
-        + "The call was sent, but its answer was lost. mcpadmin does not repeat it; check the server before running it again."
+    remedy = ""
+    if call.late_result_id is not None:
+        text = "Its answer came after the call had ended."
+    elif call.method == methods.TOOLS_CALL and ServerTask.objects.followed_on().filter(call_id=call.pk).exists():
+        text = "The server runs it as a task, whose result will be shown here."
+    else:
+        text = "The call was sent, but its answer was lost. mcpadmin does not repeat it; check the server before running it again."
+        remedy = words_of(call.method).remedy
+    return OutcomeWords("warn", "clock-x", "Outcome unknown", f"{call.detail} {text}".strip(), remedy)
+
+
+def late_answer_of(call: Call, answer: Any = None) -> OutcomeWords:
+    """`answer`: the late result as stored, if it is shown on the card."""
+    late, text = "Late answer", "It arrived after the call had ended."
+    if not isinstance(answer, dict):
+        return OutcomeWords("warn", "clock", late, text)
+    if answer.keys() == {"error"} and isinstance(answer["error"], dict):
+        return _late_error(call, answer["error"])
+    if call.method == methods.TOOLS_CALL and tasks.announces(answer, asked_for=False):
+        text = "The server named the task of the call only after the call had ended."
+        return OutcomeWords("warn", "clock", late, text, words_of(call.method).remedy)
+    if call.method == methods.TOOLS_CALL and declares_error(answer):
+        late = f"{late}: the tool reported an error"
+    return OutcomeWords("warn", "clock", late, f"{text} It is shown below.")
+
+
+def _late_error(call: Call, error: Mapping[str, Any]) -> OutcomeWords:
+    code, data = error.get("code"), error.get("data")
+    code = code if isinstance(code, int) else None
+    return OutcomeWords(
+        "warn",
+        "clock",
+        "Late answer: JSON-RPC error",
+        f"The server answered with an error after the call had ended: {error.get('message') or 'no message'}",
+        words_of(call.method).remedy,
+        code=code,
+        code_name="" if code is None else name_of(code, call.session.revision if call.session else "", call.method),
+        data="" if data is None else json.dumps(data, ensure_ascii=False)[:DATA_CHARS],
     )
-    return OutcomeWords("warn", "clock-x", "Outcome unknown", text, words_of(call.method).remedy)
+
+
+def declares_error(result: Mapping[str, Any]) -> bool:
+    """Some servers write another value than `true`, which clients of MCP SDKs read as true."""
+    flag = result.get("isError")
+    return flag == 1 or (isinstance(flag, str) and flag.lower() == "true")
 
 
 def _cancelled(call: Call) -> OutcomeWords:

@@ -9,7 +9,7 @@ from servers.enums import RedactedPart
 from servers.privacy import redaction
 from servers.schemas.secrets import may_hold_secret
 from sessions.calls.claims import CallOutcome, PendingCall, Required
-from sessions.calls.outcome_words import NOT_CHECKED
+from sessions.calls.outcome_words import NOT_CHECKED, declares_error
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor, masked_words
@@ -72,7 +72,7 @@ def of_result(
             raw = {name: value for name, value in raw.items() if name != "resultType"}
         if tool:
             words = "\n".join(filter(None, (_misshapen(raw), words)))
-    state = CallState.TOOL_ERROR if tool and _declares_error(raw) else CallState.SUCCEEDED
+    state = CallState.TOOL_ERROR if tool and declares_error(raw) else CallState.SUCCEEDED
     text, count = masks.json_text(raw)
     if words and count and not words.startswith(NOT_CHECKED):  # they quote the result
         words = "Details are left out: values in the result are masked."
@@ -84,12 +84,6 @@ def of_result(
         redacted=count,
         required=required,
     )
-
-
-def _declares_error(raw: dict[str, Any]) -> bool:
-    """Some servers write another value than `true`, which clients of MCP SDKs read as true."""
-    flag = raw.get("isError")
-    return flag == 1 or (isinstance(flag, str) and flag.lower() == "true")
 
 
 def _misshapen(raw: dict[str, Any]) -> str:

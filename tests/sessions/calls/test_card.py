@@ -19,7 +19,7 @@ from sessions.calls import card as call_card
 from sessions.calls.rpc_codes import name_of
 from sessions.connections import commands
 from sessions.enums import CallState
-from sessions.models import Call
+from sessions.models import Call, ServerTask
 
 pytestmark = pytest.mark.django_db
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
@@ -373,3 +373,55 @@ def test_a_result_with_nothing_in_it_says_so(call: Call) -> None:
     assert "The tool returned no content." in html(over(call, CallState.SUCCEEDED, {"content": []}))
     text = {"content": [{"type": "text", "text": "something"}]}
     assert "returned no content" not in html(over(call, CallState.SUCCEEDED, text))
+
+
+def late(call: Call, state: CallState, result: Any, **fields: Any) -> Call:
+    fields |= {"late_result": payloads.store(PayloadKind.RESULT, json.dumps(result))}
+    return over(call, state, **fields)
+
+
+def test_a_late_error_is_shown_as_the_error_that_it_is(call: Call) -> None:
+    error = {"code": -32603, "message": "Request <cancelled>", "data": {"why": "told"}}
+    shown = html(late(call, CallState.CANCELLED, {"error": error}))
+    assert "Late answer: JSON-RPC error" in shown
+    assert "Internal error" in shown
+    assert "Request &lt;cancelled&gt;" in shown
+    assert "told" in shown
+    assert "returned no content" not in shown
+    hidden = html(call, may_read=False)
+    assert "Late answer" in hidden
+    assert "Request &lt;" not in hidden
+
+
+@pytest.mark.parametrize("error", [{}, {"code": "x", "message": 5}, {"code": True, "data": []}])
+def test_a_late_error_may_have_any_form(call: Call, error: dict[str, Any]) -> None:
+    assert "Late answer: JSON-RPC error" in html(late(call, CallState.CANCELLED, {"error": error}))
+
+
+def test_a_late_answer_that_only_names_a_task_is_not_an_empty_result(call: Call) -> None:
+    shown = html(late(call, CallState.CANCELLED, {"task": {"taskId": "t1", "status": "working"}}))
+    assert "named the task of the call only after the call had ended" in shown
+    assert "returned no content" not in shown
+
+
+def test_a_late_answer_says_whether_the_tool_reported_an_error(call: Call) -> None:
+    content = [{"type": "text", "text": "no such order"}]
+    shown = html(late(call, CallState.OUTCOME_UNKNOWN, {"content": content, "isError": True}))
+    assert "Late answer: the tool reported an error" in shown
+    assert "no such order" in shown
+    assert "reported an error" not in html(late(call, CallState.OUTCOME_UNKNOWN, {"content": content}))
+    assert "returned no content" in html(late(call, CallState.OUTCOME_UNKNOWN, {"content": []}))
+
+
+def test_an_answer_that_came_late_is_not_said_to_be_lost(call: Call) -> None:
+    assert "its answer was lost" in html(over(call, CallState.OUTCOME_UNKNOWN))
+    shown = html(late(call, CallState.OUTCOME_UNKNOWN, {"content": []}, detail="Too slow."))
+    assert "Too slow. Its answer came after the call had ended." in shown
+    assert "lost" not in shown
+
+
+def test_a_call_whose_task_is_followed_on_says_so(call: Call) -> None:
+    now = timezone.now()
+    over(call, CallState.OUTCOME_UNKNOWN)
+    ServerTask.objects.create(call=call, task_id="t", status="working", begun_at=now, changed_at=now, seen_at=now)
+    assert "The server runs it as a task, whose result will be shown here." in html(call)
