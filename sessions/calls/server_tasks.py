@@ -149,15 +149,14 @@ class TaskLine:
 
     @property
     def word(self) -> str:
-        return _WORDS.get(self.task.status, self.task.status) if self.running or self._is_over else "Lost"
+        status = self.task.status if self.running else self._end
+        return _WORDS.get(status, status) if status else "Lost"
 
     @property
     def tone(self) -> str:
         if self.running:
             return "warn" if self.task.status == Status.INPUT_REQUIRED else "run"
-        return (
-            "ok" if self.task.status == Status.COMPLETED else "line" if self.task.status == Status.CANCELLED else "bad"
-        )
+        return "ok" if self._end == Status.COMPLETED else "line" if self._end == Status.CANCELLED else "bad"
 
     @property
     def followed(self) -> str:
@@ -169,10 +168,20 @@ class TaskLine:
         return "Followed after the worker was lost" if self.task.followed_since else ""
 
     @property
-    def _is_over(self) -> bool:
-        return self.task.status in TERMINAL
+    def _end(self) -> str:
+        """In which status it ended; empty if that is not known. A call may end before the server says that its task has."""
+        if self.task.status in TERMINAL:
+            return self.task.status
+        return Status.COMPLETED if self.call.late_result_id is not None else _ENDED_BY.get(self.call.state, "")
 
 
+_ENDED_BY: Final[dict[str, Status]] = {
+    CallState.SUCCEEDED: Status.COMPLETED,
+    CallState.TOOL_ERROR: Status.FAILED,
+    CallState.RPC_ERROR: Status.FAILED,
+    CallState.FAILED: Status.FAILED,
+    CallState.CANCELLED: Status.CANCELLED,
+}
 _WORDS: Final[dict[str, str]] = {
     Status.WORKING: "Working",
     Status.INPUT_REQUIRED: "Input required",

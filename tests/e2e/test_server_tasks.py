@@ -79,7 +79,7 @@ def test_a_task_is_cancelled_from_its_row(tasked: tuple[Stack, str, Path], walke
     row = begun(ada, url, folder)
     row.get_by_role("button", name="Cancel").click()
     expect(row.get_by_role("button", name="Cancel")).to_have_count(0, timeout=20_000)
-    expect(row).not_to_contain_text("Working", timeout=20_000)
+    expect(row).to_contain_text("Cancelled", timeout=20_000)
 
 
 @ONLY_MODERN

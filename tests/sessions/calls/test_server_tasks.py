@@ -8,7 +8,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
-from servers.enums import Way
+from servers.audit import payloads
+from servers.enums import PayloadKind, Way
 from sessions.calls import server_tasks
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import AgentCall, Call, McpSession, ServerTask
@@ -71,6 +72,31 @@ def test_a_task_that_is_followed_no_more_is_lost_and_cannot_be_cancelled(
     assert McpSession.objects.get().desired == Desired.CLOSED
     assert (server_tasks.give_up_old(), server_tasks.give_up_old()) == (1, 0)
     assert line(ada, task).task.detail == "Not followed any more after 7 days."
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "word", "tone"),
+    [
+        (CallState.CANCELLED, "working", "Cancelled", "line"),
+        (CallState.SUCCEEDED, "input_required", "Completed", "ok"),
+        (CallState.TOOL_ERROR, "working", "Failed", "bad"),
+        (CallState.FAILED, "working", "Failed", "bad"),
+        (CallState.SENT, "working", "Working", "run"),
+    ],
+)
+def test_a_task_whose_call_has_ended_is_not_lost_if_the_call_says_how_it_ended(
+    ada: Any, task: ServerTask, state: CallState, status: str, word: str, tone: str
+) -> None:
+    Call.objects.update(state=state)
+    ServerTask.objects.update(status=status)
+    shown = line(ada, task)
+    assert (shown.word, shown.tone) == (word, tone)
+
+
+def test_a_task_whose_result_came_late_is_completed(ada: Any, task: ServerTask) -> None:
+    Call.objects.update(late_result=payloads.store(PayloadKind.RESULT, "{}"))
+    ServerTask.objects.update(ended_at=timezone.now())
+    assert line(ada, task).word == "Completed"
 
 
 def test_a_task_that_is_followed_on_for_an_agent_asks_whom_its_call_could_ask(ada: Any, task: ServerTask) -> None:
