@@ -18,6 +18,11 @@ from sessions.models import Call, ServerTask
 
 #: begins what is stored of a result that could not be checked against the tool's output schema
 NOT_CHECKED = "Not checked: "
+#: what is stored of a cancellation of which no more is known
+WHILE_IT_RAN = "Cancelled while it ran."
+#: what is stored of one that was not sent to the server
+IN_A_ROUND = "It waited for an answer to the server's request, so there was nothing to cancel at the server."
+BEFORE_A_VISIT = "It waited for a visit to a page, and the server had not run it."
 # An answer came and was not read.
 _REFUSED_ANSWERS = {
     *(Fault.MESSAGE_LIMIT, Fault.INFLATED_LIMIT, Fault.VALUE_LIMIT, Fault.DEPTH_LIMIT, Fault.HEADER_LIMIT),
@@ -183,8 +188,16 @@ def _cancelled(call: Call) -> OutcomeWords:
     by = f" by {call.cancel_requested_by}" if call.cancel_requested_by else ""
     if call.sent_at is None:
         return OutcomeWords("warn", "player-stop", f"Cancelled{by}", call.detail or "It did not reach the server.")
+    if IN_A_ROUND in call.detail or BEFORE_A_VISIT in call.detail:
+        return OutcomeWords("warn", "player-stop", f"Cancelled{by}", call.detail)
     text = f"The server was notified. MCP does not confirm cancellations, {words_of(call.method).cancelled}"
-    return OutcomeWords("warn", "player-stop", f"Cancelled{by}", text)
+    return OutcomeWords("warn", "player-stop", f"Cancelled{by}", f"{why_cancelled(call)} {text}".strip())
+
+
+def why_cancelled(call: Call) -> str:
+    """Of a call that was cancelled while it ran, not by its cancellation alone; empty if nothing is known."""
+    why = call.detail.removesuffix(words_of(call.method).unsure).strip()
+    return "" if why == WHILE_IT_RAN else why
 
 
 _NEVER_SENT = {

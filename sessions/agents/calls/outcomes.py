@@ -11,6 +11,7 @@ from sessions.agents.call_request import call_request_of
 from sessions.agents.calls.questions import input_required
 from sessions.agents.exchange import Exchange
 from sessions.calls.operations import words_of
+from sessions.calls.outcome_words import why_cancelled
 from sessions.enums import CallState
 from sessions.mcp.core import json_text, jsonrpc, methods
 from sessions.mcp.core.jsonrpc import MISSING_CAPABILITY
@@ -160,7 +161,10 @@ def _words(name: str, call: Call, state: CallState) -> str:
         by = f" by {call.cancel_requested_by}" if call.cancel_requested_by else ""
         if call.sent_at is None:
             return f"{name} was cancelled{by} before it was sent. It did not run."
-        return f"{name} was cancelled{by} while it ran, {words_of(call.method).cancelled}"
+        if not call.may_have_run:
+            return f"{name} was cancelled{by} before it ran. It did not run."
+        why = why_cancelled(call)
+        return f"{name} was cancelled{by} while it ran, {words_of(call.method).cancelled} {why}".strip()
     if state in (CallState.EXPIRED, CallState.NOT_SENT):
         return f"{name} was not sent: {detail} It may be called again."
     if state is CallState.REFUSED:

@@ -24,6 +24,7 @@ from sessions.host.calls.spool import Spool, SpooledOutcome
 from sessions.host.db import Database, DatabaseAway, RowsOrphaned, RowsRefused
 from sessions.host.open_session import CONCURRENCY, OpenSession
 from sessions.mcp.core.errors import Fault, McpError, NotReady
+from sessions.mcp.core.input_requests import Origin
 from sessions.mcp.core.methods import TOOLS_CALL
 
 CALLS_LIMIT = 1_000
@@ -115,6 +116,9 @@ class CallRun:
         self.uid, self.session_id = uid, session_id
         self._db, self._find, self._spool = db, find, spool
         self._sending: asyncio.Task[Raw] | None = None
+        self._live: OpenSession | None = None
+        #: for what the call waited on our side when it was cancelled, with no request at the server
+        self._waited_for: Origin | None = None
         self._cancelled = False
         self._words = ""
         self.claim = Claim.NONE
@@ -122,7 +126,8 @@ class CallRun:
     def cancel(self, words: str = "") -> None:
         """Cancel the request, which the client reports to the server. A response that arrived first counts."""
         self._cancelled, self._words = True, words
-        if self._sending is not None:
+        if self._sending is not None and self._live is not None:
+            self._waited_for = self._live.inbox.holds_back(self.uid)
             self._sending.cancel()
 
     async def carry(self) -> None:
@@ -204,6 +209,10 @@ class CallRun:
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
+            if self._waited_for is not None:
+                return outcomes.cancelled_while_waiting(self._waited_for, self._words, unsure)
+            if request.progress.has_task and not live.client.tasks_offer.cancel:
+                return outcomes.task_goes_on(self._words, unsure)
             return outcomes.cancelled(self._words, unsure)
         finally:
             request.progress.close()
@@ -212,6 +221,7 @@ class CallRun:
         return outcomes.of_result(raw, masks, conformity, modern=live.modern, tool=call.method == TOOLS_CALL)
 
     async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:
+        self._live = request.live
         self._sending = asyncio.create_task(sender.send(request))
         if self._cancelled:
             self._sending.cancel()

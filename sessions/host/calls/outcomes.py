@@ -9,11 +9,12 @@ from servers.enums import RedactedPart
 from servers.privacy import redaction
 from servers.schemas.secrets import may_hold_secret
 from sessions.calls.claims import CallOutcome, PendingCall, Required
-from sessions.calls.outcome_words import NOT_CHECKED, declares_error
+from sessions.calls.outcome_words import BEFORE_A_VISIT, IN_A_ROUND, NOT_CHECKED, WHILE_IT_RAN, declares_error
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
+from sessions.mcp.core.input_requests import Origin
 
 MAY_HAVE_RUN = "The tool may have run."
 # The server did say how the call ends. Only what the tool did until then is unknown.
@@ -114,7 +115,21 @@ def of_error(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) ->
 
 def cancelled(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
     """Cancelled after the claim: how far the server got is unknown."""
-    return _unsure(CallState.CANCELLED, Fault.CANCELLED, detail or "Cancelled while it ran.", unsure)
+    return _unsure(CallState.CANCELLED, Fault.CANCELLED, detail or WHILE_IT_RAN, unsure)
+
+
+def cancelled_while_waiting(origin: Origin, detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+    """Cancelled while it waited to be sent again, with an answer or after a visit: nothing of it was at the server."""
+    if origin == "error":
+        words = f"{detail} {BEFORE_A_VISIT}".strip()
+        return CallOutcome(CallState.CANCELLED, fault=Fault.CANCELLED, detail=words)
+    return cancelled(f"{detail} {IN_A_ROUND}".strip(), unsure)
+
+
+def task_goes_on(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+    """Cancelled, but its task cannot be: it is followed on."""
+    words = f"{detail or 'It was cancelled.'} The server offers no cancellation of tasks, so the task goes on there."
+    return _unsure(CallState.OUTCOME_UNKNOWN, Fault.CANCELLED, words, unsure)
 
 
 def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> CallOutcome:

@@ -62,6 +62,8 @@ class CallProgress:
         self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
         self._newest: tuple[float | None, float | None, str | None] = (None, None, None)
         self.request_id = ""
+        #: whether the server runs the call as a task
+        self.has_task = False
         self._writing: set[asyncio.Future[None]] = set()
         self._throttles = (_Throttle(PUSH_SECONDS, self._push, PUSH_BURST), _Throttle(SAVE_SECONDS, self._save))
 
@@ -79,6 +81,7 @@ class CallProgress:
 
     def task(self, state: TaskState) -> None:
         """The call became a task: until it is over, its status is shown in place of progress messages. Its row outlives us."""
+        self.has_task = True
         state = replace(state, message=self._masked(state.message))
         writing = asyncio.ensure_future(self._record(state))
         self._writing.add(writing)

@@ -37,7 +37,7 @@ from sessions.mcp.client.answerers import Answer
 from sessions.mcp.core import input_requests as rules
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.flow import TokenBucket
-from sessions.mcp.core.input_requests import Gone, InputRequest
+from sessions.mcp.core.input_requests import Gone, InputRequest, Origin
 
 MINUTE = 60.0
 CLOSE_SECONDS = 3.0
@@ -62,6 +62,7 @@ class _Wait:
     task: "asyncio.Task[Any] | None"
     answer: "asyncio.Future[Settled]"
     call_uid: UUID | None
+    origin: Origin
     of_agent: bool = False
     #: the elicitation id of a URL, unless it came with an error: then the client ends the wait
     visit: str = ""
@@ -98,6 +99,11 @@ class Inbox:
     def uids(self) -> list[UUID]:
         return list(self._waits)
 
+    def holds_back(self, call_uid: UUID) -> Origin | None:
+        """For what the call waits, if no request of it is at the server: it is sent again after the answer."""
+        origins = (wait.origin for wait in self._waits.values() if wait.call_uid == call_uid)
+        return next((origin for origin in origins if origin in ("round", "error")), None)
+
     # --- one question -------------------------------------------------------------------------------------------------
     async def wait_for_answer(self, asked: InputRequest) -> Mapping[str, Any]:
         """Wait for a person. Raises Refused; ends with CancelledError when the answer is no longer needed."""
@@ -112,7 +118,9 @@ class Inbox:
             asked, call, self._redactor, settings.INBOX_SECONDS, self._launch.timeouts.total
         )
         future: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        wait = self._waits[made.uid] = _Wait(asyncio.current_task(), future, call.uid if call else None, of_agent)
+        wait = self._waits[made.uid] = _Wait(
+            asyncio.current_task(), future, call.uid if call else None, asked.origin, of_agent
+        )
         if made.kind is QuestionKind.URL and asked.origin != "error":
             wait.visit = _visit_of(asked)
         try:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from django.utils import timezone
 
 from servers import limits
 from servers.audit import payloads
@@ -57,6 +58,28 @@ def test_a_reading_may_be_repeated_unless_a_person_refused_it(state: CallState, 
     found = refused.value
     assert (found.status, found.code, found.data.get("retrySafe")) == (200, code, safe)
     assert (found.data["reason"], found.data["call"]) == (state.value, str(call.uid))
+
+
+@pytest.mark.parametrize(
+    ("detail", "may_have_run", "words"),
+    [
+        ("Cancelled while it ran. The tool may have run.", True, "while it ran, so the tool may have run partially."),
+        (
+            "Cancelled because the session was closed. The tool may have run.",
+            True,
+            "while it ran, so the tool may have run partially. Cancelled because the session was closed.",
+        ),
+        ("It waited for a visit to a page, and the server had not run it.", False, "before it ran. It did not run."),
+    ],
+)
+def test_an_agent_hears_why_its_call_was_cancelled_and_whether_it_ran(
+    detail: str, may_have_run: bool, words: str
+) -> None:
+    call = Call(state=CallState.CANCELLED, server_name="Web", target="t", method="tools/call", sent_at=timezone.now())
+    call.detail, call.may_have_run = detail, may_have_run
+    exchange = Exchange(cast("Entry", None), Era.MODERN, MODERN, 1, "tools/call", {"name": "t"}, {}, "", "")
+    result = json.loads(outcomes.message(exchange, Ended(call, None)))["result"]
+    assert result["content"][0]["text"] == f"t was cancelled {words}"
 
 
 @pytest.mark.parametrize("via", [None, VIA])

@@ -425,3 +425,11 @@ def test_a_call_whose_task_is_followed_on_says_so(call: Call) -> None:
     over(call, CallState.OUTCOME_UNKNOWN)
     ServerTask.objects.create(call=call, task_id="t", status="working", begun_at=now, changed_at=now, seen_at=now)
     assert "The server runs it as a task, whose result will be shown here." in html(call)
+
+
+def test_a_call_that_was_cancelled_with_its_session_says_so(call: Call) -> None:
+    words = "Cancelled because the session was closed. The tool may have run."
+    shown = html(over(call, CallState.CANCELLED, detail=words, may_have_run=True))
+    assert "Cancelled because the session was closed. The server was notified. MCP does not confirm" in shown
+    shown = html(over(call, CallState.CANCELLED, detail="Cancelled while it ran. The tool may have run."))
+    assert ">The server was notified." in shown

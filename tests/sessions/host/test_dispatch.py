@@ -33,7 +33,8 @@ from sessions.host.calls.dispatch import Calls
 from sessions.host.calls.spool import Spool
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.open_session import OpenSession
-from sessions.models import Call, McpSession
+from sessions.mcp.core.tasks import Status, TaskState
+from sessions.models import Call, McpSession, ServerTask
 from tests.sessions.host.make import make_call, make_hold, make_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -275,6 +276,81 @@ async def test_a_call_that_gets_no_slot_in_time_gives_up_its_place_and_is_looked
         assert (live.runs, found) == ({running}, ["room"])
     async with live.slot(late) as again:
         assert again
+
+
+class Unanswered(Session):
+    """Its server answers no call. `waits`: for what the call waits on our side; `task`: whether it became a task."""
+
+    def __init__(self, lease: Lease, waits: str | None = None, *, task: bool = False, cancels: bool = False) -> None:
+        super().__init__(lease)
+        self.inbox = SimpleNamespace(holds_back=lambda uid: waits)
+        self.tasks_offer, self.task, self.followed = SimpleNamespace(cancel=cancels), task, 0
+        self.reached = asyncio.Event()
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], **options: Any) -> Any:
+        await options["before_send"](1, "first")
+        if self.task:
+            options["task"].on_task(TaskState("t1", Status.WORKING))
+        self.reached.set()
+        await asyncio.Event().wait()
+
+    def follow_tasks(self) -> None:
+        self.followed += 1
+
+
+def cancelled(call: Call, live: Unanswered, folder: Path) -> Call:
+    async def run() -> None:
+        db = Database()
+        try:
+            calls = Calls(db, lambda _: live, Counter(), Spool(folder, live.lease.worker_uid))
+            calls.accept(call.uid, live.lease.session_id)
+            async with asyncio.timeout(20):
+                await live.reached.wait()
+            calls.cancel(call.uid)
+            await calls.settle(20)
+        finally:
+            db.stop()
+
+    asyncio.run(run())
+    return Call.objects.get(pk=call.pk)
+
+
+def said_of(call: Call) -> str:
+    words = card_of(call, may_read=True).outcome
+    assert words is not None
+    return words.text
+
+
+def test_a_call_that_is_cancelled_at_the_server_says_that_it_was_notified(
+    call: Call, live: Session, tmp_path: Path
+) -> None:
+    found = cancelled(call, Unanswered(live.lease), tmp_path)
+    assert (found.state, found.may_have_run) == (CallState.CANCELLED, True)
+    assert said_of(found).startswith("The server was notified.")
+
+
+@pytest.mark.parametrize(("waits", "may_have_run"), [("round", True), ("error", False)])
+def test_a_call_that_is_cancelled_while_nothing_of_it_is_at_the_server_says_so(
+    call: Call, live: Session, tmp_path: Path, waits: str, may_have_run: bool
+) -> None:
+    found = cancelled(call, Unanswered(live.lease, waits), tmp_path)
+    assert (found.state, found.may_have_run) == (CallState.CANCELLED, may_have_run)
+    assert "notified" not in said_of(found)
+    assert said_of(found).startswith("It waited for ")
+
+
+def test_a_task_that_its_server_cannot_cancel_is_followed_on_after_its_call_was_cancelled(
+    call: Call, live: Session, tmp_path: Path
+) -> None:
+    unanswered = Unanswered(live.lease, task=True)
+    found = cancelled(call, unanswered, tmp_path)
+    assert (found.state, unanswered.followed) == (CallState.OUTCOME_UNKNOWN, 1)
+    assert "The server offers no cancellation of tasks, so the task goes on there." in found.detail
+    assert ServerTask.objects.followed_on().get().call_id == call.pk
+
+
+def test_a_task_that_its_server_can_cancel_is_cancelled(call: Call, live: Session, tmp_path: Path) -> None:
+    assert cancelled(call, Unanswered(live.lease, task=True, cancels=True), tmp_path).state == CallState.CANCELLED
 
 
 class ConfirmsNothing(Database):

@@ -109,6 +109,17 @@ def test_a_call_that_ends_while_it_waits_tells_the_server_that_nobody_answers(se
     assert eventually(heard)
 
 
+def test_a_call_that_is_cancelled_before_a_visit_has_not_run(session: McpSession) -> None:
+    call = begin(session, "require", elicitations=[VISIT])
+    asked = asked_by(call)
+    Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())
+    wake(call, "cancel")
+    assert over(asked).state == QuestionState.WITHDRAWN
+    done = ended(call)
+    assert (done.state, done.may_have_run) == (CallState.CANCELLED, False)
+    assert done.detail == "It waited for a visit to a page, and the server had not run it."
+
+
 # --- refused requests ------------------------------------------------------------------------------------------------
 def test_ten_thousand_questions_at_once_become_four_items_and_a_line_in_the_log(session: McpSession) -> None:
     messages = [question(number, SAMPLE) for number in range(10_000)]
