@@ -4,7 +4,7 @@ Each is a conditional UPDATE with its audit event in the same commit. If the sta
 happens.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -124,6 +124,12 @@ def end(uids: Iterable[UUID], final: FinalState, actor: Actor = SYSTEM) -> "Futu
         return calls
 
     return writer().submit(write, lambda calls: [finish_event(call, final, actor) for call in calls])
+
+
+def end_all(uids: Sequence[UUID], final: FinalState, actor: Actor = SYSTEM) -> None:
+    """End as many as there are, a batch after the other. Does not wait."""
+    for start in range(0, len(uids), BATCH):
+        end(uids[start : start + BATCH], final, actor)
 
 
 def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:

@@ -1,7 +1,9 @@
-"""Pause, resume and retry a session.
+"""Pause, resume, disconnect and retry a session.
 
 Each is an UPDATE on the condition that the row is as the person saw it: of two admins at once, one gets True.
 """
+
+from uuid import UUID
 
 from django.db.models import F, Q
 
@@ -30,6 +32,12 @@ PAUSED_BEFORE = FinalState(
     AuditOutcome.CANCELLED,
     "The session was paused before the call was sent. It did not reach the server.",
 )
+DISCONNECTED_BEFORE = FinalState(
+    CallState.REQUESTED,
+    CallState.CANCELLED,
+    AuditOutcome.CANCELLED,
+    "The session was disconnected before the call was sent. It did not reach the server.",
+)
 _WAITS = Q(desired=Desired.OPEN, paused=False, state=SessionState.DISCONNECTED, condition__in=RETRYABLE)
 _ASKED = Q(restart_requested__gt=F("restart_done"))
 
@@ -41,9 +49,23 @@ def pause(actor: Actor, session: McpSession) -> bool:
         actor, session, Command(AuditAction.SESSION_PAUSE, fields, Q(paused=True), "pause", "Pause")
     )
     if changed:
-        waiting = Call.objects.filter(session_id=session.pk, state=CallState.REQUESTED).values_list("uid", flat=True)
-        final_states.end(list(waiting[: final_states.BATCH]), PAUSED_BEFORE, actor)
+        final_states.end_all(_waiting_calls(session), PAUSED_BEFORE, actor)
     return changed
+
+
+def disconnect(actor: Actor, session: McpSession) -> bool:
+    """Calls in flight are cancelled and those that wait end; a later one opens the session again. False if it is already
+    closed."""
+    waiting = _waiting_calls(session)  # read before: a later one asks for the session again
+    changed = commands.close_session(actor, session)
+    if changed:
+        final_states.end_all(waiting, DISCONNECTED_BEFORE, actor)
+    return changed
+
+
+def _waiting_calls(session: McpSession) -> list[UUID]:
+    waiting = Call.objects.filter(session_id=session.pk, state=CallState.REQUESTED)
+    return list(waiting.values_list("uid", flat=True))
 
 
 def resume(actor: Actor, session: McpSession) -> bool:

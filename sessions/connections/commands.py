@@ -107,7 +107,8 @@ def open_session(actor: Actor, session: McpSession) -> bool:
 
 
 def close_session(actor: Actor, session: McpSession) -> bool:
-    """Request that the session is closed and stays closed. The host cancels its calls in flight."""
+    """Request that the session is closed and stays closed. The host cancels its calls in flight; those that wait for it
+    stay (see sessions.calls.session_pausing)."""
     return give(actor, session, _CLOSE)
 
 

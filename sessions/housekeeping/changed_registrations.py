@@ -101,7 +101,7 @@ def _wake_owners(server: Server) -> None:
 def _close(server: Server) -> None:
     _close_sessions(McpSession.objects.filter(server=server), final_states.SERVER_CLOSED_BEFORE)
     waiting = Call.objects.filter(server=server, state__in=UNSENT).values_list("uid", flat=True)
-    _end(list(waiting), final_states.SERVER_CLOSED_BEFORE)
+    final_states.end_all(list(waiting), final_states.SERVER_CLOSED_BEFORE)
 
 
 def _close_sessions(sessions: QuerySet[McpSession], final: FinalState = final_states.SESSION_CLOSED_BEFORE) -> None:
@@ -112,12 +112,7 @@ def _close_sessions(sessions: QuerySet[McpSession], final: FinalState = final_st
         lifecycle.unowned(session.pk)
         commands.wake_owner(session.uid)
         waiting = Call.objects.filter(session=session, state__in=UNSENT).values_list("uid", flat=True)
-        _end(list(waiting), final)
-
-
-def _end(uids: list[UUID], final: FinalState) -> None:
-    for start in range(0, len(uids), final_states.BATCH):
-        final_states.end(uids[start : start + final_states.BATCH], final)
+        final_states.end_all(list(waiting), final)
 
 
 # --- personal identities ----------------------------------------------------------------------------------------------
@@ -215,4 +210,4 @@ def _after_delete(server_uid: UUID | None, waiting: list[UUID], running: _Worker
         hints.wake_worker(worker_uid, "cancel", uid)
     for uid, worker_uid in held:
         hints.wake_worker(worker_uid, "session", uid)
-    _end(waiting, final_states.SERVER_DELETED_BEFORE)
+    final_states.end_all(waiting, final_states.SERVER_DELETED_BEFORE)

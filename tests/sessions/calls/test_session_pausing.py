@@ -9,10 +9,10 @@ from servers.audit import writer as writer_module
 from servers.audit.record import Actor
 from servers.enums import AuditAction
 from servers.models import AuditEvent
-from sessions.calls import session_pausing
+from sessions.calls import final_states, session_pausing
 from sessions.connections import assignment, commands, lifecycle
 from sessions.connections.lifecycle import Failure, Lease
-from sessions.enums import CallState, SessionCondition, SessionState
+from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.housekeeping import due_calls
 from sessions.models import Call, ConnectionEvent, McpSession
 from tests.sessions.host.make import make_call, make_greeting, make_hold, make_session, make_worker
@@ -85,6 +85,25 @@ def test_calls_that_wait_are_cancelled_by_a_pause_and_those_that_came_with_it_by
     late = make_call(session)
     assert [event.call_uid for event in due_calls.expire()] == [late.uid]
     assert "paused" in Call.objects.get(pk=late.pk).detail
+
+
+def test_calls_that_wait_are_cancelled_by_the_one_who_disconnects(session: McpSession) -> None:
+    before = [make_call(session) for _ in range(final_states.BATCH + 1)]
+    assert session_pausing.disconnect(ADA, session)
+    assert writer_module.writer().submit_and_wait(lambda: True, timeout=20)
+    ended = Call.objects.filter(pk__in=[call.pk for call in before])
+    assert set(ended.values_list("state", flat=True)) == {CallState.CANCELLED}
+    assert "disconnected before the call was sent" in ended[0].detail
+    assert set(events(AuditAction.CALL_FINISH)) == {"ada"}
+    assert row().desired == Desired.CLOSED
+
+
+def test_a_call_that_comes_after_the_disconnect_stays(session: McpSession) -> None:
+    session_pausing.disconnect(ADA, session)
+    later = make_call(session)
+    assert not session_pausing.disconnect(BOB, session)
+    assert writer_module.writer().submit_and_wait(lambda: True, timeout=20)
+    assert Call.objects.get(pk=later.pk).state == CallState.REQUESTED
 
 
 def test_of_two_who_retry_one_is_heard(session: McpSession) -> None:
