@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 from django.db import transaction
-from django.db.models import F, Window
+from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -331,8 +331,10 @@ def _late(
 def end_unhandled(worker_uid: UUID, running: Collection[UUID], unconfirmed: Collection[UUID]) -> list[Event]:
     """End calls that the database assigns to this worker, and that it does not handle. Only those whose claim was not
     confirmed to it did not reach their server."""
-    before = timezone.now() - UNHANDLED_AFTER
-    mine = Call.objects.filter(worker_uid=worker_uid, state=CallState.SENT, sent_at__lt=before)
+    now = timezone.now()
+    # one of the future too: the clock was set back
+    due = Q(sent_at__lt=now - UNHANDLED_AFTER) | Q(sent_at__gt=now + UNHANDLED_AFTER)
+    mine = Call.objects.filter(due, worker_uid=worker_uid, state=CallState.SENT)
     events = []
     for uid in mine.values_list("uid", flat=True)[:500]:
         if uid in running:

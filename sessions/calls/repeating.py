@@ -109,5 +109,6 @@ def twin_among(calls: Any, user: Any) -> Call | None:
     newest: Call | None = calls.filter(user_id=user.pk).order_by("-pk").first()
     if newest is None:
         return None
-    recent = newest.created_at >= timezone.now() - timedelta(seconds=TWICE_SECONDS)
+    # not one of the future: the clock was set back
+    recent = abs(timezone.now() - newest.created_at) <= timedelta(seconds=TWICE_SECONDS)
     return newest if recent or newest.state in RUNNING else None

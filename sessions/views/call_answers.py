@@ -4,7 +4,7 @@ returned."""
 import json
 from typing import Any
 
-from django.http import Http404, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -34,6 +34,12 @@ def card_answer(request: WebRequest, call: Call) -> dict[str, Any]:
     html = render_to_string("calls/_card.html", {"call": call, "may_read": True}, request)
     url = reverse("calls:detail", args=[call.uid])
     return {"call": str(call.uid), "number": call.pk, "version": call.version, "html": html, "url": url}
+
+
+def not_placed(problem: Rejected | AuditUnavailable) -> JsonResponse:
+    """For a script. `unconfirmed`: the call may have been placed all the same."""
+    unconfirmed = isinstance(problem, AuditUnavailable) and not problem.unchanged
+    return JsonResponse({"message": str(problem), "unconfirmed": unconfirmed}, status=422)
 
 
 def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from sessions.views.call_answers import (
     as_file,
     asked_for,
     card_answer,
+    not_placed,
     readable_arguments,
     result_object,
     result_payload,
@@ -115,7 +116,7 @@ def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
         if script and isinstance(problem, Rejected) and problem.confirm:
             return _lead(reverse("calls:repeat", args=[call.uid]), script=script)
         if script:
-            return JsonResponse({"message": str(problem)}, status=422)
+            return not_placed(problem)
         return _ask_again(request, call, thought, problem)
     return JsonResponse(card_answer(request, made)) if script else see_other(made)
 

@@ -19,7 +19,7 @@ from sessions.models import Call, SavedCall
 from sessions.overview import server_page
 from sessions.saved_calls import reading, running, saving
 from sessions.saved_calls.saving import Unsaved
-from sessions.views.call_answers import asked_for, card_answer, see_other
+from sessions.views.call_answers import asked_for, card_answer, not_placed, see_other
 from sessions.views.server_tabs import server_context
 from sessions.views.visible_calls import scripted, visible_call
 
@@ -95,7 +95,7 @@ def run(request: WebRequest, uid: UUID) -> HttpResponse:
         if script and isinstance(problem, Rejected) and problem.confirm:
             return JsonResponse({"ask": here})
         if script:
-            return JsonResponse({"message": str(problem)}, status=422)
+            return not_placed(problem)
         return _ask(request, saved, thought, problem)
     return _placed(request, call, message)
 

@@ -93,6 +93,9 @@ async function cancelled(form) {
   }
 }
 
+/* Whether the call may have been placed all the same. */
+export const isUnknown = (response, answer) => Boolean(answer.unconfirmed) || response.status >= 500;
+
 /* Running a call again. The new card appears where the page has cards of this kind; otherwise its own page opens. */
 export function showAgain(answer) {
   const slot = document.getElementById('read-slot');
@@ -120,6 +123,7 @@ document.addEventListener('submit', async (event) => {
     const response = await send(form.action, { method: 'POST', body: new FormData(form), headers: { Accept: 'application/json' } });
     const answer = response.headers.get('Content-Type')?.startsWith('application/json') ? await response.json() : {};
     if (answer.ask) return location.assign(answer.ask);
+    if (isUnknown(response, answer)) return toast({ title: 'No confirmation received', text: answer.message ?? 'Check the history before running it again.', tone: 'bad' });
     if (!answer.call) return toast({ title: 'Not run again', text: answer.message ?? `mcpadmin answered ${response.status}.`, tone: 'bad' });
     showAgain(answer);
   } catch (problem) {

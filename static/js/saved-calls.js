@@ -1,22 +1,27 @@
 /* Saved calls: saving what a form holds, running one in place, and a checklist that runs several one after another. */
-import { RUNNING, showAgain, whenOver } from './call-cards.js';
+import { isUnknown, RUNNING, showAgain, whenOver } from './call-cards.js';
 import { live } from './live.js';
 import { refreshParts } from './refresh.js';
 import { explain, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
 
 const Lost = class extends Error {};
+const UNKNOWN = 'No confirmation received. Check the history before running it again.';
 
 /* Sent once: what it did is not known from an answer that does not come. */
 async function posted(url, body) {
+  let response;
+  let answer;
   try {
-    const response = await send(url, { method: 'POST', body, headers: { Accept: 'application/json' } });
+    response = await send(url, { method: 'POST', body, headers: { Accept: 'application/json' } });
     const json = response.headers.get('Content-Type')?.startsWith('application/json');
-    return json ? await response.json() : { message: `mcpadmin answered ${response.status}.` };
+    answer = json ? await response.json() : { message: `mcpadmin answered ${response.status}.` };
   } catch (problem) {
     if (problem instanceof SignedOut) throw problem;
-    throw new Lost('No confirmation received. Check the history before running it again.', { cause: problem });
+    throw new Lost(UNKNOWN, { cause: problem });
   }
+  if (isUnknown(response, answer)) throw new Lost(answer.unconfirmed ? answer.message : UNKNOWN);
+  return answer;
 }
 
 function failed(problem) {
@@ -51,8 +56,14 @@ function link(text, url) {
   return Object.assign(document.createElement('a'), { textContent: text, href: url });
 }
 
-/* Resolves with whether it succeeded, when its call is over. `cell`: shows its state. */
-async function run(form, signal) {
+const stopped = (signal) => new Promise((resolve) => {
+  if (signal?.aborted) resolve(null);
+  signal?.addEventListener('abort', () => resolve(null), { once: true });
+});
+
+/* Resolves with whether it succeeded, when its call is over. Null if it was stopped before: the call goes on, its row shows
+   how it ends, and `onLate` is called with whether it succeeded. */
+async function run(form, signal, onLate) {
   const { runSaved: uid } = form.dataset;
   outcome(uid, 'Sending…');
   const answer = await posted(form.action, new FormData(form));
@@ -68,20 +79,21 @@ async function run(form, signal) {
   outcome(uid, card.querySelector('header .tag') ?? '', ' ', link(`#${answer.number}`, answer.url));
   const { callState } = card.querySelector('[data-call-state]').dataset;
   if (!RUNNING.includes(callState)) return callState === 'succeeded';
-  if (signal?.aborted) return false;
-  const ended = new Promise((resolve) => {
-    signal?.addEventListener('abort', () => resolve(null), { once: true });
-    whenOver(answer.call, resolve);
-  });
   const slot = document.createElement('div');
+  const ended = new Promise((resolve) => {
+    whenOver(answer.call, async ({ state }) => {
+      const pill = await pillOf(answer.call);
+      if (slot.isConnected) outcome(uid, pill ?? 'Ended', ' ', link(`#${answer.number}`, answer.url));
+      live.scan(document.body); // its topic is of no more use
+      resolve(state === 'succeeded');
+    });
+  });
   Object.assign(slot.dataset, { liveTopic: `call.${answer.call}`, liveSince: String(answer.version) });
   row(uid)?.querySelector('[data-outcome]').append(slot);
   live.scan(slot);
-  const over = await ended;
-  if (over === null) return false;
-  outcome(uid, (await pillOf(answer.call)) ?? 'Ended', ' ', link(`#${answer.number}`, answer.url));
-  live.scan(document.body); // its topic is of no more use
-  return over.state === 'succeeded';
+  const succeeded = await Promise.race([ended, stopped(signal)]);
+  if (succeeded === null) ended.then(onLate);
+  return succeeded;
 }
 
 /* Null if it cannot be loaded: the call is over all the same. */
@@ -141,6 +153,7 @@ function startChecklist() {
   const ticks = () => [...list.querySelectorAll('[data-tick]:not(:disabled)')];
   const ticked = () => ticks().filter((box) => box.checked);
   let stopping = null;
+  let round = 0;
 
   function count() {
     const number = ticked().length;
@@ -154,12 +167,23 @@ function startChecklist() {
     stopping = new AbortController();
     stop.hidden = false;
     count();
-    let [good, done] = [0, 0];
+    let [good, done, running] = [0, 0, 0];
+    round += 1;
+    const mine = round;
+    const tell = () => {
+      if (mine === round) sum.textContent = `${good} of ${forms.length} succeeded${running ? `, ${running} still running` : ''}`;
+    };
+    const late = (succeeded) => {
+      [good, running] = [good + Number(succeeded), 0];
+      tell();
+    };
     for (const form of forms) outcome(form.dataset.runSaved, 'Waiting');
     try {
       for (const form of forms) {
         sum.textContent = `Running ${done + 1} of ${forms.length}`;
-        if (await run(form, stopping.signal)) good += 1; // eslint-disable-line no-await-in-loop
+        const succeeded = await run(form, stopping.signal, late); // eslint-disable-line no-await-in-loop
+        good += Number(succeeded);
+        running = Number(succeeded === null);
         done += 1;
         if (stopping.signal.aborted) break;
       }
@@ -171,7 +195,7 @@ function startChecklist() {
       }
     }
     for (const form of forms.slice(done)) outcome(form.dataset.runSaved, 'Not run');
-    sum.textContent = `${good} of ${forms.length} succeeded`;
+    tell();
     stopping = null;
     stop.hidden = true;
     count();

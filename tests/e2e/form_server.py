@@ -5,6 +5,7 @@ form_server.py [number of tools] [number of resources and of prompts] [number of
 
 import json
 import sys
+import time
 
 TEXT = {"type": "string"}
 ORDER = {
@@ -63,6 +64,8 @@ def result_of(method: str, params: dict) -> dict | None:
     if ENTRIES and method in LISTS:
         return LISTS[method]
     if method == "tools/call":
+        if params.get("arguments") == {"text": "nap"}:
+            time.sleep(4)
         text = json.dumps(params.get("arguments", {}), sort_keys=True).upper()
         return {"content": [{"type": "text", "text": text}], "isError": False}
     return {} if method == "ping" else None

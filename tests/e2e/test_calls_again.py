@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.e2e.walk import Walk
 from tests.peers.peers import peer_command
@@ -90,6 +90,59 @@ def test_a_call_is_run_again_edited_sent_anyway_saved_and_checked(stack: Stack, 
     page.route("**/saved-calls/*/run/", lambda route: route.abort())
     page.get_by_role("button", name="Run selected").click()
     expect(page.locator("[data-outcome]")).to_have_text(["Outcome unknown", "Not run"])
+
+
+def saved(ada: Walk, name: str, text: str) -> None:
+    page = ada.page
+    ada.open_tool("again", "shout")
+    if page.get_by_role("button", name="JSON", exact=True).is_visible():
+        page.get_by_role("button", name="JSON", exact=True).click()
+    page.locator("[name=_json]").fill(json.dumps({"text": text}))
+    page.locator("#tool-form summary", has_text="Save…").click()
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text(f"Saved as “{name}”")).to_be_visible()
+
+
+def test_a_checklist_that_is_stopped_still_shows_how_its_running_call_ends(ada: Walk) -> None:
+    page, name = ada.page, f"Nap {uuid4().hex[:8]}"
+    saved(ada, name, "nap")
+    ada.open("/servers/again/saved/")
+    page.get_by_label(f"Select {name}").check()
+    page.get_by_role("button", name="Run selected").click()
+    cell = page.get_by_role("row").filter(has_text=name).locator("[data-outcome]")
+    expect(cell).to_contain_text("Running")
+    page.get_by_role("button", name="Stop").click()
+    total = page.locator("[data-checklist-sum]")
+    expect(total).to_have_text("0 of 1 succeeded, 1 still running")
+    expect(cell).to_contain_text("Succeeded", timeout=20_000)
+    expect(total).to_have_text("1 of 1 succeeded")
+
+
+@pytest.mark.parametrize("unknown", ["a proxy's page", "our own words"])
+def test_what_may_have_been_placed_is_not_called_not_run(ada: Walk, unknown: str) -> None:
+    page, name, ours = ada.page, f"Kept {uuid4().hex[:8]}", "Check whether the change was made before trying again."
+
+    def answer(route: Route) -> None:
+        if unknown == "our own words":
+            route.fulfill(status=422, json={"message": ours, "unconfirmed": True})
+        else:
+            route.fulfill(status=503, content_type="text/html", body="<p>Bad day</p>")
+
+    saved(ada, name, "any")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("ANY")
+    ada.complaints.allow("503" if unknown == "a proxy's page" else "422")
+    page.route("**/calls/*/repeat/", answer)
+    page.route("**/saved-calls/*/run/", answer)
+    ada.result().get_by_role("button", name="Run again").click()
+    expect(page.get_by_text("No confirmation received")).to_be_visible()
+    expect(page.get_by_text("Not run again")).to_have_count(0)
+    ada.open("/servers/again/saved/")
+    page.get_by_label(f"Select {name}").check()
+    page.get_by_role("button", name="Run selected").click()
+    cell = page.get_by_role("row").filter(has_text=name).locator("[data-outcome]")
+    expect(cell).to_have_text("Outcome unknown")
 
 
 def test_a_saved_call_has_every_value_of_its_form(stack: Stack, ada: Walk) -> None:

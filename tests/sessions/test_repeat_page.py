@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -17,6 +18,7 @@ from servers.enums import DefinitionKind, PayloadKind
 from servers.models import Definition
 from servers.secret import MASK
 from sessions.calls import repeating
+from sessions.calls.placing import AuditUnavailable, MaybePlaced
 from sessions.enums import ArgumentDoubt, CallState
 from sessions.models import Call
 from tests.servers.conftest import person
@@ -105,6 +107,29 @@ def test_one_click_runs_it_again_and_the_second_click_finds_the_same_call() -> N
     Call.objects.filter(repeats=call).update(
         state=CallState.SUCCEEDED, created_at=timezone.now() - timedelta(seconds=repeating.TWICE_SECONDS + 1)
     )
+    assert press(client, call)["call"] != first["call"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "unconfirmed"),
+    [(AuditUnavailable("Nothing was done."), False), (MaybePlaced("Check whether it was.", uuid4()), True)],
+)
+def test_a_script_is_told_whether_the_call_may_have_been_placed(
+    monkeypatch: pytest.MonkeyPatch, problem: AuditUnavailable, unconfirmed: bool
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise problem
+
+    call, client = make_ended()
+    monkeypatch.setattr(repeating, "place", failing)
+    assert press(client, call) == {"message": str(problem), "unconfirmed": unconfirmed}
+
+
+def test_after_the_clock_was_set_back_a_click_makes_a_new_call() -> None:
+    call, client = make_ended()
+    first = press(client, call)
+    ahead = timezone.now() + timedelta(hours=1)
+    Call.objects.filter(repeats=call).update(state=CallState.SUCCEEDED, created_at=ahead)
     assert press(client, call)["call"] != first["call"]
 
 

@@ -110,6 +110,17 @@ def after_the_next_tick(call: Call, live: Session, calls: Calls) -> Call:
     return Call.objects.get(pk=call.pk)
 
 
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(minutes=-1)])
+def test_a_call_that_nothing_handles_is_ended_also_after_the_clock_was_set_back(
+    call: Call, live: Session, ahead: timedelta
+) -> None:
+    mine = {"state": CallState.SENT, "worker_uid": live.lease.worker_uid}
+    Call.objects.update(**mine, sent_at=timezone.now() + ahead)
+    assert claims.end_unhandled(live.lease.worker_uid, {call.uid}, ()) == []
+    assert len(claims.end_unhandled(live.lease.worker_uid, (), ())) == 1
+    assert Call.objects.get().state == CallState.OUTCOME_UNKNOWN
+
+
 class FailsOnce(Database):
     """The first outcome meets a database that is away."""
 
