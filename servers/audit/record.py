@@ -100,8 +100,9 @@ class Event:
     """`details` are shown as they are: never put a secret or a payload in; `digests` name payloads by their digest.
 
     `context` of a call's steps: session (uid), epoch, era, revision, bytes_in and bytes_out (of the arguments and the
-    result), duration_ms, request_id (of the request at the server), traceparent (W3C). Values that are empty or None
-    are left out.
+    result), duration_ms, request_id (of the request at the server), traceparent (W3C), and the time that the step has in
+    the call's row (created_at, sent_at or finished_at), by which the row is verified: the event gets its own time later.
+    Values that are empty or None are left out.
     """
 
     action: AuditAction

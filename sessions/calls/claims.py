@@ -18,6 +18,7 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from servers.audit import payload_privacy, payloads
+from servers.audit.proof.notes import stamp
 from servers.audit.record import Actor, Event, ServerRef
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind, PayloadKind
@@ -231,7 +232,8 @@ def claim(call: PendingCall, lease: Lease) -> list[Event]:
     if call.agent is not None and call.agent.on_behalf.added:
         agent_calls.sent(call.pk)
     _announce(call, lease, version, passing=True)
-    return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, {"attempt": 1, "epoch": lease.epoch})]
+    details, context = {"attempt": 1, "epoch": lease.epoch}, {"sent_at": stamp(now)}
+    return [_event(call, lease, AuditAction.CALL_SEND, AuditOutcome.PENDING, details, context=context)]
 
 
 def attempt(call: PendingCall, lease: Lease, number: int, reason: str) -> list[Event]:
@@ -284,7 +286,8 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Payload |
         if outcome.fault:
             # without the server's words: what stands in an event cannot be erased
             details |= {"fault": outcome.fault, "detail": without_words(outcome.detail)[:AUDITED_CHARS]}
-        context = {"bytes_in": call.argument_bytes, "bytes_out": size, "duration_ms": duration} | vars(outcome.upstream)
+        context = {"bytes_in": call.argument_bytes, "bytes_out": size, "duration_ms": duration}
+        context |= {"finished_at": stamp(now), **vars(outcome.upstream)}
         return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests, context)]
     return [] if result is None else _late(call, lease, outcome, result, digests)
 

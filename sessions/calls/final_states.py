@@ -15,6 +15,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from servers import limits
+from servers.audit.proof.notes import stamp
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.commit_hooks import after_commit
@@ -178,6 +179,7 @@ def finish_event(call: Call, final: FinalState, actor: Actor = SYSTEM) -> Event:
         "epoch": call.epoch,
         "bytes_in": call.argument_bytes,
         "duration_ms": call.duration_ms,
+        "finished_at": stamp(call.finished_at) if call.finished_at else "",
     }
     return replace(event_of(call, AuditAction.CALL_FINISH, final.outcome, actor, details), context=context)
 

@@ -12,6 +12,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from servers.audit import payload_privacy, payloads
+from servers.audit.proof.notes import stamp
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable
 from servers.commit_hooks import after_commit
@@ -228,6 +229,7 @@ def requested(intent: Intent, call: Call) -> list[Event]:
             "session": str(intent.target.session_uid),
             "epoch": intent.target.epoch,
             "bytes_in": call.argument_bytes,
+            "created_at": stamp(call.created_at),
         },
     )
     if intent.hold is None:

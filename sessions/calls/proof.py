@@ -66,8 +66,12 @@ def _rows(uids: set[Any]) -> Iterator[_Row]:
 
 
 # --- one event ----------------------------------------------------------------------------------------------------------
-def _near(found: datetime | None, at: datetime) -> bool:
-    return found is not None and abs(found - at) <= TOLERANCE
+def _agrees(row: _Row, name: str, body: _Body, at: datetime) -> bool:
+    """Older events do not name the times of the row, and were written within a few seconds of them."""
+    found, named = row[name], body.get("context", {}).get(name)
+    if found is None or named is None:
+        return found is not None and abs(found - at) <= TOLERANCE
+    return bool(stamp(found) == named)
 
 
 def _request(row: _Row, body: _Body, at: datetime) -> str:
@@ -82,7 +86,7 @@ def _request(row: _Row, body: _Body, at: datetime) -> str:
         return "target"
     if row["arguments__digest"] != body["digests"].get("arguments"):
         return "reference to its arguments"
-    return "" if _near(row["created_at"], at) else "time of request"
+    return "" if _agrees(row, "created_at", body, at) else "time of request"
 
 
 def _sent(row: _Row, body: _Body, at: datetime) -> str:
@@ -91,7 +95,7 @@ def _sent(row: _Row, body: _Body, at: datetime) -> str:
         return ""
     if row["epoch"] != body["details"].get("epoch"):
         return "epoch"
-    return "" if _near(row["sent_at"], at) else "time of sending"
+    return "" if _agrees(row, "sent_at", body, at) else "time of sending"
 
 
 def _finished(row: _Row, body: _Body, at: datetime) -> str:
@@ -102,7 +106,7 @@ def _finished(row: _Row, body: _Body, at: datetime) -> str:
         return "state"
     if row["result__digest"] != digest:
         return "reference to its result"
-    return "" if _near(row["finished_at"], at) else "time of its end"
+    return "" if _agrees(row, "finished_at", body, at) else "time of its end"
 
 
 _CHECKS: dict[str, Callable[[_Row, _Body, datetime], str]] = {

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from servers.models import AuditEvent
 
-#: between a time in a row and the event of the same transaction: a commit may wait, and a clock may be set
+#: between a time in a row and the event of the same transaction that does not name it: a commit may wait, and a clock may
+#: be set
 TOLERANCE = timedelta(seconds=30)
 
 

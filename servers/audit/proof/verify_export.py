@@ -18,7 +18,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-TOLERANCE, REQUEST = timedelta(seconds=30), "call:tool:request"  # between the times of a call's row and of its event
+TOLERANCE, REQUEST = timedelta(seconds=30), "call:tool:request"  # of a row's time that its event does not name
 NOTES, NEVER, when = ("checkpoint", "cut"), datetime.min.replace(tzinfo=UTC), datetime.fromisoformat
 Line = dict[str, Any]
 
@@ -98,15 +98,16 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         self.erasures |= {d for role, d in roles if role == "erased" or (role == "arguments" and self.age == NEVER)}
         if (row := self.open.get(call)) and body["action"] == "call:tool:send" and details.get("attempt") == 1:
             demand(row["epoch"] == details["epoch"], seq, "The epoch of the call was changed.")
-            self.near(row["sent_at"])
+            self.near(row["sent_at"], body.get("context", {}).get("sent_at"))
         if row and body["action"] == "call:tool:finish" and not details.get("late"):
             ended = row["state"] == details["state"] and row["result"] == body["digests"].get("result")
             demand(ended, seq, "The state or the result of the call was changed.")
-            self.near(row["finished_at"])
+            self.near(row["finished_at"], body.get("context", {}).get("finished_at"))
             del self.open[row["uid"]]
 
-    def near(self, time: str | None) -> None:
-        demand(time and abs(when(time) - self.at) <= TOLERANCE, self.seq, "A time of the call was changed.")
+    def near(self, time: str | None, named: str | None) -> None:
+        fits = time == named if named else time and abs(when(time) - self.at) <= TOLERANCE
+        demand(fits, self.seq, "A time of the call was changed.")
 
     def payload(self, line: Line) -> None:
         self.due.discard(digest := line["digest"])
@@ -123,9 +124,8 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         demand(body and row["uid"] == body["call"], self.seq, "It is followed by a call that it does not request.")
         names = [row["user"], row["server"], row["identity"], row["method"], row["target"][:300], row["arguments"]]
         said = [body["actor"]["name"], (body["server"] or {}).get("name"), body["identity"], body["details"]["method"]]
-        said += [body["subject"], body["digests"]["arguments"]]
-        demand(names == said, self.seq, "The row of the call was changed.")
-        self.near(row["created_at"])
+        demand(names == [*said, body["subject"], body["digests"]["arguments"]], self.seq, "The call's row was changed.")
+        self.near(row["created_at"], body.get("context", {}).get("created_at"))
         self.open[row["uid"]] = {**row, "seq": self.seq}
 
     def end_of_event(self) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,12 +20,14 @@ from servers.accounts import people
 from servers.agents.oauth import clients
 from servers.audit import payloads
 from servers.audit import writer as writer_module
+from servers.audit.proof.rows import Removed
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome, OAuthClientKind, TransportKind
 from servers.models import AgentToken, AuditEvent, Definition, Identity, OAuthClient, Payload, Server
 from servers.registration import registering
 from sessions.calls import final_states, placing, repeating
 from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.proof import CallRows
 from sessions.connections import commands
 from sessions.enums import ArgumentDoubt, CallState, Desired
 from sessions.models import AgentCall, Call, McpSession, Worker
@@ -89,6 +92,20 @@ def test_a_placed_call_is_durable_with_its_payload_and_event(caller: Any, server
     event = AuditEvent.objects.get(action=AuditAction.CALL_REQUEST)
     assert (event.call_uid, event.outcome, event.actor_id) == (stored.uid, AuditOutcome.PENDING, caller.pk)
     assert json.loads(event.body)["digests"] == {"arguments": stored.arguments.digest}
+
+
+def test_a_machine_that_sleeps_while_a_call_is_placed_or_cancelled_raises_no_alarm(
+    caller: Any, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_the_sleep = SimpleNamespace(now=lambda: timezone.now() + timedelta(minutes=10))
+    monkeypatch.setattr("servers.audit.record.timezone", after_the_sleep)
+    call = place(caller, server)
+    assert placing.cancel(Actor.of_user(caller), caller, call)
+    events = [(event, json.loads(event.body)) for event in AuditEvent.objects.filter(call_uid=call.uid).order_by("seq")]
+    assert {AuditAction.CALL_REQUEST, AuditAction.CALL_FINISH} <= {event.action for event, _ in events}
+    assert CallRows().of_events(events, Removed()) is None
+    Call.objects.update(created_at=timezone.now())
+    assert CallRows().of_events(events, Removed()) is not None
 
 
 def test_a_call_wants_its_session(caller: Any, server: Server) -> None:

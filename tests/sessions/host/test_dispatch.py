@@ -18,12 +18,14 @@ from django.db import DataError
 from django.utils import timezone
 
 from servers.audit import payload_privacy, payloads, writer
+from servers.audit.proof.rows import Removed
 from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
 from servers.enums import AuditAction, PayloadKind
 from servers.models import AuditEvent, Payload, PrivacySettings
 from sessions.calls import claims
 from sessions.calls.card import card_of
+from sessions.calls.proof import CallRows
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host import open_session
@@ -119,6 +121,21 @@ def test_a_call_that_nothing_handles_is_ended_also_after_the_clock_was_set_back(
     assert claims.end_unhandled(live.lease.worker_uid, {call.uid}, ()) == []
     assert len(claims.end_unhandled(live.lease.worker_uid, (), ())) == 1
     assert Call.objects.get().state == CallState.OUTCOME_UNKNOWN
+
+
+def test_a_machine_that_sleeps_before_a_commit_raises_no_alarm(
+    call: Call, live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_the_sleep = SimpleNamespace(now=lambda: timezone.now() + timedelta(minutes=10))
+    monkeypatch.setattr("servers.audit.record.timezone", after_the_sleep)
+    handled(call, live, tmp_path)
+    events = [(event, json.loads(event.body)) for event in AuditEvent.objects.filter(call_uid=call.uid)]
+    assert [event.action for event, _ in events] == [AuditAction.CALL_SEND, AuditAction.CALL_FINISH]
+    assert CallRows().of_events(events, Removed()) is None
+    Call.objects.update(sent_at=timezone.now())
+    found = CallRows().of_events(events, Removed())
+    assert found is not None
+    assert "The time of sending" in found.words
 
 
 class FailsOnce(Database):

@@ -15,11 +15,18 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit.proof import checkpoints, file, key
 from servers.audit.proof.export import ExportLines
+from servers.audit.proof.notes import stamp
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef, record_many
 from servers.enums import AuditAction, AuditOutcome, PayloadKind, StatementKind
 from servers.models import AuditEvent, Checkpoint, Payload, Server
 from sessions.enums import CallState
 from sessions.models import Call
+
+_TIMES = {
+    AuditAction.CALL_REQUEST: "created_at",
+    AuditAction.CALL_SEND: "sent_at",
+    AuditAction.CALL_FINISH: "finished_at",
+}
 
 
 def new_key(settings: Any, directory: Path) -> None:
@@ -115,6 +122,8 @@ def erase(payload: Payload) -> None:
 
 def _event(call: Call, action: AuditAction, outcome: AuditOutcome, **details: Any) -> Event:
     digests = {"arguments": call.arguments.digest} | ({"result": call.result.digest} if call.result else {})
+    step = _TIMES[action]
+    times = {step: stamp(getattr(call, step))} if names_times(call) else {}
     more = {"method": "tools/call", **details}
     return Event(
         action,
@@ -126,7 +135,13 @@ def _event(call: Call, action: AuditAction, outcome: AuditOutcome, **details: An
         call.uid,
         more,
         digests,
+        times,
     )
+
+
+def names_times(call: Call) -> bool:
+    """Whether its events name the times of its row: those of older versions do not."""
+    return int(call.target.removeprefix("tool_")) % 2 == 1
 
 
 def sign() -> Checkpoint:

@@ -53,6 +53,16 @@ def test_a_line_of_the_checkpoint_file_that_a_full_disk_cut_off_is_passed_over(t
     assert (done.returncode, done.stderr) == (0, ""), done
 
 
+@pytest.mark.parametrize("column", ["created_at", "sent_at", "finished_at"])
+@pytest.mark.parametrize("number", [0, 1], ids=["of an older version", "of this version"])
+def test_a_time_of_a_call_is_the_one_that_its_event_names(tmp_path: Path, number: int, column: str) -> None:
+    call = log.one_call(*log.caller_and_server(), number)
+    Call.objects.update(**{column: getattr(call, column) + timedelta(seconds=1)})
+    done = run(log.export_to(tmp_path / "e"), "--key", log.public_key())
+    assert verify().ok is not log.names_times(call)
+    assert ("A time of the call was changed." in done.stderr) is log.names_times(call), done
+
+
 def test_a_line_of_an_export_that_is_cut_off_is_not(tmp_path: Path) -> None:
     log.fill()
     export = log.export_to(tmp_path / "e")
