@@ -27,7 +27,9 @@ from sessions.calls.final_states import event_of
 from sessions.connections import commands
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState, SessionState
+from sessions.mcp.core.capabilities import declares
 from sessions.mcp.core.tasks import TERMINAL, Status, TaskState
+from sessions.mcp.core.versions import REVISIONS
 from sessions.models import Call, McpSession, ServerTask
 from sessions.models.server_task import FOLLOWED_FOR
 
@@ -35,6 +37,7 @@ log = structlog.get_logger(__name__)
 
 MOST_SHOWN: Final = 100
 CANCEL_SENT: Final = "Cancellation sent to the server."
+NO_CANCELLATION: Final = "The server offers no cancellation of tasks."
 _TEXT_CHARS: Final = 500
 _NOT_FOLLOWED: Final = f"Not followed any more after {FOLLOWED_FOR.days} days."
 
@@ -90,10 +93,18 @@ def followed(call: PendingCall, lease: Lease) -> None:
 def ended(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
     """Following it on is over: its result becomes the call's late result. Safe to repeat."""
     rows = ServerTask.objects.filter(call_id=call.pk)
-    if rows.filter(ended_at=None).update(ended_at=timezone.now()) and outcome.result is None:
+    if rows.filter(ended_at=None).update(ended_at=timezone.now(), detail="") and outcome.result is None:
         rows.update(detail=_words(call, outcome.detail or outcome.error_message))
     _announce(lease.server_uid)
     return claims.late(call, lease, outcome)
+
+
+def not_cancelled(call: PendingCall, lease: Lease, why: str) -> None:
+    """The server refused the cancellation that a person asked for, who may ask again."""
+    detail = _words(call, f"Not cancelled. {why}")
+    fields = {"cancel_requested_at": None, "cancel_requested_by": "", "detail": detail}
+    ServerTask.objects.filter(call_id=call.pk, ended_at=None).update(**fields)
+    _announce(lease.server_uid)
 
 
 def give_up_old() -> int:
@@ -159,6 +170,11 @@ class TaskLine:
         return "ok" if self._end == Status.COMPLETED else "line" if self._end == Status.CANCELLED else "bad"
 
     @property
+    def cancellable(self) -> bool:
+        asked = self.task.cancel_requested_at or self.call.cancel_requested_at
+        return self.running and not asked and not _cannot_cancel(self.task)
+
+    @property
     def followed(self) -> str:
         """How a task goes on whose call has ended without an answer."""
         if not self.running or self.call.state == CallState.SENT:
@@ -212,6 +228,20 @@ def _is_connected(task: ServerTask) -> bool:
     return task.session is not None and task.session.state == SessionState.READY
 
 
+def _cannot_cancel(task: ServerTask) -> bool:
+    """Whether its server, as it is connected now, declares no cancellation of tasks. Only that of 2025-11-25 may lack it."""
+    if task.session is None or not _is_connected(task):
+        return False
+    revision = REVISIONS.get(task.session.revision)
+    core = revision is not None and revision.core_tasks
+    return core and not declares(task.session.server_capabilities, "tasks", "cancel")
+
+
+def cannot_cancel(call: Call) -> bool:
+    task = ServerTask.objects.select_related("session").filter(call=call).first()
+    return task is not None and _cannot_cancel(task)
+
+
 def _wake(call: Call) -> None:
     """The owner of its session; a session without one looks at its tasks as it opens."""
     session = McpSession.objects.select_related("owner").filter(pk=call.session_id or 0).first()
@@ -228,7 +258,7 @@ def request_cancel(actor: Actor, user: Any, call: Call) -> str:
     with audited(actor) as trail:
         rows = ServerTask.objects.followed_on().filter(call=call, cancel_requested_at=None)
         task = rows.exclude(status__in=TERMINAL).select_related("session").first()
-        asked = {"cancel_requested_at": timezone.now(), "cancel_requested_by": actor.name}
+        asked = {"cancel_requested_at": timezone.now(), "cancel_requested_by": actor.name, "detail": ""}
         if task is None or not rows.filter(pk=task.pk).update(**asked):
             return ""
         if task.session_id is not None:

@@ -36,7 +36,7 @@ class ServerTask(models.Model):
     seen_at = models.DateTimeField()
     followed_since = models.DateTimeField(null=True)  # by a session after the one that began it
     ended_at = models.DateTimeField(null=True)  # of following it on
-    detail = models.TextField(blank=True)  # why following it on ended without a result
+    detail = models.TextField(blank=True)  # why following it on ended without a result, or it could not be cancelled
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=150, blank=True)
 

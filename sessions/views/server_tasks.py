@@ -32,6 +32,9 @@ def cancel(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     if call.server is None or call.server.slug != slug:
         raise Http404("This server has no such task.")
     actor = Actor.of(request)
+    if server_tasks.cannot_cancel(call):
+        messages.error(request, server_tasks.NO_CANCELLATION)
+        return HttpResponse(status=204) if request.htmx else redirect("servers:tasks", slug)
     try:
         if call.state == CallState.SENT:
             said = server_tasks.CANCEL_SENT if placing.cancel(actor, request.user, call) else ""

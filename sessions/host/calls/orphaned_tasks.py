@@ -18,6 +18,7 @@ from sessions.host.answer_redaction import Redactor
 from sessions.host.calls import outcomes
 from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 from sessions.mcp.client import Client, TaskOptions, TaskState
+from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 from sessions.models.server_task import FOLLOWED_FOR
 
@@ -131,7 +132,15 @@ class OrphanedTasks:
         self._db.post(partial(server_tasks.seen, orphan.call, self._lease, state))
 
     async def _cancel(self, orphan: Orphan) -> None:
+        call = orphan.call
         try:
             await self._client.cancel_task(orphan.task_id)
         except McpError as error:
-            log.info("host.task_not_cancelled", call=str(orphan.call.uid), fault=str(error.fault))
+            log.info("host.task_not_cancelled", call=str(call.uid), fault=str(error.fault))
+            if isinstance(error, RpcError) and error.code == jsonrpc.INVALID_PARAMS:
+                return  # it is over, or no longer known: the next poll shows which
+            if isinstance(error, RpcError | ProtocolError) or error.permanent:
+                why = outcomes.ResultMasks.of(call, self._lease, self._redactor).text(error.detail)
+                with suppress(RowsOrphaned):
+                    await self._db.persist(partial(server_tasks.not_cancelled, call, self._lease, why))
+            self._cancelled.discard(call.pk)  # after a failure that passes, the next look tries again

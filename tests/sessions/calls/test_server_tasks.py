@@ -15,7 +15,7 @@ from sessions.enums import CallState, Desired, SessionState
 from sessions.models import AgentCall, Call, McpSession, ServerTask
 from sessions.models.server_task import FOLLOWED_FOR
 from tests.sessions.agents.placed import principal_of
-from tests.sessions.host.make import make_call, make_session
+from tests.sessions.host.make import make_call, make_hold, make_session
 
 pytestmark = pytest.mark.django_db
 
@@ -72,6 +72,34 @@ def test_a_task_that_is_followed_no_more_is_lost_and_cannot_be_cancelled(
     assert McpSession.objects.get().desired == Desired.CLOSED
     assert (server_tasks.give_up_old(), server_tasks.give_up_old()) == (1, 0)
     assert line(ada, task).task.detail == "Not followed any more after 7 days."
+
+
+def test_a_cancellation_that_the_server_refused_says_so_and_can_be_asked_for_again(
+    client: Client, ada: Any, task: ServerTask
+) -> None:
+    assert task.session_id is not None
+    McpSession.objects.update(state=SessionState.READY)
+    cancelled(client, task)
+    assert not line(ada, task).cancellable
+    [orphan] = server_tasks.orphans(task.session_id)
+    server_tasks.not_cancelled(orphan.call, make_hold(make_session("other")), "The server is busy.")
+    assert line(ada, task).detail == "Not cancelled. The server is busy."
+    assert line(ada, task).cancellable
+    assert cancelled(client, task) == "Cancellation sent to the server."
+    assert line(ada, task).detail == ""
+
+
+def test_a_server_that_cannot_cancel_tasks_is_not_asked_to(client: Client, ada: Any, task: ServerTask) -> None:
+    offers = {"requests": {"tools": {"call": {}}}}
+    connected = {"state": SessionState.READY, "revision": "2025-11-25", "server_capabilities": {"tasks": offers}}
+    McpSession.objects.update(**connected)
+    assert not line(ada, task).cancellable
+    for state in (CallState.OUTCOME_UNKNOWN, CallState.SENT):
+        Call.objects.update(state=state)
+        assert cancelled(client, task) == "The server offers no cancellation of tasks."
+    assert not Call.objects.exclude(cancel_requested_at=None).exists()
+    McpSession.objects.update(server_capabilities={"tasks": offers | {"cancel": {}}})
+    assert line(ada, task).cancellable
 
 
 @pytest.mark.parametrize(
