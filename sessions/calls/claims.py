@@ -255,8 +255,9 @@ def progressed(
 
 # --- the end ---------------------------------------------------------------------------------------------------------
 def packed(outcome: CallOutcome) -> Payload | None:
-    """The row of the result, compressed and sealed but not written. Of a large one to be made before `finish`: compressing
-    in the writer's transaction would hold up everyone who writes. Slow: do not call in an event loop. Raises SealError."""
+    """The row of the result, compressed and sealed but not written. Of a large one to be made before `finish` or `late`:
+    compressing in the writer's transaction would hold up everyone who writes. Slow: do not call in an event loop. Raises
+    SealError."""
     if outcome.result is None:
         return None
     return payloads.made(PayloadKind.RESULT, outcome.result, redacted=outcome.redacted)
@@ -292,11 +293,11 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Payload |
     return [] if result is None else _late(call, lease, outcome, result, digests)
 
 
-def late(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
-    """Keep an answer that arrived after the final state."""
+def late(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Payload | None = None) -> list[Event]:
+    """Keep an answer that arrived after the final state. `row`: from `packed`."""
     if outcome.result is None or not Call.objects.filter(pk=call.pk, late_result=None).exists():
         return []
-    result, outcome = _stored(outcome)
+    result, outcome = _stored(outcome, row)
     if result is None:
         return []
     digests = {"arguments": call.arguments_digest, "result": result.digest}

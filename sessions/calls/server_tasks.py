@@ -18,7 +18,7 @@ from servers.audit.record import Actor, Event
 from servers.commit_hooks import after_commit
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome
-from servers.models import Server
+from servers.models import Payload, Server
 from servers.storable import storable
 from sessions import hints
 from sessions.calls import agent_calls, claims, intents, visibility
@@ -39,6 +39,7 @@ MOST_SHOWN: Final = 100
 CANCEL_SENT: Final = "Cancellation sent to the server."
 NO_CANCELLATION: Final = "The server offers no cancellation of tasks."
 _TEXT_CHARS: Final = 500
+_NOT_STORED: Final = "The result was not stored, because it cannot be encrypted."
 _NOT_FOLLOWED: Final = f"Not followed any more after {FOLLOWED_FOR.days} days."
 
 
@@ -90,13 +91,16 @@ def followed(call: PendingCall, lease: Lease) -> None:
     _announce(lease.server_uid)
 
 
-def ended(call: PendingCall, lease: Lease, outcome: CallOutcome) -> list[Event]:
-    """Following it on is over: its result becomes the call's late result. Safe to repeat."""
+def ended(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Payload | None = None) -> list[Event]:
+    """Following it on is over: its result becomes the call's late result. `row`: from `claims.packed`. Safe to repeat."""
     rows = ServerTask.objects.filter(call_id=call.pk)
     if rows.filter(ended_at=None).update(ended_at=timezone.now(), detail="") and outcome.result is None:
         rows.update(detail=_words(call, outcome.detail or outcome.error_message))
     _announce(lease.server_uid)
-    return claims.late(call, lease, outcome)
+    events = claims.late(call, lease, outcome, row)
+    if outcome.result is not None and not Call.objects.filter(pk=call.pk, late_result__isnull=False).exists():
+        rows.update(detail=_NOT_STORED)
+    return events
 
 
 def not_cancelled(call: PendingCall, lease: Lease, why: str) -> None:

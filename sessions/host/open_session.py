@@ -381,7 +381,8 @@ class OpenSession:
             outcome = outcomes.of_result(event.result, masks, modern=self.modern, tool=call.method == TOOLS_CALL)
         else:
             outcome = outcomes.of_error_object(event.error or {}, masks)
-        await self._db.persist(partial(claims.late, call, self.lease, outcome), list)
+        row = await outcomes.packed(self._db, outcome)
+        await self._db.persist(partial(claims.late, call, self.lease, outcome, row), list)
 
     async def _measure(self) -> None:
         await asyncio.sleep(PING_AFTER_SECONDS)

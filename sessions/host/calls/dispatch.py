@@ -11,8 +11,6 @@ from uuid import UUID
 
 import structlog
 
-from servers.crypto import SealError
-from servers.models import Payload
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
 from sessions.calls.operations import words_of
@@ -173,22 +171,13 @@ class CallRun:
     async def _record(self, call: PendingCall, live: OpenSession, outcome: CallOutcome) -> None:
         """An outcome that the database refuses ends the call without what the server sent."""
         keep = partial(self._spool.keep, SpooledOutcome(call, live.lease, outcome))
-        finish = partial(claims.finish, call, live.lease, outcome)
-        if outcome.has_large_result:
-            finish = partial(finish, row=await self._packed(outcome))
+        finish = partial(claims.finish, call, live.lease, outcome, await outcomes.packed(self._db, outcome))
         try:
             await self._db.persist(finish, list, keep)
         except RowsRefused as problem:
             log.error("host.result_refused", call=str(call.uid), problem=str(problem)[:200])
             bare = outcomes.not_stored(outcome, problem)
             await self._db.persist(partial(claims.finish, call, live.lease, bare), list)
-
-    async def _packed(self, outcome: CallOutcome) -> Payload | None:
-        """None while the database is away, or when the result cannot be encrypted: `finish` meets the same and says so."""
-        try:
-            return await self._db.read(partial(claims.packed, outcome))
-        except (DatabaseAway, SealError):
-            return None
 
     async def _perform(self, call: PendingCall, live: OpenSession) -> CallOutcome:
         sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure

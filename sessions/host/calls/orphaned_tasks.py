@@ -100,7 +100,8 @@ class OrphanedTasks:
         try:
             outcome = await self._outcome(orphan)
             if outcome is not None:
-                await self._db.persist(partial(server_tasks.ended, orphan.call, self._lease, outcome), list)
+                row = await outcomes.packed(self._db, outcome)
+                await self._db.persist(partial(server_tasks.ended, orphan.call, self._lease, outcome, row), list)
                 return
         except RowsOrphaned:  # the server has been deleted, and its calls with it
             return

@@ -2,17 +2,22 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from servers.audit import payload_privacy
+from servers.crypto import SealError
 from servers.enums import RedactedPart
+from servers.models import Payload
 from servers.privacy import redaction
 from servers.schemas.secrets import may_hold_secret
+from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall, Required
 from sessions.calls.outcome_words import BEFORE_A_VISIT, IN_A_ROUND, NOT_CHECKED, WHILE_IT_RAN, declares_error
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
 from sessions.host.answer_redaction import Redactor, masked_words
+from sessions.host.db import Database, DatabaseAway
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 from sessions.mcp.core.input_requests import Origin
 
@@ -149,6 +154,17 @@ def not_stored(outcome: CallOutcome, problem: Exception) -> CallOutcome:
         may_have_run=outcome.may_have_run,
         upstream=outcome.upstream,
     )
+
+
+async def packed(db: Database, outcome: CallOutcome) -> Payload | None:
+    """The row of a large result, for the transaction that writes it. None for a small one, while the database is away, and
+    when it cannot be encrypted: then the transaction meets the same and says so."""
+    if not outcome.has_large_result:
+        return None
+    try:
+        return await db.read(partial(claims.packed, outcome))
+    except (DatabaseAway, SealError):
+        return None
 
 
 def _unsure(state: CallState, fault: str, detail: str, unsure: str) -> CallOutcome:

@@ -20,6 +20,7 @@ import structlog
 from servers.audit import payload_privacy
 from servers.audit.record import Actor, Event
 from servers.crypto import SealError, open_bytes, seal_bytes
+from servers.models import Payload
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall, Upstream
 from sessions.connections.lifecycle import Lease
@@ -169,7 +170,7 @@ async def _merge_one(db: Database, kept: SpooledOutcome) -> None:
     """What the database will never take does not keep it from those after it. Raises DatabaseAway."""
     try:
         try:
-            await db.write(partial(_finish, kept), list)
+            await db.write(partial(_finish, kept, await outcomes.packed(db, kept.outcome)), list)
         except RowsRefused as problem:
             log.error("host.result_refused", call=str(kept.call.uid), problem=str(problem)[:200])
             bare = replace(kept, outcome=outcomes.not_stored(kept.outcome, problem))
@@ -178,8 +179,8 @@ async def _merge_one(db: Database, kept: SpooledOutcome) -> None:
         log.warning("host.spooled_result_dropped", call=str(kept.call.uid), problem=str(problem)[:200])
 
 
-def _finish(kept: SpooledOutcome) -> list[Event]:
-    return claims.finish(kept.call, kept.lease, kept.outcome)
+def _finish(kept: SpooledOutcome, row: Payload | None = None) -> list[Event]:
+    return claims.finish(kept.call, kept.lease, kept.outcome, row)
 
 
 def _read(path: Path) -> tuple[list[SpooledOutcome], list[bytes]]:

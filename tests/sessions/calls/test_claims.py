@@ -162,6 +162,16 @@ def test_of_a_call_that_has_a_late_answer_no_other_one_is_left_behind(pending: P
     assert set(Payload.objects.all()) == {call.arguments, call.late_result}
 
 
+def test_a_late_answer_is_the_row_that_was_made_for_it_before(pending: PendingCall, lease: Lease) -> None:
+    claims.claim(pending, lease)
+    claims.finish(pending, lease, CallOutcome(CallState.CANCELLED))
+    row = claims.packed(DONE)
+    assert row is not None
+    assert len(claims.late(pending, lease, DONE, row)) == 1
+    assert Call.objects.get().late_result == row
+    assert claims.late(pending, lease, DONE, row) == [], "tried again after a commit that was not confirmed"
+
+
 def test_only_the_first_late_answer_is_kept(pending: PendingCall, lease: Lease) -> None:
     claims.claim(pending, lease)
     claims.finish(pending, lease, CallOutcome(CallState.CANCELLED))

@@ -9,8 +9,10 @@ from django.test import Client
 from django.utils import timezone
 
 from servers.audit import payloads
+from servers.crypto import SealError
 from servers.enums import PayloadKind, Way
 from sessions.calls import server_tasks
+from sessions.calls.claims import CallOutcome
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import AgentCall, Call, McpSession, ServerTask
 from sessions.models.server_task import FOLLOWED_FOR
@@ -87,6 +89,20 @@ def test_a_cancellation_that_the_server_refused_says_so_and_can_be_asked_for_aga
     assert line(ada, task).cancellable
     assert cancelled(client, task) == "Cancellation sent to the server."
     assert line(ada, task).detail == ""
+
+
+def test_a_result_of_a_task_that_cannot_be_encrypted_is_said_to_be_lost(
+    ada: Any, task: ServerTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise SealError("The key ring cannot be read.")
+
+    assert task.session_id is not None
+    [orphan] = server_tasks.orphans(task.session_id)
+    monkeypatch.setattr(payloads, "store", refused)
+    outcome = CallOutcome(CallState.SUCCEEDED, "{}")
+    assert server_tasks.ended(orphan.call, make_hold(make_session("other")), outcome) == []
+    assert line(ada, task).detail == "The result was not stored, because it cannot be encrypted."
 
 
 def test_a_server_that_cannot_cancel_tasks_is_not_asked_to(client: Client, ada: Any, task: ServerTask) -> None:

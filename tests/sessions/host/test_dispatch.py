@@ -179,8 +179,8 @@ def test_a_call_whose_result_the_database_refuses_ends_without_it(
 ) -> None:
     finish = claims.finish
 
-    def refusing(pending: claims.PendingCall, lease: Lease, outcome: claims.CallOutcome) -> Any:
-        events = finish(pending, lease, outcome)
+    def refusing(pending: claims.PendingCall, lease: Lease, outcome: claims.CallOutcome, row: Any = None) -> Any:
+        events = finish(pending, lease, outcome, row)
         if outcome.result is not None:
             raise DataError("no column holds this")
         return events

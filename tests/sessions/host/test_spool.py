@@ -3,6 +3,7 @@ them."""
 
 import asyncio
 import errno
+import json
 import os
 import signal
 import sqlite3
@@ -228,6 +229,29 @@ def test_a_result_whose_key_was_removed_keeps_none_of_the_others_back_and_waits_
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_large_result_of_a_dead_worker_is_compressed_before_it_takes_the_one_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compress, threads = payloads._compressed, []
+
+    def noted(data: bytes) -> bytes:
+        threads.append(threading.current_thread().name)
+        return compress(data)
+
+    monkeypatch.setattr(payloads, "_compressed", noted)
+    path, text = tmp_path / f"{UID}.jsonl", json.dumps({"content": "words " * 30_000})
+    path.write_bytes(replace(kept_call(), outcome=CallOutcome(CallState.SUCCEEDED, text)).line())
+    db = Database()
+    try:
+        asyncio.run(spool.merge(db, [path]))
+    finally:
+        db.stop()
+        writer.reset()
+    assert payloads.read(Call.objects.get().result) == text
+    assert [name.rpartition("-")[0] for name in threads] == ["host-reader"]
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("bare_refused", [False, True])
 def test_a_result_that_the_database_refuses_keeps_none_of_the_others_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare_refused: bool
@@ -236,10 +260,10 @@ def test_a_result_that_the_database_refuses_keeps_none_of_the_others_back(
     path.write_bytes(bad.line() + good.line())
     finish = claims.finish
 
-    def refusing(call: PendingCall, lease: Lease, outcome: CallOutcome) -> Any:
+    def refusing(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Any) -> Any:
         if call.uid == bad.call.uid and (bare_refused or outcome.result is not None):
             raise DataError("numeric value out of range")
-        return finish(call, lease, outcome)
+        return finish(call, lease, outcome, row)
 
     monkeypatch.setattr(claims, "finish", refusing)
     db = Database()
