@@ -24,6 +24,9 @@ from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.models import Call, ResourceVersion, Subscription
 from sessions.overview import server_page
 
+#: successful reads among which one with content is looked for
+_READS_LOOKED_AT = 5
+
 
 @dataclass(frozen=True)
 class ResourceLists:
@@ -171,10 +174,16 @@ def _from_ledger(user: access.User, server: Server, uri: str) -> StoredContent |
     reads = server.calls.filter(method=RESOURCES_READ, target=uri, state=CallState.SUCCEEDED, **server.identity_filter)
     if not access.may_read_payloads(user):
         reads = reads.filter(user_id=user.pk)
-    call = reads.filter(result__erased_at=None).select_related("result").first()
-    if call is None or call.result is None or call.finished_at is None:
-        return None
-    return StoredContent(call.finished_at, call.result.size, _blocks(call.result, uri), call=call)
+    reads = older = reads.filter(result__erased_at=None).select_related("result")
+    for _ in range(_READS_LOOKED_AT):
+        call = older.first()
+        if call is None or call.result is None or call.finished_at is None:
+            return None
+        value = _value(call.result)
+        if not (isinstance(value, dict) and value.get("resultType") == "input_required"):
+            return StoredContent(call.finished_at, call.result.size, _blocks(value, uri), call=call)
+        older = reads.filter(pk__lt=call.pk)  # an agent was asked for input: nothing was read
+    return None
 
 
 def _from_subscription(user: access.User, server: Server, uri: str) -> StoredContent | None:
@@ -188,13 +197,16 @@ def _from_subscription(user: access.User, server: Server, uri: str) -> StoredCon
     of = version.subscription
     read_at = None if of.read_fault else of.last_read_at  # the last read failed: when one found this last is not known
     at = read_at or version.at  # a read with equal content creates no version
-    return StoredContent(at, version.size, _blocks(version.contents, uri), version=version)
+    return StoredContent(at, version.size, _blocks(_value(version.contents), uri), version=version)
 
 
-def _blocks(payload: Payload, uri: str) -> list[Block]:
-    """A call stores the whole result, a version only the list of contents."""
+def _value(payload: Payload) -> Any:
     try:
-        value = json.loads(payloads.read(payload) or "")
+        return json.loads(payloads.read(payload) or "")
     except (ValueError, RecursionError):
-        return []
+        return None
+
+
+def _blocks(value: Any, uri: str) -> list[Block]:
+    """A call stores the whole result, a version only the list of contents."""
     return with_markdown(contents_of(value.get("contents") if isinstance(value, dict) else value, uri))

@@ -101,6 +101,17 @@ def test_what_was_read_last_is_shown_with_its_age_and_whoever_read_it(session: M
     assert newest.finished_at.isoformat(timespec="milliseconds").replace("+00:00", "Z") in shown
 
 
+def test_an_agent_that_was_asked_for_input_has_read_nothing(session: McpSession) -> None:
+    reader = person("rita", *CALLER, "view_payload")
+    read_before(session, "lib://plain", "the text", user=reader, minutes=5)
+    asked = read_before(session, "lib://plain", "", user=reader, minutes=1)
+    text = json.dumps({"resultType": "input_required", "inputRequests": {}})
+    Call.objects.filter(pk=asked.pk).update(result=payloads.store(PayloadKind.RESULT, text))
+    client = Client()
+    client.force_login(reader)
+    assert "the text" in html(client, f"{PAGE}?uri=lib://plain")
+
+
 def test_what_others_read_is_kept_from_whoever_may_not_see_results(session: McpSession) -> None:
     read_before(session, "lib://plain", "not for carla")
     shown = html(signed_in(), f"{PAGE}?uri=lib://plain")
