@@ -126,11 +126,12 @@ def _messages(messages: list[Any]) -> list[Block]:
     for message in messages[:BLOCKS]:
         role = str((message.get("role") if isinstance(message, dict) else None) or "no role")[:60]
         items = contents_of_message(message)
-        blocks += [replace(block_of(item, budget, position + n), role=role) for n, item in enumerate(items[:BLOCKS])]
+        shown = items[: min(BLOCKS, BLOCKS * 2 - len(blocks))]
+        blocks += [replace(block_of(item, budget, position + n), role=role) for n, item in enumerate(shown)]
         position += len(items)
-    if len(messages) > BLOCKS:
-        blocks.append(Block("note", text=f"{len(messages) - BLOCKS} more messages in the raw result."))
-    return blocks[: BLOCKS * 2]
+    more = ((len(messages) - BLOCKS, "messages"), (position - len(blocks), "contents of these messages"))
+    left_out = " and ".join(f"{count} more {what}" for count, what in more if count > 0)
+    return [*blocks, Block("note", text=f"{left_out} in the raw result.")] if left_out else blocks
 
 
 def _completion(target: str, result: Mapping[str, Any]) -> View:

@@ -108,6 +108,24 @@ def test_more_contents_than_a_page_holds_are_counted() -> None:
     assert (len(blocks), blocks[-1].text) == (101, "3 more contents in the raw result.")
 
 
+@pytest.mark.parametrize(
+    ("messages", "contents", "shown", "note"),
+    [
+        (101, 1, 100, "1 more messages in the raw result."),
+        (1, 103, 100, "3 more contents of these messages in the raw result."),
+        (101, 3, 200, "1 more messages and 100 more contents of these messages in the raw result."),
+        (100, 2, 200, ""),
+    ],
+)
+def test_messages_and_contents_that_a_page_does_not_hold_are_counted(
+    messages: int, contents: int, shown: int, note: str
+) -> None:
+    text = {"type": "text", "text": "a"}
+    given = [{"role": "user", "content": [text] * contents}] * messages
+    blocks = view_of(PROMPTS_GET, "p", {"messages": given}).blocks
+    assert (len(blocks), blocks[-1].text) == ((shown + 1, note) if note else (shown, "a"))
+
+
 def test_messages_of_a_prompt_keep_their_roles_and_their_blocks() -> None:
     messages = [
         {"role": "user", "content": {"type": "text", "text": "Hello"}},
