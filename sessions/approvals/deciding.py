@@ -40,6 +40,7 @@ class Decision(Enum):
     LATE = "late"  # another person was faster, or it had ended
     CHANGED = "changed"  # the page showed something else
     VOID = "void"  # what was approved is not there any more
+    PAUSED = "paused"  # the session takes no calls now; the request stays open
 
 
 def may_decide(user: Any, approval: Approval) -> bool:
@@ -83,6 +84,10 @@ def approve(actor: Actor, user: Any, approval: Approval, binding: str) -> Decisi
             return Decision.LATE, []
         if why := validity.void_reason(row):
             return Decision.VOID, void([row], why)
+        if row.call.session is None:
+            return Decision.VOID, void([row], "The identity that the call was made with was removed.")
+        if row.call.session.paused:
+            return Decision.PAUSED, []
         return (Decision.DONE, [_granted(actor, row)]) if _release(actor, row) else (Decision.LATE, [])
 
     decision, _ = writer().submit_and_wait(work, lambda done: done[1], DURABLE_SECONDS)

@@ -22,6 +22,7 @@ _APPROVED = {
     Decision.DONE: "Approved. The call is on its way.",
     Decision.CHANGED: "The call has changed since you opened it. Check it again.",
     Decision.VOID: "The call can no longer be sent. Nothing was approved.",
+    Decision.PAUSED: "The session is paused, so nothing was approved. Resume it, then approve the call.",
 }
 
 

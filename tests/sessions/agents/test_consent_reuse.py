@@ -250,6 +250,23 @@ def test_6_a_consent_is_void_once_the_definition_differs(world: World, tool: dic
     assert Attempt.objects.count() == 0
 
 
+def test_a_consent_is_not_spent_while_the_session_is_paused(world: World) -> None:
+    call = world.place(world.principal(), "files", id="a")
+    McpSession.objects.update(paused=True)
+    assert world.decide(call) is Decision.PAUSED
+    assert (state_of(call), approval_of(call)) == (CallState.HELD, ApprovalState.OPEN)
+    McpSession.objects.update(paused=False)
+    assert world.decide(call) is Decision.DONE
+    assert world.send(call)
+
+
+def test_a_consent_is_void_once_the_session_of_its_call_is_gone(world: World) -> None:
+    call = world.place(world.principal(), "files", id="a")
+    Call.objects.update(session=None)
+    assert world.decide(call) is Decision.VOID
+    assert (state_of(call), approval_of(call)) == (CallState.REFUSED, ApprovalState.VOIDED)
+
+
 def test_7_the_tool_of_that_name_of_another_member_needs_a_consent_of_its_own(world: World) -> None:
     team(world)
     principal = world.principal()
