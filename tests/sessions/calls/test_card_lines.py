@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from sessions.calls import statements
 from sessions.enums import CallState
 from sessions.live import call_frames
-from sessions.models import Call, LogLine
+from sessions.models import Call, LogLine, McpSession
 from tests.sessions.host.make import make_call, make_session
 
 
@@ -34,7 +35,20 @@ def test_the_frame_of_a_call_has_the_lines_of_its_own_log(personal: bool, django
     line_of(call, 2, "a line of another log", **other)
     shown = frame_of(call)
     assert ("a line of the call" in shown, "a line of another log" in shown) == (True, False)
+    assert f"?q=in:logs+call:{call.uid}" in shown, "those that are left out are there"
     with django_assert_num_queries(1):
         assert "a line of" not in frame_of(silent)
     line_of(silent, statements.LINES_LOOKED_AT + 1, "much later", **log)
     assert "a line of the call" not in frame_of(call), "too long ago"
+
+
+@pytest.mark.django_db
+def test_the_page_of_a_call_leads_to_all_of_its_lines_however_old_they_are(admin_client: Client) -> None:
+    call = make_call(make_session())
+    line_of(call, 1, "a line of the call")
+    line_of(make_call(McpSession.objects.get()), statements.LINES_LOOKED_AT + 1, "much later")
+    address = f"/explorer/?q=in:logs+call:{call.uid}"
+    page = admin_client.get(f"/calls/{call.uid}/").content.decode()
+    assert "a line of the call" not in page
+    assert f'href="{address}"' in page
+    assert "a line of the call" in admin_client.get(address).content.decode()
