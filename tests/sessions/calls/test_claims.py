@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from servers.audit import payloads, writer
+from servers.audit.proof.notes import stamp
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, AuditOutcome, DefinitionKind
 from servers.models import AgentToken, Payload
@@ -122,6 +123,7 @@ def test_the_end_states_duration_sizes_and_wire_in_row_and_event(pending: Pendin
         "bytes_in": call.arguments.size,
         "bytes_out": 8,
         "duration_ms": call.duration_ms,
+        "finished_at": stamp(call.finished_at),
         **vars(upstream),
     }
 

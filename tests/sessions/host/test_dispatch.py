@@ -129,7 +129,7 @@ def test_a_machine_that_sleeps_before_a_commit_raises_no_alarm(
     after_the_sleep = SimpleNamespace(now=lambda: timezone.now() + timedelta(minutes=10))
     monkeypatch.setattr("servers.audit.record.timezone", after_the_sleep)
     handled(call, live, tmp_path)
-    events = [(event, json.loads(event.body)) for event in AuditEvent.objects.filter(call_uid=call.uid)]
+    events = [(event, json.loads(event.body)) for event in AuditEvent.objects.filter(call_uid=call.uid).order_by("seq")]
     assert [event.action for event, _ in events] == [AuditAction.CALL_SEND, AuditAction.CALL_FINISH]
     assert CallRows().of_events(events, Removed()) is None
     Call.objects.update(sent_at=timezone.now())
