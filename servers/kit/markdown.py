@@ -1,7 +1,7 @@
 """Markdown from servers as sanitised HTML: CommonMark with tables, no HTML, no images, links to the web and mail only.
 
 Three things keep a text from becoming more than text: the parser does not know HTML, each piece of text goes through
-`visible_html`, and nh3 removes what our own renderer cannot have written.
+`marked_html`, and nh3 removes what our own renderer cannot have written.
 """
 
 import re
@@ -17,7 +17,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
-from servers.kit.visible import visible_html, visible_text
+from servers.kit.visible import marked_html, visible_text
 
 BYTES = 64 * 1024
 NESTING = 20
@@ -140,15 +140,15 @@ class _Renderer(RendererHTML):
         return f"<{token.tag}{numbered}>{ending}"
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        return visible_html(tokens[idx].content)
+        return marked_html(tokens[idx].content)
 
     def code_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        return f"<code>{visible_html(tokens[idx].content)}</code>"
+        return f"<code>{marked_html(tokens[idx].content)}</code>"
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         info = tokens[idx].info.strip()
-        more = f'<p><span class="dim">{visible_html(info)}</span></p>' if not _LANGUAGE.fullmatch(info) else ""
-        return f'{more}<pre tabindex="0"><code>{visible_html(tokens[idx].content)}</code></pre>\n'
+        more = f'<p><span class="dim">{marked_html(info)}</span></p>' if not _LANGUAGE.fullmatch(info) else ""
+        return f'{more}<pre tabindex="0"><code>{marked_html(tokens[idx].content)}</code></pre>\n'
 
     fence = code_block
 
@@ -190,7 +190,7 @@ class _Renderer(RendererHTML):
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Never loaded: a link with the alternative text, or that text alone inside of another link."""
         href, alt = str(tokens[idx].attrs.get("src") or ""), _plain(tokens[idx])
-        words = f"Image: {visible_html(alt)}" if alt else "Image"
+        words = f"Image: {marked_html(alt)}" if alt else "Image"
         if "link" in env:
             return words
         return f'<a href="{_attribute(href)}">{words}</a>{_target(tokens[idx], "src", alt)}'
@@ -210,7 +210,7 @@ def _target(token: Token, name: str, shown: str) -> str:
         parts = urlsplit(href)
         place = unquote(parts.path) if parts.scheme == "mailto" else parts.hostname or ""
     words = ": ".join(filter(None, (place, title)))
-    return f' <span class="dim">({visible_html(words)})</span>' if words else ""
+    return f' <span class="dim">({marked_html(words)})</span>' if words else ""
 
 
 def _attribute(text: str) -> str:

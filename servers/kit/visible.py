@@ -16,9 +16,16 @@ _TAG_BASE = 0xE0000
 _SHOWN_OF_A_RUN = 4
 # Joins and colours emoji; it hides nothing where it follows a pictograph.
 _EMOJI_GLUE = {"\u200d", "\ufe0f"}
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 
 
 def visible_html(text: str) -> str:
+    """As `marked_html`. Letters of a right-to-left script are isolated: they would reorder digits and words beside them."""
+    shown = marked_html(text)
+    return f"<bdi>{shown}</bdi>" if _RIGHT_TO_LEFT.search(text) else shown
+
+
+def marked_html(text: str) -> str:
     """Escaped text with a marked span for each run of hidden characters; for element content only. `data-hid` has them all
     for js/copy.js. The CR of a Windows line end hides nothing."""
     return _replace(text.replace("\r\n", "\n"), _marker, escape)
@@ -27,6 +34,16 @@ def visible_html(text: str) -> str:
 def visible_text(text: str) -> str:
     """The same as plain text (not escaped): for attributes, where markup may not stand."""
     return _replace(text, lambda run: f"[{_codes(run)}]", str)
+
+
+def is_typed(typed: str, name: str) -> bool:
+    """Whether someone typed this name to confirm. Hidden characters may be left out: nobody can type them. Each run of white
+    space is one blank, as on the page, and a field of one line holds no break."""
+    return typed == name or (_typeable(name) != "" and _typeable(typed) == _typeable(name))
+
+
+def _typeable(text: str) -> str:
+    return " ".join(HIDDEN.sub("", text).split())
 
 
 def _replace(text: str, mark: Callable[[str], str], plain: Callable[[str], str]) -> str:

@@ -22,6 +22,7 @@ from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome
+from servers.kit.visible import is_typed
 from servers.loops import both_done, result_of
 from servers.models import Server
 from servers.schemas import checker, jsontext
@@ -207,7 +208,7 @@ def check(
 
 
 def _require_confirmation(target: Target, destructive: bool, given: Given, doubt: Doubt) -> None:
-    if destructive and given.confirm != target.name:
+    if destructive and not is_typed(given.confirm, target.name):
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
     if doubt and not given.unchecked and not given.anyway:
         message = (

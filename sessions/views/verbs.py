@@ -14,6 +14,7 @@ from servers import access
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from servers.enums import EraChoice
+from servers.kit.visible import is_typed
 from servers.models import Server
 from servers.registration import registering
 from servers.registration.command_permissions import may_change
@@ -203,9 +204,7 @@ def _confirmed(
     if tool := request.GET.get("tool", ""):
         back += "?" + urlencode({"tool": tool})
     asked = request.method == "POST" and not replaced
-    # A page shows each run of white space as one blank, and a field of one line holds no break.
-    is_named = request.POST.get("name", "").split() == server.name.split()
-    wrong_name = verb == "delete" and asked and not is_named
+    wrong_name = verb == "delete" and asked and not is_typed(request.POST.get("name", ""), server.name)
     if not asked or wrong_name:
         context = {
             "nav": "servers",

@@ -9,7 +9,7 @@ from django.test import RequestFactory
 
 from servers.kit import json_tree as _json_tree
 from servers.kit.icons import UnknownIcon
-from servers.kit.visible import visible_html, visible_text
+from servers.kit.visible import is_typed, visible_html, visible_text
 from servers.kit.words import byte_words, duration_words, session_look
 
 
@@ -60,6 +60,22 @@ def test_a_line_end_of_windows_hides_nothing_and_another_carriage_return_is_mark
     assert "U+000D" in visible_html("a\rb")
     assert "U+000D" in visible_html("a\r\r\nb")
     assert _json_tree.Tree().render({"text": "a\r\nb"}).count("a\\r\\nb") == 2  # the tree and the preview of it
+
+
+def test_letters_of_a_right_to_left_script_do_not_reorder_what_stands_beside_them() -> None:
+    assert visible_html("שלום 12") == "<bdi>שלום 12</bdi>"
+    assert visible_html("a\u202eب") == f"<bdi>{visible_html('a' + chr(0x202E))}ب</bdi>"
+    assert visible_html("Grüße, 東京") == "Grüße, 東京"
+
+
+def test_a_name_is_confirmed_without_the_characters_that_nobody_can_type() -> None:
+    for typed in ("delete_all", "delete_all\u200b", " delete_all "):
+        assert is_typed(typed, "delete_all\u200b")
+    assert is_typed("two words", "two \n words")
+    for typed in ("", "delete", "DELETE_ALL"):
+        assert not is_typed(typed, "delete_all\u200b")
+    assert not is_typed("", "\u200b"), "a name of hidden characters only"
+    assert is_typed("\u200b", "\u200b")
 
 
 def test_a_marker_has_the_characters_that_it_stands_for() -> None:
