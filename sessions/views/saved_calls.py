@@ -116,7 +116,7 @@ def _ask(
 ) -> HttpResponse:
     context: dict[str, Any] = asked_for(thought, problem) | {
         "nav": "servers",
-        "heading": f"Run “{saved.name}”",
+        "heading": f"Run “{saved.name}”?",
         "saved": saved,
         "target": saved.target,
         "words": words_of(saved.method),

@@ -169,18 +169,22 @@ _ONLY_WITH_COMMANDS = "Only someone with permission to register commands can ena
 _WORDS = {
     "disable": (
         "Disable",
+        "ban",
         "The session closes, calls in flight are cancelled and new calls are refused. Settings, history and definitions are kept.",
     ),
     "archive": (
         "Archive",
+        "archive",
         "The session closes, calls in flight are cancelled and the server is removed from the list. Its history is kept, and you can restore it.",
     ),
     "legacy": (
         "Reconnect as legacy",
+        "refresh",
         "Sets the server to the legacy era (revision 2025-11-25 and earlier), where tools can request input while they run, and reconnects it now. Calls in flight end as outcome unknown if the server does not answer first. To undo this, choose another protocol era under Settings.",
     ),
     "delete": (
         "Delete for good",
+        "trash",
         "The session closes and calls in flight are cancelled. Settings, credentials, log and definitions are erased. Calls and audit events are kept with the server's name.",
     ),
 }
@@ -196,7 +200,7 @@ def _confirmed(
         server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), permission)
     except access.Replaced as found:
         server, replaced = found.server, str(found)
-    title, effect = _WORDS[verb]
+    title, icon, effect = _WORDS[verb]
     if verb == "disable":
         may = may_change(request.user, server)
         effect += " You can enable it again at any time." if may else f" {_ONLY_WITH_COMMANDS} again."
@@ -211,6 +215,7 @@ def _confirmed(
             "server": server,
             "verb": verb,
             "title": title,
+            "icon": icon,
             "effect": effect,
             "back": back,
             "wrong_name": wrong_name,

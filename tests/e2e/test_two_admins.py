@@ -89,7 +89,7 @@ def test_a_deleted_server_leaves_its_calls_and_audit_rows_with_its_name(stack, w
     ada.open("/servers/short-lived/delete/")
     ada.page.get_by_label("Type").fill("something else")
     ada.page.get_by_role("button", name="Delete for good").click()
-    expect(ada.page.get_by_text("This is not the server's name")).to_be_visible()
+    expect(ada.page.get_by_text("Does not match. Type it exactly as shown.")).to_be_visible()
     ada.page.get_by_label("Type").fill("Short lived")
     ada.page.get_by_role("button", name="Delete for good").click()
     expect(ada.page.get_by_text("Short lived is deleted")).to_be_visible()

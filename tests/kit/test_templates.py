@@ -105,6 +105,27 @@ def test_every_icon_named_in_a_template_is_vendored() -> None:
     assert used - icon_bodies().keys() == set()
 
 
+_LINK = re.compile(r"<a\b[^<>]*?href=\"{% url \"([\w:]+)\"[^%]*%}[^<>]*>.*?</a>", re.DOTALL)
+_ASKS = re.compile(
+    r"\b(?:archive|block|clone|delete|disable|end_identity|erase|give_up|hand_over|legacy|remove|revoke|rotate)"
+)
+
+
+def test_a_link_to_a_page_that_asks_ends_in_an_ellipsis() -> None:
+    links = [(path, found) for path, text in TEMPLATES.items() for found in _LINK.finditer(text)]
+    asking = [(path, found[0]) for path, found in links if _ASKS.search(found[1])]
+    assert len(asking) > 30, "the pattern finds them"
+    assert [(str(path), link) for path, link in asking if "…" not in link] == []
+
+
+def test_every_page_that_asks_before_something_is_done_has_the_same_frame() -> None:
+    including = re.compile(r"include \"(?:kit/_confirm_(?:form|acts)|calls/_repeat_form)\.html\"")
+    asking = {path for path, text in TEMPLATES.items() if including.search(text) and not path.name.startswith("_")}
+    framed = {path for path in asking if re.match(r"{% extends \"(?:shell|oauth)/_?question", TEMPLATES[path])}
+    assert len(framed) > 20
+    assert asking - framed == {Path("templates/shell/question.html")}
+
+
 def test_the_templates_of_the_kit_pass_djlint() -> None:
     done = subprocess.run(
         [

@@ -22,4 +22,4 @@ def keep_nothing(page: Page) -> None:
 
 def open_erasing(page: Page) -> None:
     page.get_by_role("link", name="Erase result").click()
-    page.get_by_role("heading", name="Erase result?").wait_for()
+    page.get_by_role("heading", name="Erase result of").wait_for()

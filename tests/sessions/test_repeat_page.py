@@ -138,7 +138,7 @@ def test_after_the_clock_was_set_back_a_click_makes_a_new_call() -> None:
     [
         ("wipe", {}, "Type <code>wipe</code> to confirm"),
         ("echo", {"state": CallState.OUTCOME_UNKNOWN}, WARNING),
-        ("echo", {"doubt": ArgumentDoubt.INVALID}, "although the tool's schema forbids them"),
+        ("echo", {"doubt": ArgumentDoubt.INVALID}, "even though they don't match the tool's schema"),
         ("echo", {"definition_digest": "an older version"}, "has had a breaking change"),
     ],
 )
