@@ -255,6 +255,7 @@ LOOKS = {
         (f"servers:{verb}", "post"): "change_server"
         for verb in ("add_agent_rule", "change_agent_policy", "remove_agent_rule")
     },
+    ("servers:remove_agent_rule", "get"): "change_server",
     ("audit:list", "get"): "view_auditevent",
     ("audit:detail", "get"): "view_auditevent",
     ("audit:verify", "post"): "view_auditevent",
@@ -279,6 +280,7 @@ LOOKS = {
     ("credentials:list", "get"): "view_credential",
     ("credentials:references", "get"): "grant_reference",
     ("credentials:references", "post"): "grant_reference",
+    ("credentials:revoke_reference", "get"): "grant_reference",
     ("credentials:revoke_reference", "post"): "grant_reference",
     ("credentials:add", "get"): "manage_credential",
     ("credentials:add", "post"): "manage_credential",
@@ -308,10 +310,11 @@ LOOKS = {
         (f"users:{name}", method): "manage_users"
         for methods, names in (
             (("get",), "list detail groups"),
-            (("post",), "reissue revoke enable reset end_sign_ins end_sign_in"),
+            (("post",), "reissue enable reset end_sign_ins end_sign_in"),
             (
                 ("get", "post"),
-                "add_service_account invite permissions disable hand_over end_identity delete add_group group delete_group",
+                "add_service_account invite revoke permissions disable hand_over end_identity delete add_group group "
+                "delete_group",
             ),
         )
         for name in names.split()
@@ -344,9 +347,10 @@ MISSING = {
     *(("explorer:row", "get"), ("explorer:delete_view", "get"), ("explorer:delete_view", "post")),
     ("servers:approve_definition", "post"),
     *(("agents:policy", "get"), ("agents:revoke", "get"), ("agents:revoke", "post"), ("agents:add_rule", "post")),
-    *(("agents:change_policy", "post"), ("agents:remove_rule", "post")),
+    *(("agents:change_policy", "post"), ("agents:remove_rule", "get"), ("agents:remove_rule", "post")),
     *(("agents:bundle", "get"), ("agents:export_bundle", "post"), ("agents:bundle_policy", "get")),
     *((f"agents:{name}", "post") for name in ("change_bundle_policy", "add_bundle_rule", "remove_bundle_rule")),
+    ("agents:remove_bundle_rule", "get"),
 }
 MISSING |= {
     (f"agents:{name}", method)

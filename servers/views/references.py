@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from servers import access
 from servers.audit.record import Actor
@@ -44,13 +44,18 @@ def _granted(request: HttpRequest, form: ReferenceGrantForm) -> bool:
     return True
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
+    """GET asks; POST removes the grant."""
     access.require(request.user, reference_grants.PERMISSION)
     found = ReferenceGrant.objects.select_related("user", "group", "server", "credential").filter(uid=uid).first()
     if found is None:
         raise Http404("This grant does not exist.")
+    holder = reference_grants.holder_words(found)
+    if request.method != "POST":
+        context = {"nav": "credentials", "written": f"${{{found.name}}}", "holder": holder}
+        return render(request, "references/revoke.html", context)
     reference_grants.revoke(Actor.of(request), request.user, found)
-    words = f"${{{found.name}}} is no longer granted to {reference_grants.holder_words(found)}. Sessions that may use it reconnect."
+    words = f"${{{found.name}}} is no longer granted to {holder}. Sessions that may use it reconnect."
     messages.success(request, words)
     return redirect("credentials:references")

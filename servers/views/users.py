@@ -117,9 +117,12 @@ def reissue(request: HttpRequest, uid: Any) -> HttpResponse:
     return _issued(request, issued)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, uid: Any) -> HttpResponse:
+    """GET asks; POST ends the link."""
     link = _invitation(request, uid)
+    if request.method != "POST":
+        return render(request, "users/revoke_invitation.html", {"nav": "users", "link": link})
     return _done(
         request,
         lambda: links.revoke(Actor.of(request), request.user, link),

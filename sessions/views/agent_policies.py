@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from servers import access
 from servers.agents import policies, policy_changes, tokens
@@ -46,7 +46,7 @@ def change_server(request: HttpRequest, slug: str) -> HttpResponse:
     return _done(request, server) if _changed(request, server, form) else _server_page(request, server, form=form)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def remove_server_rule(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     return _removed(request, server, AgentRule.objects.filter(policy__server=server, uid=uid).first())
@@ -90,7 +90,7 @@ def change_bundle(request: HttpRequest, slug: str) -> HttpResponse:
     return _done(request, bundle) if _changed(request, bundle, form) else _bundle_page(request, bundle, form=form)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def remove_bundle_rule(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
     bundle = bundles.seen(request, slug, changing.PERMISSION)
     return _removed(request, bundle, AgentRule.objects.filter(policy__bundle=bundle, uid=uid).first())
@@ -131,7 +131,7 @@ def change_token(request: HttpRequest, uid: UUID) -> HttpResponse:
     return _done(request, token) if _changed(request, token, form) else _token_page(request, token, form=form)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def remove_token_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
     mine = AgentRule.objects.filter(policy__token__in=tokens.seen_by(request.user), uid=uid)
     rule = mine.select_related("policy__token").first()
@@ -217,18 +217,28 @@ def _changed(request: HttpRequest, of: Owner, form: TokenPolicyForm) -> bool:
 
 
 def _removed(request: HttpRequest, of: Owner, rule: AgentRule | None) -> HttpResponse:
-    if rule is None:
+    """GET asks; POST removes it."""
+    if rule is None or request.method != "POST":
         policy_changes.require(Actor.of(request), request.user, of)
+    if rule is None:
         messages.info(request, "This rule was removed already.")
-    else:
-        policy_changes.remove_rule(Actor.of(request), request.user, of, rule)
-        messages.success(request, "Rule removed.")
+        return _done(request, of)
+    if request.method != "POST":
+        nav = "servers" if isinstance(of, Server) else "bundles" if isinstance(of, Bundle) else "agents"
+        context = {"nav": nav, "of": of, "rule": rule, "keep": _page_of(of)}
+        return render(request, "agents/remove_rule.html", context)
+    policy_changes.remove_rule(Actor.of(request), request.user, of, rule)
+    messages.success(request, f"The rule “{rule.get_effect_display()} {rule.pattern}” is removed.")
     return _done(request, of)
 
 
 def _done(request: HttpRequest, of: Owner) -> HttpResponse:
+    return redirect(_page_of(of))
+
+
+def _page_of(of: Owner) -> str:
     if isinstance(of, Server):
-        return redirect("servers:agent_policy", of.slug)
+        return reverse("servers:agent_policy", args=[of.slug])
     if isinstance(of, Bundle):
-        return redirect("agents:bundle_policy", of.slug)
-    return redirect("agents:policy", of.uid)
+        return reverse("agents:bundle_policy", args=[of.slug])
+    return reverse("agents:policy", args=[of.uid])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.urls import resolve
@@ -121,8 +121,11 @@ print("WORLD", json.dumps(found))
 MORE_ROWS = """
 import json
 from django.contrib.auth.models import User
+from servers.agents import policy_changes
+from servers.agents.policies import Rule
 from servers.audit.record import Actor
-from servers.models import Credential, Identity, OAuthClient, RedactionRule, Server
+from servers.enums import PolicyEffect, PolicyKind
+from servers.models import AccountLink, AgentRule, Bundle, Credential, Identity, OAuthClient, RedactionRule, ReferenceGrant, Server
 from servers.registration.importing import stored_preview
 from sessions.enums import WireKind
 from sessions.models import Call, SavedCall, SavedView
@@ -135,6 +138,10 @@ for kind in (WireKind.REQUEST, WireKind.RESULT, WireKind.REQUEST):
     add_message(server, kind, method=name, body={{name: uri}}, call_uid=call.uid)
 saved = SavedCall.objects.create(
     server=server, owner=ada, name="s" * 80, shared=True, method=call.method, target=call.target, arguments=call.arguments)
+policy_changes.add_rule(
+    Actor.of_user(ada), ada, Bundle.objects.get(), Rule(PolicyEffect.DENY, PolicyKind.RESOURCE, uri[:290] + "*"))
+rules = {{name: str(AgentRule.objects.filter(**{{f"policy__{{name}}__isnull": False}}).first().uid) for name in ("server", "bundle", "token")}}
+grant = ReferenceGrant.objects.create(name="R" * 128, user_id={person}, created_by=ada)
 command = over_stdio(command="/opt/" + "c" * 300)
 servers = {{"N" * 100: {{"command": "/opt/" + "c" * 300, "args": [uri]}}, "old": {{"type": "gopher", "url": uri}}}}
 print("MORE", json.dumps(dict(
@@ -142,6 +149,7 @@ print("MORE", json.dumps(dict(
     test=str(create_draft(Actor.of_user(ada), ada, command).uid),
     client=str(OAuthClient.objects.first().uid), rule=str(RedactionRule.objects.first().uid), saved=str(saved.uid), digest=call.result.digest,
     identity=str(Identity.objects.get(user_id={person}).uid), own_credential=str(Credential.objects.get(owner=ada).uid),
+    rules=rules, grant=str(grant.uid), invited=str(AccountLink.objects.filter(purpose="invitation", used_at=None).first().uid),
     view=str(SavedView.objects.create(owner=ada, name="v" * 80, query=uri, shared=True).uid),
 )))
 """
@@ -160,6 +168,9 @@ class Every(World):
     identity: str = ""  # uids of that of the person, of the administrator's own credential, and of a shared view
     own_credential: str = ""
     view: str = ""
+    rules: dict[str, str] = field(default_factory=dict)  # uids of one of each policy: server, bundle, token
+    grant: str = ""  # uids of a grant of a reference, and of an invitation
+    invited: str = ""
 
 
 def _of_tool(world: World) -> str:
@@ -192,6 +203,11 @@ MORE: dict[str, Callable[[Any], str]] = {
     "token-revoke": lambda world: f"/agents/tokens/{world.token}/revoke/",
     "oauth-client-block": lambda world: f"/oauth/clients/{world.client}/block/",
     "oauth-client-delete": lambda world: f"/oauth/clients/{world.client}/delete/",
+    "server-rule-remove": lambda world: f"/servers/{world.server}/agents/rules/{world.rules['server']}/remove/",
+    "bundle-rule-remove": lambda world: f"/agents/bundles/team-tools/policy/rules/{world.rules['bundle']}/remove/",
+    "token-rule-remove": lambda world: f"/agents/rules/{world.rules['token']}/remove/",
+    "grant-remove": lambda world: f"/credentials/references/{world.grant}/revoke/",
+    "invitation-revoke": lambda world: f"/users/invitations/{world.invited}/revoke/",
     "saved-call": lambda world: f"/saved-calls/{world.saved}/change/",
     "saved-call-delete": lambda world: f"/saved-calls/{world.saved}/delete/",
     "answer": lambda world: f"/inbox/{world.questions['form']}/answer/",

@@ -146,6 +146,8 @@ def test_an_administrator_invites_renews_and_revokes(root: Client) -> None:
     second = link_in(root.post(f"/users/invitations/{row.uid}/renew/"))
     assert Client().get(f"/link/{first}").status_code == 404
     assert Client().get(f"/link/{second}").status_code == 200
+    assert "Revoke the invitation of Nina?" in text_of(root.get(f"/users/invitations/{row.uid}/revoke/"))
+    assert Client().get(f"/link/{second}").status_code == 200
     assert "The invitation of Nina is revoked" in text_of(
         root.post(f"/users/invitations/{row.uid}/revoke/", follow=True)
     )

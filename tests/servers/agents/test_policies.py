@@ -219,6 +219,20 @@ def test_who_manages_users_changes_the_policy_of_a_token_only_of_people_without_
 
 
 @pytest.mark.django_db(transaction=True)
+def test_removing_a_rule_asks_first_and_says_which_one_went(token: AgentToken) -> None:
+    policy_changes.add_rule(Actor.of_user(token.user), token.user, token, rule(DENY, "delete_*"))
+    [guard] = AgentRule.objects.all()
+    at, client = f"/agents/rules/{guard.uid}/remove/", browser(token.user)
+    assert f'href="{at}"' in client.get(f"/agents/tokens/{token.uid}/policy/").content.decode()
+    asked = client.get(at).content.decode()
+    assert "From now on, agents can use what only this rule denies" in asked
+    assert AgentRule.objects.get() == guard
+    assert "The rule “Deny delete_*” is removed." in client.post(at, follow=True).content.decode()
+    assert not AgentRule.objects.exists()
+    assert browser(person("vera", "view_server")).get(at).status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_policy_of_a_bundle_is_changed_by_those_who_may_change_servers(token: AgentToken) -> None:
     session = make_session("files")
     tool = {"name": "wipe", "inputSchema": {"type": "object"}}
