@@ -117,7 +117,8 @@ def settings_or_tools_url(context: Context, slug: str) -> SafeString:
 
 @register.simple_tag
 def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeString:
-    """UTC from the server; time.js rewrites it in the reader's zone. `form`: relative, exact, time or date."""
+    """UTC from the server; time.js rewrites it in the reader's zone. `form`: relative, exact, minute, full (with the
+    zone, for a time that is passed on), time or date."""
     at = parse_datetime(moment) if isinstance(moment, str) else moment
     if at is None:
         return mark_safe('<span class="dim">—</span>')

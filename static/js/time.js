@@ -92,9 +92,16 @@ function relative(date) {
   return parts(date, { day: 'numeric', month: 'short', year: 'numeric' });
 }
 
+/* For a time that is passed on to people elsewhere. */
+function full(date) {
+  const day = { day: 'numeric', month: 'short', year: 'numeric' };
+  return parts(date, { ...day, hour: '2-digit', minute: '2-digit', timeZoneName: 'short' });
+}
+
 const FORMS = {
   relative,
   exact: logStamp,
+  full,
   minute: (date) => parts(date, { ...dayOf(date), hour: '2-digit', minute: '2-digit' }),
   time: clock,
   date: (date) => parts(date, { day: 'numeric', month: 'short', year: 'numeric' }),
@@ -134,17 +141,36 @@ function onMutations(mutations) {
   }
 }
 
-export function startTimes() {
+/* The zone of the page, where it is not the browser's. */
+function showZone() {
+  const shown = document.querySelector('[data-zone-shown]');
+  if (!shown) return;
+  const named = new Intl.DateTimeFormat('en-GB', { timeZone: zone(), timeZoneName: 'short' });
+  shown.hidden = named.resolvedOptions().timeZone === OWN_ZONE;
+  const words = named.formatToParts().find((part) => part.type === 'timeZoneName').value;
+  shown.querySelector('[data-zone-words]').textContent = words;
+}
+
+let today = '';
+
+function repaint() {
+  today = FORMS.date(new Date());
   paintAll(document.body);
+  showZone();
+}
+
+export function startTimes() {
+  repaint();
   new MutationObserver(onMutations).observe(document.body, { childList: true, subtree: true, characterData: true });
   setInterval(() => {
+    if (FORMS.date(new Date()) !== today) repaint(); // midnight: what was today's has a date now
     for (const element of document.querySelectorAll('time[data-time=relative]')) paintTime(element);
   }, 10_000);
   setInterval(() => {
     for (const element of document.querySelectorAll('time[data-elapsed]')) paintElapsed(element);
   }, 1_000);
-  addEventListener('storage', () => paintAll(document.body));
+  addEventListener('storage', repaint);
   document.addEventListener('click', (event) => {
-    if (event.target.closest('[data-zone-choice], [data-zone-switch]')) paintAll(document.body);
+    if (event.target.closest('[data-zone-choice], [data-zone-switch]')) repaint();
   });
 }

@@ -365,3 +365,30 @@ def test_a_selected_row_stays_marked_under_the_pointer(open_page: Opener) -> Non
     marked = row.locator("td").last.evaluate(colour)
     row.hover()
     assert row.locator("td").last.evaluate(colour) == marked, marked
+
+
+ADD_TIME = """() => {
+  document.documentElement.dataset.utc = 'true';
+  const time = Object.assign(document.createElement('time'), { id: 'late', dateTime: '2026-11-30T23:58:12.004Z' });
+  time.dataset.time = 'exact';
+  document.querySelector('main').append(time);
+}"""
+
+
+def test_a_page_that_is_open_over_midnight_gives_the_times_of_yesterday_their_day(open_page: Opener) -> None:
+    page, _, _ = open_page()
+    page.clock.install(time="2026-11-30T23:59:30Z")
+    page.goto("pages/kit/")
+    page.evaluate(ADD_TIME)
+    expect(page.locator("#late")).to_have_text("23:58:12.004")
+    page.clock.run_for(42_000)
+    expect(page.locator("#late")).to_have_text("30 Nov, 23:58:12.004")
+
+
+def test_a_zone_that_is_not_the_browsers_is_shown(open_page: Opener) -> None:
+    page = _page(open_page)
+    shown = page.locator("[data-zone-shown]")
+    expect(shown).to_be_hidden()
+    page.evaluate("document.documentElement.dataset.zone = 'Asia/Kathmandu'; dispatchEvent(new StorageEvent('storage'))")
+    expect(shown).to_have_text("Times in GMT+5:45")
+    expect(shown).to_be_visible()
