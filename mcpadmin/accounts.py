@@ -24,7 +24,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
 from django.urls import Resolver404, resolve
-from django.views.csrf import csrf_failure as page_out_of_date
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from redis.exceptions import RedisError
@@ -188,7 +187,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """A script renews its token and sends again once: a request that is refused here did nothing."""
     if sent_by_script(request.headers):
         return _not_done("This page is out of date.", 403, **{"X-CSRF": "renew"})
-    return page_out_of_date(request, reason)
+    return render(request, "403_csrf.html", {"page": page_of(request)}, status=403)
 
 
 def too_many_requests(request: HttpRequest) -> HttpResponse:

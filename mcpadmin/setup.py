@@ -45,6 +45,7 @@ class SetupRefusal:
     text: str
     command: str = ""
     sign_in: bool = False
+    again: bool = False  # the same link may work later
 
 
 def _command() -> str:
@@ -69,7 +70,10 @@ INVALID = SetupRefusal(
     404, "This link is not valid", f"It is incomplete or belongs to another installation. {_NEW_LINK}", COMMAND
 )
 LIMITED = SetupRefusal(
-    429, "Too many attempts", f"{limits.stated('setup_attempts')} Wait ten minutes, then open the link again."
+    429,
+    "Too many attempts",
+    f"{limits.stated('setup_attempts')} Wait ten minutes, then open the link again.",
+    again=True,
 )
 # Without the command: it would show a stranger where mcpadmin lives.
 FORGED = SetupRefusal(404, "This link is not valid", "An administrator exists already.", sign_in=True)
@@ -77,6 +81,7 @@ UNCOUNTED = SetupRefusal(
     503,
     "Setup is not available yet",
     "Redis is not responding. Open the link again once mcpadmin reports that it is ready.",
+    again=True,
 )
 
 

@@ -115,6 +115,12 @@ def of_person(user: Any, browser: str, uid: UUID) -> ServerAuthorization | None:
     return rows.filter(uid=uid, user_id=user.pk, browser=sha256(browser)).first()
 
 
+def newest_of(user: Any) -> ServerAuthorization | None:
+    """What this person began last, in any browser, until it is purged."""
+    rows = ServerAuthorization.objects.select_related("identity__server").filter(user_id=user.pk)
+    return rows.order_by("-pk").first()
+
+
 def address(row: ServerAuthorization) -> str:
     """Where the browser is sent. Raises crypto.SealError."""
     return str(opened(row, "url")["url"])

@@ -183,9 +183,17 @@ def callback(request: WebRequest) -> HttpResponse:
     try:
         row = authorizations.answer(request.user, _browser(request), request.GET.dict())
     except authorizations.Forged:
-        context = {"nav": "servers"}
+        context = {"nav": "servers", "row": _begun_last(request)}
         return _quiet(render(request, "authorization/forged.html", context, status=400))
     return _quiet(redirect("servers:sign_in_progress", row.identity.server.slug, row.uid))
+
+
+def _begun_last(request: WebRequest) -> ServerAuthorization | None:
+    """The sign-in that an answer without one was probably meant for."""
+    row = authorizations.newest_of(request.user)
+    if row is None or row.state == AuthorizationState.DONE:
+        return None
+    return row if access.visible_servers(request.user).filter(pk=row.identity.server_id).exists() else None
 
 
 def _quiet(response: HttpResponse) -> HttpResponse:

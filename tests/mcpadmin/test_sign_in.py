@@ -301,9 +301,15 @@ def test_a_page_learns_who_is_signed_in_and_which_token_its_forms_need(visitor: 
 
 
 def test_a_person_without_script_still_sees_the_page_that_is_out_of_date(visitor: Client) -> None:
-    answer = Client(enforce_csrf_checks=True).post("/accounts/login/", {"login": "ada", "password": PASSWORD})
+    strict = Client(enforce_csrf_checks=True)
+    answer = strict.post("/accounts/login/", {"login": "ada", "password": PASSWORD})
     assert answer.status_code == 403
     assert "Nothing was changed" in answer.content.decode()
+    assert 'href="/accounts/login/"' in answer.content.decode(), "a reload would send the old form again"
+    strict.force_login(get_user_model().objects.get(username="ada"))
+    sent_from = {"Referer": "http://testserver/servers/?state=failing"}
+    page = strict.post("/servers/orders/connect/", headers=sent_from).content.decode()
+    assert 'href="/servers/?state=failing"' in page, "the form stands on another page"
 
 
 def test_the_forms_of_an_account_label_their_fields_in_sentence_case(visitor: Client) -> None:

@@ -237,7 +237,9 @@ def test_an_answer_that_was_not_asked_for_is_refused_and_no_token_is_fetched(
         (eve, parameters),
         (other_browser, parameters),
     ):
-        assert client.get("/sign-in/callback/", given).status_code == 400
+        answer = client.get("/sign-in/callback/", given)
+        assert answer.status_code == 400
+        assert (f'href="/servers/{server.slug}/sign-in/"' in answer.content.decode()) is (client is not eve)
     assert other_browser.get(page).status_code == 404
     assert ServerAuthorization.objects.get().state == AuthorizationState.READY
     ServerAuthorization.objects.update(expires_at="2020-01-01T00:00Z")
