@@ -2,7 +2,7 @@
    be one of another server. */
 import { kept } from './tab-storage.js';
 
-const KEY = 'calls-to-compare';
+const KEY = `calls-to-compare:${document.body.dataset.user}`; // nobody who signs in later sees them
 const bar = document.querySelector('[data-compare-bar]');
 const boxes = () => document.querySelectorAll('input[data-compare]');
 

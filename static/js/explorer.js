@@ -355,7 +355,7 @@ function dress() {
   button.hidden = false;
   button.setAttribute('aria-pressed', String(following));
   button.querySelector('.dot').classList.toggle('off', !following);
-  button.querySelector('[data-slot=words]').textContent = following ? 'Live' : 'Paused';
+  button.title = following ? 'New rows appear as they come' : 'Paused: new rows are counted';
 }
 
 async function count() {

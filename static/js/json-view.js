@@ -5,6 +5,7 @@ import { announce, number } from './dom.js';
 
 const OPENED_AT_MOST = 1_000;
 const FOUND_AT_MOST = 1_000;
+const SAID_AT_MOST = 300; // characters
 const order = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
 const node = (element) => element?.closest('[data-k], [data-i]');
 const isBranch = (element) => element.localName === 'details';
@@ -45,12 +46,21 @@ function choose(view, chosen) {
   view.querySelector('[data-json-at]').hidden = false;
   const at = pointer(stepsTo(chosen));
   view.querySelector('[data-json-pointer]').textContent = shown(at);
+  say(view, chosen);
   const use = view.querySelector('[data-json-use]');
   if (use) use.href = `${use.dataset.jsonUse}&${new URLSearchParams({ at })}`;
 }
 
 /* Characters that hide or move text stand for themselves in what is copied, never in what is shown. */
 const shown = (text) => text.replace(/[^\P{C}\n\t]|\p{Default_Ignorable_Code_Point}/gu, (c) => `[U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}]`);
+
+/* The pointer names the place; a screen reader hears what stands there. */
+function say(view, chosen) {
+  const count = chosen.querySelector(':scope > summary .c')?.textContent ?? '';
+  const state = isBranch(chosen) ? `${count}, ${chosen.open ? 'expanded' : 'collapsed'}` : '';
+  const place = chosen.dataset.i === undefined ? '' : `${chosen.dataset.i}: `;
+  view.querySelector('[data-json-said]').textContent = `${place}${wordsOf(chosen).trim().slice(0, SAID_AT_MOST)} ${state}`.trim();
+}
 
 async function copyChosen(view, what) {
   const chosen = view.querySelector('[data-json-tree] .at');
@@ -140,7 +150,7 @@ function move(view, key) {
   if (target && tree.contains(target)) {
     choose(view, target);
     target.scrollIntoView({ block: 'nearest' });
-  }
+  } else if (chosen) say(view, chosen);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -258,7 +268,9 @@ function pressed(event) {
     move(view, event.key);
   } else if (event.target.matches('[data-json-tree]') && event.key === 'Enter') {
     const chosen = event.target.querySelector('.at');
-    if (chosen && isBranch(chosen)) chosen.open = !chosen.open;
+    if (!chosen || !isBranch(chosen)) return;
+    chosen.open = !chosen.open;
+    say(view, chosen);
   }
 }
 

@@ -136,7 +136,7 @@ def test_the_list_follows_what_happens_and_counts_it_while_paused(filled: Stack,
     expect(rows).to_have_count(count + 1)
     newer.click()
     expect(rows).to_have_count(count + 2)
-    ada.page.get_by_role("button", name="Paused").click()
+    ada.page.get_by_role("button", name="Live", exact=True, pressed=False).click()
     cookies_of_a_sign_in(filled)
     expect(rows).to_have_count(count + 3)
 

@@ -180,6 +180,9 @@ def test_the_phone_opens_its_navigation_as_a_drawer_and_escape_closes_it(open_pa
     page.keyboard.press("Escape")
     expect(page.locator(".side")).not_to_be_visible()
     page.get_by_role("button", name="Open navigation").click()
+    page.get_by_role("button", name="Close navigation").click()
+    expect(page.locator(".side")).not_to_be_visible()
+    page.get_by_role("button", name="Open navigation").click()
     page.locator("#drawer").get_by_role("link", name="Explorer").click()
     page.wait_for_url("**/explorer/")
 
