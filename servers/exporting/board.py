@@ -90,8 +90,8 @@ class ScheduleRow:
         return schedules.where(self.schedule)
 
     @property
-    def cursor(self) -> str:
-        return f"{self.schedule.cursor:,}"
+    def cursor(self) -> int:
+        return self.schedule.cursor
 
     @property
     def next_at(self) -> datetime | None:

@@ -165,7 +165,7 @@ def schedule(request: HttpRequest, uid: UUID) -> HttpResponse:
         "mark": board.mark(),
         "schedule": shown,
         "where": schedules.where(shown),
-        "cursor": f"{shown.cursor:,}",
+        "cursor": shown.cursor,
         "runs": board.runs(shown),
         "most": board.SHOWN,
         "failing_since": board.failing_since(shown),

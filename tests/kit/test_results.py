@@ -94,7 +94,7 @@ def test_a_tree_is_searched_and_says_path_and_value_of_each_node_exactly(open_pa
     page.keyboard.press("ArrowLeft")
     assert copied("JSON Pointer") == "/a~1b~0c'd\u202e/x"
     expect(view.locator("[data-json-pointer]")).to_have_text("/a~1b~0c'd[U+202E]/x")
-    expect(view.locator("[data-json-said]")).to_have_text('"x" 1 item, expanded')
+    expect(view.locator("[data-json-said]")).to_have_text('"x" 1 key, expanded')
     assert copied("JSONPath") == "$['a/b~c\\'d\u202e']['x']"
     assert copied("Value") == '{\n  "exact": 12345678901234567890\n}'
     view.get_by_role("button", name="Collapse all").click()
