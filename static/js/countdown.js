@@ -12,7 +12,7 @@ function clockWords(seconds) {
 }
 
 function leftWords(seconds) {
-  return seconds <= 0 ? 'time is up' : clockWords(seconds);
+  return seconds <= 0 ? 'Expired' : clockWords(seconds);
 }
 
 function spoken(seconds) {

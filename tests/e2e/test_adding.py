@@ -150,7 +150,7 @@ def test_the_access_of_a_container_is_shown_once_its_token_is_typed(ada: Walk) -
     expect(understood).not_to_contain_text("control over the whole machine")
     needed = page.locator("#need-0")
     needed.press_sequentially("token-of-a-test")
-    expect(understood).to_contain_text("may read and change /var/run/docker.sock")
+    expect(understood).to_contain_text("can read and change /var/run/docker.sock")
     expect(understood).to_contain_text("control over the whole machine")
     expect(page.locator("[name=writable_paths]")).to_have_value("/var/run/docker.sock")
     expect(needed).to_be_focused()
@@ -296,6 +296,6 @@ def test_the_page_is_accessible_in_both_themes_and_widths(
     person.open("/servers/add/?template=github")
     expect(person.page.locator("#need-0")).to_be_visible()
     box(person.page, "TOKEN=sk-example00000000000001 npx -y @modelcontextprotocol/server-filesystem /srv/data")
-    expect(person.page.locator("#understood")).to_contain_text("may read and change /srv/data")
+    expect(person.page.locator("#understood")).to_contain_text("can read and change /srv/data")
     assert violations(person.page) == []
     assert person.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -129,7 +129,7 @@ def test_without_script_the_first_press_shows_what_was_understood_and_the_second
     assert first.status_code == 200
     assert Server.objects.count() == 0
     html = first.content.decode()
-    assert "may read and change /srv/data" in html
+    assert "can read and change /srv/data" in html
     server = registered(ada, Fields(html).found)
     assert (server.command, server.arguments[-1], server.writable_paths) == ("npx", "/srv/data", ["/srv/data"])
 

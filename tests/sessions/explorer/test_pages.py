@@ -170,10 +170,10 @@ def test_a_page_says_in_which_direction_its_search_stopped_and_goes_on(
     calls = [ended_call(session, f"tool{number}") for number in range(12)]
     monkeypatch.setattr(search, "CANDIDATES", 5)
     older = markup(ada, "in:calls tool:*none*", cursor=f"o.calls-{calls[9].pk}")
-    assert "Nothing matches back to" in older
+    assert "No match back to" in older
     assert "Search older rows" in older
     newer = markup(ada, "in:calls tool:*none*", cursor=f"n.calls-{calls[2].pk}")
-    assert "Nothing matches up to" in newer
+    assert "No match up to" in newer
     assert "Search newer rows" in newer
     assert "Search older rows" not in newer
     assert "No more rows" in markup(ada, "in:calls tool:*none*", cursor=f"n.calls-{calls[9].pk}")
