@@ -20,7 +20,9 @@ def expect(request: HttpRequest, slug: str) -> HttpResponse:
     access.require(request.user, "manage_credential", server)
     if "forget" in request.POST:
         issuers.forget(Actor.of(request), request.user, server)
-        messages.success(request, f"Override removed. The authorization server must report the issuer that {server.name} names.")
+        messages.success(
+            request, f"Override removed. The authorization server must report the issuer that {server.name} names."
+        )
         return redirect("servers:settings", server.slug)
     form = IssuerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and _set(request, server, form):
