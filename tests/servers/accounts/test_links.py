@@ -224,6 +224,7 @@ def test_attempts_are_limited_by_address_for_good_links_too(client: Client) -> N
     refused = client.post(path(issued), NINA)
     assert refused.status_code == 429
     assert limits.stated("setup_attempts") in refused.content.decode()
+    assert f'href="{path(issued)}"' in refused.content.decode()
     assert users() == []
 
 

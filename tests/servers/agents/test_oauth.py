@@ -880,6 +880,15 @@ def test_blocking_asks_first_and_names_whose_grants_unblocking_does_not_bring_ba
     assert OAuthClient.objects.get().blocked_at is not None
 
 
+def test_a_message_shows_the_hidden_characters_of_a_name(admin: Any, program: OAuthClient) -> None:
+    OAuthClient.objects.update(name="Pro\u202egram")
+    administrator = Client()
+    administrator.force_login(admin)
+    page = administrator.post(f"/oauth/clients/{program.uid}/block/", follow=True).content.decode()
+    assert "Pro[U+202E]gram is blocked." in page
+    assert "\u202e" not in page
+
+
 def test_administrators_manage_clients_on_a_page(admin: Any, program: OAuthClient) -> None:
     signed_in = Client()
     signed_in.force_login(admin)
