@@ -81,9 +81,16 @@ function moveTab(step) {
   return true;
 }
 
+/* The form around the focus; that of the page only where the focus is on nothing that can be pressed or filled in. */
+function formFor(target) {
+  const around = target.closest('form');
+  return around ?? (target.closest('button, summary, input, select, textarea, [tabindex="0"]') ? null : document.querySelector('form[data-primary]'));
+}
+
 function submitPrimary(target) {
+  if (target.closest('a[href]')) return false; // the browser opens it in a new tab
   if (document.querySelector('form[inert]')) return true; // what was sent is on its way: the same press is for no other form
-  const form = target.closest?.('form[data-primary], form[method=post]') ?? document.querySelector('form[data-primary]') ?? target.closest?.('form');
+  const form = formFor(target);
   /* Not the first in the form: buttons that add a row or switch the mode stand above the one that sends it. */
   const button = form?.querySelector('[data-run]') ?? form?.querySelector('button[data-primary]') ?? form?.querySelector('[type=submit]:not([formnovalidate])');
   if (!form || button?.disabled) return false;

@@ -150,6 +150,24 @@ def test_ctrl_enter_sends_no_other_form_while_one_is_on_its_way(open_page: Opene
         assert page.evaluate("window.sent") == sent
 
 
+def test_ctrl_enter_on_a_link_or_in_another_form_does_not_send_the_form_of_the_page(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.evaluate(SENDING)
+    page.evaluate("""() => {
+      document.querySelector('.wrap').insertAdjacentHTML('beforeend', `
+        <a href="#elsewhere">Elsewhere</a><form id="filter"><input aria-label="Filter"></form>`);
+      window.forms = [];
+      document.addEventListener('submit', (event) => window.forms.push(event.target.id), true);
+      document.addEventListener('click', (event) => event.preventDefault()); // a link would open a tab
+    }""")
+    link, button = page.get_by_role("link", name="Elsewhere"), page.get_by_role("button", name="Copy", exact=True)
+    for pressed in (link, button, page.get_by_label("Filter"), page.get_by_label("Argument")):
+        pressed.press("Control+Enter")
+    assert page.evaluate("window.forms") == ["filter", "sending"]
+    page.locator("#main").press("Control+Enter")
+    assert page.evaluate("window.forms.length") == 3
+
+
 def test_leaving_a_changed_form_is_asked_about_and_an_untouched_one_is_not(open_page: Opener) -> None:
     page = _page(open_page)
     asked = []
