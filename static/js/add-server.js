@@ -1,5 +1,6 @@
 /* Add server: while one writes in the box, the server says what it understood and fills the fields; a URL is then tested beside
-   it. A command starts a process, so it is tested only when the person asks. */
+   it. A command starts a process, and a secret must not go to a host that is half typed, so with these it is tested only when
+   the person asks. */
 import { whileBusy } from './busy.js';
 import { form, keepPlace, keepRows, sameControl, showForm } from './server-form.js';
 import { explain, send, SignedOut } from './sign-in.js';
@@ -17,6 +18,7 @@ let testTimer = 0;
 let reading = 0;
 let tested = '';
 let unasked = [];
+let byHand = source.value !== source.defaultValue; // the URL was typed, so it may not be whole yet
 
 const part = (id) => document.getElementById(id);
 
@@ -45,11 +47,25 @@ function isWebAddress() {
   return /^(https?|wss?):$/.test(protocol) && hostname !== '';
 }
 
-/* Without being asked: only an address, only where nothing is missing, and the same one only once. */
+/* Whether a test would send one: in a row, as a needed value, or in the URL itself. The box holds those of empty rows. */
+function sendsSecret() {
+  const { username, password, searchParams } = new URL(form.elements.url.value);
+  const secretNames = new RegExp(form.querySelector('[data-secret-names]').dataset.secretNames, 'i');
+  const rows = [...form.querySelectorAll('[data-value-row]')].filter((row) => !row.hidden && row.querySelector('[name$="-name"]').value);
+  return (
+    Boolean(username || password || form.querySelector('[data-need][type=password]')) ||
+    [...searchParams.keys()].some((name) => secretNames.test(name)) ||
+    rows.some((row) => row.querySelector('[name$="-secret"]').checked)
+  );
+}
+
+/* Without being asked: only an address, only where nothing is missing, no secret to an address that is typed, and the same one
+   only once. */
 function testSoon() {
   clearTimeout(testTimer);
   testTimer = setTimeout(() => {
     if (!isWebAddress() || [...form.querySelectorAll('[data-need]')].some((field) => !field.value.trim())) return;
+    if (byHand && sendsSecret()) return;
     if (testButton.disabled) return testSoon();
     if (connection() === tested) return;
     unasked = unasked.filter((at) => performance.now() - at < 60_000);
@@ -152,15 +168,19 @@ function readSoon(delay = READ_MS) {
 form.addEventListener('input', (event) => {
   const field = event.target;
   if (field === source) {
+    const pasted = event.inputType === 'insertFromPaste';
+    byHand = !pasted;
     corrected.clear();
-    readSoon(event.inputType === 'insertFromPaste' ? 0 : READ_MS);
+    readSoon(pasted ? 0 : READ_MS);
   } else if (field.id === 'source-index') {
     corrected.clear();
     readSoon(0);
   } else if (field.hasAttribute('data-need')) {
+    byHand ||= field.type !== 'password'; // it may be a part of the URL
     readSoon();
   } else if (part('server-fields').contains(field)) {
     if (!/^(values|roots|transport|url|command|arguments)/.test(field.name)) corrected.add(field.name);
+    byHand ||= field.name === 'url';
     if (/^(transport|url|values-)/.test(field.name)) testSoon();
   }
 });

@@ -120,6 +120,22 @@ def test_a_command_is_started_by_nothing_but_a_press_of_test_connection(ada: Wal
     ada.until(started.exists)
 
 
+def test_a_secret_is_sent_to_a_url_that_is_typed_only_by_a_press_of_test_connection(ada: Walk, faces: str) -> None:
+    page = from_the_list(ada)
+    tests = []
+    page.on("request", lambda request: tests.append(request.url) if request.url.endswith("/servers/test/") else None)
+    entry = {"url": f"{faces}/mcp", "headers": {"Authorization": "Bearer token-of-a-test"}}
+    box(page, json.dumps({"mcpServers": {"Guarded": entry}}))
+    url = page.get_by_label("URL", exact=True)
+    expect(url).to_have_value(f"{faces}/mcp")
+    url.fill(f"{faces}/mc")
+    url.press("p")
+    page.wait_for_timeout(1500)  # longer than the pause after which it would be tested without a secret
+    assert tests == []
+    expect(ada.test_connection()).to_contain_text("Works")
+    assert len(tests) == 1
+
+
 @pytest.mark.long
 def test_what_was_understood_is_corrected_before_it_is_registered(ada: Walk, faces: str) -> None:
     page = from_the_list(ada)
