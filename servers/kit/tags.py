@@ -118,7 +118,9 @@ def settings_or_tools_url(context: Context, slug: str) -> SafeString:
 @register.simple_tag
 def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeString:
     """UTC from the server; time.js rewrites it in the reader's zone. `form`: relative, exact, minute, full (with the
-    zone, for a time that is passed on), time or date."""
+    zone, for a time that is passed on), time or date.
+
+    Within a live region never relative: a screen reader would say the region again whenever the words change."""
     at = parse_datetime(moment) if isinstance(moment, str) else moment
     if at is None:
         return mark_safe('<span class="dim">—</span>')

@@ -10,14 +10,21 @@ export function startOffline(live) {
   let known = new Date(Number(document.body.dataset.requestedAt)); // the last moment at which the page was right
   let timer = 0;
 
+  /* Only what changes: the notice is said again with each change of it. */
+  function write(name, words) {
+    if (part(name).textContent !== words) part(name).textContent = words;
+  }
+
   function show() {
     timer = 0;
     const refusal = live.state === 'offline' ? '' : live.connection.refusal;
-    part('title').textContent = live.state === 'offline' ? 'You are offline' : refusal ? 'No live updates in this tab' : 'No connection to mcpadmin';
-    part('refusal').textContent = refusal && `${refusal} Close another tab, then reconnect. This tab works without live updates.`;
+    write('title', live.state === 'offline' ? 'You are offline' : refusal ? 'No live updates in this tab' : 'No connection to mcpadmin');
+    write('refusal', refusal && `${refusal} Close another tab, then reconnect. This tab works without live updates.`);
     part('away').hidden = Boolean(refusal);
-    part('since').dateTime = known.toISOString();
-    part('since').textContent = known.toISOString(); // startTimes() writes it in the reader's zone
+    if (part('since').dateTime !== known.toISOString()) {
+      part('since').dateTime = known.toISOString();
+      part('since').textContent = known.toISOString(); // startTimes() writes it in the reader's zone
+    }
     notice.hidden = false;
   }
 

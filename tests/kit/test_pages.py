@@ -17,8 +17,15 @@ AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practi
 Opener = Callable[..., tuple[Page, Any, Any]]
 
 
+#: a screen reader says a live region again whenever its words change
+TICKING = """() => [...document.querySelectorAll(
+  ':is([role=status], [role=alert], [role=log], [aria-live=polite], [aria-live=assertive]) time:is([data-time=relative], [data-elapsed], [data-countdown])',
+)].map((time) => `a clock in a live region: ${time.parentElement.outerHTML.slice(0, 160)}`)"""
+
+
 def faults(page: Page) -> list[str]:
-    return [f"{v['id']}: {node['html'][:160]}" for v in violations(page, AXE_TAGS) for node in v["nodes"]]
+    found = [f"{v['id']}: {node['html'][:160]}" for v in violations(page, AXE_TAGS) for node in v["nodes"]]
+    return found + page.evaluate(TICKING)
 
 
 def _keep(page: Page, path: str, width: int, theme: str) -> None:
@@ -64,3 +71,11 @@ def test_faults_of_a_bad_page_are_found(browser: Browser, tags: list[str]) -> No
     page.close()
     assert {"image-alt", "color-contrast", "html-has-lang"} <= found.keys()
     assert found["image-alt"] == ['<img src="x">']
+
+
+def test_a_clock_in_a_live_region_is_a_fault(browser: Browser) -> None:
+    page = browser.new_page()
+    clocks = "<time data-elapsed>5 s</time><time data-time='exact'>12:00</time>"
+    page.set_content(f"<div>{clocks}</div><div role='status'><p>Starting for {clocks}</p></div>")
+    assert len(page.evaluate(TICKING)) == 1
+    page.close()
