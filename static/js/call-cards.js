@@ -43,13 +43,30 @@ export function whenOver(uid, act) {
   return off;
 }
 
+/* The state of a call that is over, as its card says it; '' while it goes on. */
+function endIn(html) {
+  const card = new DOMParser().parseFromString(html ?? '', 'text/html');
+  const { callState } = card.querySelector('[data-call-state]')?.dataset ?? {};
+  return callState && !RUNNING.includes(callState) ? card.querySelector('header .tag').textContent.trim() : '';
+}
+
+/* Tells screen readers how a call ends that this page made: nothing else does, because its card is no live region. */
+export function announceEnd({ call, number, html }) {
+  const tell = (word) => announce(`Call #${number}: ${word}`);
+  const end = endIn(html);
+  if (end) tell(end);
+  else whenOver(call, ({ word }) => tell(word));
+}
+
 export function say(form, words) {
   const place = form.querySelector('[data-run-state]');
   if (place) place.textContent = words;
 }
 
 /* Says that the call is on its way, until its card shows the outcome. */
-export function followWords(form, { call, number, html }) {
+export function followWords(form, answer) {
+  const { call, number, html } = answer;
+  announceEnd(answer);
   const words = `Call #${number} is running`;
   if (html && !html.includes('data-call-progress')) return say(form(), '');
   say(form(), words);
@@ -109,6 +126,7 @@ export function showAgain(answer) {
   card?.scrollIntoView({ block: 'nearest' });
   if (answer.message) toast({ title: answer.message, tone: 'info' });
   else announce(`Call #${answer.number} is running`);
+  announceEnd(answer);
   return undefined;
 }
 

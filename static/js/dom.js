@@ -33,7 +33,6 @@ export function reasonOf(problem) {
 }
 
 /* One polite sentence for screen readers, at most one in five seconds; the last one wins. */
-let region = null;
 let waiting = null;
 let timer = 0;
 
@@ -48,12 +47,6 @@ export function announce(words) {
 }
 
 function speak() {
-  if (!region) {
-    region = document.createElement('div');
-    region.className = 'vh';
-    region.setAttribute('role', 'status');
-    document.body.append(region);
-  }
-  region.textContent = waiting;
+  document.querySelector('[data-announced]').textContent = waiting;
   waiting = null;
 }

@@ -1,6 +1,6 @@
 /* The page of one resource: reads it through the socket and shows the content in its place, no matter who read it. */
 import { whileBusy } from './busy.js';
-import { addCard, refuse, say } from './call-cards.js';
+import { addCard, announceEnd, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { fillArguments, keepDrafts } from './drafts.js';
 import { live, NotSent, onReturn } from './live.js';
@@ -146,6 +146,7 @@ async function run() {
       const slot = document.getElementById('read-slot');
       slot.replaceChildren();
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', slot);
+      announceEnd(answer);
       /* The content comes with the result: until then, what another URI had does not stand under this one. */
       for (const old of content.querySelectorAll(moved() ? ':scope > :not(#read-slot)' : '#not-read')) old.remove();
     } else refused(answer.message);

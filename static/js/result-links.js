@@ -1,5 +1,5 @@
 /* Resource links in results: read on a click, as a call like any other, whose card appears under the link. */
-import { addCard, refuse, say } from './call-cards.js';
+import { addCard, announceEnd, refuse, say } from './call-cards.js';
 import { sendCall, unconfirmed } from './sending.js';
 
 document.addEventListener('submit', async (event) => {
@@ -15,6 +15,7 @@ document.addEventListener('submit', async (event) => {
     const answer = await sendCall(form, { op: 'call', method: 'resources/read', server: form.dataset.server, target: uri, args: {} });
     if (answer.op === 'accepted') {
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', form.nextElementSibling);
+      announceEnd(answer);
       button.textContent = 'Read again';
     } else refuse(form, answer.message);
   } catch (problem) {

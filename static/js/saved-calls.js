@@ -1,5 +1,5 @@
 /* Saved calls: saving what a form holds, running one in place, and a checklist that runs several one after another. */
-import { isUnknown, RUNNING, showAgain, whenOver } from './call-cards.js';
+import { announceEnd, isUnknown, RUNNING, showAgain, whenOver } from './call-cards.js';
 import { live } from './live.js';
 import { refreshParts } from './refresh.js';
 import { explain, send, SignedOut } from './sign-in.js';
@@ -75,6 +75,7 @@ async function run(form, signal, onLate) {
     outcome(uid, answer.message);
     return false;
   }
+  if (!signal) announceEnd(answer); // a checklist counts them
   const card = fragmentOf(answer.html);
   outcome(uid, card.querySelector('header .tag') ?? '', ' ', link(`#${answer.number}`, answer.url));
   const { callState } = card.querySelector('[data-call-state]').dataset;

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from mcpadmin.settings import DEMO_COMMAND
 from tests.e2e.looks import WINDOWS, faults, resized
+from tests.peers.peers import peer_command
 from tests.tools.stack import ADMIN
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
@@ -51,6 +52,20 @@ def test_g_and_a_letter_reach_every_page_of_the_side_bar(own_stack, walker) -> N
         ada.page.keyboard.press("g")
         ada.page.keyboard.press(letter)
         ada.page.wait_for_url(lambda url, path=path: url.split("?")[0].endswith(own_stack.base_url.rstrip("/") + path))
+
+
+def test_the_end_of_a_call_is_announced(own_stack, walker) -> None:
+    slug = own_stack.register("Spoken", peer_command("demo"))
+    ada = walker(own_stack, signed_in=True)
+    ada.open(f"/servers/{slug}/tools/")
+    ada.wait_for_state("Ready")
+    ada.open_tool(slug, "greet")
+    expect(ada.page.locator("[data-announced]")).to_be_empty()
+    ada.fill_argument("name", "Ada")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("Succeeded")
+    number = own_stack.rows("SELECT max(id) AS id FROM mcp_sessions_call")[0]["id"]
+    expect(ada.page.locator("[data-announced]")).to_have_text(f"Call #{number}: Succeeded")
 
 
 def test_the_palette_does_things(own_stack, walker) -> None:
