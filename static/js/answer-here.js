@@ -4,6 +4,7 @@ import { whileBusy } from './busy.js';
 import { announce } from './dom.js';
 import { explain, send } from './sign-in.js';
 import { showMessages } from './toast.js';
+import { unsentOf } from './unsent.js';
 
 const AGAIN_MS = 5_000;
 const results = document.getElementById('results');
@@ -64,7 +65,14 @@ function forget() {
 /* The card follows its call: with the end of the request its notice goes, and the form with it. */
 function follow() {
   const link = waiting();
-  if (shown && !results.querySelector(`[data-waiting-question="${shown.dataset.answers}"]`)) forget();
+  if (shown && !results.querySelector(`[data-waiting-question="${shown.dataset.answers}"]`)) {
+    const unsent = unsentOf(shown.querySelector('#answer-form:not([inert])')); // inert: its answer is on its way
+    if (unsent) {
+      unsent.dataset.callNumber = shown.dataset.callNumber;
+      shown.after(unsent);
+    }
+    forget();
+  }
   if (link) show(link).catch(() => setTimeout(again, AGAIN_MS)); // meanwhile the link of the card leads to it
 }
 

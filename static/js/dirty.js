@@ -1,24 +1,35 @@
-/* form[data-dirty]: warns before its unsaved input is lost. */
+/* form[data-dirty]: warns before its unsaved input is lost. data-dirty="refused": the server shows again what it did not save. */
 
 const clean = new WeakMap();
 const sent = new WeakMap(); // the last submit of a form
 
+/* Scripts mark fields of a generated form as live after it was read here: that mark is nobody's input. */
 function snapshot(form) {
-  return JSON.stringify([...new FormData(form)].filter(([name]) => name !== 'csrfmiddlewaretoken').map(([name, value]) => [name, value instanceof File ? value.name : value]));
+  const unread = new Set(['csrfmiddlewaretoken', ...[...form.querySelectorAll('[data-sf-live]')].map(({ name }) => name)]);
+  return JSON.stringify([...new FormData(form)].filter(([name]) => !unread.has(name)).map(([name, value]) => [name, value instanceof File ? value.name : value]));
 }
 
-function isDirty(form) {
+export function isDirty(form) {
   /* A submit that a script took over (a test, a fragment) saved nothing. All its listeners have run by now. */
-  const isSaved = sent.get(form)?.defaultPrevented === false;
-  return form.isConnected && clean.has(form) && !isSaved && clean.get(form) !== snapshot(form);
+  if (sent.get(form)?.defaultPrevented === false) return false;
+  return form.dataset.dirty === 'refused' || (clean.has(form) && clean.get(form) !== snapshot(form));
 }
+
+function keepClean(form) {
+  if (form?.matches('[data-dirty]') && !clean.has(form)) clean.set(form, snapshot(form));
+}
+
+const forms = () => [...document.querySelectorAll('form[data-dirty]')];
 
 export function startDirty() {
-  for (const form of document.querySelectorAll('form[data-dirty]')) {
-    clean.set(form, snapshot(form));
-    form.addEventListener('submit', (event) => sent.set(form, event));
-  }
+  forms().forEach(keepClean);
+  document.addEventListener('focusin', ({ target }) => keepClean(target.closest('form'))); // of one that came later
+  document.addEventListener('submit', (event) => sent.set(event.target, event), true);
+  /* The browser kept the page while another one was shown: what is typed now was not sent. */
+  addEventListener('pageshow', ({ persisted }) => {
+    if (persisted) for (const form of forms()) sent.delete(form);
+  });
   addEventListener('beforeunload', (event) => {
-    if ([...document.querySelectorAll('form[data-dirty]')].some(isDirty)) event.preventDefault();
+    if (forms().some(isDirty)) event.preventDefault();
   });
 }

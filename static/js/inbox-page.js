@@ -2,6 +2,7 @@
 import { startCountdowns } from './countdown.js';
 import { live, onReturn } from './live.js';
 import { refreshParts, refreshSoon, sendInPlace } from './refresh.js';
+import { unsentOf } from './unsent.js';
 
 startCountdowns();
 sendInPlace((answer) => {
@@ -40,6 +41,16 @@ if (decision()) {
 
 /* While it is open the form below stays as it is typed; once it is over, what happened takes its place. */
 const page = () => document.querySelector('[data-question]');
+const form = document.getElementById('answer-form');
+if (form) {
+  const body = document.getElementById('question-body');
+  new MutationObserver((_, observer) => {
+    if (form.isConnected) return;
+    observer.disconnect();
+    const unsent = unsentOf(form);
+    if (unsent) body.after(unsent);
+  }).observe(body, { childList: true });
+}
 if (page()) {
   live.on('inbox', 'question', (frame) => {
     const row = (frame.rows ?? []).find((one) => one.question === page().dataset.question);

@@ -114,6 +114,28 @@ def test_a_second_admin_answers_for_the_model_while_the_first_watches_the_call_f
     expect(card).to_contain_text("Succeeded")
 
 
+def test_an_answer_that_is_half_typed_is_neither_sent_nor_lost_by_accident(
+    stack: Stack, two: tuple[Walk, Walk]
+) -> None:
+    ada, robin = two
+    slug = register(stack, "Half answers", "sdk2", "legacy")
+    card = start(stack, ada, slug, "ask_model")
+    answer_the_toast(robin, "Sampling request from “Half answers”")
+    asked: list[str] = []
+    robin.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    robin.page.get_by_label("Answer", exact=False).first.fill("Four, I bel")
+    robin.page.get_by_role("link", name="Inbox").first.click(no_wait_after=True)
+    expect(robin.page.locator("#answer-form")).to_be_visible()
+    assert asked == ["beforeunload"]
+    crumb = robin.page.locator(".crumb a")
+    with robin.page.context.expect_page() as opened:
+        crumb.press("Control+Enter")
+    opened.value.close()
+    expect(robin.page.locator("#answer-form")).to_be_visible()
+    card.get_by_role("button", name="Cancel").click()
+    expect(robin.page.get_by_role("article", name="Your answer")).to_contain_text("Four, I bel")
+
+
 @pytest.mark.parametrize("era", eras(short="modern"))
 def test_a_form_of_every_kind_is_refused_with_reasons_then_sent_with_its_defaults(
     stack: Stack, two: tuple[Walk, Walk], era: str
