@@ -1,7 +1,7 @@
 /* Add server: while one writes in the box, the server says what it understood and fills the fields; a URL is then tested beside
    it. A command starts a process, and a secret must not go to a host that is half typed, so with these it is tested only when
    the person asks. */
-import { whileBusy } from './busy.js';
+import { isHeld, whileBusy } from './busy.js';
 import { form, keepPlace, keepRows, sameControl, showForm } from './server-form.js';
 import { explain, send, SignedOut } from './sign-in.js';
 import { toast } from './toast.js';
@@ -66,7 +66,7 @@ function testSoon() {
   testTimer = setTimeout(() => {
     if (!isWebAddress() || [...form.querySelectorAll('[data-need]')].some((field) => !field.value.trim())) return;
     if (byHand && sendsSecret()) return;
-    if (testButton.disabled) return testSoon();
+    if (isHeld(testButton)) return testSoon();
     if (connection() === tested) return;
     unasked = unasked.filter((at) => performance.now() - at < 60_000);
     if (unasked.length >= UNASKED_A_MINUTE) return;

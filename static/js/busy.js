@@ -32,11 +32,27 @@ export async function whileBusy(region, work, words) {
   }
 }
 
+/* A button whose request is on its way keeps the focus, which a disabled one loses; meanwhile it sends nothing. Returns what
+   ends it. */
+export function hold(button) {
+  button.setAttribute('aria-disabled', 'true');
+  return () => button.removeAttribute('aria-disabled');
+}
+
+export const isHeld = (button) => button.matches('[aria-disabled=true]');
+
 /* A part that asks for itself every second: it is not on its way, and what failed is asked again a second later. */
 export const followed = (element) => Boolean(element.getAttribute('hx-trigger')?.startsWith('every'));
 
-/* What htmx fetches for a region. */
+function onSubmit(event) {
+  if (!event.submitter || !isHeld(event.submitter)) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}
+
+/* What htmx fetches for a region, and buttons that are held. */
 export function startBusy() {
+  document.addEventListener('submit', onSubmit, true);
   const ends = new WeakMap(); // request -> what ends its wait
   document.addEventListener('htmx:before:request', ({ detail: { ctx } }) => {
     if (!followed(ctx.sourceElement)) ends.set(ctx, busy(ctx.target));

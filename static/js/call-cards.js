@@ -1,4 +1,5 @@
 /* Cards of calls on the pages that make them: added when a call is accepted, followed by its own topic, cancelled. */
+import { hold, isHeld } from './busy.js';
 import { announce } from './dom.js';
 import { live } from './live.js';
 import { explain, saidIn, send, SignedOut } from './sign-in.js';
@@ -88,7 +89,8 @@ document.addEventListener('submit', async (event) => {
   if (!form.matches('[data-cancel-call]')) return;
   event.preventDefault();
   const button = form.querySelector('button');
-  button.disabled = true;
+  if (isHeld(button)) return;
+  const end = hold(button);
   try {
     const refusal = await cancelled(form);
     if (!refusal) return;
@@ -96,7 +98,7 @@ document.addEventListener('submit', async (event) => {
   } catch (problem) {
     explain(problem);
   }
-  button.disabled = false;
+  end();
 });
 
 /* Resolves with why it was refused, or with "". */
@@ -135,8 +137,8 @@ document.addEventListener('submit', async (event) => {
   if (!form.matches('[data-repeat-call]')) return;
   event.preventDefault();
   const button = form.querySelector('button');
-  if (button.disabled) return;
-  button.disabled = true;
+  if (isHeld(button)) return;
+  const end = hold(button);
   try {
     const response = await send(form.action, { method: 'POST', body: new FormData(form), headers: { Accept: 'application/json' } });
     const answer = response.headers.get('Content-Type')?.startsWith('application/json') ? await response.json() : {};
@@ -148,7 +150,7 @@ document.addEventListener('submit', async (event) => {
     if (problem instanceof SignedOut) explain(problem);
     else toast({ title: 'No confirmation received', text: 'Check the history before running it again.', tone: 'bad' });
   } finally {
-    button.disabled = false;
+    end();
   }
   return undefined;
 });

@@ -222,7 +222,12 @@ class Live extends EventTarget {
 
   #swap(frame) {
     for (const target of document.querySelectorAll(`[data-live-target="${CSS.escape(frame.t)}"]`)) {
-      htmx.swap({ target, text: frame.html, swap: target.dataset.liveSwap ?? 'innerMorph' }).then(() => this.scan(target));
+      const isFocused = target.contains(document.activeElement);
+      htmx.swap({ target, text: frame.html, swap: target.dataset.liveSwap ?? 'innerMorph' }).then(() => {
+        this.scan(target);
+        /* What had the focus may be gone, as the button that cancelled a call. */
+        if (isFocused && document.activeElement === document.body) target.querySelector('h2 a')?.focus({ preventScroll: true });
+      });
     }
   }
 

@@ -1,4 +1,5 @@
 /* The page of one prompt: gets it through the socket; its messages arrive as the card of the call. */
+import { hold, isHeld } from './busy.js';
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { fillArguments, keepDrafts } from './drafts.js';
@@ -29,7 +30,7 @@ async function run() {
   const { server, prompt } = form.dataset;
   form.querySelector('[data-call-refused]').hidden = true;
   showErrors(form, {});
-  button.disabled = true;
+  const end = hold(button);
   say(form, 'Sending…');
   try {
     const answer = await sendCall(form, { op: 'call', method: 'prompts/get', server, target: prompt, args: given() });
@@ -45,7 +46,7 @@ async function run() {
     refuse(form, unconfirmed(problem, 'the results'));
     say(form, '');
   } finally {
-    button.disabled = false;
+    end();
   }
 }
 
@@ -54,7 +55,7 @@ startEnter(form);
 form?.addEventListener('submit', (event) => {
   event.preventDefault();
   const button = form.querySelector('[data-run]');
-  if (button && !button.disabled) run();
+  if (button && !isHeld(button)) run();
 });
 
 keepDrafts(() => form, { restore: (entries) => fillArguments(form, entries), clear: () => fillArguments(form, []) });

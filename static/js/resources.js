@@ -1,5 +1,5 @@
 /* The page of one resource: reads it through the socket and shows the content in its place, no matter who read it. */
-import { whileBusy } from './busy.js';
+import { hold, isHeld, whileBusy } from './busy.js';
 import { addCard, announceEnd, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
 import { fillArguments, keepDrafts } from './drafts.js';
@@ -129,7 +129,7 @@ async function target() {
 async function run() {
   const button = form.querySelector('[data-run]');
   form.querySelector('[data-call-refused]').hidden = true;
-  button.disabled = true;
+  const end = hold(button);
   say(form, 'Sending…');
   const before = shown();
   const moved = () => shown() !== before;
@@ -155,7 +155,7 @@ async function run() {
     refused(unconfirmed(problem, 'the content'));
   } finally {
     say(form, '');
-    button.disabled = false;
+    end();
   }
 }
 
@@ -172,7 +172,7 @@ if (form) {
   startEnter(form);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    if (!form.querySelector('[data-run]').disabled) run();
+    if (!isHeld(form.querySelector('[data-run]'))) run();
   });
   if (form.dataset.template) {
     form.addEventListener('input', previewSoon);

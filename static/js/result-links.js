@@ -1,4 +1,5 @@
 /* Resource links in results: read on a click, as a call like any other, whose card appears under the link. */
+import { hold, isHeld } from './busy.js';
 import { addCard, announceEnd, refuse, say } from './call-cards.js';
 import { sendCall, unconfirmed } from './sending.js';
 
@@ -7,10 +8,10 @@ document.addEventListener('submit', async (event) => {
   if (!form.matches('[data-read-link]')) return;
   event.preventDefault();
   const button = form.querySelector('button');
-  if (button.disabled) return;
+  if (isHeld(button)) return;
   const { uri } = Object.fromEntries(new FormData(form));
   form.querySelector('[data-call-refused]').hidden = true;
-  button.disabled = true;
+  const end = hold(button);
   try {
     const answer = await sendCall(form, { op: 'call', method: 'resources/read', server: form.dataset.server, target: uri, args: {} });
     if (answer.op === 'accepted') {
@@ -23,6 +24,6 @@ document.addEventListener('submit', async (event) => {
     refuse(form, unconfirmed(problem, 'the history of the server'));
   } finally {
     say(form, '');
-    button.disabled = false;
+    end();
   }
 });

@@ -1,4 +1,5 @@
 /* Saved calls: saving what a form holds, running one in place, and a checklist that runs several one after another. */
+import { hold, isHeld } from './busy.js';
 import { announceEnd, isUnknown, RUNNING, showAgain, whenOver } from './call-cards.js';
 import { live } from './live.js';
 import { refreshParts } from './refresh.js';
@@ -114,8 +115,8 @@ function fragmentOf(html) {
 
 async function runHere(form) {
   const button = form.querySelector('button');
-  if (button.disabled) return;
-  button.disabled = true;
+  if (isHeld(button)) return;
+  const end = hold(button);
   try {
     if (row(form.dataset.runSaved)) await run(form);
     else {
@@ -128,7 +129,7 @@ async function runHere(form) {
     outcome(form.dataset.runSaved, problem instanceof Lost ? 'Outcome unknown' : '');
     failed(problem);
   } finally {
-    button.disabled = false;
+    end();
   }
 }
 
@@ -158,13 +159,15 @@ function startChecklist() {
 
   function count() {
     const number = ticked().length;
-    go.disabled = stopping !== null || !number;
+    go.disabled = !number && !stopping;
     all.checked = number > 0 && number === ticks().length;
     all.indeterminate = number > 0 && number < ticks().length;
   }
 
   async function runAll() {
+    if (stopping) return;
     const forms = ticked().map((box) => box.closest('tr').querySelector('[data-run-saved]'));
+    const end = hold(go);
     stopping = new AbortController();
     stop.hidden = false;
     count();
@@ -198,8 +201,10 @@ function startChecklist() {
     for (const form of forms.slice(done)) outcome(form.dataset.runSaved, 'Not run');
     tell();
     stopping = null;
-    stop.hidden = true;
+    end();
     count();
+    if (stop === document.activeElement) go.focus();
+    stop.hidden = true;
   }
 
   all.addEventListener('change', () => {

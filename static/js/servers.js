@@ -1,6 +1,6 @@
 /* Live state of servers, on the overview and on each server's pages: pills in lists, the actions of a server's head, the
    notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
-import { whileBusy } from './busy.js';
+import { hold, whileBusy } from './busy.js';
 import { copied, writeLater } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { number, storage } from './dom.js';
@@ -163,10 +163,13 @@ const actions = document.querySelector('[data-session-actions]');
 if (actions) {
   const topic = `server.${actions.dataset.live}`;
   live.on(topic, 'session', (frame) => {
+    const focused = actions.contains(document.activeElement) && document.activeElement;
     for (const row of frame.rows ?? []) {
       Object.assign(actions.dataset, { desired: row.desired, phase: row.phase });
       paintPanel(row);
     }
+    /* The new phase may hide the button that was pressed. */
+    if (focused && !focused.checkVisibility()) [...actions.querySelectorAll('button')].find((button) => button.checkVisibility())?.focus();
     refreshSoon('connection-timeline', 'connection-process', 'panel-actions');
   });
   live.on(topic, 'catalog', (frame) => {
@@ -218,7 +221,7 @@ document.addEventListener('submit', async (event) => {
   if (!form.matches('form[data-quiet]') || live.state !== 'live') return;
   event.preventDefault();
   const button = form.querySelector('button');
-  button.disabled = true;
+  const end = hold(button);
   try {
     const sent = send(form.action, { method: 'POST', body: new FormData(form), headers: { 'HX-Request': 'true' } });
     const response = await whileBusy(form, sent, 'Sending…');
@@ -226,7 +229,7 @@ document.addEventListener('submit', async (event) => {
   } catch (problem) {
     explain(problem);
   } finally {
-    button.disabled = false;
+    end();
   }
 });
 
@@ -243,7 +246,7 @@ document.addEventListener('submit', async (event) => {
   if (!button?.hasAttribute('data-test-connection')) return;
   event.preventDefault();
   const slot = document.getElementById('test-result');
-  button.disabled = true;
+  const end = hold(button);
   try {
     const body = new FormData(event.target, button);
     const sent = send(button.formAction, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
@@ -259,7 +262,7 @@ document.addEventListener('submit', async (event) => {
   } catch (problem) {
     explain(problem);
   } finally {
-    button.disabled = false;
+    end();
   }
 });
 

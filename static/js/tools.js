@@ -1,6 +1,6 @@
 /* The page of one tool: runs it through the socket, keeps its form in step with the server, shows its calls. */
 import './answer-here.js';
-import { whileBusy } from './busy.js';
+import { hold, whileBusy } from './busy.js';
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { reasonOf } from './dom.js';
 import { keepDrafts } from './drafts.js';
@@ -120,7 +120,7 @@ async function run(form, anyway = false) {
   if (running || !button) return;
   running = true;
   form.querySelector('[data-call-refused]').hidden = true;
-  button.disabled = true;
+  const end = hold(button);
   say(form, 'Sending…');
   const { server, tool } = form.dataset;
   try {
@@ -141,7 +141,7 @@ async function run(form, anyway = false) {
     say(shown(), '');
   } finally {
     running = false;
-    document.querySelector('#tool-form [data-run]')?.removeAttribute('disabled');
+    end();
   }
 }
 

@@ -54,7 +54,7 @@ def test_g_and_a_letter_reach_every_page_of_the_side_bar(own_stack, walker) -> N
         ada.page.wait_for_url(lambda url, path=path: url.split("?")[0].endswith(own_stack.base_url.rstrip("/") + path))
 
 
-def test_the_end_of_a_call_is_announced(own_stack, walker) -> None:
+def test_the_end_of_a_call_is_announced_and_its_button_keeps_the_focus(own_stack, walker) -> None:
     slug = own_stack.register("Spoken", peer_command("demo"))
     ada = walker(own_stack, signed_in=True)
     ada.open(f"/servers/{slug}/tools/")
@@ -62,8 +62,10 @@ def test_the_end_of_a_call_is_announced(own_stack, walker) -> None:
     ada.open_tool(slug, "greet")
     expect(ada.page.locator("[data-announced]")).to_be_empty()
     ada.fill_argument("name", "Ada")
-    ada.run_tool()
+    button = ada.page.get_by_role("button", name="Run tool")
+    button.press("Enter")
     expect(ada.result()).to_contain_text("Succeeded")
+    expect(button).to_be_focused()
     number = own_stack.rows("SELECT max(id) AS id FROM mcp_sessions_call")[0]["id"]
     expect(ada.page.locator("[data-announced]")).to_have_text(f"Call #{number}: Succeeded")
 
