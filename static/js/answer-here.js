@@ -3,7 +3,7 @@
 import { whileBusy } from './busy.js';
 import { announce } from './dom.js';
 import { explain, send } from './sign-in.js';
-import { showMessages } from './toast.js';
+import { dismiss, showMessages } from './toast.js';
 import { unsentOf } from './unsent.js';
 
 const AGAIN_MS = 5_000;
@@ -41,7 +41,7 @@ async function show(link) {
   shown.setAttribute('aria-label', 'Answer to the request');
   slot.after(shown);
   fill(body);
-  document.querySelector(`[data-toasts-polite] a[href="${link.getAttribute('href')}"]`)?.closest('.toast')?.remove();
+  dismiss(document.querySelector(`[data-toasts-polite] a[href="${link.getAttribute('href')}"]`)?.closest('.toast'));
   announce('The server requests input. The form is below the call.');
 }
 

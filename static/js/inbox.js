@@ -1,5 +1,5 @@
 /* The inbox on every page: how many questions wait, in the side bar and in the title, and a word when one comes. */
-import { toast } from './toast.js';
+import { dismiss, toast } from './toast.js';
 
 const TITLES = {
   form: (name) => `Input request from “${name}”`,
@@ -53,7 +53,7 @@ function take(entry, row) {
   heard.add(row.question);
   if (row.state !== 'open') {
     open.delete(row.question);
-    toasts.get(row.question)?.remove();
+    dismiss(toasts.get(row.question));
     toasts.delete(row.question);
     return;
   }
@@ -67,7 +67,7 @@ function takeApproval(entry, row) {
   heard.add(row.approval);
   if (row.state !== 'open') {
     open.delete(row.approval);
-    toasts.get(row.approval)?.remove();
+    dismiss(toasts.get(row.approval));
     toasts.delete(row.approval);
     return;
   }
@@ -89,7 +89,7 @@ function forgetEnded() {
   for (const uid of open.keys()) {
     if (heard.has(uid)) continue;
     open.delete(uid);
-    toasts.get(uid)?.remove();
+    dismiss(toasts.get(uid));
     toasts.delete(uid);
   }
 }

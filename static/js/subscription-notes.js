@@ -1,6 +1,6 @@
 /* On every page: a message when a subscribed resource changed, and the pills that show how a subscription stands. */
 import { kept } from './tab-storage.js';
-import { toast } from './toast.js';
+import { dismiss, toast } from './toast.js';
 
 const PAUSE_MS = 5_000;
 const BOARD = '.nav-i[data-section=subscriptions]'; // the way to the board: absent without permission to see servers
@@ -10,6 +10,7 @@ const HEARD = 'subscriptions.heard'; // per tab: when it heard of the subscripti
 let waiting = new Map(); // subscription -> its newest row
 let timer = 0;
 let quietUntil = 0;
+let last = null; // the message that was shown last
 const shown = Number(document.body.dataset.requestedAt);
 const since = Date.parse(kept(KEY) ?? '') || shown; // a tab that was just opened has nothing to catch up on
 const seen = new Map(); // subscription -> number of its newest version
@@ -47,15 +48,16 @@ function tell() {
   const rows = [...waiting.values()];
   waiting = new Map();
   quietUntil = Date.now() + PAUSE_MS;
+  dismiss(last); // one stays until it is dismissed, or there is newer news
   if (rows.length === 1) {
     const [row] = rows;
-    toast({
+    last = toast({
       title: 'A subscribed resource changed',
       text: `${row.title} · ${row.server_name} · version ${row.newest}`,
       action: { label: 'Show the change', url: row.url },
     });
   } else {
-    toast({
+    last = toast({
       title: `${rows.length} subscribed resources changed`,
       text: rows.slice(0, 3).map((row) => row.title).join(', '),
       action: { label: 'Show them', url: document.querySelector(BOARD).href },

@@ -303,6 +303,82 @@ def test_success_toasts_leave_and_errors_stay_until_dismissed(open_page: Opener)
     expect(error).to_have_count(0)
 
 
+TOASTS = """async (toasts) => {
+  const { toast } = await import('/static/js/toast.js');
+  for (const one of toasts) toast(one);
+}"""
+
+
+def test_messages_of_a_page_load_are_announced(open_page: Opener) -> None:
+    """A live region says what is added to it, not what stood there when the page came."""
+    page, _, _ = open_page()
+    page.add_init_script("""window.added = [];
+      document.addEventListener('DOMContentLoaded', () => {
+        for (const region of document.querySelectorAll('[aria-live]')) {
+          new MutationObserver((found) => {
+            for (const { addedNodes } of found) for (const node of addedNodes) window.added.push([region.ariaLive, node.innerText.trim()]);
+          }).observe(region, { childList: true });
+        }
+      });""")
+    page.goto("messages/")
+    page.wait_for_function("() => window.added.length === 2")
+    assert sorted(page.evaluate("window.added")) == [
+        ["assertive", "notion did not answer"],
+        ["polite", "orders-api registered"],
+    ]
+
+
+def test_a_message_with_a_link_stays_as_does_one_with_the_focus(open_page: Opener) -> None:
+    page = _page(open_page)
+    with_link = {"title": "Saved as Morning", "tone": "ok", "action": {"label": "Saved calls", "url": "/servers/"}}
+    page.evaluate(TOASTS, [with_link, {"title": "Copied"}, {"title": "Noted"}])
+    page.locator(".toast", has_text="Copied").get_by_role("button").focus()
+    page.locator(".toast", has_text="Copied").hover()
+    page.locator("h1").hover()
+    expect(page.locator(".toast", has_text="Noted")).to_have_count(0, timeout=8_000)
+    page.wait_for_timeout(1_500)
+    expect(page.locator(".toast")).to_have_count(2)
+
+
+def test_every_message_can_be_reached_in_a_small_window_and_its_focus_passes_on(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.set_viewport_size({"width": 320, "height": 256})
+    page.evaluate(TOASTS, [{"title": f"Warning {number}", "tone": "warn"} for number in range(5)])
+    page.evaluate(TOASTS, [{"title": f"Error {number}", "tone": "bad"} for number in range(5)])
+    page.get_by_role("link", name="Skip to notifications").press("Enter")
+    page.keyboard.press("Tab")
+    first = page.locator(".toast").first.get_by_role("button", name="Dismiss")
+    expect(first).to_be_focused()
+    expect(first).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Enter")
+    expect(page.locator(".toast")).to_have_count(9)
+    expect(page.locator(".toast").first.get_by_role("button", name="Dismiss")).to_be_focused()
+    page.get_by_label("Name", exact=True).focus()
+    page.locator(".toast").last.get_by_role("button", name="Dismiss").focus()
+    for _ in range(9):
+        page.keyboard.press("Enter")
+    expect(page.locator(".toast")).to_have_count(0)
+    expect(page.get_by_label("Name", exact=True)).to_be_focused()
+
+
+def test_a_button_whose_request_is_on_its_way_keeps_the_focus_and_sends_nothing_more(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.evaluate(SENDING)
+    button = page.get_by_role("button", name="Run it")
+    button.focus()
+    page.evaluate("""async () => {
+      const { hold } = await import('/static/js/busy.js');
+      window.end = hold(document.querySelector('[data-run]'));
+    }""")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
+    expect(button).to_be_focused()
+    assert page.evaluate("window.sent") == 0
+    page.evaluate("window.end()")
+    page.keyboard.press("Enter")
+    assert page.evaluate("window.sent") == 1
+
+
 def test_a_failed_sign_in_is_told_at_once_and_the_password_can_be_shown(open_page: Opener) -> None:
     page = _page(open_page, "accounts/login/", signed_in=False)
     page.get_by_label("Username").fill("operator")
