@@ -54,13 +54,15 @@ export function startPill(live) {
     const changed = shown !== state;
     shown = state;
     pill.dataset.state = delay ? 'delayed' : connection.state;
-    pill.title = connection.state === 'reconnecting' ? `${connection.reason.replace(/\.$/, '')}. Missed events are loaded after reconnecting.` : delay?.[1] ?? '';
+    /* Only a change of state is announced; the milliseconds and the countdown are not. */
+    pill.setAttribute('aria-live', changed ? 'polite' : 'off');
+    const why = connection.state === 'reconnecting' ? `${connection.reason.replace(/\.$/, '')}. Missed events are loaded after reconnecting.` : delay?.[1] ?? '';
+    pill.title = why;
+    pill.querySelector('[data-live-why]').textContent = why;
     if (connection.state === 'signed-out') {
       if (changed) link(pill);
       return;
     }
-    /* Only a change of state is announced; the milliseconds and the countdown are not. */
-    pill.setAttribute('aria-live', changed ? 'polite' : 'off');
     words.textContent = wordsOf(connection);
   };
   pill.hidden = !document.body.dataset.liveTicket;

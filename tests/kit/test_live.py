@@ -10,8 +10,8 @@ from tests.kit.peer import Peer
 Opener = Callable[..., tuple[Page, Any, Peer]]
 
 
-def _live_page(open_page: Opener) -> tuple[Page, Peer]:
-    page, _, peer = open_page()
+def _live_page(open_page: Opener, **options: Any) -> tuple[Page, Peer]:
+    page, _, peer = open_page(**options)
     page.goto("pages/kit/")
     expect(page.locator("[data-live-pill]")).to_contain_text("Live · ")
     return page, peer
@@ -89,8 +89,30 @@ def test_a_signed_out_tab_says_so_and_does_not_try_again(open_page: Opener) -> N
     link = page.locator("[data-live-pill] a")
     expect(link).to_have_text("Signed out · sign in")
     assert link.get_attribute("href") == "/accounts/login/?next=%2Fpages%2Fkit%2F"
+    expect(page.locator("[data-live-pill]")).to_have_attribute("aria-live", "polite")
     page.wait_for_timeout(1_200)
     assert peer.connections == 1
+
+
+def test_on_a_phone_the_pill_has_words_for_all_that_is_not_live(open_page: Opener) -> None:
+    page, peer = _live_page(open_page, width=320)
+    words = page.locator("[data-live-words]")
+    assert words.evaluate("words => words.offsetWidth") <= 1
+    peer.say({"op": "pipeline", "state": "database", "silent": 0, "workers": 1, "age_ms": 0})
+    expect(words).to_have_text("Delayed: database unreachable")
+    assert words.evaluate("words => words.offsetWidth") > 60
+    expect(page.locator("[data-live-pill]")).to_contain_text("No updates until it is reachable again.")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_what_had_the_focus_and_is_gone_leaves_it_to_the_link_of_its_card(open_page: Opener) -> None:
+    page, peer = _live_page(open_page)
+    card = '<h2>Call <a href="#9">#9</a></h2>{}'
+    button = '<form method="post"><button>Cancel it</button></form>'
+    peer.say({"t": "server.u1", "seq": 5, "kind": "session", "rows": [], "html": card.format(button)})
+    page.get_by_role("button", name="Cancel it").focus()
+    peer.say({"t": "server.u1", "seq": 6, "kind": "session", "rows": [], "html": card.format("")})
+    expect(page.get_by_role("link", name="#9")).to_be_focused()
 
 
 def test_a_request_gets_its_own_answer_and_fails_when_the_connection_is_lost(open_page: Opener) -> None:
