@@ -108,6 +108,21 @@ def test_g_a_goes_to_the_explorer_and_j_and_k_walk_its_rows(open_page: Opener) -
     expect(page.get_by_label("Search the audit log")).to_be_focused()
 
 
+def test_no_row_that_gets_the_focus_is_behind_the_bar_at_the_top(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.evaluate("""() => {
+      const rows = Array.from({ length: 60 }, (_, at) => `<tr><td><a href="#${at}">Row ${at}</a></td></tr>`);
+      document.querySelector('.wrap').insertAdjacentHTML('afterbegin', `<table class="tbl"><tbody>${rows.join('')}</tbody></table>`);
+    }""")
+    page.get_by_role("link", name="Row 59").focus()
+    covered = """() => document.activeElement.closest('tr').getBoundingClientRect().top
+        < document.querySelector('.top').getBoundingClientRect().bottom"""
+    for key in ["k"] * 30 + ["Shift+Tab"] * 29:
+        page.keyboard.press(key)
+        assert not page.evaluate(covered), page.evaluate("document.activeElement.innerText")
+    expect(page.get_by_role("link", name="Row 0")).to_be_focused()
+
+
 def test_ctrl_enter_submits_the_primary_form_from_inside_an_input(open_page: Opener) -> None:
     page = _page(open_page)
     page.locator("#name").press("Control+Enter")
