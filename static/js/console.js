@@ -2,6 +2,7 @@
    newest. So that a flood never stops the page, a frame adds few rows, at most 500 stay, and they stand in blocks: the
    browser leaves out the blocks that are out of sight, and the oldest rows go a block at a time. */
 import { whileBusy } from './busy.js';
+import { onChoice } from './choice.js';
 import { announce, number, storage } from './dom.js';
 import { live } from './live.js';
 import { send, SignedOut } from './sign-in.js';
@@ -289,7 +290,10 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     event.preventDefault();
     reloadNow();
   });
-  form.addEventListener('change', (event) => event.target !== form.text && form.requestSubmit());
+  /* Older rows are a new page, which would take the focus from a list that the arrow keys move through. */
+  const movesOn = (field) => field.localName === 'select' && !page.dataset.liveTopic;
+  form.addEventListener('change', ({ target }) => target !== form.text && !movesOn(target) && form.requestSubmit());
+  onChoice((select) => form.contains(select) && movesOn(select), () => form.requestSubmit());
   /* Older rows are a new page, which comes with Enter: it would take the focus from a word that is being typed. */
   form.text.addEventListener('input', () => {
     clearTimeout(timer);

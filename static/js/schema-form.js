@@ -1,4 +1,6 @@
 /* Forms generated from a JSON Schema: typing into an optional field sends it; a choice of key adds it at once. */
+import { onChoice } from './choice.js';
+
 document.addEventListener('formdata', (event) => {
   for (const field of event.target.querySelectorAll('[data-sf-live]')) event.formData.set(field.name, '1');
 });
@@ -13,6 +15,4 @@ document.addEventListener(
   { capture: true },
 );
 
-document.addEventListener('change', (event) => {
-  if (event.target.matches('[data-sf-pick]')) event.target.form.requestSubmit(event.target.nextElementSibling);
-});
+onChoice((select) => select.matches('[data-sf-pick]'), (select) => select.form.requestSubmit(select.nextElementSibling));

@@ -1,6 +1,7 @@
 /* Live state of servers, on the overview and on each server's pages: pills in lists, the actions of a server's head, the
    notice that its tools, resources or prompts changed (hint "catalog"), its call history, the connection test. */
 import { hold, whileBusy } from './busy.js';
+import { onChoice } from './choice.js';
 import { copied, writeLater } from './copy.js';
 import { startCountdowns } from './countdown.js';
 import { number, storage } from './dom.js';
@@ -266,6 +267,4 @@ document.addEventListener('submit', async (event) => {
   }
 });
 
-for (const select of document.querySelectorAll('[data-submit-on-change]')) {
-  select.addEventListener('change', () => select.form.requestSubmit());
-}
+onChoice((select) => select.matches('[data-submit-on-change]'), (select) => select.form.requestSubmit());

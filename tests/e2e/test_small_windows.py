@@ -78,6 +78,21 @@ def test_the_words_of_the_breadcrumb_and_the_type_of_a_parameter_stay_whole(on_p
             assert lines(kind) == 1, kind.inner_text()
 
 
+def test_arrow_keys_move_through_the_list_of_tools_and_enter_opens_one(on_phone: Walk) -> None:
+    on_phone.open_tool("long", "shout")
+    address, chosen = on_phone.page.url, on_phone.page.get_by_label("Tool", exact=True)
+    chosen.focus()
+    before = chosen.input_value()
+    for _ in range(2):
+        on_phone.page.keyboard.press("ArrowUp")
+    on_phone.page.wait_for_timeout(300)
+    assert on_phone.page.url == address
+    tool = chosen.input_value()
+    assert tool != before
+    on_phone.page.keyboard.press("Enter")
+    on_phone.page.wait_for_url(f"**/tools/?tool={tool}")
+
+
 def test_the_icon_of_a_server_stands_beside_its_long_name(at_desk: Walk, on_phone: Walk) -> None:
     for person in (at_desk, on_phone):
         icon = person.page.locator(".title .srv-ic").bounding_box()
