@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.e2e.walk import Walk
+from tests.screenshots.judge import overflow
 from tests.tools.stack import ADMIN, Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.up]
@@ -91,6 +92,14 @@ def test_arrow_keys_move_through_the_list_of_tools_and_enter_opens_one(on_phone:
     assert tool != before
     on_phone.page.keyboard.press("Enter")
     on_phone.page.wait_for_url(f"**/tools/?tool={tool}")
+
+
+def test_no_page_is_wider_than_a_window_at_four_times_its_size(on_phone: Walk) -> None:
+    on_phone.page.set_viewport_size({"width": 320, "height": 256})
+    tabs = ("info", "tools", "settings", "protocol", "history")
+    for path in ("/", "/servers/", "/explorer/", "/account/", *(f"/servers/long/{tab}/" for tab in tabs)):
+        on_phone.open(path)
+        assert overflow(on_phone.page) == [], path
 
 
 def test_the_icon_of_a_server_stands_beside_its_long_name(at_desk: Walk, on_phone: Walk) -> None:

@@ -300,6 +300,19 @@ def test_what_is_chosen_is_seen_with_forced_colours(open_page: Opener) -> None:
         expect(choices.nth(1)).to_have_css("outline-style", "none")
 
 
+def test_on_paper_a_page_is_whole_without_what_can_only_be_pressed(open_page: Opener) -> None:
+    page = _page(open_page, theme="dark")
+    page.evaluate("""() => document.querySelector('.wrap').insertAdjacentHTML('beforeend', `
+      <div class="chart-table"><div class="scroll" id="rows">${'<p>Row</p>'.repeat(60)}</div></div>`)""")
+    hidden = "rows => rows.scrollHeight - rows.clientHeight"
+    assert page.locator("#rows").evaluate(hidden) > 0
+    page.emulate_media(media="print")
+    assert page.locator("#rows").evaluate(hidden) <= 0
+    expect(page.locator(".side")).to_be_hidden()
+    expect(page.locator("html")).to_have_css("color-scheme", "light")
+    expect(page.locator("body")).to_have_css("color", "rgb(18, 22, 29)")
+
+
 def test_the_end_of_a_page_can_be_scrolled_out_from_under_the_messages(open_page: Opener) -> None:
     page = _page(open_page, "messages/")
     expect(page.locator("[data-toast=error]")).to_be_visible()
