@@ -83,14 +83,18 @@ class ReceivedTasks:
         for _, running in self._running.values():
             running.cancel(Gone.CONNECTION_OVER)
         self._tasks.clear()
+        self._ends = {identity: end for identity, end in self._ends.items() if identity in self._running}
 
     def _ended(self, task: ReceivedTask, done: "asyncio.Task[TaskOutcome]") -> None:
         del self._running[task.task_id]
         self._end(task, _given_up(task) if done.cancelled() else done.result())
+        if task.task_id not in self._tasks:
+            self._ends.pop(task.task_id, None)
 
     def _end(self, task: ReceivedTask, outcome: TaskOutcome, *, cancelled: bool = False) -> None:
         task.end(outcome, _now(), cancelled=cancelled)
-        self._ends[task.task_id].set()
+        if (end := self._ends.get(task.task_id)) is not None:  # None: forgotten meanwhile
+            end.set()
 
     def _task_of(self, request: ServerRequest) -> ReceivedTask | None:
         identity = request.params.get("taskId")

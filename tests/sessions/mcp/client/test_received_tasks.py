@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from sessions.mcp.client import InputRequest
+from sessions.mcp.client.received_tasks import ReceivedTasks
+from sessions.mcp.core.input_requests import ServerRequest
+from sessions.mcp.core.received_tasks import TaskOutcome
 from tests.sessions.mcp.client.answers import (
     DEFAULTS,
     ELICIT,
@@ -130,6 +133,30 @@ async def test_the_end_of_the_connection_takes_the_question_back() -> None:
         await asked_of(made, 2, "ping", {})
     await asyncio.sleep(0)
     assert person.gone == ["connection_over"]
+
+
+async def test_nothing_is_kept_of_the_tasks_of_a_session_that_is_over() -> None:
+    decides = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> TaskOutcome:
+        await decides.wait()
+        return {"action": "accept"}
+
+    tasks = ReceivedTasks(answer, seconds=60)
+
+    def asked(identity: int, method: str, **params: Any) -> ServerRequest:
+        return ServerRequest(identity, method, params, "request", None)
+
+    first = tasks.begin(asked(1, ELICIT))["task"]["taskId"]
+    decides.set()
+    assert isinstance(await tasks.result(asked(2, "tasks/result", taskId=first)), dict)
+    decides.clear()
+    waiting = tasks.begin(asked(3, ELICIT))["task"]["taskId"]
+    fetching = asyncio.create_task(tasks.result(asked(4, "tasks/result", taskId=waiting)))
+    await asyncio.sleep(0)
+    tasks.stop()
+    assert (await asyncio.wait_for(fetching, 10))["action"] == "cancel"  # type: ignore[index]  # no refusal
+    assert (len(tasks), tasks._ends) == (0, {})
 
 
 async def test_more_tasks_than_may_wait_are_refused() -> None:
