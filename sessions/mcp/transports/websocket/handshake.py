@@ -32,6 +32,9 @@ PING: Final = 20.0
 CLOSING: Final = 2.0
 #: bytes of our pongs that a pinging peer may leave unread
 _UNREAD: Final = 32 * MIB
+#: frames that wait for us: above the first number nothing is read until there are no more than the second. A frame may be as
+#: large as a message. Small ones still come many at a time, as one read of the socket brings them
+_WAITING: Final = (1, 0)
 _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
 # At level DEBUG the library logs every header and frame, including credentials. This logger is not registered, because
@@ -97,6 +100,7 @@ class Handshake:
                 additional_headers=headers,
                 user_agent_header="mcpadmin",
                 max_size=end.limits.message_bytes,
+                max_queue=_WAITING,
                 open_timeout=end.connect_timeout,
                 ping_interval=PING,
                 ping_timeout=None,  # the client's keep-alive judges the peer: a busy one answers no ping either

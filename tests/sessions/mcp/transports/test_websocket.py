@@ -6,6 +6,7 @@ import logging
 import logging.config
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from websockets.asyncio.server import ServerConnection
 
 from sessions.mcp.core.errors import Fault, HttpError, McpError, NotReady, TransportError
 from sessions.mcp.core.events import DiagnosticLine, ProtocolViolation
+from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.core.state import State
 from sessions.mcp.transports import dialing
@@ -367,6 +369,47 @@ async def test_a_peer_that_pings_without_end_and_reads_no_pong_is_given_up(monke
 
     error, _ = await failed_call(at_call(ping))
     assert error.fault is Fault.CONNECTION_LOST
+
+
+class Slow:
+    """A receiver that works on each message for a while, and notes how many others wait in `frames`."""
+
+    shedding = False
+
+    def __init__(self) -> None:
+        self.frames: Any = ()
+        self.waited: list[int] = []
+        self.last = asyncio.Event()
+
+    def message(self, data: bytes) -> None:
+        time.sleep(0.01)
+        self.waited.append(len(self.frames))
+        if len(data) < 100:
+            self.last.set()
+
+    def line(self, stream: str, text: str) -> None:
+        pass
+
+
+async def test_of_a_peer_that_sends_more_than_is_handled_no_more_than_two_messages_wait() -> None:
+    async def flood(connection: ServerConnection, message: dict[str, Any]) -> bool:
+        for _ in range(30):
+            await connection.send("x" * 2**20)
+        await connection.send("x")
+        return True
+
+    slow: Any = Slow()
+    async with scripted_websocket(flood) as peer:
+        transport: Any = await open_transport(ws(peer.url, limits=Limits()))
+        try:
+            await transport.connect(slow)
+            slow.frames = transport._connection.recv_messages.frames
+            await transport.send(Outgoing(b"{}"))
+            await asyncio.wait_for(slow.last.wait(), 30)
+        finally:
+            await transport.close()
+    assert len(slow.waited) == 31
+    assert max(slow.waited) <= 2
 
 
 async def test_a_peer_that_is_busy_with_a_call_need_not_answer_pings(monkeypatch: pytest.MonkeyPatch) -> None:
