@@ -1,7 +1,7 @@
-"""Writes the log lines and recorded messages of a host's sessions in bounded batches, with the lowest priority.
+"""Writes the log lines, recorded messages and counts of a host's sessions in bounded batches, with the lowest priority.
 
-Calls wait for the writer thread and for the database's one write lock. So log lines and messages are written in small
-transactions, when nothing else waits. A pause after each batch limits their share of the writer's time.
+Calls wait for the writer thread and for the database's one write lock. So these rows are written in small transactions,
+when nothing else waits. A pause after each batch limits their share of the writer's time.
 
 A session that records more than its part of a batch keeps the rest in memory. What does not fit there is dropped.
 """
@@ -87,9 +87,10 @@ class BatchWriter(ABC, Generic[B]):
         pause = self.flush_seconds
         while self._waiting:
             await asyncio.sleep(max(pause, self._rests_until - now()))
-            began, pause = now(), self.pause_seconds
+            began, pause = now(), 0.0
             await self._write(self._batch(), spare=True)
-            self._rests_until = now() + min(self.rest_limit_seconds, self.rest * (now() - began))
+            rest = min(self.rest_limit_seconds, self.rest * (now() - began))
+            self._rests_until = now() + max(self.pause_seconds, rest)
         self._task = None
 
     def _batch(self) -> dict[Source[B], B]:

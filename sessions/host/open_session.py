@@ -28,6 +28,7 @@ from sessions.host.logs.session_log import ServerLog
 from sessions.host.logs.spoken import Spoken
 from sessions.host.opening import Diagnosis, make_client, roots_for
 from sessions.host.packages.start import prepared
+from sessions.host.subscriptions.notification_counts import NotificationCounts
 from sessions.host.subscriptions.watching import Watching
 from sessions.host.wire.log import WireLog
 from sessions.host.wire.recorder import WireRecorder
@@ -90,6 +91,7 @@ class OpenSession:
         launch: Launch,
         log: ServerLog,
         wire: WireLog,
+        counts: NotificationCounts,
         recording: str,
         on_room: Callable[[], None],
         on_change: Callable[[], None],
@@ -107,7 +109,7 @@ class OpenSession:
         self._spec = launch.spec
         self.client = make_client(launch, self._on_event, self.inbox.answers, open_with=self._open_transport)
         self.catalog = Catalog(db, lease, self.client, self.redactor)
-        self.watching = Watching(db, lease, self.client, self.redactor, log, on_change, launch.unwatched)
+        self.watching = Watching(db, lease, self.client, self.redactor, log, counts, on_change, launch.unwatched)
         self._orphaned_tasks = OrphanedTasks(db, lease, self.client, self.redactor, self._is_serving)
         self.runs: set[Run] = set()
         self.accepting = False

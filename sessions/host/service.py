@@ -32,6 +32,7 @@ from sessions.host.packages import checking
 from sessions.host.reconnect_delays import ceilings
 from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
+from sessions.host.subscriptions.notification_counts import CountWriter
 from sessions.host.subscriptions.webhook_sender import Webhooks
 from sessions.host.wire.writer import WireWriter
 from sessions.housekeeping.heartbeats import Incarnation
@@ -56,7 +57,8 @@ class Host:
         self.webhooks = Webhooks(db)
         self.checkpoints = Checkpoints(db)
         self.forwarding = Forwarding(db)
-        self.shared = Shared(LogWriter(db), WireWriter(db), ceilings(), self._on_ready, self.webhooks.look)
+        writers = (LogWriter(db), WireWriter(db), CountWriter(db))
+        self.shared = Shared(*writers, ceilings(), self._on_ready, self.webhooks.look)
         self.supervisors: dict[int, SessionSupervisor] = {}
         #: sessions that became ready and whose waiting calls must be found
         self._ready: set[int] = set()

@@ -30,6 +30,7 @@ from sessions.host.logs.session_log import ServerLog
 from sessions.host.open_session import OpenSession
 from sessions.host.reconnect_delays import ConnectionLoss, Pace, retry_after
 from sessions.host.shared import Shared
+from sessions.host.subscriptions.notification_counts import NotificationCounts
 from sessions.host.wire.log import WireLog
 from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.refusals import without_words
@@ -75,6 +76,7 @@ class SessionSupervisor:
         self.live: OpenSession | None = None
         self._db, self._shared = db, shared
         self._log, self._wire = ServerLog(shared.logs, lease), WireLog(shared.wire, lease)
+        self._counts = NotificationCounts(shared.counts, lease)
         self._pace = Pace(shared.ceilings, shared.least_pause)
         self._tried_at = float("-inf")
         #: calls that have already triggered an attempt
@@ -146,7 +148,7 @@ class SessionSupervisor:
         except LaunchProblem as problem:
             return ConnectionLoss(problem.failure)
         self._idle_seconds = launch.idle_seconds
-        logs = (self._log, self._wire, self.desired.recording)
+        logs = (self._log, self._wire, self._counts, self.desired.recording)
         live = OpenSession(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
         try:
             connected = await self._opened(live)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sessions.host.logs.writer import LogWriter
 from sessions.host.reconnect_delays import Ceilings
+from sessions.host.subscriptions.notification_counts import CountWriter
 from sessions.host.wire.writer import WireWriter
 
 #: sessions that may be opening at once: when a whole network comes back, not all servers start at the same moment
@@ -18,6 +19,7 @@ TRIES_A_SECOND = 25
 class Shared:
     logs: LogWriter
     wire: WireWriter
+    counts: CountWriter
     #: the longest pauses between two attempts
     ceilings: Ceilings
     #: called with the id of a session that is ready, or has room again: its waiting calls may be sent

@@ -69,7 +69,7 @@ class TopicReads:
             TopicKind.SERVER: partial(self._read_server, timezone.now()),
             TopicKind.DRAFT: self._read_draft,
             TopicKind.INBOX: partial(self._read_rows, inbox_frames.frames),
-            TopicKind.SUBSCRIPTIONS: partial(self._read_rows, subscription_frames.board_frames),
+            TopicKind.SUBSCRIPTIONS: self._read_subscriptions,
             TopicKind.SUBSCRIPTION: self._read_subscription,
             TopicKind.SESSIONS: partial(self._read_mark, worker_board.mark),
             TopicKind.SIGN_INS: partial(self._read_rows, sign_in_frames.frames),
@@ -140,6 +140,14 @@ class TopicReads:
         self, read: Callable[[list[UUID] | None], list[Frame]], dirty: set[Dirty], stream: SnapshotStream
     ) -> list[Frame]:
         return await self.reader.run(partial(read, _subjects(dirty)))
+
+    async def _read_subscriptions(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
+        """Many in parts, between which other reads have their turn: a server may report all that it is asked to watch."""
+        uids, most, read = _subjects(dirty), subscription_frames.MOST, subscription_frames.board_frames
+        if uids is None:
+            return await self.reader.run(partial(read, None))
+        parts = [uids[start : start + most] for start in range(0, len(uids), most)]
+        return [frame for part in parts for frame in await self.reader.run(partial(read, part))]
 
     async def _read_subscription(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
         return await self.reader.run(partial(subscription_frames.frames_of, stream.topic.row))

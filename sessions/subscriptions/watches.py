@@ -9,9 +9,11 @@ and pages are notified after the commit. `subscribing` has the commands of peopl
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import reduce
+from operator import or_
+from typing import Any, Final
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 
 from servers.commit_hooks import after_commit
 from servers.storable import storable
@@ -36,9 +38,9 @@ class Watch:
     unread: bool
 
 
-def mine(lease: Lease) -> QuerySet[Subscription]:
-    """The active subscriptions of a session that is still ours."""
-    ours = held(lease).filter(server_id=OuterRef("server_id"), identity_id=OuterRef("identity_id"))
+def mine(*leases: Lease) -> QuerySet[Subscription]:
+    """The active subscriptions of sessions that are still ours."""
+    ours = reduce(or_, map(held, leases)).filter(server_id=OuterRef("server_id"), identity_id=OuterRef("identity_id"))
     return Subscription.objects.filter(Exists(ours), active=True)
 
 
@@ -124,20 +126,37 @@ def _open_gap(pk: int, at: datetime, reason: str) -> None:
 
 # --- notifications
 # ------------------------------------------------------------------------------------------------------
-def count_notifications(lease: Lease, counts: Mapping[int, tuple[int, datetime]]) -> None:
-    """Add the notifications since the last time: by subscription, their number and the time of the newest."""
-    changed = []
-    for pk, (number, at) in counts.items():
-        fields = {"event_count": F("event_count") + number, "last_event_at": at, "version": F("version") + 1}
-        if mine(lease).filter(pk=pk).update(**fields):
-            changed.append(pk)
-            _count_hour(pk, at.replace(minute=0, second=0, microsecond=0), number)
+def count_notifications(leases: Collection[Lease], counts: Mapping[int, tuple[int, datetime]]) -> None:
+    """Add the notifications since the last time: by subscription, their number and the time of the newest. A few statements,
+    however many subscriptions there are."""
+    ours = mine(*leases).filter(pk__in=counts)
+    numbers = _by("pk", {pk: number for pk, (number, _) in counts.items()})
+    newest = _by("pk", {pk: at for pk, (_, at) in counts.items()})
+    if not ours.update(event_count=F("event_count") + numbers, last_event_at=newest, version=F("version") + 1):
+        return
+    changed, hours = list(ours.values_list("pk", flat=True)), dict[datetime, dict[int, int]]()
+    for pk in changed:
+        number, at = counts[pk]
+        hours.setdefault(at.replace(minute=0, second=0, microsecond=0), {})[pk] = number
+    for hour, found in hours.items():
+        _count_hour(hour, found)
     announce(changed)
 
 
-def _count_hour(pk: int, hour: datetime, number: int) -> None:
-    if not SubscriptionHour.objects.filter(subscription_id=pk, hour=hour).update(events=F("events") + number):
-        SubscriptionHour.objects.create(subscription_id=pk, hour=hour, events=number)
+def _count_hour(hour: datetime, numbers: Mapping[int, int]) -> None:
+    rows = SubscriptionHour.objects.filter(hour=hour, subscription_id__in=numbers)
+    if rows.update(events=F("events") + _by("subscription_id", numbers)) < len(numbers):
+        known = set(rows.values_list("subscription_id", flat=True))
+        SubscriptionHour.objects.bulk_create(
+            SubscriptionHour(subscription_id=pk, hour=hour, events=number)
+            for pk, number in numbers.items()
+            if pk not in known
+        )
+
+
+def _by(key: str, values: Mapping[int, Any]) -> Case:
+    """In a statement for several rows, the value of each."""
+    return Case(*(When(**{key: pk}, then=Value(value)) for pk, value in values.items()))
 
 
 def read_failed(lease: Lease, pk: int, fault: str, detail: str, at: datetime) -> None:

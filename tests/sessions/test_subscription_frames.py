@@ -1,13 +1,18 @@
 """Live frames about subscriptions carry enough for a message and a status pill, and never any content."""
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from django.utils import timezone
 
 from sessions.live import subscription_frames
 from sessions.live.frames import RECENT
+from sessions.live.topic_reads import TopicReads
+from sessions.live.topics import parse
 from sessions.models import McpSession, Subscription
 from tests.sessions.host.make import make_session
 from tests.sessions.subscriptions.rows import add_version, make_subscription
@@ -61,3 +66,19 @@ def test_the_frame_of_a_page_moves_its_mark_with_a_version(subscription: Subscri
     second = rows_of(subscription_frames.frames_of(subscription.uid))[0]
     assert (first["newest"], second["newest"]) == (0, 1)
     assert first["mark"] != second["mark"]
+
+
+async def test_many_that_moved_at_once_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def read(uids: list[UUID]) -> list[Any]:
+        sizes.append(len(uids))
+        return [SimpleNamespace(version=1) for _ in uids]
+
+    monkeypatch.setattr(subscription_frames, "board_frames", read)
+    topic: Any = parse("subscriptions")
+    reader: Any = SimpleNamespace(run=lambda job: asyncio.to_thread(job))
+    stream: Any = TopicReads(reader, lambda _: None).stream(topic)
+    moved = {("subscription", str(uuid4())) for _ in range(2 * subscription_frames.MOST + 1)}
+    assert len(await stream._read(moved, stream)) == len(moved)
+    assert sizes == [subscription_frames.MOST, subscription_frames.MOST, 1]

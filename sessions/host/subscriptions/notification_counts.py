@@ -1,45 +1,93 @@
-"""Counts the notifications of each subscription in memory and writes the counts every WRITE_EVERY_SECONDS."""
+"""Counts the notifications of each subscription in memory. The counts of all sessions of a host are written together, in
+small batches: a server may report all that it is asked to watch, again and again, and calls wait for the same writer.
+"""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any
 
 from django.utils import timezone
 
 from sessions.connections.lifecycle import Lease
-from sessions.host.db import Database
+from sessions.host.batch_writer import BatchWriter, Source
+from sessions.host.db import DatabaseAway
 from sessions.subscriptions import watches
 
-WRITE_EVERY_SECONDS: Final = 0.5
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """By subscription, the number of notifications and the time of the newest."""
+
+    numbers: dict[int, tuple[int, datetime]] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
+
+    def add(self, pk: int, number: int, at: datetime) -> None:
+        before, newest = self.numbers.get(pk, (0, at))
+        self.numbers[pk] = (before + number, max(at, newest))
+
+    def add_all(self, others: "Counts") -> None:
+        for pk, (number, at) in others.numbers.items():
+            self.add(pk, number, at)
 
 
 class NotificationCounts:
-    def __init__(self, db: Database, lease: Lease) -> None:
-        self._db, self._lease = db, lease
-        self._counts: dict[int, tuple[int, datetime]] = {}
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+    """Those of one session."""
+
+    def __init__(self, writer: "CountWriter", lease: Lease) -> None:
+        self.lease = lease
+        #: done when the counts under way are written or put back
+        self.under_way: asyncio.Future[Any] | None = None
+        self._writer = writer
+        self._counts = Counts()
 
     def note(self, pk: int) -> None:
         """Call from the client's reader. Never waits."""
-        number, _ = self._counts.get(pk, (0, None))
-        self._counts[pk] = (number + 1, timezone.now())
-        if self._task is None:
-            self._task = asyncio.create_task(self._write_all(), name="count notifications")
+        self._counts.add(pk, 1, timezone.now())
+        self._writer.wake(self)
 
     async def close(self) -> None:
         """Write the waiting counts."""
-        self._closing.set()
-        if self._task is not None:
-            await asyncio.wait({self._task})
+        await self._writer.finish(self)
 
-    async def _write_all(self) -> None:
-        while self._counts:
-            counts, self._counts = self._counts, {}
-            await self._db.persist(partial(watches.count_notifications, self._lease, counts))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(WRITE_EVERY_SECONDS):
-                    await self._closing.wait()
-        self._task = None
+    # --- for the writer ----------------------------------------------------------------------------------------------
+    @property
+    def waits(self) -> bool:
+        return self._counts.count > 0
+
+    def take(self, most: int | None = None) -> Counts:
+        """Those that wait longest, of up to `most` subscriptions; without it all."""
+        waiting = self._counts.numbers
+        return Counts({pk: waiting.pop(pk) for pk in list(waiting)[:most]})
+
+    def put_back(self, taken: Counts) -> None:
+        self._counts.add_all(taken)
+
+
+class CountWriter(BatchWriter[Counts]):
+    rows = 100
+    share = 50
+    # The first notification is passed on at once: agents wait for it.
+    flush_seconds = 0.0
+    pause_seconds = 0.25
+    # A batch is written in some milliseconds, and under load waits long for its turn: its time is no measure.
+    rest = 0.0
+
+    def append(self, batches: Sequence[tuple[NotificationCounts, Counts]]) -> None:
+        together = Counts()
+        for _, taken in batches:
+            together.add_all(taken)
+        watches.count_notifications([source.lease for source, _ in batches], together.numbers)
+
+    async def finish(self, source: Source[Counts]) -> None:
+        """Waits for the database as long as it takes."""
+        await super().finish(source)
+        if source.waits:
+            with suppress(DatabaseAway):  # it takes no such rows, or their server has been deleted
+                await self._db.persist(partial(self.append, [(source, source.take())]))

@@ -85,13 +85,14 @@ class Watching:
         client: Client,
         redactor: Redactor,
         log: ServerLog,
+        counts: NotificationCounts,
         on_change: Callable[[], None],
         unwatched: int = -1,
     ) -> None:
         self._db, self._lease, self._client, self._redactor, self._log = db, lease, client, redactor, log
         self._on_change = on_change
         self._reads = Reads(self._read)
-        self._counts = NotificationCounts(db, lease)
+        self._counts = counts
         self._watches: dict[str, Watch] = {}
         #: the same by normal form: servers that parse URIs name them so
         self._normal: dict[str, Watch] = {}

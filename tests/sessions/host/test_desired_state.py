@@ -18,6 +18,7 @@ from sessions.host.logs.writer import LogWriter
 from sessions.host.reconnect_delays import Ceilings
 from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
+from sessions.host.subscriptions.notification_counts import CountWriter
 from sessions.host.wire.writer import WireWriter
 from sessions.models import McpSession, Subscription
 from tests.sessions.host.make import make_hold, make_session, make_worker
@@ -73,7 +74,8 @@ def test_a_session_without_subscriptions_is_told_so_when_it_is_opened() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_orders_that_did_not_change_wake_nobody() -> None:
     lease, desired = await _adopted()
-    shared = Shared(LogWriter(None), WireWriter(None), Ceilings(1.0, 60.0, 1.0), print, print)  # type: ignore[arg-type]  # no database is needed
+    writers: Any = (LogWriter(None), WireWriter(None), CountWriter(None))  # type: ignore[arg-type]  # no database is needed
+    shared = Shared(*writers, Ceilings(1.0, 60.0, 1.0), print, print)
     supervisor = SessionSupervisor(lease, desired, None, shared)  # type: ignore[arg-type]  # nor a database here
     supervisor.desired_changed(replace(desired))
     assert not supervisor._news.is_set()

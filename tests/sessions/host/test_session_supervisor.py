@@ -19,6 +19,7 @@ from sessions.host.packages.start import PackageStart
 from sessions.host.reconnect_delays import ceilings
 from sessions.host.session_supervisor import SessionSupervisor
 from sessions.host.shared import Shared
+from sessions.host.subscriptions.notification_counts import CountWriter
 from sessions.host.wire.writer import WireWriter
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.results import Timeouts
@@ -83,7 +84,8 @@ async def launch(tokens: Tokens, port: int) -> Launch:
 
 
 def shared_by(database: Any) -> Shared:
-    return Shared(LogWriter(database), WireWriter(database), ceilings(), lambda _: None, lambda: None)
+    writers = (LogWriter(database), WireWriter(database), CountWriter(database))
+    return Shared(*writers, ceilings(), lambda _: None, lambda: None)
 
 
 def supervisor_of(launch: Launch, shared: Shared | None = None) -> SessionSupervisor:

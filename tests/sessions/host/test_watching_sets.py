@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sessions.host.answer_redaction import Redactor
+from sessions.host.subscriptions.notification_counts import CountWriter, NotificationCounts
 from sessions.host.subscriptions.reads import ReadReason
 from sessions.host.subscriptions.watching import SHED_EVERY_SECONDS, Watching
 from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
@@ -96,7 +97,8 @@ class World:
     def __init__(self) -> None:
         self.database, self.server, self.reads = Rows(), Server(), Requested()
         unused: Any = None
-        parts: Any = (self.database, unused, self.server, Redactor([]), unused)
+        counts = NotificationCounts(CountWriter(unused), unused)
+        parts: Any = (self.database, unused, self.server, Redactor([]), unused, counts)
         self.watching = Watching(*parts, lambda: None)
         self.watching._reads = self.reads
         self.lists: tuple[ListKind, ...] = ()
@@ -245,7 +247,7 @@ async def test_a_change_of_a_part_is_read_for_every_parent_that_is_watched(world
     world.reads.uris.clear()
     world.watching.updated(ResourceUpdated("note://d/e/g/h"))
     assert world.reads.uris == ["note://d/e", "note://d/"]
-    assert {pk: number for pk, (number, _) in world.watching._counts._counts.items()} == {
+    assert {pk: number for pk, (number, _) in world.watching._counts._counts.numbers.items()} == {
         PKS["note://d/e"]: 1,
         PKS["note://d/"]: 1,
     }

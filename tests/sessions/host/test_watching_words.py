@@ -36,7 +36,7 @@ def watching(kept: Kept) -> Watching:
     unused: Any = None
     client: Any = SimpleNamespace(state=State.READY)
     database: Any = kept
-    return Watching(database, unused, client, Redactor([Secret("hunter2-hunter2")]), unused, lambda: None)
+    return Watching(database, unused, client, Redactor([Secret("hunter2-hunter2")]), unused, unused, lambda: None)
 
 
 async def test_the_words_of_a_failed_read_are_masked(watching: Watching, kept: Kept) -> None:

@@ -20,6 +20,7 @@ from sessions.subscriptions import versions as resource_versions
 from sessions.subscriptions import watches
 from sessions.subscriptions.versions import NoContents, content_of
 from tests.sessions.host.make import make_hold, make_session, make_worker
+from tests.sessions.subscriptions.rows import make_subscription
 from tests.sessions.subscriptions.world import subscribe
 from tests.sessions.subscriptions.writing import found, hold_of, listening, store
 
@@ -106,7 +107,7 @@ def test_a_former_owner_writes_nothing(lease: Lease, row: Subscription) -> None:
     assert not store(former, row, found("two"))
     with transaction.atomic():
         watches.settled(former, [row.pk], {}, timezone.now())
-        watches.count_notifications(former, {row.pk: (1, timezone.now())})
+        watches.count_notifications([former], {row.pk: (1, timezone.now())})
         watches.read_failed(former, row.pk, "timeout", "no", timezone.now())
         watches.waiting(former, "over", timezone.now())
     assert fresh(row).version == before.version
@@ -245,6 +246,27 @@ def test_notifications_are_counted_in_their_hour(lease: Lease, row: Subscription
     first = timezone.now().replace(minute=59)
     for number, at in ((2, first), (3, first), (1, first + timedelta(minutes=2))):
         with transaction.atomic():
-            watches.count_notifications(lease, {row.pk: (number, at)})
+            watches.count_notifications([lease], {row.pk: (number, at)})
     assert (fresh(row).event_count, fresh(row).last_event_at) == (6, first + timedelta(minutes=2))
     assert list(row.hours.order_by("hour").values_list("events", flat=True)) == [5, 1]
+
+
+def test_notifications_of_many_resources_and_sessions_are_counted_in_a_few_statements(
+    lease: Lease, django_assert_max_num_queries: Any
+) -> None:
+    other, former = make_session("other"), make_session("former")
+    leases = [lease, make_hold(other), make_hold(former)]
+    McpSession.objects.filter(pk=former.pk).update(epoch=leases[2].epoch + 1)
+    notes = McpSession.objects.get(pk=lease.session_id)
+    rows = [make_subscription(one, f"note://{number}") for one in (notes, other) for number in range(40)]
+    lost = make_subscription(former)
+    at = timezone.now().replace(minute=30)
+    counts = {row.pk: (number, at + timedelta(seconds=number)) for number, row in enumerate([*rows, lost], 1)}
+    for _ in range(2):
+        with django_assert_max_num_queries(10), transaction.atomic():
+            watches.count_notifications(leases, counts)
+    for number, row in enumerate(rows, 1):
+        now = fresh(row)
+        assert (now.event_count, now.last_event_at) == (2 * number, at + timedelta(seconds=number))
+        assert [hour.events for hour in row.hours.all()] == [2 * number]
+    assert (fresh(lost).event_count, lost.hours.count()) == (0, 0)

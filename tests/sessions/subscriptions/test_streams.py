@@ -20,6 +20,7 @@ from sessions.host.db import Database
 from sessions.host.logs.session_log import ServerLog
 from sessions.host.logs.writer import LogWriter
 from sessions.host.subscriptions import watching
+from sessions.host.subscriptions.notification_counts import CountWriter, NotificationCounts
 from sessions.host.subscriptions.watching import Watching
 from sessions.mcp.client import listening
 from sessions.mcp.core.backoff import Backoff
@@ -112,7 +113,8 @@ async def watched(lease: Lease, feeds: Feeds | None = None) -> AsyncIterator[Wor
     heard = Heard()
     async with feeding(feeds) as url:
         client = unconnected(http(url), heard)
-        made = Watching(db, lease, client, Redactor(), ServerLog(LogWriter(db), lease), lambda: None)
+        counts = NotificationCounts(CountWriter(db), lease)
+        made = Watching(db, lease, client, Redactor(), ServerLog(LogWriter(db), lease), counts, lambda: None)
         heard.routes = {Following: made.received, FollowingLost: made.received, ResourceUpdated: made.updated}
         try:
             await client.connect()
