@@ -1,27 +1,33 @@
 """Legacy sessions of agents as rows, so that any web process serves any request."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from servers.audit.spare import Batches
 from servers.storable import storable
 from sessions import hints
 from sessions.agents.endpoints import Entry
 from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.server.legacy import Opening
-from sessions.models import AgentSession
+from sessions.models import AgentCall, AgentSession
 
 #: without a request for so long, a session is over
 IDLE: Final = timedelta(hours=24)
+#: after which one that has ended is deleted if no call names it. Web processes remember sessions for some seconds
+UNUSED: Final = timedelta(minutes=10)
 #: of one token; the one that was idle longest gives way
 MOST_SESSIONS: Final = 100
 SEEN_EVERY: Final = timedelta(minutes=1)
 _PROGRAM_CHARS: Final = 120
+#: ended ones that are read together
+_READ: Final = 2_000
 
 
 def program_of(client: dict[str, Any]) -> str:
@@ -88,10 +94,21 @@ def seen(session: AgentSession) -> None:
 
 
 def end_idle() -> int:
-    """End sessions without a recent request, and delete those that ended long ago. Returns how many were deleted."""
+    """End sessions without a recent request, and delete those that ended long ago. Returns how many were deleted. Waits for
+    the writer."""
     now = timezone.now()
     idle = AgentSession.objects.filter(ended_at=None, last_seen_at__lt=now - IDLE)
     ended = list(idle.values_list("uid", flat=True))
     idle.update(ended_at=now)
     _end_streams(ended)
-    return AgentSession.objects.filter(ended_at__lt=now - IDLE).delete()[1].get("mcp_sessions.AgentSession", 0)
+    called = Exists(AgentCall.objects.filter(session=OuterRef("pk")))
+    over = AgentSession.objects.filter(Q(ended_at__lt=now - IDLE) | ~called, ended_at__lt=now - UNUSED)
+    batches, deleted = Batches(), 0
+    while keys := list(over.order_by("ended_at").values_list("pk", flat=True)[:_READ]):
+        batches.each(keys, _delete)
+        deleted += len(keys)
+    return deleted
+
+
+def _delete(keys: Sequence[int]) -> None:
+    AgentSession.objects.filter(pk__in=keys).delete()

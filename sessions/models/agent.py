@@ -28,7 +28,13 @@ class AgentSession(models.Model):
 
     class Meta:
         ordering = ["-id"]
-        indexes = [models.Index(fields=["token", "-id"], name="agent_sessions_by_token")]
+        indexes = [
+            models.Index(fields=["token", "-id"], name="agent_sessions_by_token"),
+            models.Index(
+                fields=["token", "last_seen_at"], name="agent_sessions_open", condition=Q(ended_at__isnull=True)
+            ),
+            models.Index(fields=["ended_at"], name="agent_sessions_ended", condition=Q(ended_at__isnull=False)),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(server__isnull=True) ^ Q(bundle__isnull=True), name="agent_session_with_one"
@@ -137,6 +143,7 @@ class AgentFollow(models.Model):
                 fields=["session", "subscription"], condition=Q(session__isnull=False), name="agent_follows_once"
             )
         ]
+        indexes = [models.Index(fields=["stream"], name="agent_follows_by_stream", condition=Q(stream__isnull=False))]
 
     def __str__(self) -> str:
         return self.uri

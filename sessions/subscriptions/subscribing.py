@@ -144,16 +144,24 @@ def _subscribe(actor: Actor, session: McpSession, uri: str, title: str, follower
 
 
 def _follow(row: Subscription, follower: AgentFollow | None, *, made: bool) -> None:
-    """A session follows a resource once: what it followed before may have ended meanwhile."""
+    """A session follows a resource once: what it followed before may have ended meanwhile. The row of an agent that has left
+    becomes that of the next one: otherwise one that comes and goes would leave rows without end."""
     if follower is None:
         return
     session = follower.session_id
     known = AgentFollow.objects.filter(session_id=session, subscription=row) if session else AgentFollow.objects.none()
-    if not known.exists():
-        fields = {"session_id": session, "stream": follower.stream, "renewed_at": follower.renewed_at}
-        AgentFollow.objects.create(subscription=row, uri=follower.uri, made=made, **fields)
-    elif made:
-        known.update(made=True)
+    whose = {"session_id": session, "stream": follower.stream, "renewed_at": follower.renewed_at}
+    left = AgentFollow.objects.filter(subscription=row, session=None, stream=None)
+    if known.exists():
+        taken = known
+    elif (before := left.values_list("pk", flat=True).first()) is not None:
+        taken = AgentFollow.objects.filter(pk=before)
+        taken.update(uri=follower.uri, **whose)
+    else:
+        AgentFollow.objects.create(subscription=row, uri=follower.uri, made=made, **whose)
+        return
+    if made:
+        taken.update(made=True)
 
 
 def _created(actor: Actor, key: dict[str, Any], title: str) -> Subscription:

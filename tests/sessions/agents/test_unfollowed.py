@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.utils import timezone
 
 from servers.accounts import people
@@ -174,6 +176,28 @@ def test_what_an_agent_follows_again_after_a_person_ended_it_ends_with_the_agent
     leave(entry)
     assert follows.end_unfollowed() == 1
     assert active() == set()
+
+
+def test_an_agent_that_comes_and_goes_leaves_one_row_for_each_resource(ada: Any, session: McpSession) -> None:
+    principal = principal_of(ada)
+    listening = Entry(principal, endpoints.endpoint_of(principal, session.server.slug))
+    uris = [f"note://{number}" for number in range(5)]
+    for _ in range(4):
+        stream = uuid4()
+        for uri in uris:
+            follows.follow(actor(ada), listening, uri, stream)
+        assert sorted(AgentFollow.objects.filter(stream=stream).values_list("uri", flat=True)) == uris
+        follows.forget_stream(stream)
+    assert AgentFollow.objects.count() == len(uris)
+    AgentFollow.objects.update(renewed_at=LONG_AGO)
+    assert follows.end_unfollowed() == len(uris)
+    assert active() == set()
+
+
+def test_the_rows_of_a_stream_are_found_by_an_index() -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("the plan is SQLite's")
+    assert "agent_follows_by_stream" in AgentFollow.objects.filter(stream=uuid4()).explain()
 
 
 def test_what_a_person_subscribes_to_while_it_is_about_to_end_stays(
