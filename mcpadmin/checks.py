@@ -312,7 +312,7 @@ def _written_files() -> Iterator[CheckMessage]:
     written = [("MCPADMIN_EXPORT_DIRECTORIES", directory) for directory in settings.EXPORT_DIRECTORIES]
     for variable, path in [*written, ("MCPADMIN_CHECKPOINT_FILE", settings.CHECKPOINT_FILE)]:
         for folder in (Path(settings.DATA_DIR) / name for name in EMPTIED):
-            if Path(path).resolve().is_relative_to(folder.resolve()):
+            if Path(str(path)).resolve().is_relative_to(folder.resolve()):
                 yield Error(
                     f"{variable} contains {path}, and mcpadmin removes files in {folder}.",
                     hint="Choose another folder, best outside the data directory.",

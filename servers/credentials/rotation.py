@@ -47,7 +47,7 @@ class RotationProgress:
 
     @property
     def advice(self) -> str:
-        return f"Encrypted meanwhile with an old key, by another machine: {self.newer:,}. Copy the key ring to every machine, then rotate again."
+        return f"Values that another machine encrypted with an old key: {self.newer:,}. Copy the key ring to every machine, then rotate again."
 
 
 def left() -> dict[str, int]:

@@ -100,7 +100,9 @@ def needed_from() -> int | None:
     beyond = When(cursor__gt=query.head_seq(), then=0)
     kinds: tuple[type[Sink | ExportSchedule], ...] = (Sink, ExportSchedule)
     cursors = [
-        kind._default_manager.filter(paused_at=None).aggregate(least=Min(Case(beyond, default="cursor", output_field=BigIntegerField())))["least"]
+        kind._default_manager.filter(paused_at=None).aggregate(
+            least=Min(Case(beyond, default="cursor", output_field=BigIntegerField()))
+        )["least"]
         for kind in kinds
     ]
     return min((cursor + 1 for cursor in cursors if cursor is not None), default=None)

@@ -514,6 +514,8 @@ def test_a_zone_that_is_not_the_browsers_is_shown(open_page: Opener) -> None:
     page = _page(open_page)
     shown = page.locator("[data-zone-shown]")
     expect(shown).to_be_hidden()
-    page.evaluate("document.documentElement.dataset.zone = 'Asia/Kathmandu'; dispatchEvent(new StorageEvent('storage'))")
+    page.evaluate(
+        "document.documentElement.dataset.zone = 'Asia/Kathmandu'; dispatchEvent(new StorageEvent('storage'))"
+    )
     expect(shown).to_have_text("Times in GMT+5:45")
     expect(shown).to_be_visible()

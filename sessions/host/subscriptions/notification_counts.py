@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from django.utils import timezone
 
@@ -89,5 +89,6 @@ class CountWriter(BatchWriter[Counts]):
         """Waits for the database as long as it takes."""
         await super().finish(source)
         if source.waits:
+            batch = [(cast(NotificationCounts, source), source.take())]
             with suppress(DatabaseAway):  # it takes no such rows, or their server has been deleted
-                await self._db.persist(partial(self.append, [(source, source.take())]))
+                await self._db.persist(partial(self.append, batch))

@@ -123,7 +123,7 @@ def another_machine(values: list[ServerValue], monkeypatch: pytest.MonkeyPatch) 
 
 
 ADVICE = (
-    "Encrypted meanwhile with an old key, by another machine: 1. Copy the key ring to every machine, then rotate again."
+    "Values that another machine encrypted with an old key: 1. Copy the key ring to every machine, then rotate again."
 )
 
 
