@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from servers.secret import MASK
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # the hash of a pattern takes long
 class Shape:
     """`literals`: one of them is in every match, and `also` too. What the group `secret` matches is masked; without such a
     group, the whole match. `quoted`: the pattern for texts with a backslash, which takes twice as long."""
@@ -130,8 +130,8 @@ def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     count = 0
     if len(text) < _SHORTEST:
         return text, count
-    for shape in shapes:
-        if shape.may_be_in(text):
+    for shape in shapes_in(text):
+        if shape in shapes and shape.may_be_in(text):  # an earlier one may have masked it
             text, found = _masked(text, shape.quoted if "\\" in text else shape.pattern)
             count += found
     return text, count
@@ -139,12 +139,15 @@ def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
 
 #: of members, whose values are recognised by them
 _NAMES = re.compile("authorization|secret_?access_?key", re.IGNORECASE)
+#: the end of a name, which alone decides. Each text of a long list is searched together with it
+_NAME_CHARS = 200
 #: characters of the shortest match, a password in a URL
 _SHORTEST = 10
 
 
 def mask_member(name: str, text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     """As `mask`, of the member `name` of an object: some secrets are recognised by their names."""
+    name = name[-_NAME_CHARS:]
     if not _NAMES.search(name):
         return mask(text, shapes)
     before = f"{name}: "

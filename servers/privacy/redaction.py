@@ -2,6 +2,8 @@
 
 A path is asked of the whole value, and of each JSON document inside it: servers repeat the structured part of a result as
 the text of a content block, and read resources as text.
+
+A parsed value is masked in place. To copy the containers around each of many secrets of a deep value takes gigabytes.
 """
 
 import json
@@ -203,39 +205,29 @@ def _in_documents(value: Any, rules: Sequence[Rule], schema: Any, part: Redacted
     if structured is not None:
         places |= {("structuredContent", *place) for place in _places(structured, rules, schema)}
     value, count = _masked(value, places)
-    texts: dict[Place, str] = {}
-    for place in _inner_texts(value):
-        masked = _inner_blob if place[-1] == "blob" else _inner
-        inner, found = masked(str(_at(value, place)), rules, schema)
-        if found:
-            texts[place] = inner
-            count += found
-    return (_replaced(value, texts) if texts else value), count
+    for block in _blocks(value):
+        for part in (block, block.get("resource")):
+            for member in _TEXTS if isinstance(part, dict) else ():
+                if isinstance(text := part.get(member), str):
+                    part[member], found = (_inner_blob if member == "blob" else _inner)(text, rules, schema)
+                    count += found
+    return value, count
 
 
-def _inner_texts(value: Any) -> Iterable[Place]:
-    """Where a result may hold JSON as text, or as base64."""
-    for place, block in _blocks(value):
-        for holding, part in ((place, block), ((*place, "resource"), block.get("resource"))):
-            if isinstance(part, dict):
-                yield from ((*holding, member) for member in _TEXTS if isinstance(part.get(member), str))
-
-
-def _blocks(value: Any) -> Iterable[tuple[Place, dict[str, Any]]]:
-    """The contents of a tool's result, of a read resource, and of a prompt's messages, which have one or a list."""
+def _blocks(value: Any) -> Iterable[dict[str, Any]]:
+    """The contents of a tool's result, of a read resource, and of a prompt's messages, which have one or a list. Each may
+    hold JSON as text, or as base64."""
     if not isinstance(value, dict):
         return
-    contents: list[tuple[Place, Any]] = [((name,), value.get(name)) for name in ("content", "contents")]
+    contents = [value.get(name) for name in ("content", "contents")]
     messages = value.get("messages")
-    for number, message in enumerate(messages if isinstance(messages, list) else []):
-        if isinstance(message, dict):
-            contents.append((("messages", number, "content"), message.get("content")))
-    for place, found in contents:
-        if isinstance(found, dict):
-            yield place, found
-        for number, block in enumerate(found if isinstance(found, list) else []):
-            if isinstance(block, dict):
-                yield (*place, number), block
+    contents += [
+        message.get("content")
+        for message in (messages if isinstance(messages, list) else [])
+        if isinstance(message, dict)
+    ]
+    for found in contents:
+        yield from (block for block in (found if isinstance(found, list) else [found]) if isinstance(block, dict))
 
 
 def _inner(text: str, rules: Sequence[Rule], schema: Any) -> tuple[str, int]:
@@ -391,68 +383,50 @@ def _has_more(value: Any, most: int) -> bool:
 
 
 def _masked(value: Any, places: set[Place]) -> tuple[Any, int]:
-    outermost = {place for place in places if not any(place[:length] in places for length in range(len(place)))}
-    found = [place for place in outermost if _at(value, place) != MASK]
-    return (_replaced(value, dict.fromkeys(found, MASK)) if found else value), len(found)
-
-
-def _at(value: Any, place: Place) -> Any:
-    for step in place:
-        value = value[step]
-    return value
-
-
-def _replaced(value: Any, by_place: Mapping[Place, str]) -> Any:
-    """A copy, of the containers on the way only."""
-    if () in by_place:
-        return by_place[()]
-    inner: dict[str | int, dict[Place, str]] = {}
-    for place, text in by_place.items():
-        inner.setdefault(place[0], {})[place[1:]] = text
-    copied = list(value) if isinstance(value, list) else dict(value)
-    for step, below in inner.items():
-        copied[step] = _replaced(value[step], below)  # type: ignore[index]  # a step of a list is a number
-    return copied
+    if () in places:
+        return MASK, int(value != MASK)
+    count = 0
+    for place in sorted(places, key=len):  # what is inside a masked value is not looked for
+        part = value
+        for step in place[:-1]:
+            if isinstance(part, str):
+                break
+            part = part[step]
+        if not isinstance(part, str) and part[place[-1]] != MASK:
+            part[place[-1]] = MASK
+            count += 1
+    return value, count
 
 
 # --- by shape ----------------------------------------------------------------------------------------------------------
 def _detected(value: Any, shapes: Sequence[detection.Shape]) -> tuple[Any, int]:
     """In texts, and in the names of members."""
-    found: dict[Place, str] = {}
-    renamed: dict[Place, str] = {}
-    count = 0
-    names: dict[str, tuple[str, int]] = {}
-    waiting: list[tuple[Place, Any]] = [((), value)]
+    names: dict[str, tuple[str, int]] = {}  # the rows of a table have the same ones
+    whole, count = [value], 0
+    waiting: list[tuple[str, Any]] = [("", whole)]
     while waiting:
-        place, part = waiting.pop()
-        if isinstance(part, str):
-            name = next((step for step in reversed(place) if isinstance(step, str)), "")  # also of a list of texts
-            masked, number = detection.mask_member(name, part, shapes)
-            if number:
-                found[place] = masked
+        name, part = waiting.pop()
+        is_list = isinstance(part, list)
+        for step, below in enumerate(part) if is_list else part.items():
+            nearest = name if is_list else step  # also of a list of texts
+            if isinstance(below, str):
+                part[step], number = detection.mask_member(nearest, below, shapes)
                 count += number
-        elif isinstance(part, dict):
-            for key, below in part.items():
-                waiting.append(((*place, key), below))
-                if key not in names:  # the rows of a table have the same ones
-                    names[key] = detection.mask(key, shapes)
-                masked, number = names[key]
-                if number:
-                    renamed[*place, key] = masked
-                    count += number
-        elif isinstance(part, list):
-            waiting.extend(((*place, number), below) for number, below in enumerate(part))
-    value = _replaced(value, found) if found else value
-    return (_renamed(value, renamed) if renamed else value), count
+            elif isinstance(below, dict | list):
+                waiting.append((nearest, below))
+        if not is_list:
+            count += _renamed(part, names, shapes)
+    return whole[0], count
 
 
-def _renamed(value: Any, by_place: Mapping[Place, str]) -> Any:
-    """A copy in which these members have other names."""
-    own = {place[0]: name for place, name in by_place.items() if len(place) == 1}
-    inner: dict[str | int, dict[Place, str]] = {}
-    for place, name in by_place.items():
-        if len(place) > 1:
-            inner.setdefault(place[0], {})[place[1:]] = name
-    members = enumerate(value) if isinstance(value, list) else value.items()
-    copied = {step: _renamed(below, inner[step]) if step in inner else below for step, below in members}
-    return list(copied.values()) if isinstance(value, list) else {own.get(name, name): copied[name] for name in copied}
+def _renamed(members: dict[str, Any], names: dict[str, tuple[str, int]], shapes: Sequence[detection.Shape]) -> int:
+    count = 0
+    for name in members:
+        if name not in names:
+            names[name] = detection.mask(name, shapes)
+        count += names[name][1]
+    if count:
+        before = list(members.items())
+        members.clear()
+        members.update((names[name][0], below) for name, below in before)
+    return count

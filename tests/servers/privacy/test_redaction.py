@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 from base64 import b64decode, b64encode
 from typing import Any
 
@@ -191,6 +192,41 @@ def test_a_detected_secret_is_masked_in_the_name_of_a_member() -> None:
     text, count = redacted(json.dumps(value), ARGUMENTS, PayloadPrivacy())
     assert (json.loads(text), count) == ({"owners": [{MASK: "ann", "b": [1, {"c": 2}]}], "d": MASK}, 2)
     assert message({"params": value}, None, PayloadPrivacy()) == {"params": json.loads(text)}
+
+
+def nested(value: Any, depth: int) -> str:
+    return "[" * depth + json.dumps(value, separators=(",", ":")) + "]" * depth
+
+
+@pytest.mark.parametrize("beside", [{}, {TOKEN: 1}], ids=["texts", "and a name"])
+def test_many_secrets_deep_in_a_value_take_no_more_memory_than_the_value(beside: dict[str, int]) -> None:
+    value = ["ab://:abc@"] * 5_000 + [beside]
+    tracemalloc.start()
+    try:
+        text, count = redacted(nested(value, 58), ARGUMENTS, PayloadPrivacy())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * 1024 * 1024
+    flat, same = redacted(nested(value, 1), ARGUMENTS, PayloadPrivacy())
+    assert (text, count) == ("[" * 57 + flat + "]" * 57, same)
+    assert count == 5_000 + len(beside)
+
+
+@pytest.mark.parametrize("end", ["", " authorization"])
+def test_many_texts_of_a_member_with_a_long_name_take_moments(end: str) -> None:
+    value = {"n" * 1_000_000 + end: ["Bearer a"] * 5_000}
+    began = time.process_time()
+    assert masked(value, PayloadPrivacy()) == value
+    assert time.process_time() - began < 2
+
+
+def test_many_masked_values_deep_in_a_value_take_moments() -> None:
+    value = {"a": 1, "b": [{"a": {"a": 1}}] * 20_000}
+    began = time.process_time()
+    text, count = redacted(nested(value, 58), ARGUMENTS, rules("$..a"))
+    assert time.process_time() - began < 3
+    assert (json.loads(text[58:-58]), count) == ({"a": MASK, "b": [{"a": MASK}] * 20_000}, 20_001)
 
 
 @pytest.mark.parametrize(
