@@ -1,7 +1,7 @@
 """Lines of a server's log before they are numbered."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from servers.storable import storable
 from sessions.enums import LogSource
 from sessions.models import LogLine
 
-LINE_CHARS = 8_000
+LINE_CHARS, LOGGER_CHARS = 8_000, 200
 LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 
@@ -24,6 +24,10 @@ class ServerLogLine:
     call_uid: UUID | None = None
     at: datetime = field(default_factory=timezone.now)
 
+    def cut(self) -> "ServerLogLine":
+        """With no more than is written of it."""
+        return replace(self, text=self.text[:LINE_CHARS], logger=self.logger[:LOGGER_CHARS])
+
     def row(self, log_key: Mapping[str, int | None], seq: int) -> LogLine:
         return LogLine(
             **log_key,
@@ -31,7 +35,7 @@ class ServerLogLine:
             at=self.at,
             source=self.source,
             level=self.level if self.level in LEVELS else "info",
-            logger=storable(self.logger, 200),
+            logger=storable(self.logger, LOGGER_CHARS),
             text=storable(self.text, LINE_CHARS),
             call_uid=self.call_uid,
         )

@@ -30,7 +30,7 @@ class ServerLog:
         self._shed_before = 0
 
     def add(self, line: ServerLogLine) -> None:
-        self._pending.append(line)
+        self._pending.append(line.cut())
         self._cut()
         self._writer.wake(self)
 

@@ -9,6 +9,7 @@ import pytest
 from sessions.enums import LogSource
 from sessions.host.db import DatabaseAway, RowsOrphaned, RowsRefused
 from sessions.host.logs import session_log
+from sessions.host.logs.line import LINE_CHARS, LOGGER_CHARS
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
 from sessions.host.logs.writer import LogWriter
 
@@ -90,6 +91,17 @@ async def test_lines_of_a_database_that_was_away_are_written_when_it_is_back() -
     await log.close()
     assert shelf.written == numbered(15)
     assert shelf.dropped == 3
+
+
+async def test_a_line_that_waits_holds_no_more_than_is_written_of_it() -> None:
+    shelf = Shelf()
+    shelf.gate.clear()
+    log = log_on(shelf)
+    log.add(ServerLogLine(LogSource.SERVER, "info", "x" * 1_000_000, "y" * 1_000_000))
+    (line,) = log._pending
+    assert (len(line.text), len(line.logger)) == (LINE_CHARS, LOGGER_CHARS)
+    shelf.gate.set()
+    await log.close()
 
 
 async def test_a_database_that_stays_away_costs_lines_and_each_of_them_is_counted() -> None:
