@@ -14,7 +14,11 @@ from servers.privacy import redaction
 from servers.secret import MASK, MIN_LENGTH, Secret, variants
 from servers.validators import holds_secret, looks_like_token
 
-__all__ = ["MASK", "Redactor", "dumped", "masked_words"]
+__all__ = ["CUT_CHARS", "MASK", "WORDS_CHARS", "Redactor", "dumped", "masked_words"]
+#: of words of a server: no page and no log keeps more
+WORDS_CHARS = 8_000
+#: characters of a detected secret that may be cut off
+CUT_CHARS = 512
 #: of values that became known later: each text is searched for each form, and a session may live for months
 _MOST_LEARNED = 2_000
 _LEAST_DIGITS = 6
@@ -92,9 +96,16 @@ class Redactor:
         return (str(int(number)) if number == number // 1 else str(number)) in self._numbers
 
 
-def masked_words(text: str, redactor: Redactor) -> str:
-    """Words of a server for a page or a log that are no JSON: without its own secrets and those that are detected."""
-    return redaction.detected_in(redactor.text(text), payload_privacy.latest())
+def masked_words(text: str, redactor: Redactor, most: int | None = WORDS_CHARS) -> str:
+    """Words of a server for a page or a log that are no JSON: without its own secrets and those that are detected. Only as
+    much is searched as `most` needs: a server may send megabytes, and each takes a second. A secret that is cut at the end
+    of that cannot be recognised, so as much as it may take is left out."""
+    spare = redactor.longest + CUT_CHARS
+    cut = most is not None and len(text) > 2 * most + spare
+    if most is not None and cut:
+        text = text[: 2 * most + spare]
+    masked = redaction.detected_in(redactor.text(text), payload_privacy.latest())
+    return masked[: max(0, len(masked) - spare)][:most] if cut else masked[:most]
 
 
 def _forms(secrets: Iterable[Secret]) -> set[str]:

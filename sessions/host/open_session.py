@@ -380,9 +380,13 @@ class OpenSession:
     async def _keep_late(self, call: claims.PendingCall, event: LateAnswer) -> None:
         masks = outcomes.ResultMasks.of(call, self.lease, self.redactor)
         if event.result is not None:
-            outcome = outcomes.of_result(event.result, masks, modern=self.modern, tool=call.method == TOOLS_CALL)
+            tool = call.method == TOOLS_CALL
+            outcome = await outcomes.of_answer(
+                event.result, partial(outcomes.of_result, event.result, masks, modern=self.modern, tool=tool)
+            )
         else:
-            outcome = outcomes.of_error_object(event.error or {}, masks)
+            error = event.error or {}
+            outcome = await outcomes.of_answer(error, partial(outcomes.of_error_object, error, masks))
         row = await outcomes.packed(self._db, outcome)
         await self._db.persist(partial(claims.late, call, self.lease, outcome, row), list)
 

@@ -77,7 +77,7 @@ class Diagnosis:
 
     @property
     def tail(self) -> str:
-        return masked_words("\n".join(self._lines), self._redactor)
+        return masked_words("\n".join(self._lines), self._redactor, None)
 
     async def show_start(self, show: Callable[[str, Sequence[str]], None]) -> None:
         """Runs until cancelled. Passes on the child's stderr at most every SHOWN_AFTER seconds, and the hints after
@@ -95,7 +95,7 @@ class Diagnosis:
 
     def failure(self, error: McpError) -> Failure:
         tail = error.stderr_tail if isinstance(error, TransportError) and error.stderr_tail else ""
-        tail = masked_words(tail, self._redactor) or self.tail
+        tail = masked_words(tail, self._redactor, None) or self.tail
         hints = self.hints if error.fault is Fault.TIMEOUT else ()
         if error.fault is Fault.PROCESS_EXITED and self.hints and self._launched:
             hints = unreached(tail)

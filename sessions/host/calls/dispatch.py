@@ -194,7 +194,7 @@ class CallRun:
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
                 live.suspect(error)
-            return outcomes.of_error(error, masks, unsure)
+            return await outcomes.of_failure(error, masks, unsure)
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
@@ -207,7 +207,10 @@ class CallRun:
             request.progress.close()
         asks = outcomes.requires_input(raw, modern=live.modern)
         conformity = outcomes.UNCHECKED if asks else await sender.check(call, raw)
-        return outcomes.of_result(raw, masks, conformity, modern=live.modern, tool=call.method == TOOLS_CALL)
+        tool = call.method == TOOLS_CALL
+        return await outcomes.of_answer(
+            raw, partial(outcomes.of_result, raw, masks, conformity, modern=live.modern, tool=tool)
+        )
 
     async def _send(self, sender: senders.Sender, request: OperationRequest) -> Raw:
         self._live = request.live

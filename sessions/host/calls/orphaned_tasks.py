@@ -123,10 +123,11 @@ class OrphanedTasks:
             )
         except McpError as error:
             if isinstance(error, RpcError | ProtocolError) or error.fault in _ENDS:
-                return outcomes.of_error(error, masks)
+                return await outcomes.of_failure(error, masks)
             log.info("host.task_not_followed", call=str(call.uid), fault=str(error.fault))
             return None
-        return outcomes.of_result(result.raw, masks, modern=False)  # the result of a task requires no input
+        make = partial(outcomes.of_result, result.raw, masks, modern=False)  # the result of a task requires no input
+        return await outcomes.of_answer(result.raw, make)
 
     def _seen(self, orphan: Orphan, masks: outcomes.ResultMasks, state: TaskState) -> None:
         state = replace(state, message=masks.text(state.message))

@@ -1,6 +1,9 @@
 """How a call ended, from what the client returned or raised."""
 
+import asyncio
 import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,10 +19,14 @@ from sessions.calls.claims import CallOutcome, PendingCall, Required
 from sessions.calls.outcome_words import BEFORE_A_VISIT, IN_A_ROUND, NOT_CHECKED, WHILE_IT_RAN, declares_error
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState
-from sessions.host.answer_redaction import Redactor, masked_words
+from sessions.host.answer_redaction import Redactor, dumped, masked_words
 from sessions.host.db import Database, DatabaseAway
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 from sessions.mcp.core.input_requests import Origin
+
+#: as JSON text: a larger answer is searched in a thread
+LARGE_CHARS = 64 * 1024
+_threads = ThreadPoolExecutor(2, "host-masking")
 
 MAY_HAVE_RUN = "The tool may have run."
 # The server did say how the call ends. Only what the tool did until then is unknown.
@@ -92,6 +99,13 @@ def of_result(
     )
 
 
+async def of_answer(answer: Any, outcome: Callable[[], CallOutcome]) -> CallOutcome:
+    """What `outcome` makes of `answer`. To search a large one for secrets takes seconds, in which the loop goes on."""
+    if len(dumped(answer)) <= LARGE_CHARS:
+        return outcome()
+    return await asyncio.get_running_loop().run_in_executor(_threads, outcome)
+
+
 def _misshapen(raw: dict[str, Any]) -> str:
     """How it breaks the shape that every tool result has."""
     content, words = raw.get("content"), []
@@ -116,6 +130,12 @@ def of_error(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) ->
     if isinstance(error, ProtocolError) or error.fault in _NO_ANSWER_TO_COME:
         return _unsure(CallState.FAILED, error.fault, detail, unsure)
     return _unsure(CallState.OUTCOME_UNKNOWN, error.fault, detail, unsure)
+
+
+async def of_failure(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+    """As `of_error`, of one whose data may be large."""
+    data = error.data if isinstance(error, RpcError) else None
+    return await of_answer(data, partial(of_error, error, masks, unsure))
 
 
 def cancelled(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:

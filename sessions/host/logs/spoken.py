@@ -11,7 +11,7 @@ from sessions import hints
 from sessions.calls.agent_calls import CallingAgent
 from sessions.calls.claims import PendingCall
 from sessions.enums import LogSource
-from sessions.host.answer_redaction import Redactor, masked_words
+from sessions.host.answer_redaction import WORDS_CHARS, Redactor, dumped, masked_words
 from sessions.host.logs.repeats import Repeats
 from sessions.host.logs.session_log import ServerLog, ServerLogLine
 from sessions.host.opening import Diagnosis
@@ -34,19 +34,20 @@ class Spoken:
         self._repeats.close()
 
     def log_message(self, event: LogMessage) -> None:
-        text = self._masked(event.data) if isinstance(event.data, str) else self._masked_json(event.data)
+        said = event.data if isinstance(event.data, str) else dumped(event.data)
+        is_json = not isinstance(event.data, str) and len(said) <= 2 * WORDS_CHARS
+        text = self._masked_json(event.data) if is_json else self._masked(said)
         call_uid = event.tag.uid if isinstance(event.tag, PendingCall) else None
         logger = self._masked(event.logger or "")
         self._log.add(ServerLogLine(LogSource.SERVER, event.level, text, logger, call_uid))
         if isinstance(event.tag, PendingCall) and event.tag.agent is not None:
-            self._pass_on(event.tag.agent, event, text, logger)
+            self._pass_on(event.tag.agent, event, text, logger, is_json)
 
-    def _pass_on(self, agent: CallingAgent, event: LogMessage, text: str, logger: str) -> None:
+    def _pass_on(self, agent: CallingAgent, event: LogMessage, text: str, logger: str, is_json: bool) -> None:
         """To the agent that made the call, if it wants lines of this level."""
         level, order = agent.on_behalf.log_level, LOG_LEVELS.index
         if level is None or event.level not in LOG_LEVELS or order(event.level) < order(level):
             return
-        is_json = not isinstance(event.data, str) and len(text) <= PASSED_CHARS
         # Numbered: of two hints that are equal the later one replaces the earlier one.
         self._passed_on += 1
         line = {
@@ -54,7 +55,7 @@ class Spoken:
             "level": event.level,
             "logger": logger[:200],
             "text": text[:PASSED_CHARS],
-            "json": is_json,
+            "json": is_json and len(text) <= PASSED_CHARS,
         }
         hints.call_logged(event.tag.uid, line)
 

@@ -20,7 +20,7 @@ from servers.secret import MASK, Secret
 from servers.storable import storable
 from sessions.calls.claims import PendingCall
 from sessions.enums import WireDirection, WireKind
-from sessions.host.answer_redaction import Redactor, dumped
+from sessions.host.answer_redaction import CUT_CHARS, Redactor, dumped
 from sessions.host.wire import privacy
 from sessions.host.wire.log import WireEntry, WireLog
 from sessions.host.wire.masking import headers_text, masked_headers, masked_url
@@ -36,8 +36,6 @@ METHOD_CHARS, ID_CHARS, TARGET_CHARS, FAULT_CHARS, DETAIL_CHARS = 200, 200, 2_00
 OPEN: Final = 1_024
 #: bytes that one character of a secret may take: its UTF-8 bytes, or `\\u` and four digits twice
 _ESCAPED: Final = 12
-#: characters of a detected secret that may be cut off
-_TOKEN: Final = 512
 
 
 class _Open:
@@ -226,7 +224,7 @@ class WireRecorder:
         else:
             entry.cut = True
             privacy.give_body(entry, storable(self._masked_beginning(data, most)), subjects)
-            entry.body = entry.body[: max(0, min(most, len(entry.body) - _TOKEN))]
+            entry.body = entry.body[: max(0, min(most, len(entry.body) - CUT_CHARS))]
 
     def _masked_json(self, text: str) -> str:
         """The text as it is, unless a secret is in it: then its value is written again without the secrets."""
@@ -242,7 +240,7 @@ class WireRecorder:
         """Of a message that is too large to keep, and as much more as is searched: a secret that is cut at its end cannot be
         recognised, so as much as it may take is left out, here of ours and later of those that are detected."""
         longest = max(self._redactor.longest, self._hidden.longest)
-        text = data[: most + _ESCAPED * (longest + _TOKEN)].decode("utf-8", "replace")
+        text = data[: most + _ESCAPED * (longest + CUT_CHARS)].decode("utf-8", "replace")
         masked = self.redacted(unescaped(text))
         return masked[: max(0, len(masked) - longest - _ESCAPED)] if longest else masked
 

@@ -23,6 +23,7 @@ from servers.audit.writer import AuditUnavailable
 from servers.crypto import SealError
 from servers.enums import AuditAction, PayloadKind
 from servers.models import AuditEvent, Payload, PrivacySettings
+from servers.privacy import redaction
 from sessions.calls import claims
 from sessions.calls.card import card_of
 from sessions.calls.proof import CallRows
@@ -40,6 +41,7 @@ from sessions.models import Call, McpSession, ServerTask
 from tests.sessions.host.make import make_call, make_hold, make_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
+TOKEN = "ghp_" + "a1B2" * 9
 
 
 class Session:
@@ -237,6 +239,24 @@ def test_a_large_result_is_compressed_before_it_takes_the_one_writer(
     assert [name.rpartition("-")[0] for name in threads] == ["host-reader"]
     assert Payload.objects.filter(kind=PayloadKind.RESULT).count() == 1
     assert AuditEvent.objects.filter(action=AuditAction.CALL_FINISH).count() == 1
+
+
+@pytest.mark.parametrize("words", [2, 30_000])
+def test_a_large_result_is_searched_for_secrets_beside_the_loop(
+    call: Call, live: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: int
+) -> None:
+    redacted, threads = redaction.redacted, []
+
+    def noted(*given: Any) -> tuple[str, int]:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return redacted(*given)
+
+    monkeypatch.setattr(redaction, "redacted", noted)
+    live.answer = {"content": [{"type": "text", "text": "words " * words + TOKEN}]}
+    handled(call, live, tmp_path / "spool")
+    found = Call.objects.get(pk=call.pk)
+    assert (found.state, threads) == (CallState.SUCCEEDED, [words == 2])
+    assert TOKEN not in payloads.read(found.result)
 
 
 def test_a_large_result_that_cannot_be_encrypted_is_not_stored_and_the_call_says_so(

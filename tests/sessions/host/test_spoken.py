@@ -1,14 +1,16 @@
 """What a server says becomes lines of its log without secrets, in whatever form it says it."""
 
 import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from servers.privacy.detection import SHAPES
 from servers.secret import MASK, Secret
 from sessions.enums import LogSource
-from sessions.host.answer_redaction import Redactor
+from sessions.host.answer_redaction import WORDS_CHARS, Redactor
 from sessions.host.logs.session_log import ServerLogLine
 from sessions.host.logs.spoken import Spoken
 from sessions.host.opening import Diagnosis
@@ -84,3 +86,28 @@ def test_a_private_key_that_stops_in_the_middle_takes_no_more_than_one_word_with
     for text in ("-----BEGIN PRIVATE KEY-----", "A" * 64, "Listening on port 80", "Ready"):
         spoken.diagnostic(DiagnosticLine("stderr", text))
     assert [line.text for line in lines][1:] == [MASK, "Listening on port 80", "Ready"]
+
+
+LITERALS = " ".join(literal for shape in SHAPES for literal in (*shape.literals, shape.also))
+
+
+@pytest.mark.parametrize("is_json", [False, True], ids=["text", "JSON"])
+def test_megabytes_of_a_log_message_take_moments(spoken: Spoken, lines: list[ServerLogLine], is_json: bool) -> None:
+    text = LITERALS + "a.\\a" * 1_000_000
+    began = time.process_time()
+    spoken.log_message(LogMessage("info", text, {"note": text} if is_json else text))
+    assert time.process_time() - began < 0.5
+    (line,) = lines
+    assert len(line.text) == len(line.logger) == WORDS_CHARS
+
+
+@pytest.mark.parametrize("secret", [TOKEN, "hunter2-hunter2"], ids=["detected", "of the server"])
+@pytest.mark.parametrize("is_json", [False, True], ids=["text", "JSON"])
+def test_nothing_of_a_secret_stays_where_a_long_message_is_cut(
+    spoken: Spoken, lines: list[ServerLogLine], secret: str, is_json: bool
+) -> None:
+    key = f"-----BEGIN PRIVATE KEY-----{'A' * 15_000}-----END PRIVATE KEY-----"  # the mask is much shorter
+    for length in range(0, 800, 7):
+        text = key + " " * (700 + length) + secret + " " * 10_000
+        spoken.log_message(LogMessage("info", None, [text] if is_json else text))
+    assert not {piece for line in lines for piece in (secret[:8], secret[-8:]) if piece in line.text}
