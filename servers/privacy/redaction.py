@@ -49,12 +49,14 @@ class PathInvalid(ValueError):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is about to be stored. `schema`: the tool's for this part, if it has one."""
+    """What is about to be stored. `schema`: the tool's for this part, if it has one. `place`: where a JSON-RPC message holds
+    it, if elsewhere than by _IN_MESSAGES."""
 
     part: RedactedPart
     server_id: int | None = None
     target: str = ""
     schema: Any = None
+    place: Place = ()
 
 
 def redacted(text: str, subject: Subject, policy: PayloadPrivacy) -> tuple[str, int]:
@@ -104,7 +106,7 @@ def redacted_message(text: str, subject: Subject | None, policy: PayloadPrivacy)
 
 
 def _redacted_inside(message: Any, text: str, subject: Subject, policy: PayloadPrivacy) -> tuple[Any, int]:
-    place = _IN_MESSAGES[subject.part]
+    place = subject.place or _IN_MESSAGES[subject.part]
     inner = message
     for step in place:
         if not isinstance(inner, dict) or step not in inner:

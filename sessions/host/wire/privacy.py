@@ -1,7 +1,8 @@
 """What the privacy settings of the instance do to a message before it is kept: masks by rule, schema and shape, encryption."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -17,11 +18,15 @@ from servers.storable import storable
 from sessions.calls.claims import PendingCall
 from sessions.host.wire.log import WireEntry
 from sessions.mcp.core import methods
+from sessions.mcp.core.input_requests import ELICIT
 from sessions.models import WireMessage
 
 log = structlog.get_logger(__name__)
 _TABLE: Final = WireMessage._meta.db_table
 _NOT_STORED: Final = "The content could not be encrypted, so it was not stored."
+#: characters of a form's schema, and requests for input of one result, that are remembered
+_KEPT_SCHEMA: Final = 64 * 1024
+_MOST_ASKED: Final = 100
 _SCHEMAS: Final = {RedactedPart.ARGUMENTS: "inputSchema", RedactedPart.RESULT: "outputSchema"}
 
 
@@ -34,14 +39,54 @@ def subject_of(part: RedactedPart, server_id: int, target: str, call: PendingCal
     return Subject(part, server_id, target, schema)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a server asked a person for: `schema` is that of an elicitation's form, if it declares a secret."""
+
+    method: str
+    schema: Any = None
+
+    @classmethod
+    def of(cls, method: str, params: Any) -> "Asked":
+        schema = params.get("requestedSchema") if isinstance(params, dict) and method == ELICIT else None
+        text = json.dumps(schema) if isinstance(schema, dict) else ""
+        if not may_hold_secret(text):
+            return cls(method)
+        return cls(method, schema if len(text) <= _KEPT_SCHEMA else {"writeOnly": True})  # then all of it is masked
+
+    def answer(self, server_id: int, *place: str) -> Subject:
+        """`place`: of the response within the message."""
+        inside = (*place, "content") if self.method == ELICIT else place
+        return Subject(RedactedPart.ANSWER, server_id, self.method, self.schema, inside)
+
+
+def asked_in(result: Any) -> dict[str, Asked]:
+    """The requests for input in a result, by their keys (2026-07-28)."""
+    entries = result.get("inputRequests") if isinstance(result, dict) else None
+    found = (
+        [(key, entry) for key, entry in entries.items() if isinstance(entry, dict)] if isinstance(entries, dict) else []
+    )
+    return {key: Asked.of(str(entry.get("method", "")), entry.get("params")) for key, entry in found[:_MOST_ASKED]}
+
+
+def answers_in(params: dict[str, Any], asked: Mapping[str, Asked], server_id: int) -> list[Subject]:
+    """Of a request that brings what a server asked for. Of what is not known to have been asked, any rule for answers may
+    apply."""
+    responses = params.get("inputResponses")
+    keys = list(responses)[:_MOST_ASKED] if isinstance(responses, dict) else []
+    return [asked.get(key, Asked(ELICIT)).answer(server_id, "params", "inputResponses", key) for key in keys]
+
+
 def give_body(entry: WireEntry, text: str, subjects: Sequence[Subject | None]) -> None:
-    """`subjects`: what it is about, or all that it may be about. The body is left out where it cannot be searched."""
-    now = payload_privacy.latest()
-    found = [redaction.redacted_message(text, subject, now) for subject in subjects]
-    masked = found[0] if None not in found else None
-    if masked is not None:
-        # Masking decodes escapes, also those of characters that no database takes.
-        entry.body, entry.to_seal = storable(masked), now.seal
+    """`subjects`: all that it is about, or may be about. The body is left out where it cannot be searched."""
+    now, masked = payload_privacy.latest(), text
+    for subject in subjects:
+        found = redaction.redacted_message(masked, subject, now)
+        if found is None:
+            return
+        masked = found
+    # Masking decodes escapes, also those of characters that no database takes.
+    entry.body, entry.to_seal = storable(masked), now.seal
 
 
 def seal_bodies(entries: Iterable[WireEntry]) -> None:

@@ -7,6 +7,7 @@ Everything happens where the transport reports it, so a row never waits unmasked
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -41,12 +42,13 @@ _ESCAPED: Final = 12
 class _Open:
     """A request whose answer is expected."""
 
-    __slots__ = ("call", "call_uid", "is_given_up", "method", "since", "target")
+    __slots__ = ("asked", "call", "call_uid", "is_given_up", "method", "since", "target")
 
     def __init__(self, method: str, target: str, call_uid: UUID | None, call: PendingCall | None) -> None:
         self.method, self.target, self.call_uid, self.call = method, target, call_uid, call
         self.since = time.perf_counter()
         self.is_given_up = False
+        self.asked: privacy.Asked | None = None
 
 
 class WireRecorder:
@@ -64,6 +66,8 @@ class WireRecorder:
         self._theirs: dict[str, _Open] = {}
         #: the calls that the server runs as tasks, by task
         self._tasks: dict[str, _Open] = {}
+        #: what the newest result of each call asked a person for
+        self._asked: dict[UUID | None, dict[str, privacy.Asked]] = {}
 
     # --- transports.recording.Recorder ---------------------------------------------------------------------------
     def opened(self, kind: str, limits: Limits) -> None:
@@ -114,7 +118,7 @@ class WireRecorder:
         uid = call.uid if call is not None else None
         entry = WireEntry(direction, _kind(value), call_uid=uid, exchange=exchange, size=len(data))
         invalid = entry.kind == WireKind.INVALID
-        subject = None if invalid else self._describe(entry, value, call)
+        subjects = self._subjects_in_flight(direction, call) if invalid else self._describe(entry, value, call)
         if not self._log.has_room():
             self._log.drop()
             return
@@ -122,7 +126,7 @@ class WireRecorder:
             try:
                 if b'"requestState"' in data and not invalid:
                     data = _without_state(data)
-                self._give_body(entry, data, self._subjects_in_flight(direction, call) if invalid else (subject,))
+                self._give_body(entry, data, subjects)
             except RecursionError:
                 pass  # it nests too deeply to be searched for what must be masked: it is kept without its body
         self.add(entry)
@@ -136,9 +140,9 @@ class WireRecorder:
         open_ones = [self._subject(part, request.target, request.call) for request in self._ours.values()]
         return [*open_ones, self._subject(part, "", None)]
 
-    def _describe(self, entry: WireEntry, value: dict[str, Any], call: PendingCall | None) -> Subject | None:
-        """What both levels keep of a message; pairs it with its request. Returns what its content is about."""
-        subject = None
+    def _describe(self, entry: WireEntry, value: dict[str, Any], call: PendingCall | None) -> Sequence[Subject | None]:
+        """What both levels keep of a message; pairs it with its request. Returns what its contents are about."""
+        subjects: list[Subject | None] = [None]
         sent = entry.direction == WireDirection.SENT
         identity = value.get("id")
         key = "" if identity is None else _text(identity)
@@ -161,7 +165,9 @@ class WireRecorder:
                 waiting = self._ours if sent else self._theirs
                 waiting[key] = _Open(entry.method, entry.target, entry.call_uid, call)
                 if sent:
-                    subject = self._subject(RedactedPart.ARGUMENTS, entry.target, call)
+                    subjects = self._of_request(entry, params, call)
+                else:
+                    waiting[key].asked = privacy.Asked.of(entry.method, params)
                 if len(waiting) > OPEN:
                     del waiting[next(iter(waiting))]
         else:
@@ -170,24 +176,40 @@ class WireRecorder:
                 entry.method, entry.target = request.method, request.target
                 entry.call_uid = request.call_uid or entry.call_uid
                 entry.duration_ms = round((time.perf_counter() - request.since) * 1_000, 3)
-                part = RedactedPart.ANSWER if sent else RedactedPart.RESULT
-                # of a task the request names only the task
-                target = request.call.target if request.call is not None and not sent else request.target
-                subject = self._subject(part, target, request.call)
-                if not sent:
-                    self._note_task(value, request)
+                if request.asked is not None:
+                    subjects = [request.asked.answer(self._log.lease.server_id, "result")]
+                else:
+                    # of a task the request names only the task
+                    target = request.call.target if request.call is not None else request.target
+                    subject = self._subject(RedactedPart.RESULT, target, request.call)
+                    subjects = [subject]
+                    if request.method == methods.TASKS_GET:  # 2026-07-28: with the result of the call in it
+                        subjects.append(replace(subject, place=("result", "result")))
+                    self._note_answer(value, request)
             entry.fault, words = _failure(entry.kind, value)
             entry.detail = words if self.level == Recording.FULL else ""  # it may repeat an argument
         entry.rpc_id = key
         self._mask(entry)
-        return subject
+        return subjects
+
+    def _of_request(self, entry: WireEntry, params: dict[str, Any], call: PendingCall | None) -> list[Subject | None]:
+        subject = self._subject(RedactedPart.ARGUMENTS, entry.target, call)
+        if entry.method == methods.COMPLETE:
+            subject = replace(subject, place=("params",))
+        answers = privacy.answers_in(params, self._asked.get(entry.call_uid, {}), self._log.lease.server_id)
+        return [subject, *answers]
 
     def _subject(self, part: RedactedPart, target: str, call: PendingCall | None) -> Subject:
         return privacy.subject_of(part, self._log.lease.server_id, target, call)
 
-    def _note_task(self, value: dict[str, Any], request: _Open) -> None:
-        """The answer to a call may name the task that its result comes from."""
+    def _note_answer(self, value: dict[str, Any], request: _Open) -> None:
+        """The answer to a call may name the task that its result comes from, and ask a person for something."""
         result = value.get("result")
+        if asked := privacy.asked_in(result):
+            self._asked.pop(request.call_uid, None)
+            self._asked[request.call_uid] = asked
+            if len(self._asked) > OPEN:
+                del self._asked[next(iter(self._asked))]
         task = result.get("task", result) if isinstance(result, dict) and request.call_uid is not None else None
         if isinstance(task, dict) and isinstance(task.get("taskId"), str) and task["taskId"]:
             self._tasks[_task_of(task)] = request

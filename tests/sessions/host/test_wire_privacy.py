@@ -71,6 +71,65 @@ def recorded(*, definition: str = "", lease: Lease | None = None, **params: Any)
     return log, [*log._pending]
 
 
+def wire(*messages: tuple[str, dict[str, Any]], call: PendingCall | None = None) -> list[str]:
+    """The bodies kept of what one side sends and the other answers: ("sent" or "received", message)."""
+    log = WireLog(Idle(None), Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1))  # type: ignore[arg-type]
+    recorder = WireRecorder(log, Redactor(), Recording.FULL)
+    for way, message in messages:
+        data = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        if way == "sent":
+            recorder.sent(Outgoing(data, str(message.get("method", "")), message.get("id"), tag=call))
+        else:
+            recorder.received(data)
+    return [entry.body for entry in log._pending]
+
+
+ASKED = {"method": "elicitation/create", "params": {"requestedSchema": SCHEMA}}
+SIGN_UP = {"name": "sign_up", "arguments": {}}
+GIVEN = {"action": "accept", "content": {"password": HIDDEN, "city": "Bern"}}
+
+
+@pytest.mark.parametrize("given", [{"by_schema": True}, {"rules": (Rule("$..password", "answer", None, "elicit*"),)}])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_what_a_person_answers_is_masked_in_the_protocol_as_in_the_payload(rules: Any, given: Any, era: str) -> None:
+    rules(**given)
+    call = PendingCall(1, uuid4(), 1, "tools/call", "sign_up", "{}", "", SYSTEM)
+    if era == "legacy":
+        bodies = wire(("received", {"id": 5, **ASKED}), ("sent", {"id": 5, "result": GIVEN}), call=call)
+    else:
+        asking = {"resultType": "input_required", "inputRequests": {"k": ASKED}}
+        again = {"method": "tools/call", "params": SIGN_UP | {"inputResponses": {"k": GIVEN}}}
+        bodies = wire(
+            ("sent", {"id": 1, "method": "tools/call", "params": SIGN_UP}),
+            ("received", {"id": 1, "result": asking}),
+            ("sent", {"id": 2, **again}),
+            call=call,
+        )
+    assert HIDDEN not in bodies[-1]
+    assert MASK in bodies[-1]
+    assert "Bern" in bodies[-1]
+
+
+def test_sampled_words_and_completed_arguments_are_masked_where_their_rules_look(rules: Any) -> None:
+    rules(rules=(Rule("$.content.text", "answer", None, ""), Rule("$.context.arguments.pin", "arguments", None, "")))
+    sampled = {"role": "assistant", "content": {"type": "text", "text": HIDDEN}, "model": "m"}
+    completed = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "x"}}
+    bodies = wire(
+        ("received", {"id": 5, "method": "sampling/createMessage", "params": {}}),
+        ("sent", {"id": 5, "result": sampled}),
+        (
+            "sent",
+            {
+                "id": 6,
+                "method": "completion/complete",
+                "params": completed | {"context": {"arguments": {"pin": HIDDEN}}},
+            },
+        ),
+    )
+    assert HIDDEN not in "".join(bodies)
+    assert '"name":"p"' in bodies[-1].replace(" ", "")
+
+
 def test_the_result_of_a_task_is_masked_as_that_of_the_call_that_became_it(rules: Any) -> None:
     rules(by_schema=True, rules=(Rule("$..pin", "all", None, "sign_*"),))
     log = WireLog(Idle(None), Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1))  # type: ignore[arg-type]
