@@ -604,8 +604,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_ALLOWED_NETWORKS",
             "Private networks (`10.1.0.0/16`) to which HTTP and WebSocket connections are allowed. Add a port"
-            " to allow only that one (`10.1.0.5:8080`, `[fd00::5]:8080`). Cloud metadata services stay "
-            "blocked.",
+            " to allow only that one (`10.1.0.5:8080`, `[fd00::5]:8080`). `64:ff9b::/96` opens private networks "
+            "behind a NAT64 gateway only if they are listed too. Cloud metadata services stay blocked.",
         ),
         Variable(
             "MCPADMIN_OUTBOUND_PROXY",

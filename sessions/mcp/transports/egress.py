@@ -48,6 +48,8 @@ SPECIAL: Final = _networks(
 _GLOBAL_V6: Final = ipaddress.ip_network("2000::/3")
 #: gateways reach the IPv4 address in the last 32 bits (RFC 6052, RFC 8215)
 _NAT64: Final = _networks("64:ff9b::/96", "64:ff9b:1::/48")
+#: of them, the one where a name server with DNS64 puts public hosts that have only an IPv4 address
+_DNS64: Final = ipaddress.ip_network("64:ff9b::/96")
 _ENTRY: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<four>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -92,22 +94,35 @@ def refusal_reason(address: str, port: int, policy: OutboundPolicy) -> str | Non
         parsed = parsed.ipv4_mapped
     if is_metadata(parsed):
         return IS_METADATA
-    if any(parsed in entry.network and entry.port in (None, port) for entry in policy.allow):
+    if any(_opens(entry, parsed, port, policy) for entry in policy.allow):
         return None
     return _by_kind(parsed, policy)
 
 
+def _opens(entry: Allow, address: IPv4 | IPv6, port: int, policy: OutboundPolicy) -> bool:
+    """An exception for all that NAT64 reaches, or more, does not open the private networks behind the gateway: these need
+    their own."""
+    if address not in entry.network or entry.port not in (None, port):
+        return False
+    whole = address in _DNS64 and entry.network.prefixlen <= _DNS64.prefixlen
+    return not whole or refusal_reason(str(_last_32_bits(address)), port, policy) is None
+
+
 def is_metadata(address: IPv4 | IPv6) -> bool:
     """Also behind a gateway. An IPv4-mapped address is given as the IPv4 address."""
-    return _within(address, METADATA) or any(_within(inner, METADATA) for inner in _embedded(address))
+    return _within(address, METADATA) or any(_within(inner, METADATA) for inner in embedded(address))
 
 
-def _embedded(address: IPv4 | IPv6) -> list[IPv4]:
+def embedded(address: IPv4 | IPv6) -> list[IPv4]:
     """The IPv4 addresses that a gateway makes of it: NAT64, 6to4."""
     if not isinstance(address, IPv6):
         return []
     found = [address.sixtofour] if address.sixtofour is not None else []
-    return [*found, IPv4(int(address) & 0xFFFFFFFF)] if _within(address, _NAT64) else found
+    return [*found, _last_32_bits(address)] if _within(address, _NAT64) else found
+
+
+def _last_32_bits(address: IPv4 | IPv6) -> IPv4:
+    return IPv4(int(address) & 0xFFFFFFFF)
 
 
 def _within(address: IPv4 | IPv6, networks: tuple[Network, ...]) -> bool:
@@ -119,6 +134,8 @@ def _by_kind(address: IPv4 | IPv6, policy: OutboundPolicy) -> str | None:
         return None if policy.allow_loopback else "it is this machine itself (loopback)"
     if _within(address, PRIVATE):
         return None if policy.allow_private else "it is a private network address"
+    if address in _DNS64 and _by_kind(_last_32_bits(address), OutboundPolicy()) is None:
+        return None
     if _within(address, SPECIAL) or (isinstance(address, IPv6) and address not in _GLOBAL_V6):
         return "it is not a public internet address"
     return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ..egress import IS_METADATA, OutboundPolicy, is_metadata, refusal_reason
+from ..egress import IS_METADATA, OutboundPolicy, embedded, is_metadata, refusal_reason
 from . import names, processes
 
 _RECEIVE, _RESPOND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
@@ -164,7 +164,9 @@ class Reach:
         if None in learned or port in learned:
             return None
         if self.network is Network.PUBLIC:
-            return refusal_reason(str(address), port, OutboundPolicy()) or _own_address(str(address))
+            refused = refusal_reason(str(address), port, OutboundPolicy())
+            ends = (address, *embedded(address))
+            return refused or next(filter(None, (_own_address(str(end)) for end in ends)), None)
         return "this server has no network" if self.network is Network.NONE else "it is not one of the listed hosts"
 
 

@@ -18,7 +18,18 @@ import pytest
 from sessions.mcp.core.errors import LaunchError
 from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.registry import StdioSpec, open_transport
-from sessions.mcp.transports.stdio import Confinement, Confines, Host, Network, Tier, confines, names, tiers, user
+from sessions.mcp.transports.stdio import (
+    Confinement,
+    Confines,
+    Host,
+    Network,
+    Tier,
+    confines,
+    connect_gate,
+    names,
+    tiers,
+    user,
+)
 from sessions.mcp.transports.stdio import confinement as confinement_module
 from sessions.mcp.transports.stdio.confinement import job
 from sessions.mcp.transports.stdio.connect_gate import Reach, _own_address
@@ -531,6 +542,13 @@ def test_a_name_with_ever_new_addresses_does_not_fill_the_memory() -> None:
 def test_an_address_of_this_machine_is_known_from_an_address_elsewhere() -> None:
     assert _own_address("127.0.0.1") == "it is this machine itself"
     assert _own_address("192.0.2.1") is None
+
+
+def test_an_address_of_this_machine_is_also_known_behind_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect_gate, "_own_address", lambda address: "ours" if address == "8.8.8.8" else None)
+    reach = Reach(Network.PUBLIC)
+    assert reach.refusal("64:ff9b::8.8.8.8", 443) == "ours"
+    assert reach.refusal("64:ff9b::8.8.4.4", 443) is None
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,16 @@ REFUSED_ALWAYS = [
     "255.255.255.255", "192.0.2.1", "198.51.100.1", "203.0.113.1", "198.18.0.1", "192.88.99.1", "192.0.0.1",
     "::", "::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::",
     "2001:0:7f00:1::", "2001:db8::1", "3fff::1", "fe80::1", "fe80::1%eth0", "ff02::1", "100::1", "fec0::1", "5f00::1",
+    "64:ff9b::10.0.0.5", "64:ff9b::100.64.0.1", "64:ff9b::192.168.0.1", "64:ff9b::0.0.0.0", "64:ff9b::169.254.1.1",
+    "64:ff9b::224.0.0.1", "64:ff9b::255.255.255.255", "64:ff9b::203.0.113.1", "64:ff9b::168.63.129.16",
+    "64:ff9b:1::8.8.8.8", "64:ff9b::1:0:8.8.8.8", "64:ff9b:0:1::8.8.8.8", "64:ff9a::8.8.8.8", "2002:808:808::",
+    "::8.8.8.8", "::ffff:0:8.8.8.8",
 ]  # fmt: skip
 LOOPBACK = ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"]
 PRIVATE = ["10.0.0.1", "172.16.0.1", "172.31.255.254", "192.168.0.1", "100.64.0.1", "100.127.255.254", "fc00::1", "fd12::1",
            "::ffff:10.0.0.1"]  # fmt: skip
-PUBLIC = ["1.1.1.1", "100.63.255.254", "100.128.0.1", "172.32.0.1", "11.0.0.1", "2606:4700::1111", "::ffff:8.8.8.8"]
+PUBLIC = ["1.1.1.1", "100.63.255.254", "100.128.0.1", "172.32.0.1", "11.0.0.1", "2606:4700::1111", "::ffff:8.8.8.8",
+          "64:ff9b::8.8.8.8", "64:ff9b::8c52:7906", "64:ff9b::100.128.0.1"]  # fmt: skip
 NO_ADDRESS = ["2130706433", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "localhost", "", "①②⑦.0.0.1", "1.2.3.4/8"]
 
 
@@ -107,6 +112,8 @@ VERDICTS = {
     "100.64.0.1": "it is a private network address",
     "::ffff:10.0.0.1": "it is a private network address",
     "64:ff9b:1::7f00:1": "it is not a public internet address",
+    "64:ff9b::10.0.0.5": "it is not a public internet address",
+    "64:ff9b::8.8.8.8": None,
     "2002:7f00:1::": "it is not a public internet address",
     "::127.0.0.1": "it is not a public internet address",
     "224.0.0.1": "it is not a public internet address",
@@ -129,6 +136,23 @@ def test_no_exception_opens_a_metadata_service() -> None:
     for through_a_gateway in ("64:ff9b::a9fe:a9fe", "64:ff9b:1::169.254.169.254", "2002:a9fe:a9fe::1"):
         assert refusal_reason(through_a_gateway, 80, policy) == "it is a cloud metadata service"
     assert refusal_reason("64:ff9b::8.8.8.8", 80, policy) is None
+
+
+@pytest.mark.parametrize("whole", ["64:ff9b::/96", "64:ff9b::/32", "::/0"])
+def test_an_exception_for_all_that_nat64_reaches_opens_no_private_network_behind_it(whole: str) -> None:
+    gateway = Allow(ipaddress.ip_network(whole))
+    for address in ("64:ff9b::10.0.0.5", "64:ff9b::127.0.0.1", "64:ff9b::169.254.1.1", "64:ff9b::224.0.0.1"):
+        assert refusal_reason(address, 443, OutboundPolicy(allow=(gateway,))) is not None
+    both = OutboundPolicy(allow=(gateway, Allow.parsed("10.0.0.0/8:443")))
+    assert refusal_reason("64:ff9b::10.0.0.5", 443, both) is None
+    assert refusal_reason("64:ff9b::10.0.0.5", 80, both) is not None
+    assert refusal_reason("64:ff9b::10.0.0.5", 443, OutboundPolicy(allow=(Allow.parsed("10.0.0.0/8"),))) is not None
+
+
+def test_an_exception_for_a_part_of_what_nat64_reaches_opens_that_part() -> None:
+    policy = OutboundPolicy(allow=(Allow.parsed("64:ff9b::10.0.0.0/104"),))
+    assert refusal_reason("64:ff9b::10.0.0.5", 443, policy) is None
+    assert refusal_reason("64:ff9b::192.168.0.1", 443, policy) is not None
 
 
 def test_the_socket_factory_judges_what_it_is_given() -> None:
