@@ -113,5 +113,6 @@ class PendingRequest(Wait):
             fault, words = Fault.TOTAL_DEADLINE, f"within the total timeout of {spec.total:g} s"
         else:
             fault, words = Fault.TIMEOUT, f"in time ({spec.idle:g} s)"
-        detail = f"The server did not answer {spec.method} {words}."
-        return TransportError(fault, detail, may_have_run=self.outgoing.left)
+        left = self.outgoing.left
+        what = f"The server did not answer {spec.method}" if left else f"{spec.method} could not be sent"
+        return TransportError(fault, f"{what} {words}.", may_have_run=left)

@@ -168,7 +168,8 @@ class Pump(EventSink):
 
     async def _outliving(self, sending: Coroutine[Any, Any, None], outgoing: Outgoing) -> None:
         """A request that becomes a task is not cancelled itself, but its task, which only the answer names. So over HTTP,
-        where the answer comes on the stream of the request, that stays open a while for a caller that gave up."""
+        where the answer comes on the stream of the request, that stays open a while for a caller that gave up. One that
+        had no connection yet is not sent any more."""
         if not self.transport.exchange:
             await sending
             return
@@ -176,7 +177,7 @@ class Pump(EventSink):
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            if outgoing.handed:
+            if outgoing.left:
                 outgoing.before_repeat = _not_again
                 self._lingering.add(task)
                 task.add_done_callback(self._lingered)

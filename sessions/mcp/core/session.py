@@ -37,8 +37,8 @@ class Outgoing:
     """One message to send. `id` is set for requests only; `method` is empty for responses. `tag` is the caller's, as in
     Pending.
 
-    `headers` mirror a modern request on HTTP. The transport sets `left` just before the first byte may leave, and over
-    HTTP `handed` when nothing of ours holds it up any more.
+    `headers` mirror a modern request on HTTP. The transport sets `left` just before the first byte may leave. A request
+    that is `answered` before that, because the session ended, must not leave any more.
     A transport with one reply stream per request reads `answered`, and sets `on_answered` to be notified when the
     answer arrives another way. `unreadable`: what else came in the reply and was no message; the transport names it if
     no answer comes. Before it repeats a request that was refused for lack of a token, a transport awaits
@@ -50,7 +50,6 @@ class Outgoing:
     id: RequestId | None = None
     headers: dict[str, str] = field(default_factory=dict)
     left: bool = False
-    handed: bool = False
     answered: bool = False
     unreadable: ProtocolError | None = None
     on_answered: Callable[[], None] | None = None

@@ -10,13 +10,17 @@ import logging
 import re
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from ..core.errors import Fault, NotReady
+from ..core.session import Outgoing
 from .base import NameNotResolved, RefusedByPolicy
 from .proxy import Proxy
 
@@ -229,10 +233,37 @@ def socket_factory(policy: OutboundPolicy) -> Callable[[Any], socket.socket]:
     return open_socket
 
 
+#: the message that the request of this task carries
+_carried: Final[ContextVar[Outgoing | None]] = ContextVar("_carried", default=None)
+
+
+@contextmanager
+def carrying(outgoing: Outgoing | None) -> Iterator[None]:
+    """Meanwhile this task makes the request of this message, which leaves as soon as it has a connection."""
+    before = _carried.set(outgoing)
+    try:
+        yield
+    finally:
+        _carried.reset(before)
+
+
 class Connector(aiohttp.TCPConnector):
     """Connects through the policy's proxy. aiohttp's own proxy support would pass the name to the proxy."""
 
     policy = OutboundPolicy()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """No byte of a request is sent before it has its socket, address and TLS, so not before this returns."""
+        made = await super().connect(req, traces, timeout)
+        outgoing = _carried.get()
+        if outgoing is not None:
+            if outgoing.answered:
+                made.release()
+                raise NotReady("The request was given up before it was sent.", Fault.CLOSED)
+            outgoing.left = True
+        return made
 
     def stop_reusing(self) -> None:
         """From now on each request gets a connection of its own."""

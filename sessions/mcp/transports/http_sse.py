@@ -81,7 +81,6 @@ class HttpSseTransport(Transport):
             outgoing.on_answered = None
 
     async def _post(self, outgoing: Outgoing) -> None:
-        outgoing.left = True
         headers = self._wire.session_headers(outgoing.method) | outgoing.headers
         response = await self._wire.post(outgoing, headers)
         try:

@@ -127,7 +127,7 @@ class StdioTransport(Transport):
             raise NotReady("The server's process is not running.")
         if self._child.blocked:
             await self._child.writable()
-            if self._over:
+            if self._over or outgoing.answered:
                 raise NotReady("The server's process ended before the message was written.")
         if not self._child.reads:
             await self._child.aftermath()

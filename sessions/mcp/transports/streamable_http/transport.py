@@ -97,7 +97,6 @@ class StreamableHttpTransport(Transport):
 
     async def send(self, outgoing: Outgoing) -> None:
         for _ in range(answers.MAX_REDIRECTS + 1):
-            outgoing.left = True
             headers = self._wire.session_headers(outgoing.method) | outgoing.headers
             response = await self._wire.post(outgoing, headers)
             if not 300 <= response.status_code < 400:

@@ -17,6 +17,7 @@ from ...core.session import Outgoing
 from ...core.versions import Era, Revision
 from ..authorizing import Trial
 from ..base import translated
+from ..egress import carrying
 from ..endpoint import Endpoint
 from ..engine import engine, with_host
 from ..inflate import Inflater
@@ -212,9 +213,8 @@ class Wire:
                 whole = with_host(headers, self.url)
                 request = httpx.Request(verb, self.url, headers=whole, content=body, extensions=self._extensions)
                 request.headers.encoding = "ascii"  # known here; httpx would otherwise guess it for each header
-                if outgoing is not None:
-                    outgoing.handed = True
-                response = await self._engine.handle_async_request(request)
+                with carrying(outgoing):
+                    response = await self._engine.handle_async_request(request)
                 response.headers.encoding = "latin-1"
         except McpError as exc:
             exchange.failed(exc.fault, exc.detail)

@@ -8,6 +8,7 @@ from sessions.mcp.core.errors import Fault, McpError
 from sessions.mcp.core.tasks import TaskOptions
 from tests.sessions.mcp.client.task_server import TaskServer
 from tests.sessions.mcp.client.task_setting import Setting, place, setting, text, until_seen
+from tests.sessions.mcp.transports.held_connections import hold_connections
 
 __all__ = ["place"]
 
@@ -56,6 +57,19 @@ async def test_a_task_that_is_named_after_its_caller_gave_up_is_cancelled_all_th
                 await calling
         assert (await until_seen(here, "tasks/cancel"))[0]["params"]["taskId"] == "task-1"
         assert await here.seen("notifications/cancelled") == []
+
+
+async def test_a_task_whose_request_had_no_connection_when_its_caller_gave_up_is_never_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with setting("legacy", "http") as here:
+        held = hold_connections(monkeypatch)
+        with pytest.raises(McpError) as ended:
+            await here.made.client.call_tool("endless", {}, task=TaskOptions(support="required"), timeout=0.3)
+        assert (ended.value.fault, ended.value.may_have_run) == (Fault.TIMEOUT, False)
+        held.let.set()
+        await here.seen("tools/call")  # takes as long as the request would need to arrive
+        assert [one["params"]["name"] for one in await here.seen("tools/call")] == ["seen", "seen"]
 
 
 async def test_the_total_time_bounds_a_task_that_keeps_working(place: Setting) -> None:

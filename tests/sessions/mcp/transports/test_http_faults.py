@@ -12,6 +12,7 @@ import pytest
 from sessions.mcp.core.errors import Fault, HttpError, McpError, RpcError, TransportError
 from sessions.mcp.core.events import ProtocolViolation
 
+from .held_connections import hold_connections
 from .http_answers import ERAS, NO_ANSWERS_OF_A_STREAM, OK, empty, fail_call, html, no_http, reset, rubbish
 from .making import connected, http, unconnected
 from .scripted_http import Asked, Line, Script, legacy, modern, scripted_http
@@ -305,6 +306,79 @@ async def test_a_silent_server_fails_the_call_at_its_deadline(era: Callable[...,
         assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, True)
         async with asyncio.timeout(5):
             await peer.hung_up.wait()
+
+
+async def fine(asked: Asked, line: Line) -> None:
+    await line.result(asked, OK)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_had_no_connection_at_its_deadline_certainly_did_not_run(
+    era: Callable[..., Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scripted_http(era(fine)) as peer, connected(http(peer.url)) as made:
+        held = hold_connections(monkeypatch)
+        with pytest.raises(TransportError) as caught:
+            await made.client.call_tool("t", {}, timeout=0.2, input_schema={})
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)
+        assert caught.value.detail == "tools/call could not be sent in time (0.2 s)."
+        held.let.set()
+        await made.client.ping()
+        assert peer.count("tools/call") == 0
+        assert peer.count("notifications/cancelled") == 0
+
+
+async def test_a_call_that_waits_for_its_connection_when_the_session_ends_is_never_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scripted_http(legacy(fine, session="s")) as peer, connected(http(peer.url)) as made:
+        held = hold_connections(monkeypatch)
+        calling = asyncio.create_task(made.client.call_tool("t", {}))
+        assert await held.wanted.get() == "POST"
+        closing = asyncio.create_task(made.client.close())
+        assert await held.wanted.get() == "DELETE"
+        held.let.set()
+        await closing
+        with pytest.raises(McpError) as caught:
+            await calling
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.CLOSED, False)
+        assert peer.count("DELETE") == 1
+        assert peer.count("tools/call") == 0
+
+
+class SlowTokens:
+    """An authorization that has a token for each request at first, and then for none."""
+
+    def __init__(self) -> None:
+        self.there = asyncio.Event()
+        self.there.set()
+
+    def trial(self, operation: str, *, interactive: bool = True) -> "SlowTokens":
+        return self
+
+    async def headers(self, verb: str, url: str) -> dict[str, str]:
+        await self.there.wait()
+        return {"Authorization": "Bearer t"}
+
+    async def refused(self, refusal: object) -> bool:
+        return False
+
+    def answered(self, dpop_nonce: str) -> None:
+        """Nothing changes."""
+
+    async def settle(self) -> None:
+        """Nothing is pending."""
+
+
+async def test_a_call_that_waits_for_its_token_until_its_deadline_certainly_did_not_run() -> None:
+    tokens = SlowTokens()
+    async with scripted_http(legacy(fine)) as peer, connected(http(peer.url, authorization=tokens)) as made:
+        tokens.there.clear()
+        with pytest.raises(TransportError) as caught:
+            await made.client.call_tool("t", {}, timeout=0.2)
+        assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)
+        tokens.there.set()
+        assert peer.count("tools/call") == 0
 
 
 @pytest.mark.parametrize(("era", "told"), [(legacy, True), (modern, False)])
