@@ -4,13 +4,16 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
 from ..core.errors import Fault, McpError, TransportError
 from .base import RefusedByPolicy, connect_error
 from .egress import GuardedResolver, OutboundPolicy, demand, socket_factory, tunnelled
+
+#: seconds until the next address is tried as well, as aiohttp does
+_HEAD_START: Final = 0.25
 
 
 def _port(url: httpx.URL) -> int:
@@ -59,19 +62,44 @@ def _is_literal(host: str) -> bool:
 
 
 async def connected_socket(url: httpx.URL, policy: OutboundPolicy, timeout: float) -> socket.socket:
-    """A socket connected to the first address that accepts within `timeout` seconds; the caller closes it."""
-    last: McpError | None = None
-    for info in await _infos(url, policy, timeout):
-        try:
-            async with asyncio.timeout(timeout):
-                return await tunnelled(wire_host(url), info, policy) or await _connected(info, policy)
-        except TimeoutError:
-            last = TransportError(
-                Fault.TIMEOUT, f"{info[4][0]} did not accept a connection within {timeout:g} s.", may_have_run=False
-            )
-        except OSError as exc:
-            last = connect_error(exc)
-    raise last or TransportError(Fault.DNS_FAILED, "The name has no address.", may_have_run=False)
+    """A socket connected to the first address that accepts within `timeout` seconds; the caller closes it. An address that
+    is slow to answer does not keep the next one from being tried (RFC 8305)."""
+    name, untried = wire_host(url), await _infos(url, policy, timeout)
+    last: McpError = TransportError(Fault.DNS_FAILED, "The name has no address.", may_have_run=False)
+    attempts: dict[asyncio.Task[socket.socket], str] = {}
+    try:
+        async with asyncio.timeout(timeout):
+            while untried or attempts:
+                if untried:
+                    info = untried.pop(0)
+                    attempts[asyncio.create_task(_attempt(name, info, policy))] = str(info[4][0])
+                ended, _ = await asyncio.wait(
+                    attempts, timeout=_HEAD_START if untried else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for one in ended:
+                    del attempts[one]
+                    try:
+                        return one.result()
+                    except OSError as exc:
+                        last = connect_error(exc)
+    except TimeoutError:
+        detail = f"{', '.join(attempts.values())} did not accept a connection within {timeout:g} s."
+        last = TransportError(Fault.TIMEOUT, detail, may_have_run=False)
+    finally:
+        for one in attempts:
+            one.add_done_callback(_close)
+            one.cancel()
+    raise last
+
+
+def _close(late: "asyncio.Task[socket.socket]") -> None:
+    """Of an attempt that lost. One that was cancelled has closed its socket itself."""
+    if not late.cancelled() and late.exception() is None:
+        late.result().close()
+
+
+async def _attempt(name: str, info: Any, policy: OutboundPolicy) -> socket.socket:
+    return await tunnelled(name, info, policy) or await _connected(info, policy)
 
 
 async def _connected(info: Any, policy: OutboundPolicy) -> socket.socket:

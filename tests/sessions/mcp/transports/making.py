@@ -1,8 +1,9 @@
 """Creates clients for tests and guarantees that they are closed."""
 
+import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,18 @@ def unconnected(spec: Spec, events: list[Event] | None = None, **more: Any) -> C
         limits=limits,
         **{"timeouts": PATIENT, "capabilities": {}, **more},
     )
+
+
+@contextmanager
+def silent_address() -> Iterator[tuple[str, int]]:
+    """Where connections are neither accepted nor refused: the backlog is full, and nobody takes from it."""
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()
 
 
 @asynccontextmanager

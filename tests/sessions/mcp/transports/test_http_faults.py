@@ -1,10 +1,8 @@
 """When the answer to a call is wrong, cut, hostile or missing, the call fails once and the session continues."""
 
 import asyncio
-import contextlib
 import gzip
 import json
-import socket
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +12,7 @@ from sessions.mcp.core.events import ProtocolViolation
 
 from .held_connections import hold_connections
 from .http_answers import ERAS, NO_ANSWERS_OF_A_STREAM, OK, empty, fail_call, html, no_http, reset, rubbish
-from .making import connected, http, unconnected
+from .making import connected, http, silent_address, unconnected
 from .scripted_http import Asked, Line, Script, legacy, modern, scripted_http
 
 pytestmark = pytest.mark.integration
@@ -431,13 +429,8 @@ async def test_a_refused_connection_is_certain_and_soon_counts_as_lost() -> None
 
 @pytest.mark.parametrize("look_first", [True, False])
 async def test_a_host_that_accepts_no_connection_is_a_timeout_that_certainly_ran_nothing(look_first: bool) -> None:
-    with contextlib.ExitStack() as sockets:
-        listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(4):  # fill the backlog, from which nothing is accepted
-            waiting = sockets.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(listener.getsockname())
-        client = unconnected(http(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", connect_timeout=0.3))
+    with silent_address() as (host, port):
+        client = unconnected(http(f"http://{host}:{port}/mcp", connect_timeout=0.3))
         with pytest.raises(TransportError) as caught:
             await client.connect((lambda step: None) if look_first else None)
         assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)

@@ -4,16 +4,18 @@ import asyncio
 import json
 import logging
 import logging.config
+import os
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -32,7 +34,7 @@ from sessions.mcp.transports.websocket import WebSocketTransport, handshake
 from sessions.mcp.transports.websocket.handshake import http_twin, websocket_url
 
 from .http_answers import NO_ANSWERS_OF_A_STREAM
-from .making import LOCAL, SMALL, Made, connected, unconnected
+from .making import LOCAL, SMALL, Made, connected, silent_address, unconnected
 from .scripted_websocket import OK, OnMessage, WsPeer, as_usual, scripted_websocket
 
 pytestmark = pytest.mark.integration
@@ -300,6 +302,59 @@ async def test_each_address_of_a_name_is_tried_until_one_accepts(monkeypatch: py
         monkeypatch.setattr(dialing, "_infos", two)
         async with connected(ws(peer.url)) as made:
             assert await made.client.ping() > 0
+
+
+def leading_to(*places: tuple[str, int]) -> Callable[..., Awaitable[list[Any]]]:
+    async def infos(url: Any, policy: Any, timeout: float) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+
+    return infos
+
+
+async def test_an_address_that_is_silent_does_not_delay_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scripted_websocket() as peer:
+        with silent_address() as silent:
+            port = int(peer.url.split(":")[2].partition("/")[0])
+            monkeypatch.setattr(dialing, "_infos", leading_to(silent, silent, ("127.0.0.1", port)))
+            async with asyncio.timeout(5), connected(ws(peer.url)) as made:
+                assert await made.client.ping() > 0
+
+
+async def test_where_all_addresses_are_silent_the_time_is_that_of_one_and_all_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with silent_address() as one, silent_address() as other:
+        monkeypatch.setattr(dialing, "_infos", leading_to(one, other))
+        with pytest.raises(TransportError) as caught:
+            await unconnected(ws("ws://silent.test/", connect_timeout=0.5)).connect()
+    assert (caught.value.fault, caught.value.may_have_run) == (Fault.TIMEOUT, False)
+    assert caught.value.detail == "127.0.0.1, 127.0.0.1 did not accept a connection within 0.5 s."
+
+
+async def test_no_attempt_to_connect_leaves_its_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialing, "_HEAD_START", 0.0)
+    url = httpx.URL("http://many.test/")
+    with socket.create_server(("127.0.0.1", 0)) as listener, silent_address() as silent, closed_place() as closed:
+        here = listener.getsockname()
+        before = os.listdir("/proc/self/fd")
+        for places in ((here,) * 5, (silent, here, here), (closed, silent, here)):
+            monkeypatch.setattr(dialing, "_infos", leading_to(*places))
+            (await dialing.connected_socket(url, LOCAL, 20)).close()
+        monkeypatch.setattr(dialing, "_infos", leading_to(silent, closed))
+        attempt = asyncio.create_task(dialing.connected_socket(url, LOCAL, 20))
+        await asyncio.sleep(0.05)
+        attempt.cancel()
+        await asyncio.wait({attempt})
+        await asyncio.sleep(0.05)
+        assert os.listdir("/proc/self/fd") == before
+
+
+@contextmanager
+def closed_place() -> Iterator[tuple[str, int]]:
+    """Bound, so that nothing else listens there meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
 
 
 async def test_a_refused_connection_is_certain_not_to_have_run() -> None:
