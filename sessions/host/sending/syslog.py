@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import httpx
@@ -23,6 +24,8 @@ from sessions.mcp.transports.engine import shared_tls
 
 SECONDS: Final = 20.0
 _PIECE: Final = 64 * 1024
+#: its own, because a slow receiver holds one for all these seconds; as many as there are sinks and witnesses at once
+_threads: Final = ThreadPoolExecutor(12, "syslog")
 _LOST: Final = "The receiver closed the connection before it had read everything"
 
 
@@ -50,7 +53,8 @@ async def send(
     except (httpx.InvalidURL, ValueError) as exc:
         raise NotDelivered("The host is not valid.") from exc
     data = b"".join(b"%d %s" % (len(message), message) for message in messages)
-    await asyncio.to_thread(_deliver, opened, wire_host(url), data, tls or shared_tls(), seconds)
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(_threads, _deliver, opened, wire_host(url), data, tls or shared_tls(), seconds)
 
 
 def _deliver(opened: socket.socket, host: str, data: bytes, tls: ssl.SSLContext, seconds: float) -> None:

@@ -22,6 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from ..core.errors import Fault, NotReady
 from ..core.session import Outgoing
 from .base import NameNotResolved, RefusedByPolicy
+from .lookups import look_up
 from .proxy import Proxy
 
 REFUSED: Final = "The outbound guard does not allow this address."
@@ -170,12 +171,9 @@ class GuardedResolver(AbstractResolver):
         return [_result(host, port, entry) for entry in entries]
 
     async def _look_up(self, host: str, port: int, family: int) -> list[Any]:
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout):
-                return await loop.getaddrinfo(
-                    host, port, type=socket.SOCK_STREAM, family=family, proto=socket.IPPROTO_TCP
-                )
+                return await look_up(host, port, family)
         except TimeoutError:
             raise NameNotResolved(f"The lookup of {host} took longer than {self._timeout:g} s.") from None
         except (OSError, UnicodeError) as exc:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from .lookups import look_up
+
 _HEAD_BYTES: Final = 16 * 1024
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r)")
 _END: Final = b"\r\n\r\n"
@@ -74,7 +76,7 @@ class Proxy:
     async def _connected(self) -> socket.socket:
         loop = asyncio.get_running_loop()
         try:
-            infos = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+            infos = await look_up(self.host, self.port)
         except OSError as exc:
             raise ProxyError(f"The name of the outbound proxy {self.host} was not found.") from exc
         problem: OSError | None = None

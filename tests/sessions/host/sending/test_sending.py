@@ -1,7 +1,11 @@
 """What is sent over HTTP, syslog and S3, to real receivers: when it counts as delivered, and what a failure says."""
 
+import asyncio
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +13,7 @@ from servers.secret import Secret
 from sessions.host.sending import http, s3, syslog
 from sessions.host.sending.failure import NotDelivered
 from sessions.host.sending.s3 import Store
+from sessions.mcp.transports import dialing
 from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.tls import client_context
 from tests.peers.peers import closed_port
@@ -21,6 +26,7 @@ from tests.sessions.host.sending.receivers import (
     s3_bucket,
     syslog_receiver,
 )
+from tests.sessions.mcp.transports.making import silent_address
 from tests.sessions.mcp.transports.test_client_certificates import made
 from tests.sessions.subscriptions.hook import Hook, running_hook
 
@@ -179,6 +185,41 @@ async def test_a_receiver_that_wants_a_certificate_gets_ours_and_refuses_others(
                 "127.0.0.1", receiver.port, MESSAGES, policy=HERE, tls=client_context("", "", receiver.ca)
             )
         assert receiver.messages == MESSAGES
+
+
+async def test_a_silent_address_of_a_syslog_receiver_does_not_keep_the_others_from_being_tried(
+    receiver: SyslogReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with silent_address() as silent:
+
+        async def infos(*_: object) -> list[Any]:
+            places = (silent, ("127.0.0.1", receiver.port))
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+
+        monkeypatch.setattr(dialing, "_infos", infos)
+        tls = client_context("", "", receiver.ca)
+        await syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=HERE, tls=tls, seconds=5)
+    assert receiver.messages == MESSAGES
+
+
+async def test_slow_syslog_receivers_take_no_thread_from_anything_else(receiver: SyslogReceiver) -> None:
+    receiver.manner = "silent"
+    tls = client_context("", "", receiver.ca)
+    sending = [
+        asyncio.create_task(syslog.send("127.0.0.1", receiver.port, MESSAGES, policy=HERE, tls=tls, seconds=10))
+        for _ in range(12)
+    ]
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    async with asyncio.timeout(5):
+        for _ in range(400):
+            if len(receiver.messages) == 12 * len(MESSAGES):
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(int)
+    assert not any(one.done() for one in sending)
+    receiver.close()
+    await asyncio.gather(*sending, return_exceptions=True)
 
 
 async def test_syslog_passes_the_guard_too_and_says_where_nothing_listens(receiver: SyslogReceiver) -> None:

@@ -3,13 +3,17 @@
 import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from sessions.mcp.core.errors import AddressRefused, Fault, McpError
+from sessions.mcp.transports import lookups
+from sessions.mcp.transports.base import NameNotResolved
 from sessions.mcp.transports.egress import (
     REFUSED,
     Allow,
@@ -163,22 +167,81 @@ def test_the_socket_factory_judges_what_it_is_given() -> None:
 
 
 async def test_one_bad_address_refuses_the_whole_answer_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def mixed(*args: object, **kwargs: object) -> list[Any]:
+    def mixed(*args: object) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 80)) for address in ("1.2.3.4", "10.0.0.5")]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", mixed)
+    monkeypatch.setattr(socket, "getaddrinfo", mixed)
     with pytest.raises(RefusedByPolicy):
         await GuardedResolver(OutboundPolicy(), 5).resolve("mixed.test", 80)
 
 
-async def test_a_lookup_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forever(*args: object, **kwargs: object) -> list[Any]:
-        await asyncio.Event().wait()
-        return []
+@dataclass
+class Resolver:
+    """The system's. Names that begin with `silent` get no answer before `ended`."""
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", forever)
+    asked: list[str] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, host: str, port: int, *args: object) -> list[Any]:
+        self.asked.append(host)
+        if host.startswith("silent"):
+            self.ended.wait(30)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("1.2.3.4", port))]
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    resolver = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    yield resolver
+    resolver.ended.set()
+
+
+async def test_a_lookup_that_never_ends_is_ended(resolver: Resolver) -> None:
     with pytest.raises(OSError, match="took longer"):
-        await GuardedResolver(OutboundPolicy(), 0.05).resolve("slow.test", 80)
+        await GuardedResolver(OutboundPolicy(), 0.05).resolve("silent.test", 80)
+
+
+async def test_names_whose_servers_do_not_answer_do_not_delay_the_lookup_of_another(resolver: Resolver) -> None:
+    silent = [asyncio.create_task(addresses_of(f"silent{number}.test")) for number in range(40)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert await addresses_of("good.test") == ["1.2.3.4"]
+    assert not any(one.done() for one in silent)
+    resolver.ended.set()
+    assert await asyncio.gather(*silent) == [["1.2.3.4"]] * 40
+
+
+async def test_a_name_that_hangs_is_looked_up_once_at_a_time_however_many_ask_and_give_up(resolver: Resolver) -> None:
+    for _ in range(3):
+        tried = (GuardedResolver(OutboundPolicy(), 0.05).resolve("silent-for-many.test", 80) for _ in range(50))
+        assert {type(one) for one in await asyncio.gather(*tried, return_exceptions=True)} == {NameNotResolved}
+    waiting = asyncio.create_task(addresses_of("silent-for-many.test"))
+    await asyncio.sleep(0)
+    assert resolver.asked == ["silent-for-many.test"]
+    resolver.ended.set()
+    assert await waiting == ["1.2.3.4"], "a caller that gave up does not take the answer from one that waits"
+    assert await addresses_of("silent-for-many.test") == ["1.2.3.4"]
+    assert resolver.asked == ["silent-for-many.test"] * 2, "an answer is for those who waited for it"
+
+
+async def test_a_lookup_that_nobody_waits_for_any_more_is_not_begun(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(1) as one_thread:
+        monkeypatch.setattr(lookups, "_threads", one_thread)
+        waiting = asyncio.create_task(addresses_of("silent-alone.test"))
+        await asyncio.sleep(0)
+        with pytest.raises(NameNotResolved):
+            await GuardedResolver(OutboundPolicy(), 0.05).resolve("late.test", 80)
+        resolver.ended.set()
+        await waiting
+        assert await addresses_of("good.test") == ["1.2.3.4"]
+    assert resolver.asked == ["silent-alone.test", "good.test"]
+
+
+async def addresses_of(name: str) -> list[str]:
+    return [one["host"] for one in await GuardedResolver(OutboundPolicy(), 20).resolve(name, 80)]
 
 
 SPELLINGS = [
@@ -273,12 +336,12 @@ async def test_a_name_that_turns_to_loopback_between_two_lookups_reaches_nothing
     answers = ["93.184.215.14", "127.0.0.1"]
     asked: list[str] = []
 
-    async def rebinding(host: str, port: int, **kwargs: object) -> list[Any]:
+    def rebinding(host: str, port: int, *args: object) -> list[Any]:
         asked.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answers[min(len(asked), 2) - 1], port))]
 
     with monkeypatch.context() as patched:
-        patched.setattr(asyncio.get_running_loop(), "getaddrinfo", rebinding)
+        patched.setattr(socket, "getaddrinfo", rebinding)
         with pytest.raises(AddressRefused):
             await unconnected(make(f"rebinding.test:{listener.port}", OutboundPolicy())).connect(lambda step: None)
     assert asked == ["rebinding.test"] * 2

@@ -1,6 +1,7 @@
 """Opening a URL that is no MCP server, redirects, or never answers."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -86,14 +87,13 @@ EMOJI = "xn--i-7iq.test"
 
 
 @pytest.fixture
-async def emoji_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    looked_up = loop.getaddrinfo
+def emoji_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = socket.getaddrinfo
 
-    async def named(host: str, port: int, **how: Any) -> list[Any]:
-        return await looked_up("127.0.0.1" if host == EMOJI else host, port, **how)
+    def named(host: Any, port: Any, *how: Any, **more: Any) -> Any:
+        return looked_up("127.0.0.1" if host == EMOJI else host, port, *how, **more)
 
-    monkeypatch.setattr(loop, "getaddrinfo", named)
+    monkeypatch.setattr(socket, "getaddrinfo", named)
 
 
 @pytest.mark.usefixtures("emoji_is_here")

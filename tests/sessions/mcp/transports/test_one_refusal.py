@@ -1,7 +1,6 @@
 """A refused address reveals nothing else from any source: neither where a name resolves to nor what listens there.
 The operator's log has both."""
 
-import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -35,15 +34,14 @@ def a_delivery(url: str) -> Claimed:
 @pytest.fixture
 async def places(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Open, closed and filtered ports on every kind of refused address, by number and by name."""
-    loop = asyncio.get_running_loop()
-    looked_up = loop.getaddrinfo
+    looked_up = socket.getaddrinfo
 
-    async def named(host: str, port: int, **how: Any) -> list[Any]:
+    def named(host: Any, port: Any, *how: Any, **more: Any) -> Any:
         if host not in NAMES:
-            return await looked_up(host, port, **how)
+            return looked_up(host, port, *how, **more)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in NAMES[host]]
 
-    monkeypatch.setattr(loop, "getaddrinfo", named)
+    monkeypatch.setattr(socket, "getaddrinfo", named)
     here = [f"{host}:{port}" for host in ("127.0.0.1", "[::1]") for port in (listener.port, closed_port())]
     numbers = [f"{host}:80" for host in ("10.255.255.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "[fd00::1]")]
     return [*here, *numbers, *(f"{host}:{listener.port}" for host in NAMES)]
