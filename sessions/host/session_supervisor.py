@@ -41,6 +41,8 @@ SETTLE_SECONDS = 5.0
 LOG_EVERY_SECONDS = 60.0
 SAID_KEPT = 16
 WAITED_KEPT = 1_000
+#: for how long the opening of a session may keep others from being opened: most take far less
+SLOT_SECONDS = 3.0
 #: minimum between two attempts, however many calls wait
 BETWEEN_TRIES_SECONDS = 1.0
 _NEEDS_PERSON: dict[str, SessionCondition] = {
@@ -190,8 +192,15 @@ class SessionSupervisor:
 
     async def _installed_and_opened(self, live: OpenSession) -> Connected:
         await live.install()  # before it takes a slot: a registry that does not answer holds up its own packages only
-        async with self._shared.gate:
-            return await live.open()
+        opening = None
+        try:
+            async with self._shared.gate:
+                opening = asyncio.ensure_future(live.open())
+                # A child is at work while it starts. A server that is only waited for must not hold up the others.
+                await asyncio.wait({opening}, timeout=None if live.launch.is_child else SLOT_SECONDS)
+            return await opening
+        finally:
+            await cancel_all(opening)
 
     async def _serve(self, live: OpenSession, connected: Connected) -> ConnectionLoss | None:
         since = self._now()

@@ -9,7 +9,7 @@ from sessions.host.reconnect_delays import Ceilings
 from sessions.host.subscriptions.notification_counts import CountWriter
 from sessions.host.wire.writer import WireWriter
 
-#: sessions that may be opening at once: when a whole network comes back, not all servers start at the same moment
+#: sessions that may begin to open at once: when a whole network comes back, not all servers start at the same moment
 OPENING_AT_ONCE = 50
 #: attempts per second of all failing sessions together: each costs four statements of the one writer thread
 TRIES_A_SECOND = 25

@@ -13,6 +13,7 @@ import pytest
 
 from servers.packages import commands
 from sessions.connections.lifecycle import Lease, Transition
+from sessions.host import session_supervisor
 from sessions.host.launch import Launch
 from sessions.host.logs.writer import LogWriter
 from sessions.host.packages.start import PackageStart
@@ -118,6 +119,42 @@ ENGINE = """#!/bin/sh
 echo asked > "$ASKED"
 exec sleep 1000
 """
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """The port of a server that accepts connections and answers nothing, and whether it was reached."""
+    reached = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], reached
+
+
+async def test_a_server_that_does_not_answer_keeps_the_others_from_opening_for_seconds_only(
+    launch: Launch, tokens: Tokens, silent: tuple[int, asyncio.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_supervisor, "SLOT_SECONDS", 0.2)
+    port, reached = silent
+    shared = shared_by(Database(launch))
+    shared.gate = asyncio.Semaphore(1)
+    unanswered = replace(launch, spec=HttpSpec(f"http://127.0.0.1:{port}/mcp", policy=LOCAL))
+    running = [asyncio.create_task(supervisor_of(unanswered, shared).run())]
+    try:
+        async with asyncio.timeout(20):
+            await reached.wait()
+            running.append(asyncio.create_task(supervisor_of(launch, shared).run()))
+            await tokens.asked.wait()
+        assert not running[0].done()
+    finally:
+        tokens.saved.set()
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def test_a_session_that_waits_for_a_registry_takes_no_slot_from_the_others(
