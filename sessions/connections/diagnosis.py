@@ -74,7 +74,10 @@ _TABLE: dict[str, tuple[str, str]] = {
         "Nothing is listening at this address and port. Start the server or correct the URL.",
     ),
     Fault.CONNECTION_LOST: ("The connection was lost", "mcpadmin reconnects automatically. If it happens again, check the server's log."),
-    Fault.TLS_FAILED: ("The TLS handshake failed", "Check the server's certificate: name, expiry and issuer."),
+    Fault.TLS_FAILED: (
+        "The TLS handshake failed",
+        "Check the server's certificate: name, expiry and issuer. If a private CA issued it, add that CA under Settings, Credentials.",
+    ),
     Fault.TIMEOUT: (
         "No response in time",
         "The server did not answer. Check its log and health, or raise the timeouts under Settings.",

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -156,6 +157,29 @@ async def test_a_sign_in_presents_the_certificate_to_the_server_only_and_trusts_
         with pytest.raises(McpError) as caught:
             await AuthorizationHttp(LOCAL, own, server_url=server)(get(other))
     assert caught.value.fault is Fault.TLS_FAILED
+
+
+async def test_a_private_authority_without_key_identifiers_is_accepted_where_python_is_strict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python 3.13 and later are."""
+    usual = ssl.create_default_context
+
+    def strict(*args: Any, **more: Any) -> ssl.SSLContext:
+        context = usual(*args, **more)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    refusing = strict(cadata=AUTHORITY.pem)
+    ours = (client_context.__wrapped__("", "", AUTHORITY.pem), trusting.__wrapped__(AUTHORITY.pem))
+    async with asking_server(tmp_path, ssl.CERT_OPTIONAL) as url:
+        with pytest.raises(httpx.TransportError, match=r"(?i)key identifier"):
+            await asked(url, refusing)
+        assert [await asked(url, context) for context in ours] == ["nobody", "nobody"]
+        with pytest.raises(httpx.TransportError, match=r"mismatch|not valid for"):
+            await asked(url.replace("127.0.0.1", "localhost"), ours[0])
+    assert client_context.__wrapped__("", "").verify_flags & ssl.VERIFY_X509_STRICT
 
 
 def test_the_private_authority_of_a_server_is_trusted_besides_the_public_ones() -> None:
