@@ -1,7 +1,7 @@
 """The HTTP engine: httpx's transport interface, with aiohttp under it.
 
 Requests use the transport directly, without httpx.AsyncClient. So there are no cookies, redirects, environment settings
-or authentication behind our back, and a call costs half as much.
+or authentication behind our back, and a call costs half as much. For the cookies of a session see cookies.py.
 """
 
 import functools

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
 from servers.audit.record import SYSTEM
@@ -26,6 +27,7 @@ from sessions.host.wire.recorder import DETAIL_CHARS, WireRecorder
 from sessions.host.wire.writer import WireWriter
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Outgoing
+from sessions.mcp.transports.cookies import Cookies
 from tests.canary.encodings import Searcher
 
 SECRET = "canary/Tok3n+öf=the;🔑server"
@@ -315,6 +317,20 @@ def test_headers_are_kept_without_credentials_and_urls_without_the_values_of_the
     assert "resource_metadata" in shown
     assert entry.target == f"https://{MASK}@h.test/{MASK}/mcp?key={MASK}&x={MASK}"
     assert (entry.kind, entry.method, entry.status, entry.size) == (WireKind.EXCHANGE, "POST", 200, 15)
+
+
+def test_the_value_of_a_cookie_is_masked_in_what_the_server_repeats_and_in_what_is_sent_back() -> None:
+    made, url = recorder(), httpx.URL("https://h.test/mcp")
+    cookies = Cookies(made.hide)
+    cookies.keep(httpx.Response(200, headers={"Set-Cookie": "node=canary-node-71; Path=/"}), url)
+    sent = cookies.added({"X-Tenant": "acme"}, url)
+    assert sent["Cookie"] == "node=canary-node-71"
+    made.exchange("POST", str(url), sent).answered(200, ())
+    made.received(message(method="notifications/message", params={"data": "served by canary-node-71"}))
+    exchange, received = kept(made)
+    assert ["Cookie", MASK] in json.loads(exchange.headers)["sent"]
+    assert MASK in received.body
+    assert b"canary" not in everything([exchange, received])
 
 
 def test_a_url_of_a_server_is_masked_in_linear_time_and_behind_a_second_question_mark_too() -> None:

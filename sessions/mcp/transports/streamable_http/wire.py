@@ -17,6 +17,7 @@ from ...core.session import Outgoing
 from ...core.versions import Era, Revision
 from ..authorizing import Trial
 from ..base import translated
+from ..cookies import Cookies
 from ..egress import carrying
 from ..endpoint import Endpoint
 from ..engine import engine, with_host
@@ -88,6 +89,7 @@ class Wire:
         self._credential, self._sent = endpoint.credential, endpoint.sent
         self._engine = engine(endpoint.policy, endpoint.limits, endpoint.tls_in_use, timeout=endpoint.connect_timeout)
         self.recorder = endpoint.recorder
+        self._cookies = Cookies(self.recorder.hide)
         #: how many answers came; each may have left a connection that the server has ended since
         self._answers = 0
         self._extensions = {"timeout": {"connect": endpoint.connect_timeout}}
@@ -204,13 +206,14 @@ class Wire:
         again: bool = False,
     ) -> httpx.Response:
         """`again`: on a second connection, because the server ended the first while the request was on its way."""
-        body, exchange = None, self.recorder.exchange(verb, str(self.url), headers)
+        sent = self._cookies.added(headers, self.url)
+        body, exchange = None, self.recorder.exchange(verb, str(self.url), sent)
         if outgoing is not None:
             body = outgoing.data
             self.recorder.sent(outgoing, exchange)
         try:
             with translated():
-                whole = with_host(headers, self.url)
+                whole = with_host(sent, self.url)
                 request = httpx.Request(verb, self.url, headers=whole, content=body, extensions=self._extensions)
                 request.headers.encoding = "ascii"  # known here; httpx would otherwise guess it for each header
                 with carrying(outgoing):
@@ -235,6 +238,7 @@ class Wire:
             exchange.failed(exc.fault, exc.detail)
             await discard(response)
             raise
+        self._cookies.keep(response, self.url)
         exchange.answered(response.status_code, response.headers.raw)
         return response
 

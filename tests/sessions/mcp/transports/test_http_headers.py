@@ -10,22 +10,90 @@ import pytest
 from sessions.mcp.core.errors import Fault, InvalidRequest, McpError, RpcError
 from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.core.limits import Limits
+from sessions.mcp.oauth.exchange import get
+from sessions.mcp.transports.authorization_http import AuthorizationHttp
 
 from .http_answers import ERAS, OK, html
-from .making import connected, http, unconnected
-from .scripted_http import Asked, Line, Script, modern, scripted_http
+from .making import LOCAL, connected, http, unconnected
+from .scripted_http import INITIALIZED, Asked, Line, Script, legacy, modern, scripted_http
 
 pytestmark = pytest.mark.integration
 
 
-async def test_cookies_are_neither_kept_nor_sent() -> None:
-    async def on_call(asked: Asked, line: Line) -> None:
-        await line.result(asked, OK, Set_Cookie="track=1")
+def behind_a_load_balancer(cookie: str = "AWSALB=b+/0==; Expires=Fri, 01 Jan 2100 00:00:00 GMT; Path=/") -> Script:
+    """A legacy server on several nodes. The cookie names the one with the session, which the others do not know."""
+    inner = legacy(lambda asked, line: line.result(asked, OK), session="s")
 
+    async def script(asked: Asked, line: Line) -> None:
+        if asked.method == "initialize":
+            await line.result(asked, INITIALIZED, Mcp_Session_Id="s", Set_Cookie=cookie)
+        elif asked.method != "server/discover" and cookie.partition(";")[0] not in asked.headers.get("cookie", ""):
+            await line.reply(404, b"no such session", "text/plain")
+        else:
+            await inner(asked, line)
+
+    return script
+
+
+async def test_a_session_returns_to_the_node_that_a_cookie_of_its_load_balancer_names() -> None:
+    async with scripted_http(behind_a_load_balancer()) as peer:
+        async with connected(http(peer.url)) as made:
+            for _ in range(2):
+                assert (await made.client.call_tool("t", {})).raw == OK
+            await made.client.ping()
+            assert peer.count("initialize") == 1
+        assert peer.asked[-1].verb == "DELETE"
+        assert "AWSALB" in peer.asked[-1].headers["cookie"]
+
+
+async def test_the_cookies_of_a_connection_are_no_other_requests() -> None:
+    async with scripted_http(behind_a_load_balancer()) as peer, connected(http(peer.url)) as made:
+        await made.client.call_tool("t", {})
+        before = len(peer.asked)
+        await AuthorizationHttp(LOCAL)(get(peer.url))
+        async with connected(http(peer.url)) as second:
+            await second.client.ping()
+            others = [one for one in peer.asked[before:] if one.method in ("", "server/discover", "initialize")]
+            assert [one.verb for one in others] == ["GET", "POST", "POST", "GET"]
+            assert ["cookie" in one.headers for one in others] == [False, False, False, True]
+
+
+async def test_a_cookie_for_encrypted_connections_or_another_path_is_not_sent() -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.result(asked, OK, Set_Cookie=next(set_by_calls))
+
+    set_by_calls = iter(["a=1; Secure", "b=1; Path=/admin", "c=1; Max-Age=0", "d=1", "d=2"])
     async with scripted_http(modern(on_call)) as peer, connected(http(peer.url)) as made:
+        for _ in range(5):
+            await made.client.call_tool("t", {}, input_schema={})
+        await made.client.ping()
+    assert [one.headers.get("cookie") for one in peer.asked[-2:]] == ["d=1", "d=2"]
+
+
+async def test_a_cookie_that_the_servers_own_headers_set_stays_as_it_is() -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.result(asked, OK, Set_Cookie="key=theirs", set_cookie="node=1")
+
+    spec_headers = lambda: {"cookie": "key=mine; theme=dark"}  # noqa: E731 - short
+    async with scripted_http(modern(on_call)) as peer, connected(http(peer.url, headers=spec_headers)) as made:
         for _ in range(2):
             await made.client.call_tool("t", {}, input_schema={})
-        assert all("cookie" not in one.headers for one in peer.asked)
+    assert peer.asked[-2].headers["cookie"] == "key=mine; theme=dark"
+    assert peer.asked[-1].headers["cookie"] == "key=mine; theme=dark; node=1"
+
+
+@pytest.mark.parametrize("cookie", ["n{}=1", "n=1; Path=/{}", "n{}=" + "x" * 3_000, "n{}=" + "x" * 10_000])
+async def test_a_server_that_sets_cookies_without_end_is_bounded_and_its_session_goes_on(cookie: str) -> None:
+    async def on_call(asked: Asked, line: Line) -> None:
+        await line.result(asked, OK, Set_Cookie=cookie.format(next(numbers)))
+
+    numbers = iter(range(100))
+    async with scripted_http(modern(on_call)) as peer, connected(http(peer.url)) as made:
+        for _ in range(50):
+            assert (await made.client.call_tool("t", {}, input_schema={})).raw == OK
+    sent = peer.asked[-1].headers.get("cookie", "")
+    assert len(sent) <= 8 * 1024
+    assert sent.count("=") <= 20
 
 
 async def test_headers_are_asked_for_each_request_and_proxies_of_the_environment_are_ignored(
