@@ -153,14 +153,17 @@ class HttpSseTransport(Transport):
             self._receiver.line("sse", "The server named a second endpoint, which is not used.")
 
     def _first(self, event: ServerSentEvent, named: "asyncio.Future[httpx.URL]") -> None:
-        """The stream must begin with the endpoint. Events without data are ignored."""
+        """Wait for the endpoint. Some servers greet with an event of another name; a message cannot come before it."""
         try:
             if event.event == "endpoint":
                 target = endpoint(self._wire.url, event.data)
                 self._hide(target)
                 named.set_result(target)
+            elif event.data and event.event != "message":
+                assert self._receiver is not None  # noqa: S101  set before the stream is read
+                self._receiver.line("sse", f"The server sent the event {event.event[:40]!r} before its endpoint.")
             elif event.data:
-                detail = f"The event stream began with {event.event[:40]!r} instead of naming its endpoint."
+                detail = "The event stream began with a message instead of naming its endpoint."
                 raise ProtocolError(Fault.NO_ENDPOINT, detail, may_have_run=False)
         except McpError as exc:
             named.set_exception(exc)

@@ -146,6 +146,24 @@ async def test_a_stream_that_begins_with_a_message_is_no_endpoint_of_this_transp
     assert "message" in error.detail
 
 
+async def test_a_greeting_of_another_name_may_come_before_the_endpoint() -> None:
+    server = SseServer()
+
+    async def greeting(asked: Asked, line: Line) -> None:
+        server.stream = line
+        await line.stream()
+        await server.event("ping", "1")
+        await server.event("endpoint", ENDPOINT)
+        await line.hang()
+
+    server.on_get = greeting
+    async with session(server) as (made, _):
+        assert (await made.client.call_tool("t", {})).raw == OK
+        assert [event.text for event in made.of(DiagnosticLine)] == [
+            "The server sent the event 'ping' before its endpoint."
+        ]
+
+
 async def test_a_stream_that_ends_before_it_names_its_endpoint_is_told_as_such() -> None:
     server = SseServer()
 
