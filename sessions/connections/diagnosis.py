@@ -90,7 +90,7 @@ _TABLE: dict[str, tuple[str, str]] = {
         "The server requires a credential",
         "Sign in, or add the token it expects under Settings, Credentials.",
     ),
-    Fault.FORBIDDEN: ("The server refused this credential", "The credential is valid but lacks permission. Use another one, or ask its issuer."),
+    Fault.FORBIDDEN: ("The server denied access", "The credential may lack permission: use another one, or ask its issuer. Or a firewall or rate limit in front of the server refused the request."),
     Fault.ACCESS_REFUSED: (
         "The server refused access",
         "No credential was sent. Check the server's message above, if any: it may require a credential, or a firewall or gateway in front of the server may block this machine.",

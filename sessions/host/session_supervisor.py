@@ -47,10 +47,8 @@ SLOT_SECONDS = 3.0
 BETWEEN_TRIES_SECONDS = 1.0
 _NEEDS_PERSON: dict[str, SessionCondition] = {
     **dict.fromkeys(NEEDS_CREDENTIAL, SessionCondition.NEEDS_AUTH),
-    **dict.fromkeys((Fault.UNAUTHORIZED, Fault.FORBIDDEN), SessionCondition.NEEDS_AUTH),
-    **dict.fromkeys(
-        (Fault.INSUFFICIENT_SCOPE, Fault.AUTHORIZATION_FAILED, Fault.KEY_NEEDED), SessionCondition.NEEDS_AUTH
-    ),
+    **dict.fromkeys((Fault.UNAUTHORIZED, Fault.INSUFFICIENT_SCOPE), SessionCondition.NEEDS_AUTH),
+    **dict.fromkeys((Fault.AUTHORIZATION_FAILED, Fault.KEY_NEEDED), SessionCondition.NEEDS_AUTH),
     Fault.INCOMPATIBLE_VERSION: SessionCondition.INCOMPATIBLE,
     Fault.PACKAGE_CHANGED: SessionCondition.REFUSED,
 }

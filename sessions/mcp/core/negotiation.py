@@ -150,7 +150,7 @@ def _named(refusal: ProbeOutcome) -> list[Any]:
 
 
 def _http(error: HttpError) -> EraDecision:
-    decided_elsewhere = error.permanent or error.status == 429 or error.status < 400 or error.status >= 500
+    decided_elsewhere = error.permanent or error.status in (403, 429) or error.status < 400 or error.status >= 500
     return Fatal(error) if decided_elsewhere else Legacy(f"the probe was answered with HTTP {error.status}")
 
 

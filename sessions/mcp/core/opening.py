@@ -216,7 +216,7 @@ def _changed(kind: str, refused: McpError, info: Implementation, capabilities: M
 
 
 def _says_whose_fault(error: McpError) -> bool:
-    return isinstance(error, HttpError) and (error.permanent or error.status == 429)
+    return isinstance(error, HttpError) and (error.permanent or error.status in (403, 429))
 
 
 def _takes_no_initialize(error: McpError) -> bool:

@@ -127,7 +127,8 @@ def status_error(
     `wire_session`: whether the request carried one."""
     status = response.status_code
     lost_session = wire_session and (status == 404 or (status == 400 and names_lost_session(words)))
-    fault, detail, certain = _meaning(status, lost_session=lost_session)
+    pause = retry_after(response)
+    fault, detail, certain = _meaning(status, lost_session=lost_session, pauses=pause is not None)
     # A server that names its authorization server asks for a token in the standard way, whatever the body says.
     challenged = any("resource_metadata" in challenge for challenge in _challenges(response))
     if fault is not Fault.SESSION_GONE and not (status == 401 and challenged):
@@ -139,7 +140,7 @@ def status_error(
         with_words(detail, words),
         status=status,
         may_have_run=not certain,
-        retry_after=retry_after(response),
+        retry_after=pause,
         challenges=_challenges(response),
         words=words,
     )
@@ -154,10 +155,14 @@ def _challenges(response: httpx.Response) -> tuple[str, ...]:
     return tuple(value[:2000] for value in response.headers.get_list("www-authenticate")[:8])
 
 
-def _meaning(status: int, *, lost_session: bool) -> tuple[Fault, str, bool]:
-    """The fault, a sentence, and whether the server certainly did not execute the request."""
+def _meaning(status: int, *, lost_session: bool, pauses: bool) -> tuple[Fault, str, bool]:
+    """The fault, a sentence, and whether the server certainly did not execute the request. `pauses`: it says when to come
+    back."""
     if status == 401:
         return Fault.UNAUTHORIZED, "The server requires authorization (HTTP 401). Check the credentials.", True
+    if status == 403 and pauses:
+        words = "The server, or a gateway in front of it, refuses requests for now (HTTP 403 with Retry-After)."
+        return Fault.RATE_LIMITED, words, True
     if status == 403:
         return Fault.FORBIDDEN, "The server forbids this (HTTP 403). Check what the credentials may do.", True
     if lost_session:

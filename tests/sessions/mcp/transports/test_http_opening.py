@@ -258,6 +258,18 @@ async def test_an_answer_to_initialized_that_never_ends_does_not_prevent_the_ope
         assert peer.count("notifications/initialized") == 1
 
 
+async def test_a_403_that_says_when_to_come_back_is_a_rate_limit_and_says_nothing_about_the_era() -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.reply(403, b"secondary rate limit", "text/plain", Retry_After="60")
+
+    async with scripted_http(refuse) as peer:
+        with pytest.raises(HttpError) as caught:
+            await unconnected(http(peer.url, credential=True)).connect()
+    error = caught.value
+    assert (error.fault, error.retry_after, error.may_have_run) == (Fault.RATE_LIMITED, 60.0, False)
+    assert peer.methods() == ["server/discover"]
+
+
 @pytest.mark.parametrize(("status", "fault"), [(401, Fault.UNAUTHORIZED), (429, Fault.RATE_LIMITED)])
 async def test_a_refusal_of_initialized_that_concerns_rights_or_load_ends_the_opening(
     status: int, fault: Fault
