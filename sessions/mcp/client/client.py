@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..core import methods, opening
@@ -418,7 +419,10 @@ class Client:
 
     def _start_keep_alive(self) -> None:
         modern = self._session.era is Era.MODERN
-        self._requester.keep_alive = keep_alive = KeepAlive(self._pump, self._timeouts, self._ping, modern=modern)
+        declared = self._session.server_capabilities
+        lists = [method for method, _, _, capability in methods.LISTS.values() if declares(declared, capability)]
+        read = partial(self._requester.request, lists[0], None) if lists and not modern else None
+        self._requester.keep_alive = keep_alive = KeepAlive(self._pump, self._timeouts, self._ping, read, modern=modern)
         self._keeping_alive = asyncio.create_task(self._run_keep_alive(keep_alive), name="mcp keep-alive")
 
     async def _run_keep_alive(self, keep_alive: KeepAlive) -> None:
@@ -430,6 +434,11 @@ class Client:
         began = loop.time()
         await self._ping(timeout or self._timeouts.request)
         return loop.time() - began
+
+    def check(self) -> None:
+        """Something speaks against the session: find out soon whether the server still accepts it, and end it if not."""
+        if self._requester.keep_alive is not None:
+            self._requester.keep_alive.check()
 
     async def _ping(self, seconds: float) -> dict[str, Any]:
         method = methods.PING if self._session.era is Era.LEGACY else methods.DISCOVER

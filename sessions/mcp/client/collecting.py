@@ -16,7 +16,7 @@ from ..core.limits import Limits
 from ..core.rounds import Question, Visit
 from ..core.session import Session
 from .answerers import Answers
-from .pump import Pump, ended_while_running
+from .pump import Pump
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Collecting:
     def stop(self, error: McpError | None) -> None:
         """The connection is over: ask nothing more."""
         closed = NotReady("The session was closed.", Fault.CLOSED, may_have_run=True)
-        self._over = ended_while_running(error or closed)
+        self._over = self._pump.ended_while_running(error or closed)
         for task in self._working:
             task.cancel(Gone.CONNECTION_OVER)
 

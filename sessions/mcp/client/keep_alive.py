@@ -4,15 +4,18 @@ The check is a `ping` or, in the modern era, which has none, a `server/discover`
 nothing there. Without it, only the next call would notice a dead connection.
 
 A server that works on one request at a time answers no ping meanwhile. While it owes answers, its silence is therefore
-judged by the deadlines of these requests. So is an HTTP error to a ping, which may be a gateway's: the answers that are
-owed come over other connections.
+judged by the deadlines of these requests. So is a refused ping, or one that is answered with something else, such as a
+gateway's page: the answers that are owed come over other connections.
+
+Some servers and gateways know no `ping`, and refuse it with a plain HTTP status or answer it with nothing. If such a
+server still answers one of its lists, it is alive, and that list is read instead from then on.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ..core.errors import AuthorizationError, Fault, HttpError, McpError, RpcError, TransportError
+from ..core.errors import AuthorizationError, Fault, HttpError, McpError, ProtocolError, RpcError, TransportError
 from ..core.jsonrpc import METHOD_NOT_FOUND, RequestId
 from ..core.memory import outdates
 from ..core.results import Timeouts
@@ -20,21 +23,30 @@ from .pump import Pump
 
 #: Connection faults: after one, check at once whether the server can be reached.
 UNREACHABLE = frozenset({Fault.CONNECTION_REFUSED, Fault.DNS_FAILED, Fault.TLS_FAILED, Fault.ADDRESS_REFUSED})
+#: permanent in general, but as an answer to a ping also what a firewall or gateway says for a moment
+_PASSING = frozenset({Fault.FORBIDDEN, Fault.ACCESS_REFUSED, Fault.NOT_MCP})
 #: seconds without a check at most, however long a rate limit lasts
 _LONGEST_PAUSE: Final = 300.0
+#: seconds between two checks that were asked for
+_BETWEEN_CHECKS: Final = 2.0
+RoundTrip = Callable[[float], Awaitable[object]]
 
 
 class KeepAlive:
-    """`run()` ends with the reason when the connection counts as lost. `ping` is one round trip."""
+    """`run()` ends with the reason when the connection counts as lost. `ping` is one round trip, `read` another for a
+    server that knows no ping (None: there is none)."""
 
     def __init__(
-        self, pump: Pump, timeouts: Timeouts, ping: Callable[[float], Awaitable[object]], *, modern: bool
+        self, pump: Pump, timeouts: Timeouts, ping: RoundTrip, read: RoundTrip | None = None, *, modern: bool
     ) -> None:
         self._pump = pump
         self._timeouts = timeouts
-        self._ping = ping
+        self._ask, self._read = ping, read
         self._modern = modern
-        self._suspected = asyncio.Event()
+        self._woken = asyncio.Event()
+        self._suspected = False
+        #: loop time from which a check may be asked for
+        self._check_from = 0.0
         #: loop time of the last check after which the next one has time
         self._checked_at = 0.0
         #: the requests that the server owed us when its present silence was noticed, and when that silence began
@@ -44,7 +56,15 @@ class KeepAlive:
     def suspect(self, error: McpError) -> None:
         """A request failed; check at once if that may mean that the peer is gone."""
         if error.fault in UNREACHABLE or (self._modern and outdates(error)):
-            self._suspected.set()
+            self._suspected = True
+            self._woken.set()
+
+    def check(self) -> None:
+        """Check soon, under the same rules as after silence."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._check_from:
+            self._check_from = now + _BETWEEN_CHECKS
+            self._woken.set()
 
     async def run(self) -> McpError:
         misses, at_once = 0, False
@@ -55,15 +75,15 @@ class KeepAlive:
                 misses, at_once = 0, False
                 continue
             misses += 1
-            refused = isinstance(error, (HttpError, AuthorizationError))
+            refused = isinstance(error, (HttpError, AuthorizationError, ProtocolError))
             busy = (refused or error.fault is Fault.TIMEOUT) and self._is_busy()
             spared = refused and busy
-            if not spared and (
-                error.permanent or suspected or (misses >= self._timeouts.keepalive_misses and not busy)
-            ):
+            final = error.permanent and error.fault not in _PASSING
+            if not spared and (final or suspected or (misses >= self._timeouts.keepalive_misses and not busy)):
                 return self._verdict(error, misses)
             at_once = not refused and not busy
             self._checked_at = asyncio.get_running_loop().time()
+            self._check_from = self._checked_at + self._timeouts.keepalive_idle
 
     def _is_busy(self) -> bool:
         """Whether the server may still work on what it owed us when it fell silent. Requests made since are no excuse:
@@ -76,23 +96,34 @@ class KeepAlive:
     async def _wait(self, *, at_once: bool) -> bool:
         """Wait until the next check is due; True when a failure triggered it early."""
         loop = asyncio.get_running_loop()
-        while not self._suspected.is_set():
+        while not self._woken.is_set():
             left = max(self._pump.received_at, self._checked_at) + self._timeouts.keepalive_idle - loop.time()
             if at_once or left <= 0:
                 return False
             try:
                 async with asyncio.timeout(left):
-                    await self._suspected.wait()
+                    await self._woken.wait()
             except TimeoutError:
                 pass  # silence so far; check whether a message was received meanwhile
-        self._suspected.clear()
-        return True
+        self._woken.clear()
+        suspected, self._suspected = self._suspected, False
+        return suspected
 
     async def _look(self) -> McpError | None:
+        """None when the server is alive."""
+        error = await self._asked(self._ask)
+        if self._read is None or error is None or not _may_not_know_ping(error):
+            return error
+        if await self._asked(self._read) is not None:
+            return error
+        self._ask, self._read = self._read, None
+        return None
+
+    async def _asked(self, round_trip: RoundTrip) -> McpError | None:
         """None when the server answered, with an error too, unless the error may mean that the session is gone. A rate
         limit says nothing about the session."""
         try:
-            await self._ping(self._timeouts.keepalive_answer)
+            await round_trip(self._timeouts.keepalive_answer)
         except RpcError as exc:
             gone = outdates(exc, discover=True) if self._modern else self._disowned(exc)
             return exc if gone else None
@@ -120,3 +151,10 @@ class KeepAlive:
             f"The server did not answer {misses} pings of {self._timeouts.keepalive_answer:g} s each.",
             may_have_run=True,
         )
+
+
+def _may_not_know_ping(error: McpError) -> bool:
+    """Refused in plain HTTP, also with the 404 that means a lost session, after a new one was opened; or not answered."""
+    if isinstance(error, HttpError):
+        return error.fault in (Fault.HTTP_STATUS, Fault.SESSION_GONE) and (error.status < 500 or error.status == 501)
+    return error.fault is Fault.NO_ANSWER

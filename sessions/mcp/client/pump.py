@@ -27,7 +27,7 @@ from .event_sink import EventSink
 from .pending_request import OnProgress, PendingRequest, RequestSpec
 from .side_queue import SideQueue
 
-__all__ = ["OnProgress", "Pump", "RequestSpec", "ended_while_running"]
+__all__ = ["OnProgress", "Pump", "RequestSpec"]
 
 _OUT_OF_TIME = (Fault.TIMEOUT, Fault.TOTAL_DEADLINE)
 #: while a session is being opened, only these may be sent
@@ -355,14 +355,16 @@ class Pump(EventSink):
             if pending.method in _OPENING_METHODS or not waiting.outgoing.left:
                 own = error.again(may_have_run=waiting.outgoing.left)
             else:
-                own = ended_while_running(error)
+                own = self.ended_while_running(error)
             self._resolve(Answered(pending, None, own), None)
 
-
-def ended_while_running(error: McpError) -> McpError:
-    """The end of the session, for a request that the server may be working on. What ended it may be the answer to
-    another request (a refused ping or renewal), which says nothing about this one."""
-    if error.may_have_run and not isinstance(error, (HttpError, RpcError)):
-        return error.again(may_have_run=True)
-    words = f"The session ended while the server worked on the request: {error.detail}"
-    return TransportError(Fault.CONNECTION_LOST, words, may_have_run=True)
+    def ended_while_running(self, error: McpError) -> McpError:
+        """The end of the session, for a request that the server may be working on. What ended it may be the answer to
+        another request (a refused ping or renewal), which says nothing about this one. On a duplex stream a message that
+        cannot be read may be its own answer."""
+        shared = self.has_transport and not self.transport.exchange
+        others = (HttpError, RpcError) if shared else (HttpError, RpcError, ProtocolError)
+        if error.may_have_run and not isinstance(error, others):
+            return error.again(may_have_run=True)
+        words = f"The session ended while the server worked on the request: {error.detail}"
+        return TransportError(Fault.CONNECTION_LOST, words, may_have_run=True)

@@ -20,7 +20,7 @@ from ..core.versions import Era
 from .answering import Answering
 from .collecting import Collecting
 from .lists import Lists
-from .pump import OnProgress, RequestSpec, ended_while_running
+from .pump import OnProgress, RequestSpec
 from .requester import Requester
 from .task_run import TaskRun
 
@@ -220,7 +220,7 @@ class Tasks:
     def _not_before_it_ran(self, error: McpError) -> McpError:
         """The call became a task: it may have run, whatever ended the wait."""
         if error.fault is Fault.NOT_READY and self._pump.over is not None:
-            return ended_while_running(self._pump.over)  # the same cause, described better
+            return self._pump.ended_while_running(self._pump.over)  # the same cause, described better
         return error if error.may_have_run else error.again(may_have_run=True)
 
     def _cancel_aside(self, task_id: str) -> bool:

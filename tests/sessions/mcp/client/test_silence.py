@@ -48,9 +48,9 @@ async def test_a_modern_server_that_answers_stays_through_many_silences_and_is_a
         assert [event.new for event in made.of(StateChanged)][-1] is State.READY
 
 
-def pinged(answer: Script) -> Script:
+def pinged(answer: Script, session: str = "s") -> Script:
     """A legacy server with a session, where the test answers pings."""
-    inner = legacy(lambda asked, line: line.result(asked, OK), session="s")
+    inner = legacy(lambda asked, line: line.result(asked, OK), session=session)
 
     async def script(asked: Asked, line: Line) -> None:
         await (answer if asked.method == "ping" else inner)(asked, line)
@@ -99,6 +99,37 @@ async def test_a_server_that_does_not_know_ping_is_alive(status: int) -> None:
     async with scripted_http(pinged(refuse)) as peer, connected(http(peer.url), timeouts=quick) as made:
         await until(lambda: peer.count("ping") > 2)
         assert made.client.state is State.READY
+
+
+@pytest.mark.parametrize("session", ["", "s"])
+@pytest.mark.parametrize("status", [202, 404, 405, 501])
+async def test_a_server_or_gateway_that_refuses_ping_in_plain_http_is_alive_while_it_answers_a_list(
+    status: int, session: str
+) -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.reply(status, kind="")
+
+    quick = Timeouts(keepalive_idle=0.05, keepalive_misses=1)
+    async with scripted_http(pinged(refuse, session)) as peer, connected(http(peer.url), timeouts=quick) as made:
+        await until(lambda: peer.count("tools/list") > 3)
+        assert made.client.state is State.READY
+        assert peer.count("ping") == (2 if session and status == 404 else 1)  # with a session it may be a lost one
+
+
+async def test_a_server_that_refuses_its_list_as_well_as_ping_is_given_up() -> None:
+    """A gateway that knows no backend any more."""
+    gone = asyncio.Event()
+    inner = legacy(lambda asked, line: line.result(asked, OK))
+
+    async def script(asked: Asked, line: Line) -> None:
+        await (line.reply(404, b"404 page not found", "text/plain") if gone.is_set() else inner(asked, line))
+
+    async with scripted_http(script) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        gone.set()
+        async with asyncio.timeout(20):
+            reason = await made.client.closed
+    assert reason is not None
+    assert reason.fault is Fault.HTTP_STATUS
 
 
 def serial(released: asyncio.Event) -> Script:
@@ -178,10 +209,10 @@ def refused(how: Script, released: asyncio.Event) -> Script:
     return script
 
 
-@pytest.mark.parametrize("status", [401, 429, 502, 503])
-async def test_an_http_error_to_a_ping_ends_no_call_that_the_server_works_on(status: int) -> None:
+@pytest.mark.parametrize(("status", "kind"), [(401, ""), (429, ""), (502, ""), (503, ""), (200, "text/html")])
+async def test_an_http_error_or_a_page_to_a_ping_ends_no_call_that_the_server_works_on(status: int, kind: str) -> None:
     async def refuse(asked: Asked, line: Line) -> None:
-        await line.reply(status, kind="")
+        await line.reply(status, b"<!doctype html>" if kind else b"", kind)
 
     released = asyncio.Event()
     async with scripted_http(refused(refuse, released)) as peer, connected(http(peer.url), timeouts=QUICK) as made:
@@ -206,6 +237,81 @@ async def test_a_rate_limit_leaves_an_idle_session_open_and_a_failing_gateway_en
         assert made.client.state is state
 
 
+@pytest.mark.parametrize(("status", "kind"), [(200, "text/html"), (403, "text/html")])
+@pytest.mark.parametrize("credential", [False, True])
+async def test_an_idle_session_outlives_one_page_of_a_gateway_or_firewall(
+    status: int, kind: str, credential: bool
+) -> None:
+    async def refuse_once(asked: Asked, line: Line) -> None:
+        if not pages:
+            pages.append(asked)
+            await line.reply(status, b"<!doctype html>", kind)
+        else:
+            await line.result(asked, {})
+
+    pages: list[Asked] = []
+    spec = {"credential": credential}
+    async with scripted_http(pinged(refuse_once)) as peer, connected(http(peer.url, **spec), timeouts=QUICK) as made:
+        await until(lambda: peer.count("ping") > 4 or made.client.closed.done())
+        assert made.client.state is State.READY
+
+
+async def test_a_page_in_answer_to_a_ping_is_no_answer_to_another_request() -> None:
+    async def on_list(asked: Asked, line: Line) -> None:
+        await line.hang()
+
+    async def page(asked: Asked, line: Line) -> None:
+        await line.reply(200, b"<!doctype html>", "text/html")
+
+    inner = pinged(page)
+
+    async def script(asked: Asked, line: Line) -> None:
+        await (on_list if asked.method == "tools/list" else inner)(asked, line)
+
+    async with scripted_http(script) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+        with pytest.raises(TransportError) as caught:
+            async with asyncio.timeout(20):
+                await made.client.list_tools()
+        reason = made.client.closed.result()
+    assert reason is not None
+    assert reason.fault is Fault.NOT_MCP
+    assert (caught.value.fault, caught.value.may_have_run) == (Fault.CONNECTION_LOST, True)
+    assert "while the server worked on the request" in caught.value.detail
+
+
+@pytest.mark.parametrize(("status", "state"), [(200, State.READY), (401, State.DISCONNECTED)])
+async def test_a_check_that_is_asked_for_finds_at_once_whether_the_session_is_still_accepted(
+    status: int, state: State
+) -> None:
+    async def answer(asked: Asked, line: Line) -> None:
+        await (line.result(asked, {}) if status == 200 else line.reply(status, kind=""))
+
+    patient = Timeouts(keepalive_idle=60)
+    async with scripted_http(pinged(answer)) as peer, connected(http(peer.url), timeouts=patient) as made:
+        for _ in range(5):
+            made.client.check()
+        await until(lambda: peer.count("ping") == 1)
+        await asyncio.sleep(0.1)
+        assert (made.client.state, peer.count("ping")) == (state, 1)
+
+
+async def test_a_check_that_is_asked_for_ends_no_call_that_the_server_works_on() -> None:
+    async def refuse(asked: Asked, line: Line) -> None:
+        await line.reply(401, kind="")
+
+    released = asyncio.Event()
+    patient = Timeouts(keepalive_idle=60)
+    async with scripted_http(refused(refuse, released)) as peer, connected(http(peer.url), timeouts=patient) as made:
+        call = asyncio.create_task(made.client.call_tool("t", {}, timeout=60))
+        await until(lambda: peer.count("tools/call") == 1)
+        made.client.check()
+        await until(lambda: peer.count("ping") == 1)
+        await asyncio.sleep(0.1)
+        assert made.client.state is State.READY
+        released.set()
+        assert (await call).raw == OK
+
+
 async def test_the_second_ping_after_an_http_error_waits_as_long_as_the_first() -> None:
     times: list[float] = []
 
@@ -221,11 +327,13 @@ async def test_the_second_ping_after_an_http_error_waits_as_long_as_the_first() 
     assert times[1] - times[0] > 0.25
 
 
-async def test_a_rate_limit_says_how_long_no_ping_is_sent() -> None:
+@pytest.mark.parametrize("status", [403, 429])
+async def test_a_rate_limit_says_how_long_no_ping_is_sent(status: int) -> None:
     async def refuse(asked: Asked, line: Line) -> None:
-        await line.reply(429, kind="", Retry_After="60")
+        await line.reply(status, kind="", Retry_After="60")
 
-    async with scripted_http(pinged(refuse)) as peer, connected(http(peer.url), timeouts=QUICK) as made:
+    spec = {"credential": True}
+    async with scripted_http(pinged(refuse)) as peer, connected(http(peer.url, **spec), timeouts=QUICK) as made:
         await until(lambda: peer.count("ping") == 1)
         await asyncio.sleep(0.5)
         assert peer.count("ping") == 1
