@@ -206,7 +206,7 @@ class OpenSession:
                     await self._authorization.settle()
 
     def suspect(self, error: McpError) -> None:
-        """A call showed that the session is no longer usable, for example because its credential was refused."""
+        """Something outside the connection made the session unusable, for example that its process exceeds a limit."""
         self._end(error)
 
     def failure(self, error: McpError | None) -> Failure:

@@ -193,7 +193,7 @@ class CallRun:
             raw = await self._send(sender, request)
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
-                live.suspect(error)
+                live.client.check()  # this tool alone may be refused; the others and the calls that run may not
             return await outcomes.of_failure(error, masks, unsure)
         except asyncio.CancelledError:
             if not self._cancelled:
