@@ -38,10 +38,12 @@ class ReferenceRefused(ReferenceMissing):
 
 @dataclass
 class Resolved:
-    """`secrets`: each value that was put in, to be kept out of logs and results."""
+    """`secrets`: each value that was put in, to be kept out of logs and results. `files`: those of them that were read
+    from a file, which may have another content soon."""
 
     text: str
     secrets: list[Secret] = field(default_factory=list)
+    files: list[Secret] = field(default_factory=list)
 
 
 def has_reference(text: str) -> bool:
@@ -82,9 +84,11 @@ def resolve(
         name = f"file:{found[3]}" if found[2] else found[4]
         if name not in granted:
             raise ReferenceRefused(f"${{{name}}} is not granted to the person responsible for this configuration.")
-        value = _file(found[3]) if found[2] else _variable(found[4])
-        result.secrets.append(Secret(value))
-        return written(value)
+        value = Secret(_file(found[3]) if found[2] else _variable(found[4]))
+        result.secrets.append(value)
+        if found[2]:
+            result.files.append(value)
+        return written(value.reveal())
 
     result.text = _REFERENCE.sub(put_in, text)
     return result

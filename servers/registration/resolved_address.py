@@ -15,12 +15,14 @@ from servers.validators import origin
 
 @dataclass(frozen=True)
 class Reached:
-    """`secrets`: each value that was put in. What holds one is in no repr."""
+    """`secrets`: each value that was put in; `files`: those of a URL that were read from files. What holds one is in no
+    repr."""
 
     arguments: tuple[str, ...] = field(default=(), repr=False)
     working_directory: str = field(default="", repr=False)
     url: str = field(default="", repr=False)
     secrets: tuple[Secret, ...] = ()
+    files: tuple[Secret, ...] = ()
 
 
 def reached(
@@ -30,7 +32,7 @@ def reached(
     ReferenceMissing, which names the place."""
     if source.transport != TransportKind.STDIO:
         found = _url(source.url, granted)
-        return Reached(url=found.text, secrets=tuple(found.secrets))
+        return Reached(url=found.text, secrets=tuple(found.secrets), files=tuple(found.files))
     arguments = [_named(f"Argument {number}", text, granted, own) for number, text in enumerate(source.arguments, 1)]
     directory = _named("Working directory", source.working_directory, granted, own)
     if directory.text and not PurePosixPath(directory.text).is_absolute():

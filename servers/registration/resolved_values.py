@@ -50,6 +50,8 @@ class LaunchValues:
     account_row: tuple[int, int] = (0, 0)
     reached: Reached = field(default_factory=Reached)
     secrets: tuple[Secret, ...] = ()
+    #: of the URL and the headers, or the environment: what was read from files, which may have another content soon
+    files: tuple[Secret, ...] = ()
     used: tuple[int, ...] = ()
     used_rows: tuple[int, ...] = ()
     #: keys of the credentials that are sent as tokens of an authorization server
@@ -143,7 +145,8 @@ def _reached(values: LaunchValues, source: Server | Registration, granted: Colle
         found = reached(source, granted, values.environment)
     except ReferenceMissing as missing:
         raise _unresolved(missing) from None
-    return replace(values, reached=found, secrets=(*values.secrets, *found.secrets))
+    files = (*values.files, *found.files)
+    return replace(values, reached=found, secrets=(*values.secrets, *found.secrets), files=files)
 
 
 def _require_command_line(values: LaunchValues, source: Server | Registration) -> None:
@@ -170,26 +173,28 @@ def _split(transport: str, values: list[tuple[str, str, Secret | str]], granted:
     used = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
     given: dict[str, str | Secret] = {}
     secrets: list[Secret] = []
+    files: list[Secret] = []
     for kind, name, value in values:
         if kind == used:
-            given[name], put_in = _resolved(name, value, granted)
-            secrets += put_in
+            given[name], found = _resolved(name, value, granted)
+            secrets += found.secrets
+            files += found.files
     if used == ValueKind.ENVIRONMENT:
-        return LaunchValues(environment=given, secrets=tuple(secrets))
-    return LaunchValues(headers=given, secrets=tuple(secrets))
+        return LaunchValues(environment=given, secrets=tuple(secrets), files=tuple(files))
+    return LaunchValues(headers=given, secrets=tuple(secrets), files=tuple(files))
 
 
-def _resolved(name: str, value: Secret | str, granted: Collection[str]) -> tuple[Secret | str, list[Secret]]:
+def _resolved(name: str, value: Secret | str, granted: Collection[str]) -> tuple[Secret | str, references.Resolved]:
     text = value.reveal() if isinstance(value, Secret) else value
     if "${" not in text:
-        return value, []
+        return value, references.Resolved("")
     try:
         found = references.resolve(text, granted)
     except ReferenceMissing as missing:
         raise _unresolved(missing, name) from None
     if not found.secrets and not isinstance(value, Secret):
-        return found.text, []
-    return Secret(found.text), found.secrets
+        return found.text, found
+    return Secret(found.text), found
 
 
 # --- credentials of the vault --------------------------------------------------------------------------------------------
@@ -230,7 +235,7 @@ def _with_credentials(
             account, account_row = parts, (use.credential_id, use.credential.version)
         if parts.kind.by_reference:
             granted = reference_grants.granted_to_credential(use.credential)
-            secrets += _resolved(use.credential.name, parts.details["token"], granted)[1]
+            secrets += _resolved(use.credential.name, parts.details["token"], granted)[1].secrets
         if parts.kind == CredentialKind.CERTIFICATE:
             certificate = _certificate(parts)
     return replace(

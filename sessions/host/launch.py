@@ -1,12 +1,13 @@
 """From a registration to something that can be opened. Secrets are opened here, in a worker, right before
 connecting."""
 
+import hashlib
 import os
 import re
 import ssl
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -111,6 +112,8 @@ class Launch:
     policy: str
     idle_seconds: float
     secrets: tuple[Secret, ...] = field(repr=False)
+    #: digest of the values that were read from files; empty: there are none
+    files: str = field(default="", repr=False)
     identity: int | None = None
     #: for its authorization server, if that is at another origin; None: the shared context
     tls_elsewhere: ssl.SSLContext | None = field(default=None, repr=False)
@@ -375,6 +378,7 @@ def _launch(
         policy=str(source.connection_policy),
         idle_seconds=_idle_seconds(source),
         secrets=(*_secrets(values), *secrets_of(inherited())),
+        files=_digest(values.files),
         tls_elsewhere=tls_of(values.certificate)[1],
         roots=roots_of(source),
         remembered=remembered,
@@ -393,6 +397,11 @@ def connect_seconds(source: Server | Registration) -> float:
 def _secrets(values: LaunchValues) -> tuple[Secret, ...]:
     given = (*values.environment.values(), *values.headers.values(), *values.secrets)
     return tuple(value for value in given if isinstance(value, Secret))
+
+
+def _digest(files: Iterable[Secret]) -> str:
+    contents = "\0".join(content.reveal() for content in files)
+    return hashlib.sha256(contents.encode()).hexdigest() if contents else ""
 
 
 def limits_of(overrides: Mapping[str, int]) -> Limits:

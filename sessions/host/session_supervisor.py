@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist
 
 from servers.audit.record import Event
@@ -45,6 +46,8 @@ WAITED_KEPT = 1_000
 SLOT_SECONDS = 3.0
 #: minimum between two attempts, however many calls wait
 BETWEEN_TRIES_SECONDS = 1.0
+#: while a refused credential waits for a person: how often the file that it came from is read again
+FILES_SECONDS = 60.0
 _NEEDS_PERSON: dict[str, SessionCondition] = {
     **dict.fromkeys(NEEDS_CREDENTIAL, SessionCondition.NEEDS_AUTH),
     **dict.fromkeys((Fault.UNAUTHORIZED, Fault.INSUFFICIENT_SCOPE), SessionCondition.NEEDS_AUTH),
@@ -82,6 +85,8 @@ class SessionSupervisor:
         #: calls that have already triggered an attempt
         self._waited: set[UUID] = set()
         self._try_now = False
+        #: Launch.files of the last attempt
+        self._files = ""
         #: waiting for the next scheduled attempt
         self.resting = False
         self._news = asyncio.Event()
@@ -143,10 +148,12 @@ class SessionSupervisor:
             return ConnectionLoss(Failure("internal_error", words))
 
     async def _attempt(self) -> ConnectionLoss | None:
+        self._files = ""
         try:
             launch = await self._load()
         except LaunchProblem as problem:
             return ConnectionLoss(problem.failure)
+        self._files = launch.files
         self._idle_seconds = launch.idle_seconds
         logs = (self._log, self._wire, self._counts, self.desired.recording)
         live = OpenSession(self._db, self.lease, launch, *logs, self._call_room, self._shared.on_change)
@@ -289,7 +296,10 @@ class SessionSupervisor:
         condition = _NEEDS_PERSON.get(failure.fault)
         if condition is not None:
             await self._must(partial(lifecycle.waiting_for_person, self.lease, condition, failure), self._events(loss))
-            await self._until_interrupted(None)
+            if condition is SessionCondition.NEEDS_AUTH:
+                await self._until_other_files()
+            else:
+                await self._until_interrupted(None)
             return
         delay = self._pace.delay(loss)
         change = partial(lifecycle.backing_off, self.lease, failure, delay, breaker_open=self._pace.breaker_open)
@@ -299,7 +309,7 @@ class SessionSupervisor:
         self.resting = True
         self._shared.resting += 1
         try:
-            await self._until_interrupted(delay)
+            await self._until_interrupted(delay, at_least=loss.retry_after or 0.0)
         finally:
             self.resting = False
             self._shared.resting -= 1
@@ -347,11 +357,30 @@ class SessionSupervisor:
         """Whether the desired state ends the current activity: close, reopen or drain."""
         return not self._should_be_open() or self.desired.restart_requested > self._restarts
 
-    async def _until_interrupted(self, seconds: float | None) -> None:
-        end = None if seconds is None else self._now() + seconds
+    async def _until_other_files(self) -> None:
+        """Wait for a person, or until a file that a header or the URL refers to has another content: no event reports that
+        its program renewed the credential."""
+        seconds = BETWEEN_TRIES_SECONDS
+        while True:
+            await self._until_interrupted(seconds if self._files else None)
+            if self._interrupted() or await self._files_now() != self._files:
+                return
+            self._tried_at, self._try_now, seconds = self._now(), False, FILES_SECONDS * settings.TIME_SCALE
+
+    async def _files_now(self) -> str:
+        try:
+            return (await self._load()).files
+        except LaunchProblem:
+            return ""  # the next attempt says why
+
+    async def _until_interrupted(self, seconds: float | None, *, at_least: float = 0.0) -> None:
+        """A call that waits shortens the wait, but never below `at_least` seconds: the server asked for these."""
+        now = self._now()
+        end = None if seconds is None else now + seconds
+        soonest = max(self._tried_at + BETWEEN_TRIES_SECONDS, now + at_least)
         while not self._interrupted():
             if self._try_now and end is not None:
-                end = min(end, self._tried_at + BETWEEN_TRIES_SECONDS)
+                end = min(end, soonest)
             left = None if end is None else end - self._now()
             if left is not None and left <= 0:
                 return

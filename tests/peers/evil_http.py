@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -21,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 from minimal import BIG_RESULT, answer
 
 HANG_SECONDS = 600
+SLOW_SECONDS = 3
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -93,6 +95,20 @@ class Handler(BaseHTTPRequestHandler):
     def evil_401(self) -> None:
         body = b'{"error":"invalid_token"}'
         self.reply(401, "application/json", body, WWW_Authenticate='Bearer realm="evil", error="invalid_token"')
+
+    def evil_locked(self) -> None:
+        """Correct, except that the tool `locked` needs a credential. The tool `slow` takes a while."""
+        called = self.message.get("params", {}).get("name") if self.message.get("method") == "tools/call" else ""
+        if called == "locked":
+            self.evil_401()
+            return
+        if called == "slow":
+            time.sleep(SLOW_SECONDS)
+        self.behave()
+
+    def evil_renewed(self) -> None:
+        """Correct for requests with the token `renewed`."""
+        (self.behave if self.headers.get("Authorization") == "Bearer renewed" else self.evil_401)()
 
     def evil_403(self) -> None:
         self.reply(403, "text/plain", b"not for you")

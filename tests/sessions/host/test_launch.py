@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -167,6 +168,30 @@ def test_a_service_account_is_bound_to_the_issuer_that_an_admin_expects(admin_us
     assert isinstance(opened.spec.authorization, Authorization)
     settings = opened.spec.authorization.settings
     assert (settings.issuer, settings.client_issuer) == ("https://login.example.com/", "https://login.example.com")
+
+
+@pytest.mark.parametrize("place", ["header", "url"])
+def test_a_launch_shows_whether_a_file_that_it_refers_to_has_another_content(
+    place: str, settings: Any, tmp_path: Path, admin_user: Any
+) -> None:
+    (tmp_path / "token").write_text("canary-first")
+    settings.REFERENCE_FOLDERS = [str(tmp_path)]
+    reference = f"${{file:{tmp_path}/token}}"
+    url = f"https://mcp.example.com/{reference if place == 'url' else 'mcp'}"
+    session = make_session(transport=TransportKind.STREAMABLE_HTTP, url=url, references_by=admin_user)
+    if place == "header":
+        session.server.values.create(kind="header", name="Authorization", plain=f"Bearer {reference}")
+    first, again = load(session.pk), load(session.pk)
+    (tmp_path / "token").write_text("canary-second")
+    second = load(session.pk)
+    assert first.files == again.files != second.files
+    assert "canary" not in repr([first, second])
+
+
+def test_a_launch_without_references_to_files_shows_none(monkeypatch: pytest.MonkeyPatch, admin_user: Any) -> None:
+    monkeypatch.setenv("MCP_PART", "canary-part-4d")
+    url = {"transport": TransportKind.STREAMABLE_HTTP, "url": "https://mcp.example.com/${MCP_PART}"}
+    assert launch(references_by=admin_user, **url).files == ""
 
 
 def test_what_a_reference_stands_for_is_in_no_repr(monkeypatch: pytest.MonkeyPatch, admin_user: Any) -> None:

@@ -1,6 +1,9 @@
 """A misbehaving server gets a final state and a clear message through a real worker, and other sessions are
 unharmed."""
 
+import json
+import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +13,7 @@ from servers.audit.record import SYSTEM
 from servers.enums import TransportKind
 from sessions.connections import commands
 from sessions.enums import CallState, Desired, SessionCondition
-from sessions.models import McpSession
+from sessions.models import Call, McpSession
 from tests.peers.peers import peer_command, run_peer
 from tests.sessions.host.harness import (
     Effects,
@@ -37,6 +40,11 @@ def http_session(url: str, slug: str = "evil") -> McpSession:
     return make_session(slug, transport=TransportKind.STREAMABLE_HTTP, command="", url=url)
 
 
+def requests_to(url: str, path: str) -> int:
+    with urllib.request.urlopen(f"{url}/seen") as answer:
+        return sum(one["path"] == path for one in json.load(answer))
+
+
 def in_condition(session: McpSession, condition: SessionCondition) -> McpSession:
     rows = McpSession.objects.filter(pk=session.pk, condition=condition)
     return eventually(rows.first, 20, f"never {condition}: {McpSession.objects.values().get(pk=session.pk)}")
@@ -54,6 +62,46 @@ def test_a_server_that_says_when_to_come_back_is_left_alone_until_then(
     row = in_condition(http_session(f"{evil_url}/429"), SessionCondition.BACKING_OFF)
     assert row.fault == "rate_limited"
     assert (row.next_retry_at - row.fault_at).total_seconds() > 5
+
+
+def test_calls_that_wait_do_not_override_when_a_server_says_to_come_back(
+    shared_worker: WorkerProcess, evil_url: str
+) -> None:
+    session = http_session(f"{evil_url}/429")
+    in_condition(session, SessionCondition.BACKING_OFF)
+    before = requests_to(evil_url, "429")
+    for _ in range(2):
+        wake(make_call(session, "shout", text="now"))
+        time.sleep(1.5)
+    assert requests_to(evil_url, "429") == before
+    assert in_condition(session, SessionCondition.BACKING_OFF).attempts == 1
+
+
+def test_a_refused_credential_is_tried_again_because_a_firewall_may_have_refused_it(
+    shared_worker: WorkerProcess, evil_url: str
+) -> None:
+    with transaction.atomic():
+        session = http_session(f"{evil_url}/403")
+        session.server.values.create(kind="header", name="Authorization", plain="Bearer right")
+    row = in_condition(session, SessionCondition.BACKING_OFF)
+    assert (row.fault, row.next_retry_at is not None) == ("forbidden", True)
+    eventually(lambda: McpSession.objects.get(pk=session.pk).attempts > 1, 20, "never tried again")
+
+
+def test_a_call_that_needs_a_credential_ends_neither_the_session_nor_the_call_that_runs(
+    shared_worker: WorkerProcess, evil_url: str
+) -> None:
+    session = http_session(f"{evil_url}/locked")
+    await_ready(session)
+    slow = make_call(session, "slow", text="done")
+    wake(slow)
+    eventually(lambda: Call.objects.get(pk=slow.pk).sent_at, 20, "the call was never sent")
+    locked = make_call(session, "locked")
+    wake(locked)
+    refused = ended(locked)
+    assert (refused.state, refused.fault) == (CallState.FAILED, "unauthorized")
+    assert ended(slow).state == CallState.SUCCEEDED
+    assert is_ready(session)
 
 
 def test_html_instead_of_mcp_is_said_so(shared_worker: WorkerProcess, evil_url: str) -> None:
