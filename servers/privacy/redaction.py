@@ -208,10 +208,12 @@ def _in_documents(value: Any, rules: Sequence[Rule], schema: Any, part: Redacted
         places |= {("structuredContent", *place) for place in _places(structured, rules, schema)}
     value, count = _masked(value, places)
     for block in _blocks(value):
-        for part in (block, block.get("resource")):
-            for member in _TEXTS if isinstance(part, dict) else ():
-                if isinstance(text := part.get(member), str):
-                    part[member], found = (_inner_blob if member == "blob" else _inner)(text, rules, schema)
+        for holder in (block, block.get("resource")):
+            if not isinstance(holder, dict):
+                continue
+            for member in _TEXTS:
+                if isinstance(text := holder.get(member), str):
+                    holder[member], found = (_inner_blob if member == "blob" else _inner)(text, rules, schema)
                     count += found
     return value, count
 
@@ -410,7 +412,7 @@ def _detected(value: Any, shapes: Sequence[detection.Shape]) -> tuple[Any, int]:
         name, part = waiting.pop()
         is_list = isinstance(part, list)
         for step, below in enumerate(part) if is_list else part.items():
-            nearest = name if is_list else step  # also of a list of texts
+            nearest = name if is_list else str(step)  # also of a list of texts
             if isinstance(below, str):
                 part[step], number = detection.mask_member(nearest, below, shapes)
                 count += number
