@@ -1,7 +1,7 @@
-"""Writes the log lines, recorded messages and counts of a host's sessions in bounded batches, with the lowest priority.
+"""Writes the log lines, recorded messages and counts of a host's sessions in bounded batches.
 
 Calls wait for the writer thread and for the database's one write lock. So these rows are written in small transactions,
-when nothing else waits. A pause after each batch limits their share of the writer's time.
+most of them when nothing else waits. A pause after each batch limits their share of the writer's time.
 
 A session that records more than its part of a batch keeps the rest in memory. What does not fit there is dropped.
 """
@@ -45,6 +45,8 @@ class BatchWriter(ABC, Generic[B]):
     #: rows per transaction, and how many of them may come from one source
     rows: ClassVar[int] = 200
     share: ClassVar[int] = 100
+    #: whether what waits for the writer, calls for example, goes first
+    spare: ClassVar[bool] = True
     #: from the first waiting row to its batch
     flush_seconds: ClassVar[float] = 0.2
     #: between two batches: at least this long, and REST times as long as the last one took, up to a limit
@@ -88,7 +90,7 @@ class BatchWriter(ABC, Generic[B]):
         while self._waiting:
             await asyncio.sleep(max(pause, self._rests_until - now()))
             began, pause = now(), 0.0
-            await self._write(self._batch(), spare=True)
+            await self._write(self._batch(), spare=self.spare)
             rest = min(self.rest_limit_seconds, self.rest * (now() - began))
             self._rests_until = now() + max(self.pause_seconds, rest)
         self._task = None

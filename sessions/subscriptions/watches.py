@@ -10,12 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import Any, Final
 
-from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
+from django.db.models import DateTimeField, Exists, F, Field, IntegerField, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
 from servers.commit_hooks import after_commit
+from servers.sql import database
 from servers.storable import storable
 from sessions import hints
 from sessions.connections.lifecycle import Lease, held
@@ -130,8 +133,8 @@ def count_notifications(leases: Collection[Lease], counts: Mapping[int, tuple[in
     """Add the notifications since the last time: by subscription, their number and the time of the newest. A few statements,
     however many subscriptions there are."""
     ours = mine(*leases).filter(pk__in=counts)
-    numbers = _by("pk", {pk: number for pk, (number, _) in counts.items()})
-    newest = _by("pk", {pk: at for pk, (_, at) in counts.items()})
+    numbers = _by("id", IntegerField(), {pk: number for pk, (number, _) in counts.items()})
+    newest = _by("id", DateTimeField(), {pk: at for pk, (_, at) in counts.items()})
     if not ours.update(event_count=F("event_count") + numbers, last_event_at=newest, version=F("version") + 1):
         return
     changed, hours = list(ours.values_list("pk", flat=True)), dict[datetime, dict[int, int]]()
@@ -145,7 +148,7 @@ def count_notifications(leases: Collection[Lease], counts: Mapping[int, tuple[in
 
 def _count_hour(hour: datetime, numbers: Mapping[int, int]) -> None:
     rows = SubscriptionHour.objects.filter(hour=hour, subscription_id__in=numbers)
-    if rows.update(events=F("events") + _by("subscription_id", numbers)) < len(numbers):
+    if rows.update(events=F("events") + _by("subscription_id", IntegerField(), numbers)) < len(numbers):
         known = set(rows.values_list("subscription_id", flat=True))
         SubscriptionHour.objects.bulk_create(
             SubscriptionHour(subscription_id=pk, hour=hour, events=number)
@@ -154,9 +157,11 @@ def _count_hour(hour: datetime, numbers: Mapping[int, int]) -> None:
         )
 
 
-def _by(key: str, values: Mapping[int, Any]) -> Case:
-    """In a statement for several rows, the value of each."""
-    return Case(*(When(**{key: pk}, then=Value(value)) for pk, value in values.items()))
+def _by(column: str, field: "Field[Any, Any]", values: Mapping[int, Any]) -> RawSQL:
+    """In a statement for several rows, the value of each. The ORM's own `Case` costs several times what the statement does."""
+    prepared = [(key, field.get_db_prep_save(value, database())) for key, value in values.items()]
+    sql = f"CASE {column} {'WHEN %s THEN %s ' * len(prepared)}END"
+    return RawSQL(sql, list(chain.from_iterable(prepared)), output_field=field)  # noqa: S611  # with parameters
 
 
 def read_failed(lease: Lease, pk: int, fault: str, detail: str, at: datetime) -> None:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from django.utils import timezone
 
 from sessions.connections.lifecycle import Lease
-from sessions.host.batch_writer import BatchWriter, Source
+from sessions.host.batch_writer import BatchWriter
 from sessions.host.db import DatabaseAway
 from sessions.subscriptions import watches
 
@@ -73,7 +73,8 @@ class NotificationCounts:
 class CountWriter(BatchWriter[Counts]):
     rows = 100
     share = 50
-    # The first notification is passed on at once: agents wait for it.
+    # The first notification is passed on at once: agents wait for it, and a worker that is killed should not lose it.
+    spare = False
     flush_seconds = 0.0
     pause_seconds = 0.25
     # A batch is written in some milliseconds, and under load waits long for its turn: its time is no measure.
@@ -85,10 +86,9 @@ class CountWriter(BatchWriter[Counts]):
             together.add_all(taken)
         watches.count_notifications([source.lease for source, _ in batches], together.numbers)
 
-    async def finish(self, source: Source[Counts]) -> None:
+    async def finish(self, source: Any) -> None:
         """Waits for the database as long as it takes."""
         await super().finish(source)
         if source.waits:
-            batch = [(cast(NotificationCounts, source), source.take())]
             with suppress(DatabaseAway):  # it takes no such rows, or their server has been deleted
-                await self._db.persist(partial(self.append, batch))
+                await self._db.persist(partial(self.append, [(source, source.take())]))
