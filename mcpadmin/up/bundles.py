@@ -14,7 +14,7 @@ from servers.kit.styles import BUNDLE, STYLES
 
 SHELL = "app"
 #: loaded with the shell although only pages import them: a page and what the shell loads later must share one instance
-SHARED = ("refresh", "countdown", "call-cards", "sending")
+SHARED = ("refresh", "countdown", "call-cards", "sending", "choice")
 #: loaded in <head>, before any module
 PLAIN = ("early",)
 

@@ -85,7 +85,7 @@ def test_arrow_keys_move_through_the_list_of_tools_and_enter_opens_one(on_phone:
     chosen.focus()
     before = chosen.input_value()
     for _ in range(2):
-        on_phone.page.keyboard.press("ArrowUp")
+        on_phone.page.keyboard.press("ArrowDown")
     on_phone.page.wait_for_timeout(300)
     assert on_phone.page.url == address
     tool = chosen.input_value()

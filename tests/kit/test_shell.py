@@ -309,6 +309,7 @@ def test_on_paper_a_page_is_whole_without_what_can_only_be_pressed(open_page: Op
     page.emulate_media(media="print")
     assert page.locator("#rows").evaluate(hidden) <= 0
     expect(page.locator(".side")).to_be_hidden()
+    assert page.evaluate("document.querySelector('main').offsetWidth") == 1440
     expect(page.locator("html")).to_have_css("color-scheme", "light")
     expect(page.locator("body")).to_have_css("color", "rgb(18, 22, 29)")
 
