@@ -287,8 +287,8 @@ def finish(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Payload |
         if outcome.fault:
             # without the server's words: what stands in an event cannot be erased
             details |= {"fault": outcome.fault, "detail": without_words(outcome.detail)[:AUDITED_CHARS]}
-        context: dict[str, Any] = {"bytes_in": call.argument_bytes, "bytes_out": size, "duration_ms": duration}
-        context |= {"finished_at": stamp(now), **vars(outcome.upstream)}
+        context = {"bytes_in": call.argument_bytes, "bytes_out": size, "duration_ms": duration} | vars(outcome.upstream)
+        context["finished_at"] = stamp(now)
         return [_event(call, lease, AuditAction.CALL_FINISH, _AUDITED[outcome.state], details, digests, context)]
     return [] if result is None else _late(call, lease, outcome, result, digests)
 
