@@ -111,7 +111,7 @@ def test_a_checklist_that_is_stopped_still_shows_how_its_running_call_ends(ada: 
     page.get_by_label(f"Select {name}").check()
     page.get_by_role("button", name="Run selected").click()
     cell = page.get_by_role("row").filter(has_text=name).locator("[data-outcome]")
-    expect(cell).to_contain_text("Running")
+    expect(cell).to_contain_text("#")
     page.get_by_role("button", name="Stop").click()
     total = page.locator("[data-checklist-sum]")
     expect(total).to_have_text("0 of 1 succeeded, 1 still running")
