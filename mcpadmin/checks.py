@@ -309,12 +309,13 @@ def _witnesses() -> Iterator[CheckMessage]:
 
 def _written_files() -> Iterator[CheckMessage]:
     """What is to be kept must not be where mcpadmin removes files."""
-    written = [("MCPADMIN_EXPORT_DIRECTORIES", directory) for directory in settings.EXPORT_DIRECTORIES]
-    for variable, path in [*written, ("MCPADMIN_CHECKPOINT_FILE", settings.CHECKPOINT_FILE)]:
+    written = [(Path(directory), "MCPADMIN_EXPORT_DIRECTORIES") for directory in settings.EXPORT_DIRECTORIES]
+    written.append((Path(settings.CHECKPOINT_FILE), "MCPADMIN_CHECKPOINT_FILE"))
+    for path, variable in written:
         for folder in (Path(settings.DATA_DIR) / name for name in EMPTIED):
-            if Path(str(path)).resolve().is_relative_to(folder.resolve()):
+            if path.resolve().is_relative_to(folder.resolve()):
                 yield Error(
-                    f"{variable} contains {path}, and mcpadmin removes files in {folder}.",
+                    f"{path} ({variable}) is in a folder in which mcpadmin removes files.",
                     hint="Choose another folder, best outside the data directory.",
                     id="mcpadmin.E022",
                 )

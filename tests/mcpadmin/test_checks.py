@@ -82,10 +82,6 @@ def test_a_default_installation_has_nothing_to_complain_of() -> None:
         ({"WITNESSES": ["s3://store.example/bucket"]}, {"mcpadmin.E015"}),
         ({"WITNESSES": ["https://w.example/log?key=1", "https://w.example/log?key=2"]}, {"mcpadmin.E015"}),
         ({"CHECKPOINT_SECONDS": 0.0}, {"mcpadmin.E016"}),
-        ({"EXPORT_DIRECTORIES": [f"{django_settings.DATA_DIR}/exports"]}, {"mcpadmin.E022"}),
-        ({"EXPORT_DIRECTORIES": ["/srv/audit", f"{django_settings.DATA_DIR}/static/x"]}, {"mcpadmin.E022"}),
-        ({"EXPORT_DIRECTORIES": [f"{django_settings.DATA_DIR}/archive", "/srv/exports"]}, set()),
-        ({"CHECKPOINT_FILE": django_settings.DATA_DIR / "exports" / "checkpoints.jsonl"}, {"mcpadmin.E022"}),
         ({"OUTBOUND_PROXY": "http://user:word@proxy.example:3128"}, set()),
         ({"CELERY_ACCEPT_CONTENT": ["json", "pickle"]}, {"mcpadmin.E007"}),
         ({"CELERY_TASK_ACKS_LATE": True}, {"mcpadmin.E008"}),
@@ -104,6 +100,18 @@ def test_each_unsafe_or_impossible_setting_is_named(settings: object, change: di
     for name, value in change.items():
         setattr(settings, name, value)
     assert found() == expected
+
+
+def test_nothing_that_is_kept_may_be_written_where_files_are_removed(settings: object) -> None:
+    own = settings.DATA_DIR
+    for refused in (own / "exports", own / "archive" / ".." / "static" / "x"):
+        settings.EXPORT_DIRECTORIES = ["/srv/audit", str(refused)]
+        assert found() == {"mcpadmin.E022"}
+    settings.EXPORT_DIRECTORIES = [str(own / "archive"), "/srv/exports"]
+    assert found() == set()
+    settings.CHECKPOINT_FILE = own / "exports" / "checkpoints.jsonl"
+    assert found() == {"mcpadmin.E022"}
+    assert "(MCPADMIN_CHECKPOINT_FILE) is in a folder in which mcpadmin removes files." in words()
 
 
 def test_a_python_with_an_old_sqlite_needs_another_database(settings: object, monkeypatch: pytest.MonkeyPatch) -> None:
