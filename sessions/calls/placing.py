@@ -208,7 +208,8 @@ def check(
 
 
 def _require_confirmation(target: Target, destructive: bool, given: Given, doubt: Doubt) -> None:
-    if destructive and not (isinstance(given.confirm, str) and is_typed(given.confirm, target.name)):
+    named = isinstance(given.confirm, str) and is_typed(given.confirm, target.name)  # a socket sends any JSON
+    if destructive and not named:
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")
     if doubt and not given.unchecked and not given.anyway:
         message = (

@@ -151,7 +151,7 @@ def test_a_tool_that_was_removed_is_not_called(caller: Any, server: Server) -> N
 
 
 def test_a_destructive_tool_wants_its_own_name(caller: Any, server: Server) -> None:
-    for confirm in ("", "yes", "echo"):
+    for confirm in ("", "yes", "echo", True):
         with pytest.raises(Rejected) as refusal:
             place(caller, server, "wipe", value={}, confirm=confirm)
         assert refusal.value.confirm == "name"
