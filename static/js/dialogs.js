@@ -38,7 +38,15 @@ function outside(event, dialog) {
   return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
 }
 
+/* A modal dialog makes the rest of the page inert: what is announced has to stand in it. */
+function bringAnnouncements(event) {
+  if (!(event.target instanceof HTMLDialogElement)) return;
+  const place = [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;
+  place.append(document.querySelector('[data-announced]'));
+}
+
 export function startDialogs() {
+  document.addEventListener('toggle', bringAnnouncements, true);
   document.addEventListener('pointerdown', onPress);
   document.addEventListener('click', onClick);
   document.querySelector('[data-focus-first]')?.focus();

@@ -520,3 +520,11 @@ def test_a_zone_that_is_not_the_browsers_is_shown(open_page: Opener) -> None:
     )
     expect(shown).to_have_text("Times in GMT+5:45")
     expect(shown).to_be_visible()
+
+
+def test_what_is_announced_while_a_dialog_is_open_stands_in_the_dialog(open_page: Opener) -> None:
+    page = _page(open_page)
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette [data-announced]")).to_be_attached()
+    page.keyboard.press("Escape")
+    expect(page.locator("body > [data-announced]")).to_be_attached()
