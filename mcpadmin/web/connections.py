@@ -1,13 +1,26 @@
-"""The open connections of this web process, and which one gives way when there are too many."""
+"""The open connections of this web process, and which one gives way when there are too many, or when they hold too much."""
 
+import logging
+import time
 from collections import Counter, OrderedDict
 from typing import Protocol
 
+from servers import limits
+
+logger = logging.getLogger(__name__)
+
 CONNECTIONS, PER_ADDRESS = "connections", "connections_per_address"
+#: of answers that clients have not taken: what one connection may have without being counted, and the most of all
+HELD_BYTES, MOST_HELD_BYTES = 64 * limits.KIB, 256 * limits.MIB
+WARNED_SECONDS = 60.0
 
 
 class Connection(Protocol):
     address: str
+
+    @property
+    def untaken(self) -> int:
+        """Bytes of answers that its client has not taken yet."""
 
     def give_way(self) -> None:
         """Close at once, to make room."""
@@ -25,6 +38,8 @@ class Connections:
         self._all: set[Connection] = set()
         self._of_address: Counter[str] = Counter()
         self._idle: OrderedDict[Connection, None] = OrderedDict()  # the longest idle first
+        self._holding: set[Connection] = set()
+        self._warned_at = float("-inf")
 
     def __len__(self) -> int:
         return len(self._all)
@@ -57,7 +72,30 @@ class Connections:
             self._idle[connection] = None
             self._idle.move_to_end(connection)
 
+    def hold(self, connection: Connection) -> None:
+        """Its client has to take HELD_BYTES or more. If all together have too many to take, those with most of the address
+        that has most give way: who reads nothing harms nobody else."""
+        self._holding.add(connection)
+        held = {one: size for one in self._holding if (size := one.untaken) >= HELD_BYTES}
+        self._holding = set(held)
+        while sum(held.values()) > MOST_HELD_BYTES:
+            of_address: Counter[str] = Counter()
+            for one, size in held.items():
+                of_address[one.address] += size
+            address = of_address.most_common(1)[0][0]
+            largest = max((one for one in held if one.address == address), key=held.__getitem__)
+            self._warn(address, sum(held.values()))
+            del held[largest]
+            self.remove(largest)
+            largest.give_way()
+
+    def _warn(self, address: str, size: int) -> None:
+        if time.monotonic() - self._warned_at > WARNED_SECONDS:
+            self._warned_at = time.monotonic()
+            logger.warning("%d bytes of answers wait to be read: connections of %s are cut off", size, address)
+
     def remove(self, connection: Connection) -> None:
+        self._holding.discard(connection)
         if connection in self._all:
             self._all.discard(connection)
             self._idle.pop(connection, None)

@@ -49,6 +49,12 @@ class Server(daphne_server.Server):
         Factory.seconds = settings.REQUEST_SECONDS
         super().run()
 
+    async def handle_reply(self, protocol: Any, message: Any) -> None:
+        """A download is read no faster than its client takes it."""
+        await super().handle_reply(protocol, message)
+        if message.get("more_body"):
+            await protocol.taken()
+
     def kill_all_applications(self) -> Any:
         """Agents are told, and their requests may finish, before the rest is stopped."""
         from sessions.agents.asgi import drain  # noqa: PLC0415  # the application is loaded by now

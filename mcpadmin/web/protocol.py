@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
@@ -11,7 +13,7 @@ from daphne import http_protocol, ws_protocol
 from twisted.web.http import HTTPChannel
 
 from mcpadmin.web import bodies, pages
-from mcpadmin.web.connections import Connections
+from mcpadmin.web.connections import HELD_BYTES, Connections
 from mcpadmin.web.pages import Form, Refusal
 from servers import limits
 from servers.requests import counted_address
@@ -21,6 +23,10 @@ logger = logging.getLogger(__name__)
 #: how long and how much of a refused request is still read, so that its sender reads the answer: closing a socket with
 #: unread bytes resets it, and the answer is lost
 LINGER_SECONDS, LINGER_BYTES = 5.0, 64 * limits.MIB
+#: what a client takes of an answer a second, on average, once it has had some time; a slower one is cut off
+TAKEN_PER_SECOND, TAKING_SECONDS = 16 * limits.KIB, 60.0
+#: of an answer that is sent piece by piece: no more is made until the client has taken what is above this
+AHEAD_BYTES, AHEAD_SECONDS = 8 * limits.MIB, 0.05
 #: looking up sign-ins, for requests with a large body only
 _threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="body-limit")
 
@@ -76,6 +82,14 @@ class Request(http_protocol.WebRequest):
             )
             self.channel.give_way()
 
+    async def taken(self) -> None:
+        """Wait for a client that is far behind. The streams of agents have bounds of their own, and must not wait."""
+        channel: Channel | None = self.channel
+        if channel is None or channel.untaken <= AHEAD_BYTES:
+            return
+        if not bodies.is_of_agents(unquote(self.path.decode("latin-1"))):
+            await channel.taken()
+
     def header(self, name: str) -> str:
         return b"; ".join(self.requestHeaders.getRawHeaders(name.encode(), [])).decode("latin-1")
 
@@ -104,7 +118,8 @@ class Channel(HTTPChannel):
         self.address = ""
         self._receiving = self._refused = False
         self._lingered = 0
-        self._untaken = 0
+        self._writing_since = 0.0
+        self._written = self._taken = 0
 
     @property
     def _wire(self) -> Any:
@@ -172,11 +187,50 @@ class Channel(HTTPChannel):
         if self._abortingCall is None:
             self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
 
+    # -- what the client takes
+
+    @property
+    def untaken(self) -> int:
+        wire = self._wire
+        return len(wire.dataBuffer) - wire.offset + wire._tempDataLen if wire else 0
+
+    def writeHeaders(self, *head: Any) -> None:
+        self._count(super().writeHeaders, *head)
+
+    def write(self, data: bytes) -> None:
+        self._count(super().write, data)
+
+    def writeSequence(self, iovec: Any) -> None:
+        self._count(super().writeSequence, iovec)
+
+    def _count(self, write: Callable[..., None], *what: Any) -> None:
+        """`write` only adds to what is untaken."""
+        before = self.untaken
+        if before < HELD_BYTES:
+            self._writing_since, self._written, self._taken = time.monotonic(), before, 0
+        write(*what)
+        after = self.untaken
+        self._written += after - before
+        if after >= HELD_BYTES:
+            self._connections.hold(self)
+
     def _is_taking(self) -> bool:
-        """Whether the client took some of the answer since this was last asked: a slow download goes on."""
-        before, wire = self._untaken, self._wire
-        self._untaken = len(wire.dataBuffer) - wire.offset + wire._tempDataLen
-        return self._untaken > 0 and (before == 0 or self._untaken < before)
+        """Whether the client took some of the answer since this was last asked, and enough since it was written: a slow
+        download goes on."""
+        seconds = time.monotonic() - self._writing_since
+        before, self._taken = self._taken, self._written - self.untaken
+        enough = seconds < TAKING_SECONDS or self._taken >= TAKEN_PER_SECOND * seconds
+        return self.untaken > 0 and self._taken > before and enough
+
+    async def taken(self) -> None:
+        """Wait until the client took what is too far ahead of it. One that does not is cut off."""
+        asked = time.monotonic()
+        while self.untaken > AHEAD_BYTES and self._wire.connected:
+            await asyncio.sleep(AHEAD_SECONDS)
+            if time.monotonic() - asked >= self._seconds:
+                asked = time.monotonic()
+                if not self._is_taking():
+                    return self.give_way()
 
     # -- size
 
@@ -298,7 +352,7 @@ class Channel(HTTPChannel):
         self.setTimeout(None)
         self.clearLineBuffer()
         self._producer.unregisterProducer()
-        self._wire.write(refusal.response(form))
+        self.write(refusal.response(form))
         if not linger:
             return self.loseConnection()
         self._wire.loseWriteConnection()

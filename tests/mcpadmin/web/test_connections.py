@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mcpadmin.web.connections import Connections
+from mcpadmin.web.connections import MOST_HELD_BYTES, Connections
 from mcpadmin.web.daphne import connections, require_scalable_loop
 from servers.requests import counted_address
 from tests.mcpadmin.web.raw import Raw
@@ -21,6 +21,7 @@ from tests.sessions.live.site import Site, Tab
 @dataclass(eq=False)
 class Visitor:
     address: str
+    untaken: int = 0
     gone: bool = False
 
     def give_way(self) -> None:
@@ -86,6 +87,24 @@ def test_what_is_closed_no_longer_counts() -> None:
     found.remove(one)
     assert len(found) == 0
     assert found.add(Visitor("192.0.2.1")) == ""
+
+
+def test_of_unread_answers_the_largest_of_the_address_that_has_most_give_way() -> None:
+    found = Connections(most=100, most_per_address=0)
+    part = MOST_HELD_BYTES // 10
+    other, small = Visitor("198.51.100.1", 4 * part), Visitor("192.0.2.1", part // 2)
+    mine = [Visitor("192.0.2.1", part) for _ in range(9)]
+    for one in (other, small, *mine):
+        found.add(one)
+        found.hold(one)
+    assert (other.gone, small.gone) == (False, False)
+    assert len([one for one in mine if one.gone]) == 4
+    assert len(found) == 7
+    other.untaken = 0
+    last = Visitor("203.0.113.1", 4 * part)
+    found.add(last)
+    found.hold(last)
+    assert not last.gone, "what was taken meanwhile no longer counts"
 
 
 def test_behind_a_proxy_the_bound_of_an_address_does_not_hit_the_proxy() -> None:
