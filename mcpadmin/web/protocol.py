@@ -27,6 +27,10 @@ LINGER_SECONDS, LINGER_BYTES = 5.0, 64 * limits.MIB
 TAKEN_PER_SECOND, TAKING_SECONDS = 16 * limits.KIB, 60.0
 #: of an answer that is sent piece by piece: no more is made until the client has taken what is above this
 AHEAD_BYTES, AHEAD_SECONDS = 8 * limits.MIB, 0.05
+#: messages of a live connection that wait for the application; until it has taken them, no more are read
+WAITING_MESSAGES, WAITING_SECONDS = 4, 0.01
+#: messages that arrive after we closed a live connection; then it is cut off
+LATE_MESSAGES = 1_000
 #: looking up sign-ins, for requests with a large body only
 _threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="body-limit")
 
@@ -382,6 +386,34 @@ class Factory(http_protocol.HTTPFactory):
 
 
 class WebSocketProtocol(ws_protocol.WebSocketProtocol):
+    """What a browser sends faster than the application takes it waits in the browser."""
+
+    _paused = False
+    _late = 0
+
+    def onMessage(self, payload: bytes, isBinary: bool) -> None:
+        if self.state != self.STATE_OPEN:
+            self._late += 1
+            if self._late > LATE_MESSAGES:
+                self.dropConnection(abort=True)
+            return
+        super().onMessage(payload, isBinary)
+        if not self._paused and self.application_queue.qsize() > WAITING_MESSAGES:
+            self._paused = True
+            self.transport.pauseProducing()
+            self._look_again()
+
+    def _look_again(self) -> None:
+        asyncio.get_running_loop().call_later(WAITING_SECONDS, self._read_on)
+
+    def _read_on(self) -> None:
+        if self.state == self.STATE_CLOSED:
+            return
+        if self.application_queue.qsize() > WAITING_MESSAGES:
+            return self._look_again()
+        self._paused = False
+        self.transport.resumeProducing()
+
     def serverSend(self, content: Any, binary: bool = False) -> None:
         super().serverSend(content, binary)
         send_now(self.transport)
