@@ -23,9 +23,9 @@ WINDOW_SECONDS = 0.1
 FEED_BEHIND = 20_000
 #: a change from shortly before the page was rendered may have been committed after it; clocks of machines differ, too
 OVERLAP_MS = 10_000
-#: how many calls a subscription remembers as sent. Far more than one read finds, and a page stays open for days
-CALLS_SEEN = 500
-_CALL = "call."
+#: how many rows besides its own a subscription remembers as sent: calls of a server, questions, approvals. Far more than
+#: one read finds, and a page stays open for days
+ROWS_SEEN = 500
 Dirty = tuple[str, str]  # kind of a hint, subject within the topic
 EVERYTHING: Dirty = ("*", "")
 #: like EVERYTHING, but a cheaper check may show that nothing changed
@@ -54,8 +54,12 @@ class TopicSubscription:
     live: bool = False
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: the keys in `seen` of which there are ever more, the one sent last at the end
-    _calls: dict[str, None] = field(default_factory=dict)
+    _rows: dict[str, None] = field(default_factory=dict)
     task: "asyncio.Task[None] | None" = None
+
+    def waits_at(self, cursor: int | None) -> bool:
+        """Whether it is about to catch up from there, and nothing was sent yet."""
+        return self.task is not None and not self.task.done() and self.cursor == cursor and not self.seen
 
     def offer(self, frame: Frame) -> None:
         """Send a snapshot frame, unless this socket already has it or a newer one."""
@@ -75,12 +79,12 @@ class TopicSubscription:
 
     def _remember(self, frame: Frame, text: str) -> None:
         self.seen[frame.key] = (frame.version, hash(text))
-        if frame.key.startswith(_CALL):
-            self._calls.pop(frame.key, None)
-            self._calls[frame.key] = None
-            if len(self._calls) > CALLS_SEEN:
-                oldest = next(iter(self._calls))
-                del self._calls[oldest], self.seen[oldest]
+        if not _is_own(self.topic, frame):
+            self._rows.pop(frame.key, None)
+            self._rows[frame.key] = None
+            if len(self._rows) > ROWS_SEEN:
+                oldest = next(iter(self._rows))
+                del self._rows[oldest], self.seen[oldest]
 
 
 class Stream(ABC):
@@ -253,7 +257,7 @@ class SnapshotStream(Stream):
         for frame in frames:  # a noted version is not read again, so every listener must get it, and before newer ones
             self._note(frame)
             self._offer(frame, but=subscription)
-            if self._is_own(frame):
+            if _is_own(self.topic, frame):
                 newest = frame.version
         seen = dict(subscription.seen)
         for frame in frames:
@@ -263,23 +267,26 @@ class SnapshotStream(Stream):
                     subscription.offer(frame)
         self._synced(subscription, newest)
 
-    def _is_own(self, frame: Frame) -> bool:
-        """Whether the frame is about the topic's own row. Only its version is a cursor; other versions are not."""
-        return frame.key in _OWN_KEYS or frame.key == str(self.topic.uid)
-
     def _has(self, cursor: int | None, frame: Frame) -> bool:
         """Whether a page at `cursor` already shows this frame."""
         if cursor is None:
             return False
         if frame.moved is not None:
             return frame.moved < cursor - OVERLAP_MS
-        return self._is_own(frame) and 0 < frame.version == cursor
+        return _is_own(self.topic, frame) and 0 < frame.version == cursor
 
     def _note(self, frame: Frame) -> None:
         self.version = max(self.version, frame.version)
 
 
 _OWN_KEYS = frozenset({"session", "call", "draft"})
+
+
+def _is_own(topic: Topic, frame: Frame) -> bool:
+    """Whether the frame is about the topic's own row. Only its version is a cursor; other versions are not."""
+    return frame.key in _OWN_KEYS or frame.key == str(topic.uid)
+
+
 _SUBJECTS = ("call", "server", "question", "approval", "subscription")
 
 

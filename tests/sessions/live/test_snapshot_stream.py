@@ -17,7 +17,7 @@ from servers.enums import PayloadKind
 from sessions.enums import CallState
 from sessions.live import call_frames
 from sessions.live.frames import Frame
-from sessions.live.streams import CALLS_SEEN, OVERLAP_MS, Member, SnapshotStream, TopicSubscription
+from sessions.live.streams import OVERLAP_MS, ROWS_SEEN, Member, SnapshotStream, TopicSubscription
 from sessions.live.topics import Topic, parse
 from sessions.live.viewers import Viewer
 from tests.servers.conftest import person
@@ -127,14 +127,22 @@ async def test_a_page_that_stays_open_costs_no_memory_for_each_call_of_its_serve
     subscription = TopicSubscription(cast(Member, page), topic, None, live=True)
     subscription.offer(row("session", 3))
     running = f"call.{OTHER}"
-    for number in range(3 * CALLS_SEEN):
+    for number in range(3 * ROWS_SEEN):
         subscription.offer(row(f"call.{number}", 2))
         subscription.offer(row(running, 10 + number))
-    assert len(subscription.seen) == CALLS_SEEN + 1
+    assert len(subscription.seen) == ROWS_SEEN + 1
     told = len(page.told)
-    for again in (row("session", 3), row(running, 9 + 3 * CALLS_SEEN), row(f"call.{3 * CALLS_SEEN - 100}", 2)):
+    for again in (row("session", 3), row(running, 9 + 3 * ROWS_SEEN), row(f"call.{3 * ROWS_SEEN - 100}", 2)):
         subscription.offer(again)
     assert len(page.told) == told, "what came twice is not sent twice"
+
+
+@pytest.mark.parametrize("topic", ["inbox", "subscriptions"])
+async def test_a_page_that_stays_open_costs_no_memory_for_each_row_that_any_page_is_told_of(topic: str) -> None:
+    subscription = TopicSubscription(cast(Member, Page()), cast(Topic, parse(topic)), None, live=True)
+    for number in range(3 * ROWS_SEEN):
+        subscription.offer(row(f"{number:08}-8f5e-4b55-9d57-6f3a1a5d3c01", 1))
+    assert len(subscription.seen) == ROWS_SEEN
 
 
 class Inbox:
