@@ -59,6 +59,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._closing = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._bucket = TokenBucket(limits.MESSAGES_PER_SECOND, limits.MESSAGES_BURST)
+        self._topics = TokenBucket(limits.MESSAGES_PER_SECOND, limits.TOPICS_BURST)
         await self.accept()
         self._hello_timer = asyncio.get_running_loop().call_later(limits.HELLO_SECONDS, self._no_hello)
         if not self.scope["user"].is_authenticated:
@@ -155,6 +156,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 socket.send({"op": "denied", "t": name[:120], "lacks_permission": True})
             elif crowded:
                 socket.send({"op": "denied", "t": name[:120], "why": stated("socket_topics")})
+            elif not self._topics.allow(time.monotonic()):
+                return self._shut(CloseCode.TOO_MANY_MESSAGES)
             else:
                 hub().subscribe(socket, topic, since if isinstance(since, int) and 0 <= since < 2**63 else None)
 

@@ -90,6 +90,9 @@ class Hub:
             self.unsubscribe(socket, name)
 
     def subscribe(self, socket: Socket, topic: Topic, since: int | None) -> None:
+        known = socket.subscriptions.get(topic.name)
+        if known is not None and known.waits_at(since):
+            return
         self.unsubscribe(socket, topic.name)
         subscription = TopicSubscription(socket, topic, since)
         socket.subscriptions[topic.name] = subscription

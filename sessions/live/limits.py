@@ -11,6 +11,8 @@ BUFFER_BYTES = 1024 * 1024
 MESSAGES_PER_SECOND = limits.value("socket_messages_per_second")
 MESSAGES_BURST = 5 * MESSAGES_PER_SECOND
 TOPICS = limits.number("socket_topics")
+#: a message may name as many topics as a page may have; each is read, so beyond that it counts as a message
+TOPICS_BURST = MESSAGES_BURST + TOPICS
 CALLS_IN_FLIGHT = limits.number("socket_calls_in_flight")
 HELLO_SECONDS = 5.0
 

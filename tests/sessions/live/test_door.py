@@ -204,6 +204,15 @@ async def test_a_flood_of_messages_closes_the_socket(ada: Browser) -> None:
         assert stated("socket_messages_per_second") in tab.heard[-1]["words"]
 
 
+async def test_a_flood_of_topics_closes_the_socket_though_they_come_in_a_few_messages(ada: Browser) -> None:
+    async with ada.tab() as tab:
+        topics = {f"call.{uuid.uuid4()}": 0 for _ in range(100)}
+        for since in range(3):
+            await tab.say(op="sub", topics=dict.fromkeys(topics, since))
+        assert await tab.closed() == 4029
+        assert stated("socket_messages_per_second") in tab.heard[-1]["words"]
+
+
 async def test_a_message_that_is_too_large_closes_the_socket_and_the_page_learns_the_limit(ada: Browser) -> None:
     async with ada.tab() as tab:
         await tab.say(op="ping", padding="a" * 70_000)
