@@ -148,6 +148,19 @@ def test_a_cancelled_call_takes_its_question_with_it(worker: WorkerProcess) -> N
     assert eventually(lambda: Call.objects.get(pk=call.pk, open_questions=0))
 
 
+def test_a_call_that_is_cancelled_between_two_rounds_does_not_claim_that_its_server_was_notified(
+    worker: WorkerProcess,
+) -> None:
+    call = begin(peer_session("sdk2", era="modern"), "ask_person")
+    question = asked_by(call)
+    cancel(call)
+    done = ended(call)
+    assert (done.state, done.may_have_run) == (CallState.CANCELLED, True)
+    words = "It waited for an answer to the server's request, so there was nothing to cancel at the server."
+    assert done.detail == f"{words} The tool may have run."
+    assert over(question).state == QuestionState.WITHDRAWN
+
+
 def test_a_session_that_closes_withdraws_what_it_asked(worker: WorkerProcess) -> None:
     session = peer_session("sdk1")
     call = begin(session, "ask_person")
