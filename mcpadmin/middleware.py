@@ -17,7 +17,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 
 from mcpadmin import health, known_browsers, setup
-from mcpadmin.headers import security_headers
+from mcpadmin.headers import headers_for
 from servers.audit.record import client_ip, current_request
 from servers.requests import WebRequest
 
@@ -99,7 +99,7 @@ def _secured(request: WebRequest, response: HttpResponseBase) -> HttpResponseBas
     """Whatever answered, also an error of another middleware, which the rest of them never sees."""
     if request.path in _IN_WINDOWS_OF_CLIENTS:  # also their redirects, which browsers count
         response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
-    for name, value in security_headers(secure=request.is_secure()).items():
+    for name, value in headers_for(response.headers.get("Content-Type", ""), secure=request.is_secure()).items():
         response.headers.setdefault(name, value)
     return response
 

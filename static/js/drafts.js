@@ -1,8 +1,7 @@
 /* What is typed into the form of a tool, prompt or resource template lasts as long as the tab: over other tools, pages, back and reload.
    Secrets are not kept: fields that the server marked so, and the text of arguments whose schema has one. */
-import { kept } from './tab-storage.js';
+import { DRAFTS, kept } from './tab-storage.js';
 
-const PREFIX = 'draft:';
 const MOST = 50;
 const MOST_CHARS = 200_000;
 const NEVER = ['csrfmiddlewaretoken', '_confirm', '_unchecked', '_validate', '_restored'];
@@ -10,7 +9,7 @@ const NEVER = ['csrfmiddlewaretoken', '_confirm', '_unchecked', '_validate', '_r
 /* Whose, of what, and of which prefilled address. */
 function keyOf(form) {
   const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => ['args', 'call', 'saved', 'use', 'part', 'at', 'into'].includes(name) || name.startsWith('arg.')));
-  return `${PREFIX}${document.body.dataset.user}:${form.dataset.draft}:${given}`;
+  return `${DRAFTS}${document.body.dataset.user}:${form.dataset.draft}:${given}`;
 }
 
 /* A field's name ends in the path of its value: "arg:/login/password". */
@@ -37,19 +36,11 @@ function drop(key) {
 
 function makeRoom() {
   try {
-    const keys = Object.keys(sessionStorage).filter((key) => key.startsWith(PREFIX));
+    const keys = Object.keys(sessionStorage).filter((key) => key.startsWith(DRAFTS));
     const oldest = keys.map((key) => [JSON.parse(sessionStorage.getItem(key)).at, key]).sort(([a], [b]) => a - b);
     for (const [, key] of oldest.slice(0, Math.max(0, keys.length - MOST))) sessionStorage.removeItem(key);
   } catch {
     /* Storage is forbidden: nothing is kept. */
-  }
-}
-
-export function forgetDrafts() {
-  try {
-    for (const key of Object.keys(sessionStorage)) if (key.startsWith(PREFIX)) sessionStorage.removeItem(key);
-  } catch {
-    /* Nothing was kept. */
   }
 }
 

@@ -10,3 +10,14 @@ export function kept(key, value) {
   }
   return value ?? null;
 }
+
+/* Keys of drafts.js. The shell forgets them when somebody signs out, and does not load the rest. */
+export const DRAFTS = 'draft:';
+
+export function forgetDrafts() {
+  try {
+    for (const key of Object.keys(sessionStorage)) if (key.startsWith(DRAFTS)) sessionStorage.removeItem(key);
+  } catch {
+    /* Nothing was kept. */
+  }
+}

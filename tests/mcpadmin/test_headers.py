@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client, override_settings
 from django.urls import include, path
 
-from mcpadmin.headers import security_headers
+from mcpadmin.headers import headers_for, security_headers
 from mcpadmin.web import pages
 
 pytestmark = pytest.mark.django_db
@@ -111,6 +111,23 @@ def test_what_the_server_answers_below_django_carries_them(refusal: pages.Refusa
     assert refusal.response().startswith(
         f"HTTP/1.1 {int(refusal.status)} {HTTPStatus(refusal.status).phrase}\r\n".encode()
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_document"),
+    [
+        ("text/html", True),
+        ("image/svg+xml", True),
+        ("text/plain", True),
+        ("", True),
+        ("text/css", False),
+        ("font/woff2", False),
+    ],
+)
+def test_what_holds_for_documents_is_left_out_only_where_there_is_none(kind: str, *, is_document: bool) -> None:
+    found = headers_for(kind, secure=False)
+    assert ("Content-Security-Policy" in found) is is_document
+    assert {"X-Content-Type-Options", "Cross-Origin-Resource-Policy", "Referrer-Policy"} <= found.keys()
 
 
 def test_tls_is_asked_for_where_the_request_came_over_tls() -> None:
