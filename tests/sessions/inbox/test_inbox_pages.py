@@ -254,7 +254,7 @@ def test_why_a_request_is_over_is_said_once_and_of_whom_it_is_true(
     page = text(ada.get(f"/inbox/{over.uid}/"))
     notice = re.search(r"data-question-over> .*?<div>(.*?)</div>", page)
     assert notice is not None
-    said = re.sub(r"<time.*?</time>", "", notice[1])
+    said = re.sub(r"on <time.*?</time>", "", notice[1])
     assert " ".join(re.sub(r"<[^>]+>", " ", said).split()) == shown
 
 
