@@ -21,6 +21,8 @@ PLAIN = ("early",)
 _IMPORT = re.compile(r"^import (?:\{([^}]*)\} from )?'\./([\w-]+)\.js';\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|const|class)\s+([\w$]+))", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*/\*(?!!).*?\*/[ \t]*\n", re.MULTILINE | re.DOTALL)
+#: at the end of a line. Within a string, the quote that ends it would follow.
+_REMARK = re.compile(r"[ \t]+// (?:[^'\"`\n]|(?<=\w)'(?=\w))*$", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.MULTILINE)
 
@@ -36,7 +38,7 @@ class Module:
         self.name = name
         if any(line.count("`") % 2 for line in source.splitlines()):
             raise BundleError(f"js/{name}.js: a template literal of several lines would lose its indentation")
-        source = _COMMENT.sub("", source)
+        source = _REMARK.sub("", _COMMENT.sub("", source))
         self.imports: dict[str, list[tuple[str, str]]] = {}
         for found in _IMPORT.finditer(source):
             self.imports.setdefault(found[2], []).extend(_pairs(found[1] or ""))
@@ -89,9 +91,15 @@ def write(folder: Path) -> set[str]:
     for name, module in modules.items():
         if name not in shell:
             (folder / "js" / f"{name}.js").write_text(_page(modules, module, frozenset(shell)), encoding="utf-8")
+    for path in filter(Path.exists, (folder / "js" / f"{name}.js" for name in PLAIN)):
+        path.write_text(_without_remarks(path.read_text(encoding="utf-8")), encoding="utf-8")
     styles = "".join(_shortened((folder / style).read_text(encoding="utf-8")) for style in STYLES)
     (folder / BUNDLE).write_text(styles, encoding="utf-8")
     return {BUNDLE}
+
+
+def _without_remarks(script: str) -> str:
+    return _INDENT.sub("", _REMARK.sub("", _COMMENT.sub("", script)))
 
 
 def _shortened(styles: str) -> str:

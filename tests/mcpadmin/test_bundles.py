@@ -103,3 +103,10 @@ def _write(folder: Path, sources: dict[str, str]) -> None:
     for style in (*STYLES, BUNDLE):
         (folder / style).parent.mkdir(parents=True, exist_ok=True)
         (folder / style).write_text("")
+
+
+def test_remarks_at_the_end_of_a_line_are_left_out_and_strings_stay_whole() -> None:
+    source = "const place = 'https://host // path'; // where it is\nconst shown = `a // ${place}`;\n"
+    assert (
+        bundles.Module("one", source).body == "const place = 'https://host // path';\nconst shown = `a // ${place}`;\n"
+    )
