@@ -27,6 +27,8 @@ class SinkRow:
     waiting: int
     waiting_since: datetime | None
     now: datetime
+    log_ends_before: bool
+    """The log ends before the last event forwarded: it was cut off, or replaced."""
 
     @property
     def look(self) -> Look:
@@ -43,10 +45,11 @@ class SinkRow:
         """Nothing was delivered for so long although something waits: it fails, or no worker runs."""
         limit = self.now - timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
         waits = self.waiting_since is not None and self.waiting_since < limit
-        fails = self.sink.failing_since is not None and self.sink.failing_since < limit  # also: the log ends before it
+        failing = self.sink.failing_since
+        waits = waits or (self.log_ends_before and failing is not None and failing < limit)
         delivered = self.sink.delivered_at is not None and self.sink.delivered_at >= limit
         young = self.sink.created_at >= limit
-        return self.sink.paused_at is None and (waits or fails) and not delivered and not young
+        return self.sink.paused_at is None and waits and not delivered and not young
 
     @property
     def where(self) -> str:
@@ -114,4 +117,4 @@ def _rows(found: "QuerySet[Sink]") -> list[SinkRow]:
     if not sinks:
         return []
     head, now = query.head_seq(), timezone.now()
-    return [SinkRow(sink, max(0, head - sink.cursor), sink.waiting_since, now) for sink in sinks]
+    return [SinkRow(sink, max(0, head - sink.cursor), sink.waiting_since, now, head < sink.cursor) for sink in sinks]

@@ -239,7 +239,8 @@ def exact_outcomes(term: Term, table: Mapping[str, str]) -> list[str]:
 
 
 def servers(term: Term) -> QuerySet[Server]:
-    """By uid, slug or name. A slug, as links say it, means that server alone: other servers may have it as their name."""
+    """By uid, slug or name. A slug, as links say it, means that server alone of those that exist: others may have it
+    as their name."""
     named = any_of([_named(value) for value in term.values])
     return Server.objects.filter(named | Q(uid__in=uids(term))).order_by()
 
@@ -256,16 +257,10 @@ _DELETED = 1_000
 
 
 def deleted_servers(term: Term) -> list[UUID]:
-    """By the name that they had: the event of their end keeps it. Not by what is the slug of a server."""
+    """By the name that they had: the event of their end keeps it."""
     deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
-    gone = deletions.values_list("server_name", "server_uid")[:_DELETED]
-    found = [(name, uid) for name, uid in gone if uid and any(value.matches(name) for value in term.values)]
-    if not found:
-        return []
-    exact = [value.text for value in term.values if value.exact]
-    slugs = set(Server.objects.filter(slug__in=exact).values_list("slug", flat=True))
-    named = [value for value in term.values if not (value.exact and value.text in slugs)]
-    return [uid for name, uid in found if any(value.matches(name) for value in named)]
+    found = deletions.values_list("server_name", "server_uid")[:_DELETED]
+    return [uid for name, uid in found if uid and any(value.matches(name) for value in term.values)]
 
 
 def deleted_accounts(term: Term) -> list[str]:
