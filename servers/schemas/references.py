@@ -1,49 +1,74 @@
-"""Local references of one schema document: by JSON pointer (RFC 6901), anchor, or the document's own `$id`. Nothing is
-fetched.
+"""Local references of one schema document: by JSON pointer (RFC 6901), anchor, or the `$id` of the document or of a part
+of it. Nothing is fetched.
 
-Source: JSON Schema 2020-12 *Core* 8.2, draft-07 8.2.3 (`"$id": "#name"`).
+Where readers of JSON Schema would disagree on the target, there is none: a form shows JSON then, a comparison and a mask
+expect the worst.
+
+Source: JSON Schema 2020-12 *Core* 8.2 and 9.3, draft-07 8.2.3 (`"$id": "#name"`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin, urlsplit
 
 from servers.schemas.pointer import segments, unescape
-from servers.schemas.values import children
-from servers.schemas.vocabulary import ANCHORS
+from servers.schemas.values import same
+from servers.schemas.vocabulary import ANCHORS, DATA, NAMED
 
 #: the longest chain of $ref and allOf that leads to one value
 MAX_CHAIN: Final = 16
 
+#: where every reader of a draft looks for parts that have an `$id`
+_OLD_PLACES: Final = frozenset(
+    {"properties", "patternProperties", "definitions", "items", "additionalProperties", "not"}
+    | {"allOf", "anyOf", "oneOf"}
+)
+_PLACES: Final = _OLD_PLACES | (
+    {"$defs", "dependentSchemas", "prefixItems", "contains", "propertyNames", "if", "then", "else"}
+)
+_JOINED_SCHEMES: Final = ("", "http", "https")
+
 
 class Unresolvable(Exception):
-    """No schema of this document; the sentence says why."""
+    """No schema of this document; the sentence says why. `foreign`: it surely stands in another document."""
+
+    def __init__(self, why: str, *, foreign: bool = False) -> None:
+        super().__init__(why)
+        self.foreign = foreign
 
 
 class References:
-    """`spend` is called for each part that a search looks at; it may raise what its caller catches."""
+    """`spend` is called for each part that a search looks at; it may raise what its caller catches. A part of the document
+    is known by its id, so the document must live as long as this."""
 
     def __init__(self, root: Any, spend: Callable[[], None]) -> None:
         self._root, self._spend = root, spend
-        self._anchors: dict[str, Any] | None = None
+        self._survey: _Survey | None = None
 
-    def target(self, ref: Any) -> Any:
-        """What a `$ref` or `$dynamicRef` leads to. Raises Unresolvable."""
+    def target(self, ref: Any, within: Any, *, dynamic: bool = False) -> Any:
+        """What a `$ref` in the schema `within` leads to; `dynamic`: a `$dynamicRef` or `$recursiveRef`. Raises
+        Unresolvable."""
         if not isinstance(ref, str):
             raise Unresolvable("The schema is not valid here: “$ref” must be text.")
-        base, _, fragment = ref.partition("#")
-        if base and base != self._base():
-            raise Unresolvable("This part refers to another document, which is never fetched.")
+        if self._survey is None:
+            self._survey = _Survey(self._root, self._spend)
+        survey = self._survey
+        if dynamic and survey.parts_have_ids:
+            raise Unresolvable("This part refers to a definition that depends on where it is used.")
+        uri, _, fragment = ref.partition("#")
+        base = _joined(survey.base_of(within), uri)
+        if base is None:
+            raise _missing()
+        if base not in survey.resources:
+            foreign = not survey.has_ids and base.startswith(("http://", "https://"))
+            raise Unresolvable("This part refers to another document, which is never fetched.", foreign=foreign)
         if not fragment:
-            return self._root
-        return self._walk(unquote(fragment)) if fragment.startswith("/") else self._anchor(unquote(fragment))
+            return _only(survey.resources[base])
+        if fragment.startswith("/"):
+            return self._walk(_only(survey.resources[base]), unquote(fragment))
+        return _only(survey.anchors.get((base, unquote(fragment)), []))
 
-    def _base(self) -> str:
-        base = self._root.get("$id") if isinstance(self._root, dict) else None
-        return base.rstrip("#") if isinstance(base, str) else ""
-
-    def _walk(self, pointer: str) -> Any:
-        target = self._root
+    def _walk(self, target: Any, pointer: str) -> Any:
         for segment in segments(pointer):
             self._spend()
             key = unescape(segment)
@@ -55,26 +80,86 @@ class References:
                 raise _missing()
         return target
 
-    def _anchor(self, name: str) -> Any:
-        if self._anchors is None:
-            self._anchors = {}
-            waiting = [self._root]
-            while waiting:
-                self._spend()
-                part = waiting.pop()
-                if isinstance(part, dict):
-                    for anchor in _anchors_of(part):
-                        self._anchors.setdefault(anchor, part)
-                waiting.extend(children(part))
-        if name not in self._anchors:
-            raise _missing()
-        return self._anchors[name]
+
+class _Survey:
+    """Where the parts of a document stand. The base of a part is None where readers would not agree on it."""
+
+    def __init__(self, root: Any, spend: Callable[[], None]) -> None:
+        self._root = root
+        self._dialect = root.get("$schema") if isinstance(root, dict) else None
+        old = isinstance(self._dialect, str) and "/draft-0" in self._dialect
+        self._id = "id" if old and "/draft-04" in str(self._dialect) else "$id"
+        self._places = _OLD_PLACES if old else _PLACES
+        self.has_ids = self.parts_have_ids = False
+        self.resources: dict[str, list[Any]] = {"": [root]}
+        self.anchors: dict[tuple[str | None, str], list[Any]] = {}
+        self._bases: dict[int, str | None] = {}
+        waiting: list[tuple[Any, str | None, bool, bool]] = [(root, "", False, True)]
+        while waiting:
+            spend()
+            part, base, named, sure = waiting.pop()
+            if isinstance(part, dict):
+                if not named:
+                    base = self._base(part, base, sure)
+                self._bases[id(part)] = base
+            waiting.extend(self._below(part, base, named, sure))
+
+    def base_of(self, part: Any) -> str | None:
+        """A reader may have put a schema together of several; then it has no place."""
+        return self._bases.get(id(part), None if self.parts_have_ids else self._bases.get(id(self._root), ""))
+
+    def _base(self, schema: dict[str, Any], base: str | None, sure: bool) -> str | None:
+        declared = schema.get(self._id)
+        uri, _, fragment = declared.partition("#") if isinstance(declared, str) else ("", "", "")
+        if uri:
+            base = self._registered(schema, uri, base, sure)
+        for name in (fragment, *(schema.get(key) for key in ANCHORS)):
+            if isinstance(name, str) and name:
+                self.anchors.setdefault((base, name), []).append(schema)
+        return base
+
+    def _registered(self, schema: dict[str, Any], uri: str, base: str | None, sure: bool) -> str | None:
+        self.has_ids = True
+        if schema is self._root:
+            self.resources[uri] = [schema]
+            return uri
+        self.parts_have_ids = True
+        # Before 2019-09 a `$ref` hides its neighbours, and draft-04 differs in what it takes for a part.
+        agreed = sure and "$ref" not in schema and self._id == "$id"
+        if not agreed or schema.get("$schema", self._dialect) != self._dialect:
+            return None
+        base = _joined(base, uri)
+        if base is not None:
+            self.resources.setdefault(base, []).append(schema)
+        return base
+
+    def _below(
+        self, part: Any, base: str | None, named: bool, sure: bool
+    ) -> Iterator[tuple[Any, str | None, bool, bool]]:
+        if isinstance(part, list):
+            yield from ((inner, base, False, sure) for inner in part if isinstance(inner, dict | list))
+        elif isinstance(part, dict):
+            for key, inner in part.items():
+                if isinstance(inner, dict | list) and (named or key not in DATA):
+                    yield inner, base, not named and key in NAMED, sure and (named or key in self._places)
 
 
-def _anchors_of(schema: dict[str, Any]) -> list[str]:
-    own = schema.get("$id")
-    names = [schema.get(key) for key in ANCHORS] + [own[1:] if isinstance(own, str) and own[:1] == "#" else None]
-    return [name for name in names if isinstance(name, str) and name]
+def _joined(base: str | None, uri: str) -> str | None:
+    if base is None or not uri:
+        return base
+    try:
+        if urlsplit(base).scheme not in _JOINED_SCHEMES and not urlsplit(uri).scheme:
+            return None
+        return urljoin(base, uri)
+    except ValueError:
+        return None
+
+
+def _only(found: list[Any]) -> Any:
+    """A part may stand in a document several times, but under one name only one."""
+    if not found or not all(same(found[0], other) for other in found[1:]):
+        raise _missing()
+    return found[0]
 
 
 def _missing() -> Unresolvable:

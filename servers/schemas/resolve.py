@@ -91,7 +91,7 @@ class Document:
     def _parts(self, schema: dict[str, Any]) -> Iterator[Schema]:
         for key in REFERENCES:
             if key in schema:
-                yield self.lookup(schema[key])
+                yield self._lookup(schema, key)
         yield from schema.get("allOf", ())
 
     def _drop_constraint_unions(self, flat: Flat) -> None:
@@ -100,10 +100,10 @@ class Document:
             if all(isinstance(branch, dict) and branch.keys() <= _CONSTRAINTS for branch in flat.get(key, [None])):
                 del flat[key]
 
-    def lookup(self, ref: object) -> Schema:
+    def _lookup(self, schema: dict[str, Any], keyword: str) -> Schema:
         """The target of a local reference."""
         try:
-            target: Schema = self._references.target(ref)
+            target: Schema = self._references.target(schema[keyword], schema, dynamic=keyword != "$ref")
         except Unresolvable as exc:
             raise Unsupported(str(exc)) from exc
         return target

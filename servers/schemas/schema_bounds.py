@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from servers.schemas.schema_reading import Budget, Flat
+from servers.schemas.schema_reading import UNKNOWN, Budget, Flat
+from servers.schemas.vocabulary import REFERENCES
 
 SHOWN = 60
 
@@ -45,7 +46,7 @@ _SIZES = {
 _OPAQUE = (
     *("pattern", "format", "multipleOf", "not", "if", "then", "else", "contains", "minContains", "maxContains"),
     *("propertyNames", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedItems"),
-    *("unevaluatedProperties", "contentEncoding", "contentMediaType", "$ref", "$dynamicRef"),
+    *("unevaluatedProperties", "contentEncoding", "contentMediaType", *REFERENCES),
 )
 _MISSING = object()
 
@@ -193,6 +194,8 @@ def _number(value: Any) -> Any:
 # --- the rest --------------------------------------------------------------------------------------------------------
 def opaque_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Finding]:
     """Restrictions of which only this is known: they were added, removed or changed."""
+    if UNKNOWN in before or UNKNOWN in after:
+        yield Finding("has a reference that leads nowhere, so it cannot be compared", Effect.OTHER)
     joined = sorted({key for flat in (before, after) for key in flat if key.startswith("allOf ")})
     for keyword in [*_OPAQUE, *joined]:
         one, other = before.get(keyword, _MISSING), after.get(keyword, _MISSING)

@@ -26,6 +26,8 @@ MAX_DEPTH = 100
 STEPS = 100_000
 """Of one comparison: about a fifth of a second."""
 
+UNKNOWN = "unknown reference"
+"""The keyword of a reference that leads nowhere: what it allows may have changed unseen."""
 _APART = {"allOf", *REFERENCES, *IDENTIFIERS}
 
 
@@ -175,9 +177,9 @@ class Document:
         for keyword in REFERENCES:
             if keyword in schema:
                 try:
-                    parts.append(self._references.target(schema[keyword]))
-                except Unresolvable:
-                    flat[keyword] = schema[keyword]
+                    parts.append(self._references.target(schema[keyword], schema, dynamic=keyword != "$ref"))
+                except Unresolvable as problem:
+                    flat[keyword if problem.foreign else UNKNOWN] = schema[keyword]
         return parts
 
     def _merge(self, one: Flat, other: Flat) -> Flat:

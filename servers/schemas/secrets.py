@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 from servers.schemas.references import References, Unresolvable
+from servers.schemas.vocabulary import REFERENCES
 
 
 def is_secret(flat: dict[str, Any]) -> bool:
@@ -35,7 +36,9 @@ def _inside(schema: Any) -> Iterator[dict[str, Any]]:
 
 # --- where in a value --------------------------------------------------------------------------------------------------
 _STEPS = 50_000
-_LEADS = frozenset({"$ref", "$dynamicRef"})
+_LEADS = frozenset(REFERENCES)
+#: what a reference that leads nowhere may hide
+_SECRET: dict[str, Any] = {"writeOnly": True}
 _Place = tuple[str | int, ...]
 
 
@@ -44,8 +47,9 @@ class _TooMuch(Exception):
 
 
 def secret_places(schema: Any, value: Any) -> set[_Place]:
-    """Paths of the values that `schema` declares secret. Every branch counts, whether or not the value takes it, and a
-    pattern for names counts for every name. The whole value where a hostile schema takes too long to follow."""
+    """Paths of the values that `schema` declares secret. Every branch counts, whether or not the value takes it, a
+    pattern for names counts for every name, and a reference that leads nowhere hides a secret if there is one. The whole
+    value where a hostile schema takes too long to follow."""
     steps = count()
 
     def spend() -> None:
@@ -53,15 +57,16 @@ def secret_places(schema: Any, value: Any) -> set[_Place]:
             raise _TooMuch
 
     try:
-        return set(_SecretPlaces(References(schema, spend), spend).of(schema, value, ()))
+        return set(_SecretPlaces(schema, spend).of(schema, value, ()))
     except (_TooMuch, RecursionError):
         return {()}
 
 
 class _SecretPlaces:
-    def __init__(self, references: References, spend: Any) -> None:
-        self._references, self._spend = references, spend
-        #: by the id of a schema, all of which live as long as the references
+    def __init__(self, schema: Any, spend: Any) -> None:
+        self._references, self._spend = References(schema, spend), spend
+        self._has_secret = holds_secret(schema)
+        #: by the id of a schema, all of which live as long as this
         self._leads: dict[int, bool] = {}
 
     def of(self, schema: Any, value: Any, place: _Place) -> Iterator[_Place]:
@@ -104,11 +109,12 @@ class _SecretPlaces:
             for word in ("dependentSchemas", "dependencies"):  # the latter before 2019-09, also with lists of names
                 waiting.extend(_values(part.get(word)))
             for word in _LEADS:
-                if isinstance(reference := part.get(word), str):
+                if word in part:
                     try:
-                        waiting.append(self._references.target(reference))
+                        waiting.append(self._references.target(part[word], part, dynamic=word != "$ref"))
                     except Unresolvable:
-                        continue
+                        if self._has_secret:
+                            yield _SECRET
 
 
 def _of_member(part: Mapping[str, Any], name: str) -> Iterator[Any]:

@@ -24,7 +24,8 @@ IDENTIFIERS: Final = frozenset(["$schema", "$id", "$defs", "definitions", *ANCHO
 ANNOTATIONS: Final = frozenset(["title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly"])
 LOWER_BOUNDS: Final = frozenset(["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"])
 UPPER_BOUNDS: Final = frozenset(["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"])
-_DATA: Final = frozenset(["enum", "const", "default", "examples", "required", "type"])
+#: values, not schemas
+DATA: Final = frozenset(["enum", "const", "default", "examples", "required", "type"])
 
 
 def subschemas(schema: Any) -> Iterator[Any]:
@@ -38,5 +39,5 @@ def subschemas(schema: Any) -> Iterator[Any]:
             yield from (sub for sub in part if isinstance(sub, dict | bool))
         elif key in ONE and isinstance(part, dict):
             yield part
-        elif key not in NAMED and key not in _DATA:
+        elif key not in NAMED and key not in DATA:
             yield from (sub for sub in children(part) if isinstance(sub, dict))

@@ -315,6 +315,9 @@ SECRET = {"type": "string", "format": "password"}
         ({"dependencies": {"a": ["p"], "b": {"properties": {"p": SECRET}}}}, {"p": 1}, {("p",)}),
         ({"properties": {"p": {"type": "string"}}}, {"p": 1}, set()),
         ({"$ref": "#/$defs/missing"}, {"p": 1}, set()),
+        ({"properties": {"a": {"$ref": "#/$defs/missing"}, "p": SECRET}}, {"a": 1, "b": 1}, {("a",)}),
+        ({"properties": {"a": {"$ref": "s"}}, "$defs": {"s": {"$id": "s", **SECRET}}}, {"a": 1, "b": 1}, {("a",)}),
+        ({"properties": {"p": SECRET, "next": {"$recursiveRef": "#"}}}, {"next": {"p": 1, "q": 2}}, {("next", "p")}),
     ],
 )
 def test_a_schema_names_the_places_of_its_secrets(schema: Any, value: Any, places: Any) -> None:

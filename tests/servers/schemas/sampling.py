@@ -91,7 +91,7 @@ class _Sampler:
         parts = list(schema.get("allOf", ()))
         if "$ref" in schema and depth <= MAX_DEPTH:
             try:
-                parts.append(self._references.target(schema["$ref"]))
+                parts.append(self._references.target(schema["$ref"], schema))
             except Unresolvable:
                 return {}
         parts += [self._pick(schema[key]) for key in ("anyOf", "oneOf") if schema.get(key)]

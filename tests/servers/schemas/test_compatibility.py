@@ -157,6 +157,65 @@ def test_a_foreign_reference_is_never_fetched_and_another_one_breaks() -> None:
     assert of_value(one, other).change == "breaking"
 
 
+def naming(part: Any, **more: Any) -> dict[str, Any]:
+    return taking({"x": {"$ref": "part"}}, **{"$defs": {"p": {"$id": "part", **part}}, **more})
+
+
+def test_a_reference_to_a_part_by_its_own_id_is_followed() -> None:
+    assert of_input(taking({"x": NUMBER}), naming(NUMBER)).change == "compatible"
+    assert of_input(naming(NUMBER), naming(INTEGER)).reasons == [
+        "Argument “x” accepted number and now accepts integer."
+    ]
+    rooted = {"$id": "http://example.com/tools/t"}
+    far = taking({"x": {"$ref": "http://example.com/tools/part"}}, **rooted, **{"$defs": naming(NUMBER)["$defs"]})
+    assert of_input(far, naming(INTEGER, **rooted)).reasons == ["Argument “x” accepted number and now accepts integer."]
+
+
+def test_inside_of_a_part_with_an_id_a_pointer_starts_at_that_part() -> None:
+    def schema(real: Any) -> dict[str, Any]:
+        part = {"properties": {"y": {"$ref": "#/$defs/s"}}, "$defs": {"s": real}}
+        unchanged = naming(part)
+        unchanged["$defs"]["s"] = TEXT
+        return unchanged
+
+    narrowed = of_input(schema(TEXT), schema({**TEXT, "enum": ["only"]}))
+    assert narrowed.reasons == ['Argument “x.y” now accepts only "only".']
+
+
+DOUBTFUL: dict[str, Any] = {
+    "two of one name": lambda part: {"$defs": {"p": {"$id": "part", **NUMBER}, "q": {"$id": "part", **part}}},
+    "a part that no reader looks for": lambda part: {"x-parts": {"p": {"$id": "part", **part}}},
+    "a value that looks like one": lambda part: {"default": {"$id": "part", **part}},
+    "a keyword of a later draft": lambda part: {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$defs": {"p": {"$id": "part", **part}},
+    },
+    "another dialect": lambda part: {
+        "$defs": {"p": {"$schema": "http://json-schema.org/draft-04/schema#", "$id": "part", **part}}
+    },
+}
+
+
+@pytest.mark.parametrize("more", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_a_reference_on_which_readers_would_not_agree_breaks_whatever_else_changes(more: Any) -> None:
+    one, other = (taking({"x": {"$ref": "part"}}, **more(part)) for part in (NUMBER, INTEGER))
+    assert of_input(one, one).change == "words"
+    assert of_input(one, other) == Compatibility(
+        "breaking", ["Argument “x” has a reference that leads nowhere, so it cannot be compared."]
+    )
+
+
+def test_a_foreign_reference_may_stay_beside_a_change_only_where_no_part_has_an_id() -> None:
+    foreign = {"$ref": "http://json-schema.org/draft-07/schema#"}
+    assert of_input(taking({"x": foreign}), taking({"x": foreign, "y": TEXT})).change == "compatible"
+    spelled = {"$ref": "http://EXAMPLE.com/part"}  # readers that normalise a URI find it
+    one, other = (
+        taking({"x": spelled}, **{"$defs": {"p": {"$id": "http://example.com/part", **part}}})
+        for part in (NUMBER, INTEGER)
+    )
+    assert of_input(one, other).change == "breaking"
+
+
 def tree(leaf: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"leaf": leaf, "next": {"$ref": "#"}, "all": {"items": {"$ref": "#"}}}}
 
