@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from servers.schemas.input_schema import input_schema_of
+
 DESCRIPTION_CHARS: Final = 4_000
 MOST_HIDDEN: Final = 100
 
@@ -62,7 +64,7 @@ def left_out(tool: Mapping[str, Any], override: Override) -> frozenset[str]:
 
 def parameters(tool: Mapping[str, Any]) -> dict[str, bool]:
     """Whether each is required, in the order of the schema."""
-    schema = tool.get("inputSchema")
+    schema = input_schema_of(tool)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     required = schema.get("required") if isinstance(schema, dict) else None
     needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from uritemplate import variables
 
+from servers.schemas.input_schema import input_schema_of
 from servers.schemas.schema_bounds import Effect, Finding
 from servers.schemas.schema_difference import differences
 from servers.schemas.schema_reading import STEPS, Budget, TooLarge, without_words
@@ -116,7 +117,9 @@ def _of_schema(key: str, one: Any, other: Any, budget: Budget) -> Iterator[Sente
     if key == "outputSchema" and (one is None or other is None):
         yield ("The output now has a schema.", False) if one is None else ("The output no longer has a schema.", True)
         return
-    for finding in differences(True if one is None else one, True if other is None else other, budget):
+    if key == "inputSchema":
+        one, other = (input_schema_of({key: side}) for side in (one, other))
+    for finding in differences(one, other, budget):
         yield _sentence(finding, noun, whole), finding.effect in (harm, Effect.OTHER)
 
 

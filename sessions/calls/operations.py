@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from servers.enums import DefinitionKind
+from servers.schemas.input_schema import input_schema_of
 from sessions.calls import plain_arguments
 from sessions.calls.arguments import NO_DOUBT, Doubt, Given, Rejected, read_arguments
 from sessions.mcp.core import methods
@@ -90,12 +91,8 @@ def check_length(target: str) -> None:
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
-def schema_of(tool: Definition) -> Any:
-    return tool.get("inputSchema", {"type": "object"})
-
-
 def _read_tool_arguments(target: str, tool: Definition, given: Given) -> Read:
-    return read_arguments(schema_of(tool), given)
+    return read_arguments(input_schema_of(tool), given)
 
 
 def is_destructive(tool: Definition) -> bool:

@@ -14,9 +14,10 @@ from servers.enums import AuditAction, PayloadKind, RedactedPart
 from servers.models import Definition, Payload, Server
 from servers.privacy import redaction
 from servers.schemas import jsontext, secrets
+from servers.schemas.input_schema import input_schema_of
 from sessions.calls import visibility
 from sessions.calls.arguments import Given, Rejected
-from sessions.calls.operations import OPERATIONS, operation_of, schema_of
+from sessions.calls.operations import OPERATIONS, operation_of
 from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
 from sessions.models import Call, SavedCall
 from sessions.overview import server_page
@@ -64,7 +65,7 @@ def save_form(
 
 def _subject(row: SavedCall, definition: Definition | None, described: dict[str, Any]) -> redaction.Subject:
     secret = definition is not None and row.method == TOOLS_CALL and secrets.may_hold_secret(definition.body)
-    schema = schema_of(described) if secret else None
+    schema = input_schema_of(described) if secret else None
     return redaction.Subject(RedactedPart.ARGUMENTS, row.server_id, row.target, schema)
 
 

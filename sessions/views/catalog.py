@@ -12,6 +12,7 @@ from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
+from servers.schemas.input_schema import input_schema_of
 from sessions.catalog import search
 from sessions.catalog.tool_list import tool_list
 from sessions.mcp.core.methods import TOOLS_CALL
@@ -55,7 +56,7 @@ def tool_list_context(request: HttpRequest, header: server_page.ServerHeader, na
 
 
 def _tool_context(request: WebRequest, server: Server, definition: Definition) -> dict[str, Any]:
-    schema = body_of(definition).get("inputSchema", {"type": "object"})
+    schema = input_schema_of(body_of(definition))
     given = passing_on.prefill(request, schema) or prefill(request, TOOLS_CALL, definition.key)
     form = ToolForm(definition, request.GET, posted=False, prefill=given)
     return {

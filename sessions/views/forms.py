@@ -16,6 +16,7 @@ from servers.kit.filters import Ignored, ignored_of
 from servers.models import Definition
 from servers.schemas import checker, jsontext, leaves, render
 from servers.schemas.compile import compile_form
+from servers.schemas.input_schema import input_schema_of
 from servers.schemas.operations import apply
 from servers.schemas.parse import Parsed, parse_form, parse_json
 from servers.schemas.secrets import holds_secret
@@ -122,7 +123,7 @@ class ToolForm:
         self.destructive = "destructive" in self.hints
         self.has_output_schema = "outputSchema" in self.tool
         self._identity = definition.identity_id
-        self.schema: Any = self.tool.get("inputSchema", {"type": "object"})
+        self.schema: Any = input_schema_of(self.tool)
 
     @cached_property
     def tasks(self) -> str:

@@ -21,6 +21,7 @@ from servers.enums import DefinitionKind
 from servers.models import Definition, Server
 from servers.requests import WebRequest
 from servers.schemas import jsontext
+from servers.schemas.input_schema import input_schema_of
 from servers.schemas.render import field_id
 from sessions.calls import passing_on, visibility
 from sessions.calls.passing_on import NoValue
@@ -152,7 +153,7 @@ def _fields(request: WebRequest, server: Server, tool: str, value: Any) -> tuple
     definition = server_page.definitions(server, DefinitionKind.TOOL).filter(key=tool).first()
     if definition is None:
         return [], None
-    schema = body_of(definition).get("inputSchema", {"type": "object"})
+    schema = input_schema_of(body_of(definition))
     fields = passing_on.fields_of(schema)
     into = request.GET.get("into")
     same_tool = request.GET.get("into_of") == f"{server.slug} {tool}"

@@ -22,6 +22,14 @@ def test_the_description_is_replaced_and_optional_parameters_go() -> None:
     assert list(TOOL["inputSchema"]["properties"]) == ["query", "limit", "debug"]
 
 
+def test_an_argument_that_says_itself_that_it_is_required_is_not_left_out() -> None:
+    tool = TOOL | {"inputSchema": {"type": "object", "properties": {"query": {"required": True}, "limit": {}}}}
+    assert overrides.parameters(tool) == {"query": True, "limit": False}
+    assert overrides.applied(tool, Override("", ("limit", "query")))["inputSchema"]["properties"] == {
+        "query": {"required": True}
+    }
+
+
 def test_nothing_changes_without_an_override() -> None:
     assert overrides.applied(TOOL, NONE) == TOOL
     assert (NONE.digest, NONE.value()) == ("", {})

@@ -178,6 +178,21 @@ def test_the_name_of_a_destructive_tool_is_no_confirmation_of_arguments_that_can
     assert place(caller, server, "odd", value={}, confirm="odd", unchecked=True).doubt == ArgumentDoubt.UNCHECKED
 
 
+def test_arguments_of_a_tool_whose_schema_has_nulls_are_checked_on_its_page_and_when_it_is_called(
+    caller: Any, server: Server, client: Client
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "required": True}}, "required": None}
+    Definition.objects.filter(key="odd").update(body=json.dumps({"name": "odd", "inputSchema": schema}))
+    client.force_login(person("view_server", "call_tool"))
+    shown = client.get("/servers/demo/tools/?tool=odd").content.decode()
+    assert 'name="arg:/a"' in shown
+    assert "is not valid here" not in shown
+    with pytest.raises(Rejected) as refusal:
+        place(caller, server, "odd", value={})
+    assert refusal.value.errors == {"/a": ["Required."]}
+    assert place(caller, server, "odd", value={"a": "x"}).doubt == ""
+
+
 def test_the_page_of_a_destructive_tool_asks_both_questions(server: Server, client: Client) -> None:
     body = {"name": "odd", **TOOLS["odd"], "annotations": {"destructiveHint": True}}
     Definition.objects.filter(key="odd").update(body=json.dumps(body))
