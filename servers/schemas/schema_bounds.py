@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from servers.schemas.schema_reading import UNKNOWN, Budget, Flat
+from servers.schemas.schema_reading import UNKNOWN, Budget, Flat, values_of
 from servers.schemas.vocabulary import REFERENCES
 
 SHOWN = 60
@@ -99,13 +99,6 @@ def _type_of(value: Any) -> str:
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
-def values_of(flat: Flat) -> list[Any] | None:
-    if "const" in flat:
-        return [flat["const"]]
-    values = flat.get("enum")
-    return values if isinstance(values, list) else None
-
-
 def value_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Finding]:
     one, other = _texts(before, budget), _texts(after, budget)
     if one is None and other is not None:

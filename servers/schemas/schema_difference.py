@@ -1,6 +1,8 @@
 """In what two JSON Schemas differ, place by place. Plain values only; ends for recursive schemas, and within a budget."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations, product
 from typing import Any
 
 from servers.schemas.schema_bounds import (
@@ -15,10 +17,11 @@ from servers.schemas.schema_bounds import (
     types_of,
     value_changes,
 )
-from servers.schemas.schema_reading import Budget, Document, Flat, TooLarge
+from servers.schemas.schema_reading import ONE_OF, Budget, Document, Flat, TooLarge, rivals, values_of
 from servers.schemas.shapes import only_value
 
 MAX_LEVELS = 60
+_Pairs = set[tuple[int, int]]
 _LOST = {Effect.LESS, Effect.OTHER}
 _GAINED = {Effect.MORE, Effect.OTHER}
 
@@ -50,6 +53,7 @@ class _Comparison:
         """A choice is lost when no new one takes all that it took."""
         lost = [flat for flat in one if not any(self._is_free(flat, new, _LOST, level) for new in other)]
         gained = [new for new in other if not any(self._is_free(flat, new, _GAINED, level) for flat in one)]
+        yield from self._contests(one, other, level)
         for flat in lost:
             like = next((new for new in other if _alike(flat, new)), None)
             if like is None:
@@ -66,6 +70,35 @@ class _Comparison:
 
     def _is_free(self, before: Flat, after: Flat, of: set[Effect], level: int) -> bool:
         return not any(finding.effect in of for finding in self._pair(before, after, level))
+
+    def _contests(self, one: list[Flat], other: list[Flat], level: int) -> Iterator[Finding]:
+        """Of values that two choices of a `oneOf` take, which are refused."""
+        was, now = self._contested(one), self._contested(other)
+        if was or now:
+            of_new = {id(new): [id(flat) for flat in one if self._is_free(flat, new, _GAINED, level)] for new in other}
+            of_old = {id(flat): [id(new) for new in other if self._is_free(flat, new, _LOST, level)] for flat in one}
+            if not self._covered(now, was, of_new) or _contested_only(of_old, was, now):
+                yield Finding("must match exactly one of its choices, and these overlap", Effect.LESS)
+            if not self._covered(was, now, of_old) or _contested_only(of_new, now, was):
+                yield Finding("may match several of its choices", Effect.MORE)
+
+    def _contested(self, flats: list[Flat]) -> _Pairs:
+        """Pairs, by their ids, of choices of one `oneOf` that may take the same value."""
+        chosen = [_Choice.of(flat, self._budget) for flat in flats if ONE_OF in flat]
+        self._budget.spend(len(chosen) * sum(choice.size for choice in chosen) // 8)
+        return {
+            (id(one.flat), id(other.flat))
+            for one, other in permutations(chosen, 2)
+            if rivals(one.flat, other.flat) and not one.excludes(other)
+        }
+
+    def _covered(self, some: _Pairs, by: _Pairs, larger: dict[int, list[int]]) -> bool:
+        """Whether what each pair takes is what a pair of `by` takes."""
+        for one, other in some:
+            self._budget.spend(1 + len(larger[one]) * len(larger[other]) // 8)
+            if by.isdisjoint(product(larger[one], larger[other])):
+                return False
+        return True
 
     # --- one pair ----------------------------------------------------------------------------------------------------
     def _pair(self, before: Flat, after: Flat, level: int) -> tuple[Finding, ...]:
@@ -177,6 +210,56 @@ def _apart(before: Flat, after: Flat) -> bool:
         return False
     numbers = {"integer", "number"}
     return not one & other and not (one & numbers and other & numbers)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What tells one choice of a `oneOf` from another."""
+
+    flat: Flat
+    values: frozenset[str] | None
+    marks: dict[str, str]
+    required: set[str]
+    only: frozenset[str] | None
+    """The names of all its properties; None if it may have others."""
+
+    @classmethod
+    def of(cls, flat: Flat, budget: Budget) -> "_Choice":
+        values, named = values_of(flat), _named(flat, "properties")
+        budget.spend(1 + len(named))
+        closed = flat.get("additionalProperties") is False and "patternProperties" not in flat
+        return cls(
+            flat,
+            None if values is None else frozenset(budget.text(value) for value in values),
+            _marks(flat),
+            _names(flat),
+            frozenset(named) if closed else None,
+        )
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.values or ()) + len(self.marks) + len(self.required)
+
+    def excludes(self, other: "_Choice") -> bool:
+        """Whether no value fits both, as far as types, constants and names tell. Of a property that has one value in each
+        choice it is taken for granted that a value has it."""
+        if _apart(self.flat, other.flat):
+            return True
+        if self.values is not None and other.values is not None:
+            return self.values.isdisjoint(other.values)
+        if any(mark != other.marks.get(name, mark) for name, mark in self.marks.items()):
+            return True
+        return _lacks(self, other.required) or _lacks(other, self.required)
+
+
+def _lacks(choice: _Choice, names: set[str]) -> bool:
+    return choice.only is not None and not names <= choice.only
+
+
+def _contested_only(larger: dict[int, list[int]], own: _Pairs, others: _Pairs) -> bool:
+    """Whether something that is in no pair of its own is taken only by what is in a pair of the others."""
+    mine, theirs = {one for one, _ in own}, {one for one, _ in others}
+    return any(found and theirs.issuperset(found) for one, found in larger.items() if one not in mine)
 
 
 def _alike(before: Flat, after: Flat) -> bool:

@@ -5,10 +5,11 @@ Plain values only: no Django, nothing is fetched, nothing recurses without a bou
 
 import json
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 from servers.schemas.references import MAX_CHAIN, References, Unresolvable
-from servers.schemas.values import children
+from servers.schemas.values import children, is_type, same, type_name
 from servers.schemas.vocabulary import (
     ANNOTATIONS,
     IDENTIFIERS,
@@ -26,9 +27,14 @@ MAX_DEPTH = 100
 STEPS = 100_000
 """Of one comparison: about a fifth of a second."""
 
+ONE_OF = "exactly one of"
+"""In an alternative: for each `oneOf` that it comes from, which of its choices it stands for."""
 UNKNOWN = "unknown reference"
 """The keyword of a reference that leads nowhere: what it allows may have changed unseen."""
 _APART = {"allOf", *REFERENCES, *IDENTIFIERS}
+
+
+_OF_CONSTANTS = {"type", "const", "enum", "enumNames", "default", ONE_OF}
 
 
 class TooLarge(Exception):
@@ -105,6 +111,7 @@ class Document:
         self.root, self._budget = root, budget
         self._flat: dict[int, tuple[Any, Flat]] = {}
         self._spread: dict[int, tuple[Any, list[Flat]]] = {}
+        self._typed: dict[int, tuple[Any, list[Flat]]] = {}
         self._references = References(root, budget.spend)
 
     def alternatives(self, schema: Any) -> list[Flat]:
@@ -121,35 +128,63 @@ class Document:
             if isinstance(branches, list) and branches:
                 rest = {key: value for key, value in flat.items() if key != keyword}
                 joined = [{"allOf": [rest, branch]} if rest else branch for branch in branches]
-                return self._spread_out(joined)
+                return self._spread_out(joined, id(schema) if keyword == "oneOf" else None)
         return [] if flat.get("not") == {} else [flat]
 
-    def _spread_out(self, branches: list[Any]) -> list[Flat]:
+    def _spread_out(self, branches: list[Any], one_of: int | None) -> list[Flat]:
         """Of choices that refer to choices, each level can double the alternatives: each of them is paid for."""
         found: list[Flat] = []
-        for branch in branches:
+        for number, branch in enumerate(branches):
             more = self.alternatives(branch)
             self._budget.spend(1 + len(more))
+            if one_of is not None:
+                more = [{**flat, ONE_OF: {**flat.get(ONE_OF, {}), one_of: frozenset({number})}} for flat in more]
             found += more
         return found
 
     def by_type(self, schema: Any) -> list[Flat]:
-        """The alternatives, with one type each where they name their types."""
+        """The alternatives, with one type each where they name their types, and all constants of a type as one."""
+        known = self._typed.get(id(schema))
+        if known is None:
+            known = self._typed[id(schema)] = schema, self._by_type(schema)
+        return known[1]
+
+    def _by_type(self, schema: Any) -> list[Flat]:
         found: list[Flat] = []
+        constants: list[Flat] = []
         for flat in self.alternatives(schema):
             types = flat.get("type")
-            if isinstance(types, list) and len(types) > 1:
-                found += self._one_type_each(flat, types)
+            if flat.keys() <= _OF_CONSTANTS and (types == "null" or values_of(flat) is not None):
+                constants.append(flat)
+            elif isinstance(types, list) and len(types) > 1:
+                self._budget.spend(len(types))
+                found += [{**flat, "type": one} for one in types]
             else:
                 found.append(flat)
-        return found
+        return [*found, *self._of_constants(constants)]
 
-    def _one_type_each(self, flat: Flat, types: list[Any]) -> list[Flat]:
-        known = self._spread.get(id(types))
-        if known is None:
-            self._budget.spend(len(types))
-            known = self._spread[id(types)] = types, [{**flat, "type": one} for one in types]
-        return known[1]
+    def _of_constants(self, flats: list[Flat]) -> list[Flat]:
+        """Servers write the same options as one `enum` and as a choice of `const`. What two choices of a `oneOf` have both
+        is left as it is."""
+        having: dict[str, list[Flat]] = {}
+        for flat in flats:
+            for value in _constants(flat) if ONE_OF in flat else []:
+                having.setdefault(self._budget.text(value), []).append(flat)
+        clashing: set[int] = set()
+        for among in having.values():
+            self._budget.spend(len(among) ** 2 // 8)
+            clashing |= {id(one) for one, other in permutations(among, 2) if rivals(one, other)}
+        joined: dict[str, Flat] = {}
+        for flat in flats:
+            for value in [] if id(flat) in clashing else _constants(flat):
+                kind = type_name(value)
+                of_kind = joined.setdefault(kind, {**flat, "type": kind, "enum": []})
+                of_kind.pop("const", None)
+                of_kind["enum"].append(value)
+                of_kind[ONE_OF] = _both_choices(of_kind.get(ONE_OF, {}), flat.get(ONE_OF, {}))
+        if "null" in joined:
+            del joined["null"]["enum"]
+        return [*(flat for flat in flats if id(flat) in clashing), *joined.values()]
 
     def flat(self, schema: Any, chain: int = 0) -> Flat:
         known = self._flat.get(id(schema))
@@ -191,6 +226,34 @@ class Document:
             elif not self._budget.same(merged[key], value):
                 _join(merged, key, value)
         return merged
+
+
+def values_of(flat: Flat) -> list[Any] | None:
+    """None: any value."""
+    values = flat.get("enum")
+    if "const" not in flat:
+        return values if isinstance(values, list) else None
+    only = flat["const"]
+    return [only] if not isinstance(values, list) or any(same(only, value) for value in values) else []
+
+
+def _constants(flat: Flat) -> list[Any]:
+    """Of a flat that has nothing but constants."""
+    values = values_of(flat)
+    types = _listed(flat["type"]) if "type" in flat else None
+    found = [None] if values is None else values
+    return [value for value in found if types is None or any(is_type(value, str(kind)) for kind in types)]
+
+
+def rivals(one: Flat, other: Flat) -> bool:
+    """Whether a value that both take is refused by a `oneOf`."""
+    mine, others = one.get(ONE_OF, {}), other.get(ONE_OF, {})
+    return any(len(mine[choice] | others[choice]) > 1 for choice in mine.keys() & others.keys())
+
+
+def _both_choices(one: dict[int, frozenset[int]], other: dict[int, frozenset[int]]) -> dict[int, frozenset[int]]:
+    none: frozenset[int] = frozenset()
+    return {choice: one.get(choice, none) | other.get(choice, none) for choice in one.keys() | other.keys()}
 
 
 def _join(merged: Flat, key: str, value: Any) -> None:

@@ -32,6 +32,15 @@ def of_value(before: Any, after: Any) -> Compatibility:
     return of_input(taking({"x": before}), taking({"x": after}))
 
 
+def constants(*values: Any) -> dict[str, Any]:
+    return {"oneOf": [{"const": value, "title": str(value).upper()} for value in values]}
+
+
+OPEN = [taking({name: TEXT}, name) for name in "ab"]
+CLOSED = [{**one, "additionalProperties": False} for one in OPEN]
+MARKED = [taking({"kind": {"const": kind}, "a": TEXT}, "kind") for kind in ("x", "y")]
+
+
 # before, after, judgement as input, judgement as output
 VALUES: list[tuple[str, Any, Any, str, str]] = [
     ("type narrowed", {"type": ["string", "null"]}, TEXT, "breaking", "compatible"),
@@ -81,6 +90,23 @@ VALUES: list[tuple[str, Any, Any, str, str]] = [
     ("null in two spellings", {"anyOf": [TEXT, NULL]}, {"type": ["string", "null"]}, "compatible", "compatible"),
     ("choices moved", {"anyOf": [TEXT, NULL]}, {"oneOf": [NULL, TEXT]}, "compatible", "compatible"),
     ("a choice narrowed", {"anyOf": [TEXT, NULL]}, {"anyOf": [{**TEXT, "minLength": 3}, NULL]}, "breaking", "compatible"),
+    ("an option added", constants("a", "b"), constants("a", "b", "c"), "compatible", "breaking"),
+    ("an option added to one", {"oneOf": [{"const": "a"}, NULL]}, {"oneOf": [{"const": "a"}, NULL, {"const": 1}]}, "compatible", "breaking"),
+    ("an option among choices", {"anyOf": [{"const": "a"}, NUMBER]}, {"anyOf": [{"const": "a"}, {"const": "b"}, NUMBER]}, "compatible", "breaking"),
+    ("options in two spellings", {"enum": ["a", "b"]}, {"anyOf": [{"const": "a"}, {"const": "b"}]}, "compatible", "compatible"),
+    ("options and their type", {"enum": ["a", 1]}, {"anyOf": [{**TEXT, "const": "a"}, {**INTEGER, "enum": [1]}]}, "compatible", "compatible"),
+    ("options or null", {"enum": ["a", "b", None]}, {"anyOf": [{"enum": ["a", "b"]}, NULL]}, "compatible", "compatible"),
+    ("options to text", {"anyOf": [{"enum": ["a"]}, NULL]}, {"anyOf": [TEXT, NULL]}, "compatible", "breaking"),
+    ("const and enum", {"const": "a"}, {"const": "a", "enum": ["b"]}, "breaking", "compatible"),
+    ("any to one", {"anyOf": [INTEGER, NUMBER]}, {"oneOf": [INTEGER, NUMBER]}, "breaking", "compatible"),
+    ("one choice more, which overlaps", {"oneOf": [INTEGER, TEXT]}, {"oneOf": [INTEGER, TEXT, NUMBER]}, "breaking", "breaking"),
+    ("one choice more beside an overlap", {"oneOf": [INTEGER, NUMBER]}, {"oneOf": [INTEGER, NUMBER, TEXT]}, "compatible", "breaking"),
+    ("a choice widened into another", {"oneOf": [{"enum": ["a"]}, {**TEXT, "minLength": 9}, NULL]}, {"oneOf": [{"enum": ["a"]}, {**TEXT, "minLength": 1}, NULL]}, "breaking", "breaking"),
+    ("an option twice", {"anyOf": [{"const": "a"}, {"const": "b"}]}, {"oneOf": [{"enum": ["a", "b"]}, {"const": "b"}]}, "breaking", "compatible"),
+    ("any to one with marks", {"anyOf": MARKED}, {"oneOf": MARKED}, "compatible", "compatible"),
+    ("any to one of closed ones", {"anyOf": CLOSED}, {"oneOf": CLOSED}, "compatible", "compatible"),
+    ("any to one of open ones", {"anyOf": OPEN}, {"oneOf": OPEN}, "breaking", "compatible"),
+    ("any to one below a reference", {"anyOf": [{"anyOf": OPEN}, TEXT]}, {"anyOf": [{"oneOf": OPEN}, TEXT]}, "breaking", "compatible"),
     ("allOf tightened", {"allOf": [NUMBER, {"minimum": 1}]}, {"allOf": [NUMBER, {"minimum": 1}, {"minimum": 5}]}, "breaking", "compatible"),
     ("allOf or not", {"allOf": [NUMBER, {"minimum": 1}]}, {**NUMBER, "minimum": 1}, "compatible", "compatible"),
 ]  # fmt: skip
@@ -116,6 +142,21 @@ def test_a_tool_that_stays_as_it_is_or_changes_its_words_is_words_only() -> None
 
 def test_a_property_that_is_called_like_a_word_is_none() -> None:
     assert of_input(taking({"description": TEXT}), taking({})).reasons == ["Argument “description” was removed."]
+
+
+def test_each_choice_beside_several_types_is_compared() -> None:
+    before, after = (
+        {"type": ["string", "null"], "anyOf": [{"minLength": 3}, {"maxLength": longest}]} for longest in (5, 4)
+    )
+    assert of_value(before, after).change == "breaking"
+
+
+def test_an_option_that_comes_or_goes_is_named() -> None:
+    assert of_value(constants("a", "b"), constants("a", "b", "c")).reasons == ['Argument “x” also accepts "c".']
+    assert of_value(constants("a", "b", 1), constants("a", 1)).reasons == ['Argument “x” no longer accepts "b".']
+    assert of_value({"anyOf": [INTEGER, NUMBER]}, {"oneOf": [INTEGER, NUMBER]}).reasons == [
+        "Argument “x” must match exactly one of its choices, and these overlap."
+    ]
 
 
 def test_hints_are_words_and_are_told() -> None:
