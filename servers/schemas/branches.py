@@ -3,13 +3,17 @@
 from servers.schemas.kinds import Union
 from servers.schemas.match import fits, likeness
 from servers.schemas.resolve import Document
+from servers.schemas.shapes import Schema, Unsupported, only_value, types_of
 from servers.schemas.values import ABSENT, FRESH, Branch, Draft, loose, same
 
 
 def choose(document: Document, union: Union, draft: Draft) -> int:
-    """The branch a person chose, else the first that the value fits, else the one most like it, else the first."""
+    """The branch a person chose, else the first that the value fits, else the one most like it, else the first; of a value that is
+    added, the first that is not null."""
     if isinstance(draft, Branch):
         return draft.index if 0 <= draft.index < len(union.branches) else 0
+    if draft is FRESH:
+        return next((index for index, branch in enumerate(union.branches) if not _is_null(document, branch)), 0)
     value = loose(draft)
     if value is ABSENT:
         return 0
@@ -18,6 +22,14 @@ def choose(document: Document, union: Union, draft: Draft) -> int:
             return index
     scores = [likeness(document, branch, value) for branch in union.branches]
     return scores.index(max(scores))
+
+
+def _is_null(document: Document, branch: Schema) -> bool:
+    try:
+        flat, _ = document.flatten(branch)
+    except Unsupported:
+        return False
+    return types_of(flat) == ["null"] or only_value(flat) == [None]
 
 
 def begin(union: Union, index: int) -> Draft:

@@ -117,7 +117,7 @@ class _Builder:
         if draft is ABSENT and not required and not self._leaf(kind):
             return AbsentNode(sent=False, list_of=isinstance(kind, Array))
         if draft is FRESH or (draft is ABSENT and required):
-            draft = self._initial(kind, flat)
+            draft = self._initial(kind, flat, added=draft is FRESH)
         if isinstance(kind, Union):
             return self._union(kind, flat, draft, at, required)
         if isinstance(kind, Object):
@@ -131,9 +131,11 @@ class _Builder:
     def _leaf(self, kind: Kind) -> bool:
         return is_leaf(self._document, kind, lambda schema: self._document.flatten(schema)[0])
 
-    def _initial(self, kind: Kind, flat: Flat) -> Draft:
-        """The value of a node that is sent but new: the default, else an empty container, else nothing yet."""
-        if "default" in flat and not isinstance(kind, Fixed):
+    def _initial(self, kind: Kind, flat: Flat, *, added: bool) -> Draft:
+        """The value of a node that is sent but new: the default, else an empty container, else nothing yet. Who adds one
+        wants another thing than the default null, which is what is sent without it."""
+        may_be_null = isinstance(kind, Choice | AnyJson) or (isinstance(kind, Union) and not added)
+        if "default" in flat and not isinstance(kind, Fixed) and (may_be_null or flat["default"] is not None):
             return flat["default"]
         if isinstance(kind, Object):
             return {}

@@ -181,11 +181,11 @@ PETS = {
 }
 
 
-def after(data: dict[str, list[str]], op: str) -> dict[str, list[str]]:
+def after(data: dict[str, list[str]], op: str, schema: object = PETS) -> dict[str, list[str]]:
     """The fields of the form once a button of it was pressed."""
-    parsed = parse_form(PETS, {**data, "_op": [op]})
+    parsed = parse_form(schema, {**data, "_op": [op]})
     assert parsed.op is not None
-    return form(apply(parsed.op, PETS, parsed.draft), PETS)
+    return form(apply(parsed.op, schema, parsed.draft), schema)
 
 
 def test_the_variant_that_a_person_chose_is_in_what_is_sent_though_its_constant_is_not_required() -> None:
@@ -222,6 +222,38 @@ def test_a_variant_that_is_added_to_a_list_is_sent_with_its_constant() -> None:
 def test_an_optional_choice_of_objects_that_is_added_is_sent() -> None:
     data = after(form({"pet": {"kind": "cat", "name": "x"}}, PETS), "add:/other") | {"arg:/other/~b0/name": ["y"]}
     assert parse_form(PETS, data).value["other"] == {"kind": "cat", "name": "y"}
+
+
+NAMES = {"type": "array", "items": {"type": "string"}}
+ADDED = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed_in", "sent"),
+    [
+        ({"anyOf": [NAMES, {"type": "null"}], "default": None}, {}, []),
+        ({"anyOf": [{"type": "null"}, NAMES]}, {}, []),
+        ({"anyOf": [{"const": None}, ADDED], "default": None}, {"arg:/a/~b1/x": ["y"]}, {"x": "y"}),
+        (ADDED | {"default": None}, {"arg:/a/x": ["y"]}, {"x": "y"}),
+        (NAMES | {"default": None}, {"arg:/a/0": ["y"]}, ["y"]),
+        ({"anyOf": [NAMES, {"type": "null"}], "default": ["z"]}, {}, ["z"]),
+    ],
+)
+def test_who_adds_what_may_be_null_gets_the_other_thing(
+    schema: object, typed_in: dict[str, list[str]], sent: object
+) -> None:
+    whole = {"type": "object", "properties": {"a": schema}}
+    assert parse_form(whole, form({}, whole)).value == {}
+    assert parse_form(whole, after(form({}, whole), "add:/a", whole) | typed_in).value == {"a": sent}
+
+
+def test_a_value_that_must_be_sent_begins_with_its_default_null() -> None:
+    whole = {
+        "type": "object",
+        "properties": {"a": {"anyOf": [NAMES, {"type": "null"}], "default": None}},
+        "required": ["a"],
+    }
+    assert parse_form(whole, form(ABSENT, whole)).value == {"a": None}
 
 
 def test_a_branch_picked_in_a_select_but_not_switched_to_is_not_sent() -> None:
