@@ -1,10 +1,12 @@
 """The lists of what a server offers, as its pages show them: searched by text and limited in length."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
+from django.db import connection
 from django.db.models import Q, QuerySet
 
 from servers.enums import DefinitionKind
@@ -110,7 +112,7 @@ def part_of(
 
 def matching(server: Server, kind: DefinitionKind, find: str = "") -> QuerySet[Definition]:
     rows = server.definitions.filter(kind=kind, removed_at=None, **server.identity_filter).order_by("position", "id")
-    return rows.filter(_matches(find, "key", "title", "description"))
+    return rows.filter(containing(find, "key", "title", "description"))
 
 
 def chosen(server: Server, kind: DefinitionKind, key: str, found: Listed[Definition]) -> Definition | None:
@@ -123,19 +125,23 @@ def chosen(server: Server, kind: DefinitionKind, key: str, found: Listed[Definit
 
 def watched(server: Server, find: str = "") -> Listed[Subscription]:
     rows = server.subscriptions.filter(active=True, **server.identity_filter).order_by("title", "id")
-    return _first(rows.filter(_matches(find, "uri", "title")))
+    return _first(rows.filter(containing(find, "uri", "title")))
 
 
 def removed(server: Server, *kinds: DefinitionKind | str, find: str = "", most: int) -> Listed[Definition]:
     """What the server no longer offers, latest removal first."""
     rows = server.definitions.filter(kind__in=kinds, removed_at__isnull=False, **server.identity_filter).defer("body")
-    return _first(rows.filter(_matches(find, "key", "title")).order_by("-removed_at", "-id"), most)
+    return _first(rows.filter(containing(find, "key", "title")).order_by("-removed_at", "-id"), most)
 
 
-def _matches(find: str, *fields: str) -> Q:
+def containing(find: str, *fields: str) -> Q:
+    """Rows with the text in one of the fields, in any case of letters, which SQLite's LIKE folds in ASCII only."""
+    lookup, text = "icontains", find
+    if connection.vendor == "sqlite" and not find.isascii():
+        lookup, text = "iregex", re.escape(find)
     found = Q()
     for field in fields if find else ():
-        found |= Q(**{f"{field}__icontains": find})
+        found |= Q(**{f"{field}__{lookup}": text})
     return found
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -15,6 +15,7 @@ from servers.enums import DefinitionKind
 from servers.kit.visible import visible_text
 from servers.models import Definition, Server
 from servers.numbers import whole_number
+from sessions.catalog.search import containing
 from sessions.saved_calls import reading
 from sessions.views.visible_calls import visible_calls
 
@@ -54,7 +55,7 @@ def _servers(servers: QuerySet[Server], words: str) -> list[Result]:
 
 
 def _named(servers: QuerySet[Server], words: str) -> QuerySet[Server]:
-    return servers.filter(Q(name__icontains=words) | Q(slug__icontains=words)) if words else servers
+    return servers.filter(containing(words, "name", "slug")) if words else servers
 
 
 def _actions(request: HttpRequest, servers: QuerySet[Server], words: str) -> list[Result]:
@@ -77,7 +78,7 @@ def _actions(request: HttpRequest, servers: QuerySet[Server], words: str) -> lis
             for one in named
         ]
     wanted = words.removeprefix("run ").strip()
-    saved = reading.seen(request.user).filter(name__icontains=wanted, server__in=servers).order_by("name", "pk")
+    saved = reading.seen(request.user).filter(containing(wanted, "name"), server__in=servers).order_by("name", "pk")
     return [
         *found,
         *(
@@ -96,7 +97,7 @@ def _actions(request: HttpRequest, servers: QuerySet[Server], words: str) -> lis
 
 def _definitions(request: HttpRequest, servers: QuerySet[Server], words: str) -> list[Result]:
     rows = Definition.objects.filter(
-        Q(key__icontains=words) | Q(title__icontains=words),
+        containing(words, "key", "title"),
         server__in=servers,
         removed_at=None,
         identity__in=access.identities_of(request.user),
@@ -122,7 +123,7 @@ def _calls(request: HttpRequest, words: str) -> list[Result]:
 def _people(request: HttpRequest, words: str) -> list[Result]:
     if not access.may(request.user, MANAGE):
         return []
-    named = Q(username__icontains=words) | Q(first_name__icontains=words) | Q(email__icontains=words)
+    named = containing(words, "username", "first_name", "email")
     people = get_user_model()._default_manager.filter(named).order_by("username")
     return [
         _result(

@@ -217,6 +217,20 @@ def test_a_tool_list_that_fits_is_filtered_without_the_server(client: Client, se
     assert "data-list-edge" not in text
 
 
+@pytest.mark.parametrize("noun", ["tool", "prompt", "resource"])
+@pytest.mark.parametrize(
+    ("find", "rows"), [("поиск", 1), ("ПОИСК (", 1), ("поиск (а|б)", 1), ("поиск.", 0), ("echo", 1)]
+)
+def test_the_server_finds_words_of_any_script_in_any_case(
+    client: Client, server: Server, noun: str, find: str, rows: int
+) -> None:
+    items = [{KEYS[noun]: key, "name": key, "inputSchema": {}} for key in ("Поиск (а|б)", "Echo", "other")]
+    store_listing(server, DefinitionKind(noun), items, timezone.now())
+    text = page(client, noun, find=find)
+    assert f'<b class="num">{rows}</b> of 3 match' in text
+    assert ("No listed" in text, f"No {noun} matches. Clear" in text) == (rows > 0, rows == 0)
+
+
 # --- prompts, resources and templates, in the same parts ---------------------------------------------------------------------------
 OTHERS = ["prompt", "resource", "resource_template"]
 STARTS = {"prompt": "from", "resource": "from", "resource_template": "templates_from"}

@@ -57,6 +57,14 @@ def test_tools_resources_and_prompts_lead_to_their_page(ada: Client, session: Mc
     ]
 
 
+def test_words_of_any_script_are_found_in_any_case(ada: Client, session: McpSession) -> None:
+    tools = [*TOOLS, {"name": "Ändern", "inputSchema": {"type": "object"}}]
+    versions.store_listing(session.server, DefinitionKind.TOOL, tools, timezone.now())
+    type(session.server).objects.update(name="Заказы")
+    assert {label for _, label, _ in found(ada, "änd")} == {"Ändern"}
+    assert "Server" in kinds(ada, "заказы")
+
+
 def test_a_call_is_found_by_its_number_by_those_who_may_see_it(ada: Client, session: McpSession) -> None:
     call = make_call(session, "echo", text="hello")
     for words in (str(call.pk), f"#{call.pk}"):
