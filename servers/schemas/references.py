@@ -26,7 +26,9 @@ _OLD_PLACES: Final = frozenset(
 _PLACES: Final = _OLD_PLACES | (
     {"$defs", "dependentSchemas", "prefixItems", "contains", "propertyNames", "if", "then", "else"}
 )
-_JOINED_SCHEMES: Final = ("", "http", "https")
+#: of a document that does not say where it is
+_HERE: Final = "http://schema.invalid/"
+_JOINED_SCHEMES: Final = ("http", "https")
 
 
 class Unresolvable(Exception):
@@ -50,23 +52,30 @@ class References:
         Unresolvable."""
         if not isinstance(ref, str):
             raise Unresolvable("The schema is not valid here: “$ref” must be text.")
-        if self._survey is None:
-            self._survey = _Survey(self._root, self._spend)
-        survey = self._survey
+        survey = self._surveyed()
         if dynamic and survey.parts_have_ids:
             raise Unresolvable("This part refers to a definition that depends on where it is used.")
         uri, _, fragment = ref.partition("#")
         base = _joined(survey.base_of(within), uri)
-        if base is None:
+        if base is None or (uri and survey.doubtful):
             raise _missing()
         if base not in survey.resources:
-            foreign = not survey.has_ids and base.startswith(("http://", "https://"))
+            foreign = not survey.has_ids and base.startswith(("http://", "https://")) and not base.startswith(_HERE)
             raise Unresolvable("This part refers to another document, which is never fetched.", foreign=foreign)
         if not fragment:
             return _only(survey.resources[base])
         if fragment.startswith("/"):
             return self._walk(_only(survey.resources[base]), unquote(fragment))
         return _only(survey.anchors.get((base, unquote(fragment)), []))
+
+    def same_text_may_differ(self) -> bool:
+        """Whether one reference leads elsewhere in another part of the document."""
+        return self._surveyed().parts_have_ids
+
+    def _surveyed(self) -> "_Survey":
+        if self._survey is None:
+            self._survey = _Survey(self._root, self._spend)
+        return self._survey
 
     def _walk(self, target: Any, pointer: str) -> Any:
         for segment in segments(pointer):
@@ -82,7 +91,8 @@ class References:
 
 
 class _Survey:
-    """Where the parts of a document stand. The base of a part is None where readers would not agree on it."""
+    """Where the parts of a document stand. The base of a part is None where readers would not agree on it; then the
+    document is doubtful, because any name may be that of the part."""
 
     def __init__(self, root: Any, spend: Callable[[], None]) -> None:
         self._root = root
@@ -90,11 +100,11 @@ class _Survey:
         old = isinstance(self._dialect, str) and "/draft-0" in self._dialect
         self._id = "id" if old and "/draft-04" in str(self._dialect) else "$id"
         self._places = _OLD_PLACES if old else _PLACES
-        self.has_ids = self.parts_have_ids = False
-        self.resources: dict[str, list[Any]] = {"": [root]}
+        self.has_ids = self.parts_have_ids = self.doubtful = False
+        self.resources: dict[str, list[Any]] = {_HERE: [root]}
         self.anchors: dict[tuple[str | None, str], list[Any]] = {}
         self._bases: dict[int, str | None] = {}
-        waiting: list[tuple[Any, str | None, bool, bool]] = [(root, "", False, True)]
+        waiting: list[tuple[Any, str | None, bool, bool]] = [(root, _HERE, False, True)]
         while waiting:
             spend()
             part, base, named, sure = waiting.pop()
@@ -106,7 +116,7 @@ class _Survey:
 
     def base_of(self, part: Any) -> str | None:
         """A reader may have put a schema together of several; then it has no place."""
-        return self._bases.get(id(part), None if self.parts_have_ids else self._bases.get(id(self._root), ""))
+        return self._bases.get(id(part), None if self.parts_have_ids else self._bases.get(id(self._root), _HERE))
 
     def _base(self, schema: dict[str, Any], base: str | None, sure: bool) -> str | None:
         declared = schema.get(self._id)
@@ -120,16 +130,16 @@ class _Survey:
 
     def _registered(self, schema: dict[str, Any], uri: str, base: str | None, sure: bool) -> str | None:
         self.has_ids = True
-        if schema is self._root:
-            self.resources[uri] = [schema]
-            return uri
-        self.parts_have_ids = True
-        # Before 2019-09 a `$ref` hides its neighbours, and draft-04 differs in what it takes for a part.
-        agreed = sure and "$ref" not in schema and self._id == "$id"
-        if not agreed or schema.get("$schema", self._dialect) != self._dialect:
-            return None
         base = _joined(base, uri)
-        if base is not None:
+        if schema is not self._root:
+            self.parts_have_ids = True
+            # Before 2019-09 a `$ref` hides its neighbours, and draft-04 differs in what it takes for a part.
+            agreed = sure and "$ref" not in schema and self._id == "$id"
+            if not agreed or schema.get("$schema", self._dialect) != self._dialect:
+                base = None
+        if base is None:
+            self.doubtful = True
+        else:
             self.resources.setdefault(base, []).append(schema)
         return base
 

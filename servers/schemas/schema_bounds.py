@@ -43,7 +43,7 @@ _SIZES = {
     "maxProperties": ("number of properties", None, False),
 }
 #: the rest of what restricts a value: two of them that differ cannot be compared
-_OPAQUE = (
+OPAQUE = (
     *("pattern", "format", "multipleOf", "not", "if", "then", "else", "contains", "minContains", "maxContains"),
     *("propertyNames", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedItems"),
     *("unevaluatedProperties", "contentEncoding", "contentMediaType", *REFERENCES),
@@ -190,7 +190,7 @@ def opaque_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Findin
     if UNKNOWN in before or UNKNOWN in after:
         yield Finding("has a reference that leads nowhere, so it cannot be compared", Effect.OTHER)
     joined = sorted({key for flat in (before, after) for key in flat if key.startswith("allOf ")})
-    for keyword in [*_OPAQUE, *joined]:
+    for keyword in [*OPAQUE, *joined]:
         one, other = before.get(keyword, _MISSING), after.get(keyword, _MISSING)
         if one is _MISSING and other is _MISSING:
             continue

@@ -6,6 +6,7 @@ from itertools import permutations, product
 from typing import Any
 
 from servers.schemas.schema_bounds import (
+    OPAQUE,
     SHOWN,
     Effect,
     Finding,
@@ -19,6 +20,7 @@ from servers.schemas.schema_bounds import (
 )
 from servers.schemas.schema_reading import ONE_OF, Budget, Document, Flat, TooLarge, rivals, values_of
 from servers.schemas.shapes import only_value
+from servers.schemas.vocabulary import REFERENCES
 
 MAX_LEVELS = 60
 _Pairs = set[tuple[int, int]]
@@ -125,10 +127,37 @@ class _Comparison:
         yield from value_changes(before, after, self._budget)
         yield from bound_changes(before, after)
         yield from opaque_changes(before, after, self._budget)
+        yield from self._conditions(before, after, level)
         yield from self._properties(before, after, level)
         yield from self._items(before, after, level)
         if (default := default_change(before, after, self._budget)) is not None:
             yield default
+
+    def _conditions(self, before: Flat, after: Flat, level: int) -> Iterator[Finding]:
+        """Those that are written alike, of which a reference leads to something else."""
+        for keyword in sorted(before.keys() & after.keys()):
+            if (keyword in OPAQUE or keyword.startswith("allOf ")) and keyword not in REFERENCES:
+                one, other = before[keyword], after[keyword]
+                if (
+                    isinstance(one, dict | list)
+                    and self._budget.same(one, other)
+                    and self._lead_apart(one, other, level)
+                ):
+                    yield Finding(f"has a different condition {keyword}", Effect.OTHER)
+
+    def _lead_apart(self, before: Any, after: Any, level: int) -> bool:
+        """Of two equal parts of schemas."""
+        waiting = [(before, after)]
+        while waiting:
+            self._budget.spend()
+            one, other = waiting.pop()
+            if isinstance(one, list):
+                waiting += zip(one, other, strict=True)
+            elif isinstance(one, dict):
+                if not one.keys().isdisjoint(REFERENCES) and self.of(one, other, level + 1):
+                    return True
+                waiting += [(part, other[name]) for name, part in one.items()]
+        return False
 
     def _properties(self, before: Flat, after: Flat, level: int) -> Iterator[Finding]:
         one, other = _named(before, "properties"), _named(after, "properties")

@@ -223,7 +223,9 @@ class Document:
         for key, value in other.items():
             if key not in merged:
                 merged[key] = value
-            elif not self._budget.same(merged[key], value):
+            elif not self._budget.same(merged[key], value) or (
+                isinstance(value, dict | list) and self._references.same_text_may_differ()
+            ):
                 _join(merged, key, value)
         return merged
 

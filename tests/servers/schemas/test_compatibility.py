@@ -231,6 +231,10 @@ DOUBTFUL: dict[str, Any] = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$defs": {"p": {"$id": "part", **part}},
     },
+    "a name that a neighbour may hide": lambda part: {
+        "$id": "part",
+        "$defs": {"p": {"$id": "part", "$ref": "#/$defs/n", "$defs": {"n": part}}},
+    },
     "another dialect": lambda part: {
         "$defs": {"p": {"$schema": "http://json-schema.org/draft-04/schema#", "$id": "part", **part}}
     },
@@ -244,6 +248,41 @@ def test_a_reference_on_which_readers_would_not_agree_breaks_whatever_else_chang
     assert of_input(one, other) == Compatibility(
         "breaking", ["Argument “x” has a reference that leads nowhere, so it cannot be compared."]
     )
+
+
+def test_names_that_mean_one_address_are_one() -> None:
+    def schema(part: Any) -> dict[str, Any]:
+        return taking({"x": {"$ref": "../part"}}, **{"$defs": {"p": {"$id": "./part", **part}}})
+
+    assert of_input(schema(NUMBER), schema(INTEGER)).reasons == [
+        "Argument “x” accepted number and now accepts integer."
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"not": {"$ref": "#/$defs/n"}},
+        {"if": {"properties": {"a": {"$ref": "#/$defs/n"}}}, "then": {"required": ["b"]}},
+        {"contains": {"$ref": "#/$defs/n"}},
+        {"allOf": [{"anyOf": [{"$ref": "#/$defs/n"}]}, {"anyOf": [{"$ref": "#/$defs/n"}, TEXT]}]},
+    ],
+)
+def test_a_condition_that_is_written_alike_changes_with_what_it_refers_to(condition: Any) -> None:
+    one, other = (taking({"x": condition}, **{"$defs": {"n": part, "m": TEXT}}) for part in (INTEGER, NUMBER))
+    assert of_input(one, other).change == "breaking"
+    assert of_input(one, {**one, "$defs": {**one["$defs"], "m": NUMBER}}).change == "compatible"
+
+
+def test_one_text_of_two_references_is_two_conditions() -> None:
+    def schema(second: Any) -> dict[str, Any]:
+        parts = [
+            {"$id": name, "properties": {"y": {"$ref": "#/$defs/s"}}, "$defs": {"s": part}}
+            for name, part in (("one", TEXT), ("two", second))
+        ]
+        return taking({"x": {"allOf": parts}})
+
+    assert of_input(schema(TEXT), schema({**TEXT, "minLength": 3})).change == "breaking"
 
 
 def test_a_foreign_reference_may_stay_beside_a_change_only_where_no_part_has_an_id() -> None:
