@@ -11,7 +11,7 @@ export function kept(key, value) {
   return value ?? null;
 }
 
-/* Keys of drafts.js. The shell forgets them when somebody signs out, and does not load the rest. */
+/* Keys of drafts.js. The shell forgets them when a person signs out, and does not load the rest. */
 export const DRAFTS = 'draft:';
 
 export function forgetDrafts() {

@@ -503,7 +503,7 @@ def test_a_choice_of_more_than_128_tools_needs_a_confirmation(signed_in: Client,
     assert "130 tools: Cursor uses only the first 40" in errors(answer)
 
 
-def test_a_confirmed_choice_does_not_undo_what_somebody_else_chose_meanwhile(signed_in: Client, ann: Any) -> None:
+def test_a_confirmed_choice_does_not_undo_what_another_person_chose(signed_in: Client, ann: Any) -> None:
     tools = [f"t{number}" for number in range(130)]
     bundle = make(ann, Membership(server("web", *tools), "web", tools=["t1"]))
     data = {"version": bundle.version, "tools": tools}

@@ -72,13 +72,20 @@ def recorded(*, definition: str = "", lease: Lease | None = None, **params: Any)
 
 
 def wire(*messages: tuple[str, dict[str, Any]], call: PendingCall | None = None) -> list[str]:
-    """The bodies kept of what one side sends and the other answers: ("sent" or "received", message)."""
-    log = WireLog(Idle(None), Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1))  # type: ignore[arg-type]
+    """The bodies kept of these messages ("sent" or "received"). `call`: only its own requests `tools/call` carry it."""
+    log = WireLog(Idle(None), Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1))  # type: ignore[arg-type]  # nothing is stored
     recorder = WireRecorder(log, Redactor(), Recording.FULL)
     for way, message in messages:
         data = json.dumps({"jsonrpc": "2.0", **message}).encode()
         if way == "sent":
-            recorder.sent(Outgoing(data, str(message.get("method", "")), message.get("id"), tag=call))
+            recorder.sent(
+                Outgoing(
+                    data,
+                    str(message.get("method", "")),
+                    message.get("id"),
+                    tag=call if message.get("method") == "tools/call" else None,
+                )
+            )
         else:
             recorder.received(data)
     return [entry.body for entry in log._pending]
@@ -132,21 +139,16 @@ def test_sampled_words_and_completed_arguments_are_masked_where_their_rules_look
 
 def test_the_result_of_a_task_is_masked_as_that_of_the_call_that_became_it(rules: Any) -> None:
     rules(by_schema=True, rules=(Rule("$..pin", "all", None, "sign_*"),))
-    log = WireLog(Idle(None), Lease(1, uuid4(), 7, uuid4(), "Files", "shared", 1, uuid4(), 1))  # type: ignore[arg-type]
-    recorder = WireRecorder(log, Redactor(), Recording.FULL)
     call = PendingCall(1, uuid4(), 1, "tools/call", "sign_up", "{}", "", SYSTEM, json.dumps({"outputSchema": SCHEMA}))
-    for number, (method, params, result) in enumerate(
-        (
-            ("tools/call", {"name": "sign_up"}, {"task": {"taskId": "t-1"}}),
-            ("tasks/result", {"taskId": "t-1"}, {"structuredContent": {"password": HIDDEN, "pin": HIDDEN}}),
-        )
-    ):
-        asked = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        recorder.sent(Outgoing(json.dumps(asked).encode(), method, number, tag=None if number else call))
-        recorder.received(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode())
-    answer = [*log._pending][-1]
-    assert HIDDEN not in answer.body
-    assert answer.body.count(MASK) == 2
+    *_, answer = wire(
+        ("sent", {"id": 1, "method": "tools/call", "params": {"name": "sign_up"}}),
+        ("received", {"id": 1, "result": {"task": {"taskId": "t-1"}}}),
+        ("sent", {"id": 2, "method": "tasks/result", "params": {"taskId": "t-1"}}),
+        ("received", {"id": 2, "result": {"structuredContent": {"password": HIDDEN, "pin": HIDDEN}}}),
+        call=call,
+    )
+    assert HIDDEN not in answer
+    assert answer.count(MASK) == 2
 
 
 def test_a_rule_masks_arguments_and_results(rules: Any) -> None:
