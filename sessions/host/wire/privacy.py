@@ -18,7 +18,7 @@ from servers.storable import storable
 from sessions.calls.claims import PendingCall
 from sessions.host.wire.log import WireEntry
 from sessions.mcp.core import methods
-from sessions.mcp.core.input_requests import ELICIT
+from sessions.mcp.core.input_requests import ELICIT, SAMPLE
 from sessions.models import WireMessage
 
 log = structlog.get_logger(__name__)
@@ -60,6 +60,9 @@ class Asked:
         return Subject(RedactedPart.ANSWER, server_id, self.method, self.schema, inside)
 
 
+_ANY_ASKED: Final = (Asked(ELICIT), Asked(SAMPLE))
+
+
 def asked_in(result: Any) -> dict[str, Asked]:
     """The requests for input in a result, by their keys (2026-07-28)."""
     entries = result.get("inputRequests") if isinstance(result, dict) else None
@@ -74,7 +77,11 @@ def answers_in(params: dict[str, Any], asked: Mapping[str, Asked], server_id: in
     apply."""
     responses = params.get("inputResponses")
     keys = list(responses)[:_MOST_ASKED] if isinstance(responses, dict) else []
-    return [asked.get(key, Asked(ELICIT)).answer(server_id, "params", "inputResponses", key) for key in keys]
+    return [
+        one.answer(server_id, "params", "inputResponses", key)
+        for key in keys
+        for one in ([asked[key]] if key in asked else _ANY_ASKED)
+    ]
 
 
 def give_body(entry: WireEntry, text: str, subjects: Sequence[Subject | None]) -> None:

@@ -137,6 +137,14 @@ def test_sampled_words_and_completed_arguments_are_masked_where_their_rules_look
     assert '"name":"p"' in bodies[-1].replace(" ", "")
 
 
+def test_an_answer_to_what_is_not_known_to_have_been_asked_is_masked_as_any_answer(rules: Any) -> None:
+    rules(rules=(Rule("$.content.text", "answer", None, ""), Rule("$.password", "answer", None, "")))
+    given = {"a": GIVEN, "b": {"role": "assistant", "content": {"type": "text", "text": HIDDEN}}}
+    (body,) = wire(("sent", {"id": 2, "method": "tools/call", "params": SIGN_UP | {"inputResponses": given}}))
+    assert HIDDEN not in body
+    assert body.count(MASK) == 2
+
+
 def test_the_result_of_a_task_is_masked_as_that_of_the_call_that_became_it(rules: Any) -> None:
     rules(by_schema=True, rules=(Rule("$..pin", "all", None, "sign_*"),))
     call = PendingCall(1, uuid4(), 1, "tools/call", "sign_up", "{}", "", SYSTEM, json.dumps({"outputSchema": SCHEMA}))
