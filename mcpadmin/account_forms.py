@@ -24,5 +24,5 @@ class PasswordForm(Labelled, ChangePasswordForm):
     LABELS: ClassVar[dict[str, str]] = {
         "oldpassword": "Current password",
         "password1": "New password",
-        "password2": "New password again",
+        "password2": "Confirm new password",
     }

@@ -67,14 +67,14 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
     url = _split(address)
     if address and not (address.startswith(("redis://", "rediss://")) or (address.startswith("unix://") and url.path)):
         yield Error(  # without its value, which may hold a password
-            f"{name} is not the address of a Redis or Valkey.",
+            f"{name} is not a Redis or Valkey URL.",
             hint="Write it as redis://user:password@host:6379/0, rediss://… for TLS, or unix:///path?db=0 for a socket.",
             id="mcpadmin.E018",
         )
     if unknown := [option for option, _ in parse_qsl(url.query, keep_blank_values=True) if not _is_option(url, option)]:
         yield Error(
             f"{name} has options that cannot be used: {', '.join(unknown)[:200]}.",
-            hint="Possible are ssl_… for rediss://, and db for a socket. Others name their database in the path: redis://user:password@host:6379/0",
+            hint="Supported options: ssl_… for rediss://, and db for a socket. Otherwise, put the database number in the path: redis://user:password@host:6379/0",
             id="mcpadmin.E018",
         )
     if url.scheme not in ("redis", "rediss") or (url.hostname or "") in LOOPBACK:
@@ -83,7 +83,7 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
         refusal = Warning if settings.REDIS_WITHOUT_PASSWORD else Error
         yield refusal(
             f"{name} has no password for {url.hostname}: anyone who can reach that Redis can read and change its data.",
-            hint=f"Create ACL users there ({document('configuration.md')}) and use one in {name} (rediss://user:password@host:6379/0). Where only mcpadmin can reach that host, set MCPADMIN_REDIS_WITHOUT_PASSWORD=true.",
+            hint=f"Create ACL users there ({document('configuration.md')}) and use one in {name} (rediss://user:password@host:6379/0). If only mcpadmin can reach that host, set MCPADMIN_REDIS_WITHOUT_PASSWORD=true.",
             id="mcpadmin.E001",
         )
     if url.scheme == "redis":
@@ -103,8 +103,8 @@ def _database() -> Iterator[CheckMessage]:
     uses_sqlite = settings.DATABASES["default"]["ENGINE"].endswith("sqlite3")
     if uses_sqlite and sqlite3.sqlite_version_info < NEEDED_SQLITE:
         yield Error(
-            f"This Python has SQLite {sqlite3.sqlite_version}, and mcpadmin needs 3.35 or newer.",
-            hint="Use a Python with a newer SQLite, such as one of uv, or PostgreSQL (DATABASE_URL).",
+            f"This Python has SQLite {sqlite3.sqlite_version}, but mcpadmin needs 3.35 or newer.",
+            hint="Use a Python with a newer SQLite, such as one installed by uv, or PostgreSQL (DATABASE_URL).",
             id="mcpadmin.E023",
         )
 
@@ -114,14 +114,14 @@ def _exposure() -> Iterator[CheckMessage]:
     if public.scheme not in ("http", "https") or not public.hostname:
         yield Error(
             f"MCPADMIN_PUBLIC_URL is not an http or https URL: {settings.PUBLIC_URL!r}.",
-            hint="Give the address that browsers use, such as https://mcp.example.org",
+            hint="Set it to the address that browsers use, such as https://mcp.example.org",
             id="mcpadmin.E002",
         )
         return
     if public.path or public.query or public.fragment or public.username:
         yield Error(  # without its value, which may hold a password
-            "MCPADMIN_PUBLIC_URL is more than a host: mcpadmin works only at the root of a host name of its own.",
-            hint="Give scheme, host and port alone, such as https://mcp.example.org",
+            "MCPADMIN_PUBLIC_URL contains more than a host: mcpadmin must be served at the root of its own host name.",
+            hint="Set only the scheme, host and port, such as https://mcp.example.org",
             id="mcpadmin.E002",
         )
     local = public.hostname in LOOPBACK
@@ -143,7 +143,7 @@ def _transport_security(public: SplitResult, local: bool) -> Iterator[CheckMessa
         )
     if public.scheme == "https" and settings.TRUSTED_PROXIES < 1:
         yield Warning(
-            "MCPADMIN_PUBLIC_URL is https, yet no proxy is trusted: each request would be redirected to https endlessly.",
+            "MCPADMIN_PUBLIC_URL is https, but no proxy is trusted: every request would be redirected to https in an endless loop.",
             hint="Set MCPADMIN_TRUSTED_PROXIES to the number of proxies in front of mcpadmin (usually 1).",
             id="mcpadmin.W003",
         )
@@ -154,7 +154,7 @@ def _names() -> Iterator[CheckMessage]:
         if "/" in name or (":" in name and not (name.startswith("[") and name.endswith("]"))):
             yield Error(
                 f"MCPADMIN_ALLOWED_HOSTS contains {name[:100]!r}, which is not a host name.",
-                hint="Write names alone, without scheme and port: mcp.example.org",
+                hint="Enter only host names, without a scheme or port: mcp.example.org",
                 id="mcpadmin.E020",
             )
     for origin in settings.CSRF_TRUSTED_ORIGINS[1:]:  # the first is that of the public URL
@@ -178,7 +178,7 @@ def _keys() -> Iterator[CheckMessage]:
         return  # `up` reads it and says what is wrong with it
     elif not Path(settings.KEYRING_FILE).is_file():
         yield Error(
-            f"The key ring {settings.KEYRING_FILE} is gone: sealed credentials cannot be opened.",
+            f"The key ring {settings.KEYRING_FILE} is missing: encrypted credentials cannot be decrypted.",
             hint="Restore it from your backup, or point MCPADMIN_KEYRING_FILE at it.",
             id="mcpadmin.E005",
         )
@@ -199,7 +199,7 @@ def _consistency() -> Iterator[CheckMessage]:
         )
     if settings.CELERY_ACCEPT_CONTENT != ["json"] or settings.CELERY_TASK_SERIALIZER != "json":
         yield Error(
-            "Celery must speak JSON only: other serialisers run code from the queue.",
+            "Celery must speak JSON only: other serializers can run code from the queue.",
             hint="Restore the setting.",
             id="mcpadmin.E007",
         )
@@ -270,7 +270,7 @@ def _reached() -> Iterator[CheckMessage]:
             except ValidationError as problem:
                 yield Error(
                     f"{variable} cannot be used. {problem.message}",
-                    hint=f"Separate entries by commas, and write each as {example}.",
+                    hint=f"Separate entries with commas, and write each as {example}.",
                     id="mcpadmin.E019",
                 )
 
@@ -290,7 +290,7 @@ def _witnesses() -> Iterator[CheckMessage]:
         if known.setdefault(place.name, address) != address:
             yield Error(
                 f"Two witnesses are {place.name}. Only one of them would get each checkpoint.",
-                hint="Give them different hosts, ports or paths: a query does not tell them apart.",
+                hint="Give them different hosts, ports or paths: a query string alone does not distinguish them.",
                 id="mcpadmin.E015",
             )
         if place.kind is WitnessKind.S3 and not (settings.WITNESS_S3_ACCESS_KEY and settings.WITNESS_S3_SECRET_KEY):
@@ -315,8 +315,8 @@ def _written_files() -> Iterator[CheckMessage]:
         for folder in (Path(settings.DATA_DIR) / name for name in EMPTIED):
             if path.resolve().is_relative_to(folder.resolve()):
                 yield Error(
-                    f"{path} ({variable}) is in a folder in which mcpadmin removes files.",
-                    hint="Choose another folder, best outside the data directory.",
+                    f"{path} ({variable}) is in a folder that mcpadmin removes files from.",
+                    hint="Choose another folder, preferably outside the data directory.",
                     id="mcpadmin.E022",
                 )
 

@@ -64,7 +64,7 @@ def _where() -> str:
 COMMAND = _command()
 WHERE = _where()
 _NEW_LINK = f"To print a new one, restart mcpadmin, or run this {WHERE}:"
-USED = SetupRefusal(410, "This link has been used", "An administrator exists already.", sign_in=True)
+USED = SetupRefusal(410, "This link has been used", "An administrator already exists.", sign_in=True)
 EXPIRED = SetupRefusal(410, "This link has expired", f"Setup links work for 24 hours. {_NEW_LINK}", COMMAND)
 INVALID = SetupRefusal(
     404, "This link is not valid", f"It is incomplete or belongs to another installation. {_NEW_LINK}", COMMAND
@@ -76,7 +76,7 @@ LIMITED = SetupRefusal(
     again=True,
 )
 # Without the command: it would show a stranger where mcpadmin lives.
-FORGED = SetupRefusal(404, "This link is not valid", "An administrator exists already.", sign_in=True)
+FORGED = SetupRefusal(404, "This link is not valid", "An administrator already exists.", sign_in=True)
 UNCOUNTED = SetupRefusal(
     503,
     "Setup is not available yet",

@@ -171,10 +171,10 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "MCPADMIN_DATA_DIR",
             "Holds the database, keys, embedded Valkey, collected static files, and in `servers/` the private "
             "folders of stdio servers. Back it up as a whole. Same as `--data-dir`. Its mode is 700, and that of "
-            "the files in it 600; `up` tightens an existing directory and says so, and refuses one that holds "
+            "the files in it 600; `up` tightens the mode of an existing directory and reports it, and refuses one that contains "
             "something else. mcpadmin serves the static files itself. If another web server must serve them, copy "
             "`static/` to a directory that it can read, after each upgrade.",
-            default="`data` in the checkout; a folder of the user for a [package](command-line.md#good-to-know)",
+            default="`data` in the checkout; a per-user folder for a [package](command-line.md#good-to-know)",
         ),
         Variable(
             "MCPADMIN_PUBLIC_URL",
@@ -187,7 +187,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_INSTANCE_NAME",
-            "Name shown in the page title and side bar, to tell installations apart.",
+            "Name shown in the page title and sidebar, to tell installations apart.",
         ),
         Variable(
             "MCPADMIN_HOST",
@@ -209,8 +209,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
     "Keys": (
         Variable(
             "MCPADMIN_SECRET_KEY",
-            "Django's secret key: sign-ins of browsers, states of agents, and the recognition of repeated calls of agents "
-            "and of erased versions of resources depend on it. A new one signs everyone out; calls that agents repeat run "
+            "Django's secret key: browser sign-ins, agent state, and the recognition of repeated agent calls "
+            "and erased resource versions depend on it. A new one signs everyone out; calls that agents repeat run "
             "again, and erased contents that a server still sends are stored again.",
             default="`secret_key` in the data directory, created at first start",
         ),
@@ -248,11 +248,11 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_SECONDS",
-            "A checkpoint covers an event at the latest after this time.",
+            "A checkpoint covers each event within this time.",
         ),
         Variable(
             "MCPADMIN_CHECKPOINT_EVENTS",
-            "A checkpoint is written at the latest after this number of events.",
+            "A checkpoint is written after at most this many events.",
         ),
         Variable(
             "MCPADMIN_WITNESSES",
@@ -279,7 +279,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_DATABASE_CONNECTIONS",
-            "The most connections to PostgreSQL of one web process or worker, from 10 to 500. What finds none free waits up "
+            "Maximum number of PostgreSQL connections per web process or worker, from 10 to 500. Work that finds none free waits up "
             "to 3 s for one.",
             see="See *As a service* below.",
         ),
@@ -306,7 +306,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_VALKEY_SOCKET",
-            "Socket of the embedded Valkey. `up` sets it for its parts, and `manage.py` commands find the socket "
+            "Socket of the embedded Valkey. `up` sets it for its processes, and `manage.py` commands find the socket "
             "through the data directory, so you need not set it.",
             default="chosen by `up`",
         ),
@@ -346,7 +346,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_CONNECTIONS",
             "How many connections one web process keeps. At the limit, the connection that has been idle "
-            "longest is closed. Lower if the process may open fewer files: each web process raises its own limit at "
+            "longest is closed. Lower if the process can open fewer files: each web process raises its own limit at "
             "startup as far as the system allows (`ulimit -Hn`).",
         ),
         Variable(
@@ -357,7 +357,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_IMPORT_SECONDS",
-            "How much processor time mcpadmin may use to read one configuration in an import. Plain JSON is not "
+            "How much processor time mcpadmin can use to read one configuration in an import. Plain JSON is not "
             "affected.",
         ),
         Variable(
@@ -376,13 +376,13 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_EMAIL_FROM",
-            "Sender of these mails.",
+            "Sender of these emails.",
             default="`mcpadmin@` and the public host",
         ),
         Variable(
             "MCPADMIN_TRIES_PER_MINUTE",
-            "How many addresses one user can have tried per minute through connection tests, server sign-ins "
-            "and webhook tests. Each server of an import counts toward the next import, never toward the current one."
+            "How many addresses one user can try per minute through connection tests, server sign-ins "
+            "and webhook tests. Each server in an import counts toward the next import, never toward the current one."
             " `0`: no limit.",
         ),
         Variable(
@@ -450,11 +450,11 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_EXPORT_DIRECTORIES",
             "Directories on the workers to which [scheduled exports](forwarding.md) may be written, separated by "
-            "commas. Neither `exports` nor `static` in the data directory: mcpadmin removes files there.",
+            "commas. They cannot be `exports` or `static` in the data directory, because mcpadmin removes files there.",
         ),
         Variable(
             "MCPADMIN_EXPORT_HOURS",
-            "How long the file of an export can be downloaded, in hours.",
+            "How long an export file can be downloaded, in hours.",
         ),
         Variable(
             "MCPADMIN_FORWARDING_ALERT_SECONDS",
@@ -478,8 +478,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         Variable(
             "MCPADMIN_RECONNECT_EARLY_CEILING_SECONDS",
             "Longest delay between reconnect attempts in the first minutes of an outage. It is short, so "
-            "restarted servers are back soon. It grows if hundreds of sessions of one worker fail at once. A call "
-            "that waits for the session triggers an attempt at once.",
+            "restarted servers reconnect quickly. It grows if hundreds of sessions of one worker fail at once. A call "
+            "that waits for the session triggers an attempt immediately.",
         ),
         Variable(
             "MCPADMIN_RECONNECT_EARLY_MINUTES",
@@ -558,21 +558,21 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_SECOND",
-            "How many requests per second one token may make at the [endpoint for agents](agents.md), averaged over "
+            "How many requests per second one token can make at the [endpoint for agents](agents.md), averaged over "
             "4 s.",
         ),
         Variable(
             "MCPADMIN_AGENT_REQUESTS_PER_PERSON",
-            "How many requests per second all tokens of one user may make together, in bursts of up to 4 s' "
+            "How many requests per second all tokens of one user can make together, in bursts of up to 4 s' "
             "worth. Raise it for a service account that many agents share.",
         ),
         Variable(
             "MCPADMIN_AGENT_CALLS_IN_FLIGHT",
-            "How many requests of one token may run at once.",
+            "How many requests of one token can run at once.",
         ),
         Variable(
             "MCPADMIN_AGENT_PERSON_IN_FLIGHT",
-            "How many requests of all tokens of one user may run at once.",
+            "How many requests of all tokens of one user can run at once.",
         ),
         Variable(
             "MCPADMIN_PLAIN_HTTP_HOSTS",
@@ -583,9 +583,9 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
             "Patterns of worker variables that `${NAME}` can refer to: in headers, variables, arguments, the "
             "working directory, the path and query of a URL, and the tokens of workload identity and "
             "enterprise-managed authorization. In arguments and the working directory, variables of the "
-            "server take precedence, whatever the patterns say. `$${` is a literal `${`. People may use only the names "
+            "server take precedence, whatever the patterns say. `$${` is a literal `${`. People can use only the names "
             "that were granted to them under *Credentials*, *References* or with `manage.py grant_reference`; "
-            "superusers may use all.",
+            "superusers can use all.",
         ),
         Variable(
             "MCPADMIN_REFERENCE_FOLDERS",
@@ -667,7 +667,7 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_LIMIT_LIST_ITEMS",
-            "Entries of one list (tools, resources, prompts). A longer list is cut; the entries read so far are kept.",
+            "Entries of one list (tools, resources, prompts). A longer list is truncated; the entries read so far are kept.",
         ),
         Variable(
             "MCPADMIN_LIMIT_LIST_PAGES",

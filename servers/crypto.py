@@ -87,7 +87,9 @@ def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID
     try:
         return _opened(cipher, data, key_id, table, uid, field)
     except InvalidTag as exc:
-        raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
+        raise SealBroken(
+            f"The encrypted {field} of {table} {uid} was changed or moved. Enter the value again."
+        ) from exc
 
 
 def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
@@ -101,7 +103,9 @@ def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -
         data_key = _data_key(cipher, data, key_id, table, uid, field)
         wrapped, new_id = _wrap(data_key, random_bytes(_NONCE_BYTES), table, _bound_to(data, uid), field)
     except InvalidTag as exc:
-        raise SealBroken(f"The sealed {field} of {table} {uid} was changed or moved. Enter the value again.") from exc
+        raise SealBroken(
+            f"The encrypted {field} of {table} {uid} was changed or moved. Enter the value again."
+        ) from exc
     return data[:1] + wrapped + data[1 + _WRAPPED_BYTES :], new_id
 
 
@@ -116,7 +120,7 @@ def _opened(cipher: AESGCM, data: bytes, key_id: str, table: str, uid: UUID, fie
     if data[:1] == _DIRECT and len(data) > 1 + _NONCE_BYTES:
         return _decrypted(cipher, data[1:], f"{table}:{uid}:{field}:{key_id}".encode())
     if data[:1] not in (_ENVELOPE, _SHARED) or len(data) <= 1 + _WRAPPED_BYTES + _NONCE_BYTES:
-        raise SealBroken(f"The sealed {field} of {table} {uid} has an unknown format.")
+        raise SealBroken(f"The encrypted {field} of {table} {uid} has an unknown format.")
     data_key = _data_key(cipher, data, key_id, table, uid, field)
     return _decrypted(AESGCM(data_key), data[1 + _WRAPPED_BYTES :], _place(table, uid, field))
 

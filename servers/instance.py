@@ -75,7 +75,7 @@ def reason(before: InstancePlace, here: InstancePlace) -> str:
     if before["kind"] != here["kind"]:
         return f"The database was moved from {before['kind']} to {here['kind']}."
     if here.get("kind") == "postgresql":
-        return "The database is in another PostgreSQL cluster, or was created again in the same one."
+        return "The database is in another PostgreSQL cluster, or was re-created in the same one."
     if before.get("machine") and here.get("machine") and before["machine"] != here["machine"]:
         return "The database file is on a different machine than before."
     return "The database file was copied or restored: it is a different file than before."

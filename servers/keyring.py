@@ -237,7 +237,7 @@ def _printed(command: str) -> str:
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
         raise KeyringMissing(f"{described()} cannot be read: the command failed ({type(exc).__name__}).") from None
     if done.returncode:
-        raise KeyringMissing(f"{described()} cannot be read: the command ended with {done.returncode}.")
+        raise KeyringMissing(f"{described()} cannot be read: the command exited with status {done.returncode}.")
     return done.stdout
 
 

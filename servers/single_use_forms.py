@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 _SESSION_KEY: Final = "forms_answered_with_a_secret"
 _KEPT: Final = 50
-ALREADY_USED: Final = "This was created before. Its secret was shown only once. If it is lost, create a new one."
+ALREADY_USED: Final = "This was already created. Its secret was shown only once. If it is lost, create a new one."
 
 
 def use_form(request: HttpRequest) -> bool:

@@ -147,7 +147,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps, found = _Steps(), dict[str, int]()
     found["draft"] = steps.do("drafts", purge_drafts)
     found["sign-in"] = steps.do("sign-ins", browser_sessions.forget_over)
-    steps.do("sign-ins at servers", authorizations.purge)
+    steps.do("server sign-ins", authorizations.purge)
     found["link"] = steps.unless_held("invitations", links.forget_over)
     found["export"] = steps.do("exports", files.expire)
     steps.do("agents' sessions", agent_sessions.end_idle)
@@ -155,7 +155,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps.do("agents' sign-ins", grants.forget_expired)
     steps.unless_held("agents' clients", clients.forget_unused)
     steps.unless_held("browser reports", receiving.forget_old)
-    steps.unless_held("names of tools", exposed.remove_old)
+    steps.unless_held("tool names", exposed.remove_old)
     steps.do("agents' calls", agent_calls.forget_old)
     progress(1, 5)
     found["log"] = steps.do("logs", partial(trim_all, partial(progress, 1, 5)))
@@ -163,7 +163,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     progress(2, 5)
     found["version"] = steps.unless_held("versions", partial(histories.trim_all, partial(progress, 2, 5)))
     progress(3, 5)
-    steps.do("tasks of servers", server_tasks.give_up_old)
+    steps.do("server tasks", server_tasks.give_up_old)
     steps.do("arguments that were not sent", _forget_unsent)
     steps.do("readings", payload_readings.forget_old)
     steps.do("search index", partial(indexing.trim, partial(progress, 3, 5)))
@@ -194,7 +194,7 @@ def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading
     try:
         asyncio.run(_until(given_up, s3.put_file(store, key, path, policy=egress_policy(), content_type=kind)))
     except asyncio.CancelledError:
-        raise exporting.NotPut("The upload was given up.") from None
+        raise exporting.NotPut("The upload was abandoned.") from None
     except NotDelivered as problem:
         raise exporting.NotPut(problem.detail) from problem
     return f"{schedules.where(schedule)}/{name}"

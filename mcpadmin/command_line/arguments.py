@@ -17,7 +17,7 @@ commands that run mcpadmin:
   up                  run the web server, the workers and an embedded Valkey ({PROGRAM} up --help)
   help                list the management commands: users, register_server, verify_audit, ...
 
-A token is read from --token-file, from --token, or from the variable MCPADMIN_TOKEN, in this order. Issue one on the
+A token is read from --token-file, from --token, or from the variable MCPADMIN_TOKEN, in this order. Create one on the
 Agents page. Exit statuses: 0 success, 1 tool error, 2 usage, 3 refused, 4 unavailable, 5 outcome unknown, 6 timeout,
 7 failed. Full reference: {document("command-line.md")}"""
 _TOKEN: Final = re.compile(r"\bmc[ao]_[\w-]+")
@@ -112,7 +112,7 @@ def _add_connection(verb: ArgumentParser) -> None:
     group.add_argument(
         "--token",
         action=_Secret,
-        help="the token itself; a shell may keep it in its history, and `ps` shows it of a parent such as uvx",
+        help="the token itself; a shell may keep it in its history, and `ps` can show it for a parent process such as uvx",
     )
     group.add_argument(
         "--allow-http", action="store_true", help="allow sending the token unencrypted to another machine"
@@ -130,7 +130,7 @@ def _add_connection(verb: ArgumentParser) -> None:
 def _key(text: str) -> str:
     """An empty one, of a variable that is not set, would have the tool run again."""
     if not _KEY.match(text):
-        raise ArgumentTypeError("the key must have 1 to 128 characters of ASCII, and no space at its ends")
+        raise ArgumentTypeError("the key must be 1 to 128 ASCII characters, without leading or trailing spaces")
     return text
 
 
@@ -140,13 +140,13 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 10_000_000:
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds greater than 0")
     return value
 
 
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text)):
-        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+        raise ArgumentTypeError(f"{text!r} is not a whole number greater than 0")
     return int(text)
 
 

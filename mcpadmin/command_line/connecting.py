@@ -196,7 +196,7 @@ def _token(given: Namespace) -> str:
         text = hardening.variables.get("MCPADMIN_TOKEN", "")
     token = text.strip()
     if not token:
-        words = "No token. Issue one on the Agents page, then use --token-file FILE or the variable MCPADMIN_TOKEN."
+        words = "No token. Create one on the Agents page, then use --token-file FILE or the variable MCPADMIN_TOKEN."
         raise Ending(ExitStatus.USAGE, words)
     if not _TOKEN.match(token):
         raise Ending(ExitStatus.USAGE, "The token contains characters that are not allowed in a token, such as spaces.")
@@ -206,7 +206,7 @@ def _token(given: Namespace) -> str:
 def read_file(name: str, option: str) -> str:
     """The text of a file; `-` is standard input. Raises Ending (usage)."""
     if not name:  # of a variable that is not set
-        raise Ending(ExitStatus.USAGE, f"{option}: the name of the file is empty.")
+        raise Ending(ExitStatus.USAGE, f"{option}: the file name is empty.")
     if name == "-" and sys.stdin is None:
         raise Ending(ExitStatus.USAGE, f"{option}: standard input is closed.")
     try:

@@ -81,7 +81,7 @@ def _refuse_unknown(words: list[str], others: Sequence[str]) -> None:
         return
     meant = "".join(f" Did you mean {name}?" for name in get_close_matches(words[0], sorted(known), 1))
     sys.stderr.write(
-        f"mcpadmin: There is no command {without_tokens(words[0])!r}.{meant} `{PROGRAM} help` lists all.\n"
+        f"mcpadmin: Unknown command {without_tokens(words[0])!r}.{meant} `{PROGRAM} help` lists all commands.\n"
     )
     sys.exit(_USAGE)
 

@@ -36,7 +36,7 @@ def run(given: Namespace) -> int:
     if sys.stderr is None:  # closed by who started this
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the whole process
     if sys.stdout is None:
-        sys.stderr.write("mcpadmin: Standard output is closed, so nothing could take the result. Nothing was sent.\n")
+        sys.stderr.write("mcpadmin: Standard output is closed, so the result could not be printed. Nothing was sent.\n")
         return ExitStatus.USAGE
     output = Output(given.output)
     try:
@@ -128,7 +128,7 @@ def _object(text: str) -> dict[str, Any]:
         why = problem.detail.partition(": ")[2] or problem.detail
         raise Ending(ExitStatus.USAGE, f"--json: not valid JSON: {why}") from problem
     if mended:
-        raise Ending(ExitStatus.USAGE, "--json: the arguments contain half of a surrogate pair.")
+        raise Ending(ExitStatus.USAGE, "--json: the arguments contain an unpaired surrogate.")
     if not isinstance(value, dict):
         raise Ending(ExitStatus.USAGE, '--json: the arguments must be a JSON object, such as {"name": "value"}.')
     return value
@@ -264,7 +264,7 @@ def _bytes(content: Mapping[str, Any]) -> bytes:
 
 async def _prompt(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
     if wrong := [name for name, value in given.arguments.items() if not isinstance(value, str)]:
-        raise Ending(ExitStatus.USAGE, f"--json: the arguments of a prompt must be strings, and {wrong[0]} is not.")
+        raise Ending(ExitStatus.USAGE, f"--json: the arguments of a prompt must be strings, but {wrong[0]} is not.")
     async with reached.client(given.server) as client:
         result = await client.get_prompt(given.prompt, given.arguments, on_progress=output.progress)
     if output.is_json:

@@ -43,9 +43,9 @@ TEMPLATES = [
 ]
 README_TEXT = """# The demo server
 
-It ships with mcpadmin, so that there is something to look at before your own servers are registered.
+It ships with mcpadmin, so that you can try things out before you register your own servers.
 
-- **Tools**: `greet` and `add` answer at once, `countdown` takes its time, `draw` returns an image,
+- **Tools**: `greet` and `add` answer immediately, `countdown` takes its time, `draw` returns an image,
   `search_notes` has a form with many kinds of fields, `forget_notes` is destructive, `fail_on_purpose` fails.
 - **Resources**: `demo://clock` changes every five seconds, `demo://notes/{name}` is a template.
 - **Prompts**: `summarise` and `explain` take arguments that can be completed.

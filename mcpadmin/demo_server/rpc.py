@@ -89,7 +89,7 @@ def messages(stream: BinaryIO, outlet: Outlet) -> Iterator[dict[str, Any]]:
 
 def checked_level(level: Any) -> str:
     if level not in LEVELS:
-        raise RpcError(INVALID_PARAMS, f"Unknown log level; there are {', '.join(LEVELS)}.")
+        raise RpcError(INVALID_PARAMS, f"Unknown log level. Use one of {', '.join(LEVELS)}.")
     return str(level)
 
 

@@ -201,7 +201,7 @@ class Arguments:
     def choices(self, name: str, choices: tuple[str, ...]) -> list[str]:
         values: list[Any] = self._take(name, (list,), "a list", [])
         if any(value not in choices for value in values):
-            raise ToolFailure(f"{self._where}{name} may hold {', '.join(choices)}.")
+            raise ToolFailure(f"{self._where}{name} may contain {', '.join(choices)}.")
         return values
 
     def inner(self, name: str) -> "Arguments":

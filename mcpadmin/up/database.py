@@ -85,7 +85,7 @@ def _refuse_other_encodings() -> None:
         (encoding,) = cursor.fetchone()
     if encoding != "UTF8":
         raise StartProblem(
-            f"the database has the encoding {encoding}, and mcpadmin needs UTF8",
+            f"the database has the encoding {encoding}, but mcpadmin needs UTF8",
             "Create it with: createdb --template=template0 --encoding=UTF8 NAME",
         )
 
@@ -152,8 +152,8 @@ def _check_keyring() -> None:
     if missing:
         keys = ", ".join(missing)
         raise StartProblem(
-            f"the database holds secrets sealed with key {keys}, which {described()[:1].lower()}{described()[1:]} lacks",
-            f"{remedy} If the key is lost for good, {document('configuration.md')} (Keys) says how to go on without these secrets.",
+            f"the database contains secrets encrypted with key {keys}, which {described()[:1].lower()}{described()[1:]} lacks",
+            f"{remedy} If the key is lost for good, {document('configuration.md')} (Keys) explains how to continue without these secrets.",
         )
 
 
@@ -170,7 +170,7 @@ def why_unusable(problem: DatabaseError) -> StartProblem | None:
     if pending:
         return StartProblem(
             f"{_named()} has not been set up for this version of mcpadmin",
-            "Start mcpadmin once, or set MCPADMIN_DATA_DIR and DATABASE_URL as for the installation that you mean.",
+            "Start mcpadmin once, or set MCPADMIN_DATA_DIR and DATABASE_URL to those of the installation that you mean.",
         )
     return _unreachable(problem) if isinstance(problem, OperationalError) else None
 

@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--host", default=os.environ.get("MCPADMIN_HOST") or "127.0.0.1", help="address to listen on (%(default)s)"
     )
-    parser.add_argument("--port", type=int, default=8000, help="port to listen on (%(default)s); 0 takes a free one")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (%(default)s); 0 picks a free one")
     parser.add_argument(
         "--web-processes",
         type=int,

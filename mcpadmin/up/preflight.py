@@ -44,7 +44,7 @@ def check_python() -> None:
     if sys.version_info < NEEDED_PYTHON:
         found = ".".join(map(str, sys.version_info[:3]))
         raise StartProblem(
-            f"this is Python {found} and mcpadmin needs 3.11 or newer",
+            f"this is Python {found}, but mcpadmin needs 3.11 or newer",
             "Install it and recreate the virtual environment.",
         )
 
@@ -69,7 +69,7 @@ def refuse_foreign(path: Path) -> None:
             return
     raise StartProblem(
         f"{path} is not empty, and nothing in it belongs to mcpadmin",
-        "Give a new or empty directory as the data directory (--data-dir or MCPADMIN_DATA_DIR).",
+        "Use a new or empty directory as the data directory (--data-dir or MCPADMIN_DATA_DIR).",
     )
 
 
@@ -246,11 +246,13 @@ def _why_not_listening(problem: OSError, host: str, port: int) -> StartProblem:
     match problem.errno:
         case errno.EADDRINUSE:
             return StartProblem(
-                f"port {port} on {host} is in use", f"Stop what uses it, or choose another: --port {port + 1}"
+                f"port {port} on {host} is in use",
+                f"Stop the program that uses it, or choose another port: --port {port + 1}",
             )
         case errno.EACCES:
             return StartProblem(
-                f"port {port} needs rights that this user lacks", "Choose a port above 1023, such as --port 8000"
+                f"port {port} requires privileges that this user does not have",
+                "Choose a port above 1023, such as --port 8000",
             )
         case errno.EADDRNOTAVAIL:
             return StartProblem(

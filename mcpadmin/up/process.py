@@ -378,7 +378,7 @@ class Child:
         await asyncio.wait(ends, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         haste.cancel()
         if not self.exited.done():
-            why = "at once, as asked" if hurry.is_set() else f"because it did not end within {grace:.1f} s"
+            why = "immediately, as requested" if hurry.is_set() else f"because it did not exit within {grace:.1f} s"
             self._output.say(f"{self.part.name} killed {why}", level="warning")
         kill_group(self.pid, signal.SIGKILL)
         await asyncio.wait({self.exited}, timeout=1)

@@ -50,7 +50,7 @@ def wait_until_prepared() -> None:
     pipe = select.poll()
     pipe.register(int(descriptor), select.POLLIN)
     if not any(event & select.POLLIN for _, event in pipe.poll()):
-        sys.exit("up has ended before the installation was prepared")
+        sys.exit("up ended before the installation was prepared")
     os.close(int(descriptor))
 
 

@@ -64,8 +64,8 @@ def check_addresses() -> None:
     given = [name for name in OWN_ADDRESS.values() if hardening.variables.get(name)]
     if given and not hardening.variables.get("REDIS_URL"):
         raise StartProblem(
-            f"{given[0]} is set and REDIS_URL is not",
-            "Set REDIS_URL too: manage.py commands and the other parts use it.",
+            f"{given[0]} is set, but REDIS_URL is not",
+            "Set REDIS_URL too: manage.py commands and the other processes use it.",
         )
 
 
@@ -147,7 +147,7 @@ class PartSupervisor:
         if task.cancelled() or not (problem := task.exception()):
             return
         if self.first_ready.done():
-            self._output.say(f"{self.part.name} is not started again: {problem!r}", level="error")
+            self._output.say(f"{self.part.name} is not restarted: {problem!r}", level="error")
         else:
             self.first_ready.set_exception(problem)
 
@@ -207,7 +207,7 @@ class PartSupervisor:
             )
         # A night of failures is a thousand of them, and no float holds 2 to that power.
         delay = min(CEILING, FIRST_DELAY * 2 ** min(self._failures - 1, 10))
-        words = f"{report}; starting it again in {delay:.1f} s" + (f"; last output: {last}" if last else "")
+        words = f"{report}; restarting it in {delay:.1f} s" + (f"; last output: {last}" if last else "")
         self._output.say(words, level="warning")
         return delay
 
@@ -363,10 +363,10 @@ class Supervisor:
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stop.is_set():
-            self._output.say("stopping at once")
+            self._output.say("stopping immediately")
             self._hurry.set()
             return
-        self._output.say(f"{signal.Signals(number).name}: stopping (a second signal stops at once)")
+        self._output.say(f"{signal.Signals(number).name}: stopping (a second signal stops immediately)")
         self._stop.set()
 
     def _part_ended(self, part: Part, pid: int) -> None:

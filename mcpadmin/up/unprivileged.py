@@ -370,7 +370,7 @@ def _require_own(data_dir: Path, user: User) -> None:
 
     if files := _answer(question):
         raise StartProblem(
-            f"mcpadmin cannot run as user {user}, who may not use {files}",
+            f"mcpadmin cannot run as user {user}, which cannot access {files}",
             f"After restoring a backup as root, run chown {user.uid}:{user.gid} {files}",
         )
 

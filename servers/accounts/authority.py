@@ -106,7 +106,7 @@ class Authority:
         """Raises BeyondAuthority."""
         if lacking := self.lacks(codenames, superuser):
             raise BeyondAuthority(
-                lacking, f"You can only give permissions that you have. You don't have: {in_words(lacking)}."
+                lacking, f"You can grant only permissions that you have. You don't have: {in_words(lacking)}."
             )
 
     def require_reach(self, user: Any) -> None:

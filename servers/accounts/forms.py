@@ -20,7 +20,7 @@ from servers.kit.filters import Ignored, ignored
 class AccountForm(BaseUserCreationForm):
     """User name and password of a new account."""
 
-    email = forms.EmailField(required=False, label="E-mail", help_text="Optional.")
+    email = forms.EmailField(required=False, label="Email", help_text="Optional.")
 
     class Meta(BaseUserCreationForm.Meta):
         fields = ("username", "email")
@@ -51,7 +51,7 @@ class NewPasswordForm(SetPasswordForm):
         super().__init__(*args, **kwargs)
         self.fields["new_password1"].label = "New password"
         self.fields["new_password1"].help_text = password_validators_help_text_html()
-        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password2"].label = "Confirm new password"
         self.fields["new_password2"].help_text = ""
 
     def validate_password_for_user(self, user: Any, *_: str) -> None:
@@ -65,11 +65,11 @@ class ProfileForm(forms.Form):
     name = forms.CharField(
         required=False, max_length=150, label="Name", widget=forms.TextInput(attrs={"autocomplete": "name"})
     )
-    email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "email"}))
+    email = forms.EmailField(required=False, label="Email", widget=forms.EmailInput(attrs={"autocomplete": "email"}))
     password = forms.CharField(
         required=False,
         label="Current password",
-        help_text="Only needed to change the e-mail address.",
+        help_text="Only needed to change the email address.",
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
 
@@ -84,7 +84,7 @@ class ProfileForm(forms.Form):
         if found["password"] and not self._may_try():
             self.add_error("password", "Too many attempts. Try again in a minute.")
         elif not self.user.check_password(found["password"]):
-            self.add_error("password", "Enter your current password to change the e-mail address.")
+            self.add_error("password", "Enter your current password to change the email address.")
         return found
 
 
@@ -108,7 +108,7 @@ class UserListFilter(forms.Form):
         max_length=150,
         label="Search",
         widget=forms.TextInput(
-            attrs={"type": "search", "class": "form-control", "placeholder": "Username, name or e-mail"}
+            attrs={"type": "search", "class": "form-control", "placeholder": "Username, name or email"}
         ),
     )
     show = forms.ChoiceField(
@@ -175,7 +175,7 @@ class InviteForm(PermissionsForm):
         help_text="Shown beside the username. The person can change it later.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
-    email = forms.EmailField(required=False, label="E-mail", widget=forms.EmailInput(attrs={"autocomplete": "off"}))
+    email = forms.EmailField(required=False, label="Email", widget=forms.EmailInput(attrs={"autocomplete": "off"}))
 
 
 class ServiceAccountForm(PermissionsForm):
@@ -222,7 +222,7 @@ class GroupForm(forms.Form):
         name = str(self.cleaned_data["name"]).strip()
         others = Group.objects.exclude(pk=self.group.pk) if self.group else Group.objects.all()
         if others.filter(name__iexact=name).exists():
-            raise ValidationError("A group with this name exists already.")
+            raise ValidationError("A group with this name already exists.")
         return name
 
     def sections(self) -> list[dict[str, Any]]:

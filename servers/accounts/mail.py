@@ -39,6 +39,6 @@ def send(issued: IssuedLink, url: str) -> str:
     try:
         send_mail(_SUBJECTS[purpose].format(instance), body, None, [link.email])
     except (OSError, smtplib.SMTPException) as problem:
-        log.warning("mail was not sent", problem=type(problem).__name__)
-        return f"The mail to {link.email} was not sent ({type(problem).__name__}). Copy the link instead."
+        log.warning("email was not sent", problem=type(problem).__name__)
+        return f"The email to {link.email} was not sent ({type(problem).__name__}). Copy the link instead."
     return f"Sent to {link.email}."

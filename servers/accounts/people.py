@@ -181,7 +181,7 @@ def _locked_to_delete(by: Any, user: Any) -> Any:
         words = (
             ", ".join(item.title.lower() for item in shown if item.blocks) or "something on servers that you can't see"
         )
-        raise Refused(f"{row.get_username()} can't be deleted yet. Still there: {words}.", action)
+        raise Refused(f"{row.get_username()} can't be deleted yet. Hand over or remove first: {words}.", action)
     return row
 
 

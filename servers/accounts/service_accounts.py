@@ -58,7 +58,7 @@ def require_managed(by: Any, user: Any) -> None:
     Refused. In the caller's transaction."""
     authority, [row] = lock(by, user)
     if not is_one(row):
-        raise Refused(f"{row.get_username()} is a person, who creates tokens in their own account.")
+        raise Refused(f"{row.get_username()} is a person and creates tokens in their own account.")
     authority.require_reach(row)
 
 

@@ -216,7 +216,7 @@ def _parsed(text: str) -> dict[str, Any]:
     if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("version") != VERSION:
         raise ValidationError(f"This is not an exported bundle: format must be {FORMAT} and version {VERSION}.")
     if storable_json(value) != value:
-        raise ValidationError("The file contains a NUL character or half of a surrogate pair, which cannot be stored.")
+        raise ValidationError("The file contains a NUL character or an unpaired surrogate, which cannot be stored.")
     return value
 
 

@@ -43,13 +43,13 @@ def configurations(slug: str, url: str, token: str) -> list[Configuration]:
         Configuration(
             "cursor",
             "Cursor",
-            "Add it to ~/.cursor/mcp.json, or to .cursor/mcp.json of a project.",
+            "Add it to ~/.cursor/mcp.json, or to .cursor/mcp.json in a project.",
             _json({"mcpServers": {slug: {"url": url, "headers": header}}}),
         ),
         Configuration(
             "vscode",
             "VS Code",
-            "Add it to .vscode/mcp.json of a project, or to the user's mcp.json.",
+            "Add it to .vscode/mcp.json in a project, or to the user's mcp.json.",
             _json({"servers": {slug: {"type": "http", "url": url, "headers": header}}}),
         ),
         Configuration(

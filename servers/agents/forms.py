@@ -19,8 +19,8 @@ USUAL_SCOPES = [AgentScope.LIST.value, AgentScope.READ.value, AgentScope.CALL.va
 SCOPE_HELP = {
     AgentScope.LIST: "See tools, resources and prompts.",
     AgentScope.READ: "Read and follow resources, get prompts, complete arguments.",
-    AgentScope.CALL: "Run tools. Calls of tools that the server marks destructive wait for approval.",
-    AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive without waiting for approval.",
+    AgentScope.CALL: "Run tools. Calls to tools that the server marks destructive wait for approval.",
+    AgentScope.DESTRUCTIVE: "Run tools that the server marks destructive, without waiting for approval.",
     AgentScope.SAMPLING: "Answer sampling requests from servers. This uses tokens of the agent's model.",
     AgentScope.INBOX: "Server requests that the agent cannot answer wait in the inbox.",
     AgentScope.HISTORY: "Search all calls that its user can see, over the HTTP API.",
@@ -31,7 +31,7 @@ SCOPE_HELP = {
 class TokenForm(forms.Form):
     account = forms.ChoiceField(
         label="Acts as",
-        help_text="Service accounts are added on Users.",
+        help_text="Service accounts are added on the Users page.",
         widget=forms.Select(attrs={"class": "form-select"}),
     )
     name = forms.CharField(

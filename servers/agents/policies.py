@@ -94,7 +94,7 @@ class Policies:
         if self.bundle is not None:
             found.append(self.bundle.verdict(kind, shown or key))
         if destructive and not scoped:
-            why = f"The server marks it as destructive, and the token lacks the scope {AgentScope.DESTRUCTIVE.value}."
+            why = f"The server marks it as destructive, and the token does not have the scope {AgentScope.DESTRUCTIVE.value}."
             found.append(Verdict(PolicyEffect.ASK, why))
         return min(found, key=lambda one: STRICTNESS[one.effect])
 

@@ -49,7 +49,7 @@ def add_rule(actor: Actor, user: Any, of: Owner, rule: Rule) -> None:
             AgentRule.objects.create(policy=policy, **vars(rule), created_by=actor.name[:150])
             _note(trail, of, {"added": _words(rule)})
     except IntegrityError as problem:
-        raise ValidationError(f"There is a rule for {rule.pattern} already. Remove it first.") from problem
+        raise ValidationError(f"There is already a rule for {rule.pattern}. Remove it first.") from problem
 
 
 def remove_rule(actor: Actor, user: Any, of: Owner, rule: AgentRule) -> None:

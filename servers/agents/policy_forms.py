@@ -82,7 +82,7 @@ class BundlePolicyForm(TokenPolicyForm):
     own_approval = forms.ChoiceField(
         label="Token owners can approve their own agents' calls",
         choices=OwnApproval.choices,
-        help_text="Anyone else who may answer server requests can always approve.",
+        help_text="Anyone else with permission to answer server requests can always approve.",
         widget=forms.Select(attrs=_SELECT),
     )
     equal_calls = forms.IntegerField(

@@ -105,7 +105,9 @@ def issue_for(actor: Actor, by: Any, account: Any, wanted: Wanted) -> Issued:
     """A token of a service account, issued by a person who manages it. Raises access.Denied (recorded), Refused, and
     ValidationError by field."""
     if not access.may(account, "call_tool"):
-        raise ValidationError(f"{account.get_username()} does not have permission to call tools. Give it on Users.")
+        raise ValidationError(
+            f"{account.get_username()} does not have permission to call tools. Grant it on the Users page."
+        )
     with managed(actor, by, wanted.name) as trail:
         service_accounts.require_managed(by, account)
         return _issued(trail, account, wanted)
@@ -146,7 +148,9 @@ def require_room(user: Any) -> None:
     active = AgentToken.objects.filter(user_id=user.pk, revoked_at=None, expires_at__gt=timezone.now())
     if active.count() >= limits.number("agent_tokens"):
         who = f"{user.get_username()} has" if service_accounts.is_one(user) else "You have"
-        raise ValidationError(f"{who} too many tokens. {limits.stated('agent_tokens')} Revoke one that is not used.")
+        raise ValidationError(
+            f"{who} too many tokens. {limits.stated('agent_tokens')} Revoke one that you no longer use."
+        )
 
 
 def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:

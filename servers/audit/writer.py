@@ -165,7 +165,7 @@ class Writer:
             thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
             if not started(thread):
                 raise WriterBusy(
-                    "The system allows no thread for the audit log, so nothing was changed. Try again later."
+                    "The system cannot start a thread for the audit log, so nothing was changed. Try again later."
                 )
             self._thread = thread
 

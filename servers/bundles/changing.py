@@ -33,7 +33,7 @@ SHOWN_CHARS, SHOWN_ITEMS = 500, 50
 #: who may change what a server is may also join servers
 PERMISSION: Final = "change_server"
 _OF_URI: Final = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
-_GRAMMAR: Final = "2 to 12 lower-case letters, digits and single hyphens, beginning with a letter"
+_GRAMMAR: Final = "2 to 12 lowercase letters, digits and single hyphens, beginning with a letter"
 
 
 class Conflict(Exception):
@@ -238,14 +238,14 @@ def slug_problem(slug: str, bundle: Bundle | None = None) -> str:
     except ValidationError as problem:
         return str(problem.messages[0])
     if not slug or slug != slugify(slug):
-        return "Use lower-case letters, digits and hyphens."
+        return "Use lowercase letters, digits and hyphens."
     if (server := Server.objects.filter(slug=slug).first()) is not None:
-        return f"The server {server.name} has this short name. Choose another one."
+        return f"The server {server.name} already uses this short name. Choose another one."
     other = Bundle.objects.filter(slug=slug).exclude(pk=bundle.pk if bundle else 0).first()
     if other is None:
         return ""
     state = "deleted bundle" if other.deleted_at else "bundle"
-    return f"The {state} {other.name} has this short name. Choose another one."
+    return f"The {state} {other.name} already uses this short name. Choose another one."
 
 
 def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> list[str]:

@@ -93,7 +93,7 @@ class BundleForm(forms.Form):
         label="Instructions",
         required=False,
         max_length=INSTRUCTIONS_CHARS,
-        help_text="Given to the model before the instructions of the servers.",
+        help_text="Given to the model before the servers' instructions.",
         widget=forms.Textarea(attrs={"class": "form-control", "rows": 3}),
     )
     listing = forms.ChoiceField(

@@ -144,6 +144,6 @@ def _health(credential: Credential, servers: Sequence[Server], blanked: Sequence
             return CredentialHealth("Expires soon", "warn", "alert-triangle")
     if blanked:
         return CredentialHealth(
-            "Address changed", "warn", "alert-triangle", "A server that used it now has another address."
+            "Address changed", "warn", "alert-triangle", "A server that used it now has a different address."
         )
     return _IN_USE if servers else CredentialHealth("Not used", "", "circle-dashed")

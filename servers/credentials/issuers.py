@@ -34,7 +34,7 @@ class Expected:
 
     @property
     def words(self) -> str:
-        return f"{self.issuer} where the server names {self.named}"
+        return f"{self.issuer} instead of {self.named}"
 
 
 def expected(server: Server) -> Expected | None:

@@ -51,8 +51,8 @@ def execution_refusal(variable: str) -> str:
     if not (effect := effect_on_execution(variable)):
         return ""
     return (
-        f"A credential cannot set {variable}: it {effect}, so it is part of the command. A person with the permission "
-        "“Register commands” can set it as a variable in the server's Settings."
+        f"A credential cannot set {variable}: it {effect}, so it is part of the command. A person with the "
+        "“Register commands” permission can set it as a variable in the server's Settings."
     )
 
 
@@ -64,11 +64,11 @@ def refusal(source: Server | Registration, variable: str) -> str:
     if variable in names:
         return ""
     declared = (
-        f"It leaves {', '.join(sorted(names))} to credentials." if names else "It leaves no variable to credentials."
+        f"Credentials can fill {', '.join(sorted(names))}." if names else "Credentials can fill none of its variables."
     )
     return (
-        f"The registration of {source.name} does not leave {variable} to credentials. {declared} A person with the "
-        f"permission “Register commands” can add {variable} as a secret variable in the server's Settings."
+        f"A credential cannot fill {variable} on {source.name}. {declared} A person with the "
+        f"“Register commands” permission can add {variable} as a secret variable in the server's Settings."
     )
 
 
@@ -116,7 +116,7 @@ def command_refusal(arguments: Iterable[str], working_directory: str, filled: Ma
                 return (
                     f"Argument {number} refers to {name}, which a credential fills. Such a value is allowed only after a long "
                     "option for a secret, such as --token or --header, so that it cannot become part of the command. A person "
-                    "with the permission “Register commands” can change the argument or enter the value in the "
+                    "with the “Register commands” permission can change the argument or enter the value in the "
                     "server's Settings."
                 )
             value = filled[name]
@@ -130,7 +130,7 @@ def command_refusal(arguments: Iterable[str], working_directory: str, filled: Ma
     if names := _referred(working_directory, filled):
         return (
             f"The working directory refers to {names[0]}, which a credential fills. It decides what runs, so only a person "
-            "with the permission “Register commands” can set it, in the server's Settings."
+            "with the “Register commands” permission can set it, in the server's Settings."
         )
     return ""
 

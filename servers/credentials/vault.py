@@ -283,7 +283,7 @@ def _require_variable(actor: Actor, source: Server | Registration, parts: Parts)
             actor,
             server,
             source.name,
-            permission="fill a variable that is not left to credentials",
+            permission="fill a variable that credentials cannot fill",
             variable=variable[:200],
         )
         raise
@@ -353,7 +353,7 @@ def _require_place(source: Server | Registration, credential: Credential) -> Non
 
 def _require_transport(source: Server | Registration, kind: str) -> None:
     if (kind == CredentialKind.ENVIRONMENT) != (source.transport == TransportKind.STDIO):
-        raise ValidationError("This kind of credential does not fit the transport.", code="transport")
+        raise ValidationError("This kind of credential does not work with this transport.", code="transport")
 
 
 def _refuse_doubles(identity: Identity, credential: Credential, details: Mapping[str, Any]) -> None:
@@ -375,7 +375,7 @@ def _refuse_double(
         if same or (other.details.get("variable") and other.details == details):
             raise ValidationError(f"{name} already uses {other.name} for this.", code="double")
     if double := taken & kinds.header_names(kind, details):
-        words = f"{name} already sends the header {double.pop()}. Remove it there first."
+        words = f"{name} already sends the {double.pop()} header. Remove it there first."
         raise ValidationError(words, code="double")
 
 

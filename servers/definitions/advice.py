@@ -68,7 +68,7 @@ def _name(tool: Mapping[str, Any], prefix: str, twins: Mapping[str, list[str]]) 
 def _description(tool: Mapping[str, Any], texts: Mapping[str, int]) -> Iterator[Advice]:
     text = _text(tool.get("description"))
     if not text:
-        yield Advice("No description", "Say in a sentence what it does, and in another when to use it.")
+        yield Advice("No description", "Say in one sentence what it does, and in another when to use it.")
         return
     if texts[text] > 1:
         yield Advice("Another tool has the same description", "Say what sets this one apart.")
@@ -86,7 +86,7 @@ def _parameters(tool: Mapping[str, Any]) -> Iterator[Advice]:
         more = f" and {len(bare) - _MOST_NAMED} more" if len(bare) > _MOST_NAMED else ""
         what = "parameter" if len(bare) == 1 else "parameters"
         yield Advice(
-            f"No description of the {what} {', '.join(bare[:_MOST_NAMED])}{more}",
+            f"No description for the {what} {', '.join(bare[:_MOST_NAMED])}{more}",
             "Describe each: its meaning, its format, an example.",
         )
 

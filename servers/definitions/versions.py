@@ -173,7 +173,7 @@ def _change(
     breaks = found.change == "breaking"
     if row.removed_at is None:
         return DefinitionChange(found.change), found.reasons, breaks
-    reason = "Only descriptions changed." if found.change == "words" else f"What changed since is {found.change}."
+    reason = "Only descriptions changed." if found.change == "words" else f"The change since then is {found.change}."
     return DefinitionChange.RETURNED, [reason, *found.reasons], breaks
 
 

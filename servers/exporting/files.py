@@ -157,7 +157,7 @@ def expire() -> int:
     removed = 0
     # its job was given up, or is gone
     ended = Export.objects.filter(Q(job=None) | Q(job__finished_at__isnull=False), finished_at=None)
-    ended.update(finished_at=timezone.now(), failed=True, detail="Given up after several attempts.")
+    ended.update(finished_at=timezone.now(), failed=True, detail="Gave up after several attempts.")
     for export in Export.objects.filter(expires_at__lte=timezone.now()):
         remove(export)
         removed += 1

@@ -38,7 +38,7 @@ class ExportForm(_PayloadsOnlyInJsonl):
         label="Query",
         help_text=format_html(
             "Leave empty to export the whole log. A call is exported with all its events; log lines and messages are not "
-            'in the audit log. Times without a zone are in UTC. See the <a href="#{}">fields of a query</a>.',
+            'in the audit log. Times without a zone are in UTC. See the <a href="#{}">query fields</a>.',
             "syntax-title",
         ),
         widget=forms.TextInput(

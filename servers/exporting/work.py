@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 class Outdated(Exception):
     def __init__(self) -> None:
-        super().__init__("Rows were removed or erased each time while the file was written. Export again later.")
+        super().__init__("Rows were removed or erased each time the file was being written. Export again later.")
 
 
 class NotPut(Exception):

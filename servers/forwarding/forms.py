@@ -59,7 +59,7 @@ class SinkForm(forms.Form):
             self._add_http_fields(kind, sink is not None and sink.sealed_value is not None)
         self._add_tls_fields(sink is not None and sink.sealed_private_key is not None)
         if sink is None:
-            self.fields["start"] = forms.ChoiceField(label="Begin", choices=_STARTS, initial="now")
+            self.fields["start"] = forms.ChoiceField(label="Start", choices=_STARTS, initial="now")
 
     def _add_http_fields(self, kind: SinkKind, has_value: bool) -> None:
         help_text, example = _URLS[kind]
@@ -163,7 +163,9 @@ class SinkForm(forms.Form):
         )
 
     def refuse(self, problem: SecretNeeded) -> None:
-        self.add_error(problem.field, "Enter it: a stored secret is kept only for the same address and header.")
+        self.add_error(
+            problem.field, "Enter the secret again: it is kept only if the address and header stay the same."
+        )
 
 
 _TLS = ("ca", "certificate", "private_key")

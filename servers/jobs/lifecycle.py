@@ -104,7 +104,7 @@ def interrupt(job: BackgroundJob, why: str, **still: Any) -> None:
     """A retry follows, or after RETRIES of them the end. `still`: what must hold of the row."""
     if job.attempts > RETRIES:
         try:
-            finish(job, JobOutcome(False, f"{why} Given up after {job.attempts} attempts.", job.result), **still)
+            finish(job, JobOutcome(False, f"{why} Gave up after {job.attempts} attempts.", job.result), **still)
         except Lost:
             return
     else:

@@ -24,7 +24,7 @@ from servers.jobs.lifecycle import open_job
 from servers.models import BackgroundJob
 
 RUN_TASK = "servers.run_job"
-BROKER_AWAY = "The message broker is unreachable. The job starts when it is back."
+BROKER_AWAY = "The message broker is unreachable. The job starts once the broker is back."
 #: the schedule asks once an hour whether a day is over; with a whole day it would be an hour later each time
 DAY = timedelta(hours=23, minutes=30)
 #: of the kinds that a person requests here; exports have their own (servers/exporting/requesting.py)

@@ -80,7 +80,7 @@ def run(uid: str) -> None:
         lifecycle.give_back(job)  # no message: this worker would take it; the next one asks for what waits
     except (OperationalError, InterfaceError) as problem:
         log.warning("jobs.interrupted", job=str(job.uid), kind=job.kind, problem=type(problem).__name__)
-        lifecycle.interrupt(job, "The database did not answer.")
+        lifecycle.interrupt(job, "The database did not respond.")
     except DatabaseError as problem:  # tried again all the same: another process may have written what this one meets
         log.exception("jobs.refused", job=str(job.uid), kind=job.kind)
         words = f"The database refused a statement ({type(problem).__name__}). See the worker's log for the reason."

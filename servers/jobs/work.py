@@ -61,7 +61,7 @@ def rotate_keys(progress: JobProgress) -> JobOutcome:
     result |= {"left": rest} if (rest := rotation.left()) else {}
     words = [f"{counted(done.renewed, 'value')} encrypted with key {current}."]
     if done.broken:
-        words = [f"{counted(len(done.broken), 'value')} could not be encrypted again. Keep the old keys."]
+        words = [f"{counted(len(done.broken), 'value')} could not be re-encrypted. Keep the old keys."]
     if done.newer:
         words.append(done.advice)
     return JobOutcome(not done.broken, " ".join(words), result)

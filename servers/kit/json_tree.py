@@ -64,7 +64,9 @@ class Tree:
         count = _count(value)
         if depth >= DEPTH:
             self.cut = True
-            return f'<div{place}>{key}{opening}<span class="c"> {count}, nested too deep to show </span>{closing}</div>'
+            return (
+                f'<div{place}>{key}{opening}<span class="c"> {count}, nested too deeply to show </span>{closing}</div>'
+            )
         is_open = " open" if depth < OPEN_DEPTH else ""
         summary = (
             f'<summary>{key}<span class="jv-open">{opening} <span class="c">{count}</span></span>'

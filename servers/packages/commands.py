@@ -160,7 +160,7 @@ def _npm(words: str, arguments: list[str]) -> PackageCommand:
             if name not in ("--yes",):
                 options.append(word)
         elif word not in _NPM_DROPPED:
-            raise Unpinnable(f"{words} with the option {name} runs more than one package's program.")
+            raise Unpinnable(f"{words} with the option {name} runs programs from more than one package.")
     left = list(rest)
     if words in ("npm exec", "npm x"):
         left = _after_dashes(words, left)
@@ -190,7 +190,7 @@ def _after_dashes(words: str, left: list[str]) -> list[str]:
     """npm takes options for itself up to `--`."""
     before = left[: left.index("--")] if "--" in left else left
     if any(word.startswith("-") for word in before):
-        raise Unpinnable(f"Options of the server must follow -- in the arguments of {words}.")
+        raise Unpinnable(f"Server options must follow -- in the arguments of {words}.")
     return [word for index, word in enumerate(left) if word != "--" or "--" in left[:index]]
 
 
@@ -257,7 +257,7 @@ def _of_pypi(
     main = found[0]
     assert main is not None  # noqa: S101  all of them matched
     if _INTERPRETERS.fullmatch(main["name"]):
-        raise Unpinnable(f"{words} {main['name']} runs an interpreter and no package.")
+        raise Unpinnable(f"{words} {main['name']} runs an interpreter, not a package.")
     requirements = tuple(_requirement(one) for one in found if one)
     exact = _EXACT_PYPI.fullmatch(requirements[0][len(main["name"] + (main["extras"] or "")) :].strip())
     return PackageCommand(
@@ -304,7 +304,7 @@ def _image(words: str, arguments: list[str]) -> PackageCommand:
     if place is None:
         raise Unpinnable(f"{words} names no image.")
     if {"--rootfs", "--rootfs=true"} & {*arguments[:place]}:
-        raise Unpinnable(f"{words} with the option --rootfs runs a folder and no image.")
+        raise Unpinnable(f"{words} with the option --rootfs runs a folder, not an image.")
     found = _IMAGE.fullmatch(arguments[place])
     if found is None:
         raise Unpinnable(f"{arguments[place]} is not the name of an image.")

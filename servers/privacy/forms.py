@@ -36,7 +36,7 @@ class PrivacySettingsForm(forms.Form):
     )
     mask_detected = _switch(
         "Mask detected secrets",
-        "Tokens and keys with a well-known shape, such as those of GitHub, AWS, Slack and Stripe, private keys, JSON Web Tokens, and passwords in URLs. Also in server logs and error messages.",
+        "Tokens and keys in well-known formats, such as those from GitHub, AWS, Slack and Stripe, private keys, JSON Web Tokens, and passwords in URLs. Also in server logs and error messages.",
     )
 
     @classmethod

@@ -189,10 +189,10 @@ def compiled(path: str) -> "JSONPath":
         raise PathInvalid(f"Not a JSONPath (RFC 9535): {words}.") from exc
     if "match(" in path or "search(" in path:
         raise PathInvalid(
-            "match() and search() are not supported: a regular expression can take very long on one value."
+            "match() and search() are not supported: a regular expression can take very long to match a single value."
         )
     if not isinstance(found, JSONPath):
-        raise PathInvalid("Use one path. Add a second rule for another one.")
+        raise PathInvalid("Use one path. For a second path, add another rule.")
     if not found.segments:
         raise PathInvalid("$ alone is the whole document. Name what to mask, such as $.password or $..password.")
     return found

@@ -301,7 +301,7 @@ def _checked(server: Server) -> Server:
     """What the columns themselves ask for (lengths, choices, a free slug), with messages by field."""
     server.full_clean()
     if (bundle := Bundle.objects.filter(slug=server.slug).first()) is not None:
-        words = f"The bundle {bundle.name} has this short name. Choose another one."
+        words = f"The bundle {bundle.name} already uses this short name. Choose another one."
         raise ValidationError({"slug": ValidationError(words, code="unique")})
     return server
 

@@ -256,9 +256,7 @@ def _parts(source: Server | Registration, use: CredentialUse) -> Parts:
     """Checks the binding again: if the row was changed in any way, the secret is never sent to another address."""
     credential = use.credential
     if use.blanked_at is not None or not belongs(credential, source):
-        words = (
-            f"{credential.name} is bound to {in_words(bound_to(credential))}, but this server now has another address."
-        )
+        words = f"{credential.name} is bound to {in_words(bound_to(credential))}, but this server now has a different address."
         raise NotLaunchable("credential_needed", words)
     if credential.kind == CredentialKind.ENVIRONMENT and (
         words := variables.refusal(source, credential.details.get("variable", ""))

@@ -16,7 +16,7 @@ def inherited_words() -> str:
     base = "The server gets the worker's PATH, LANG and TZ, its own home folder, and the variables below."
     if names:
         return f"{base} MCPADMIN_INHERITED_VARIABLES adds {names}."
-    return f"{base} Operators add others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES."
+    return f"{base} Operators can add others, such as proxy variables, with MCPADMIN_INHERITED_VARIABLES."
 
 
 @register.simple_tag(takes_context=True)

@@ -151,7 +151,7 @@ class _Reader:
 
     def _empty(self, at: NodePlace) -> None:
         optional = name(self._prefix, at.path, "send") in self._data
-        self._nothing(at, "Enter a value, or untick “send”." if optional else REQUIRED)
+        self._nothing(at, "Enter a value, or clear “send”." if optional else REQUIRED)
 
     def _missing(self, at: NodePlace) -> Draft:
         self._empty(at)

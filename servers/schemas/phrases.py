@@ -91,7 +91,7 @@ _FORMATS = {
     "date": "a date like 2026-11-20",
     "date-time": "a date and time like 2026-11-20T14:32:08Z",
     "time": "a time like 14:32:08Z",
-    "email": "an e-mail address",
+    "email": "an email address",
     "uri": "a full address like https://example.com/",
     "uuid": "a UUID",
     "ipv4": "an IPv4 address",

@@ -188,7 +188,7 @@ def _number(value: Any) -> Any:
 def opaque_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Finding]:
     """Restrictions of which only this is known: they were added, removed or changed."""
     if UNKNOWN in before or UNKNOWN in after:
-        yield Finding("has a reference that leads nowhere, so it cannot be compared", Effect.OTHER)
+        yield Finding("has a reference that cannot be resolved, so it cannot be compared", Effect.OTHER)
     joined = sorted({key for flat in (before, after) for key in flat if key.startswith("allOf ")})
     for keyword in [*OPAQUE, *joined]:
         one, other = before.get(keyword, _MISSING), after.get(keyword, _MISSING)

@@ -37,7 +37,7 @@ def _require_sane_words(schema: dict[str, Any]) -> None:
     if "items" in schema and not isinstance(schema["items"], dict | bool | list):
         raise Unsupported("The schema is not valid here: “items” must be a schema.")
     if "type" in schema and not _types(schema["type"]):
-        raise Unsupported("The schema is not valid here: “type” names no JSON type.")
+        raise Unsupported("The schema is not valid here: “type” does not name a JSON type.")
 
 
 def _strings(value: object) -> bool:

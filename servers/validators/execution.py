@@ -48,7 +48,7 @@ _GROUPS: Final[dict[str, str]] = {
         GOENV GOBIN GOCACHE GOMODCACHE GOSUMDB GONOSUMDB GONOSUMCHECK GONOPROXY GOPRIVATE GOINSECURE GODEBUG CGO_* CCACHE_*
         M2_HOME M2_REPO
     """,
-    "makes git, ssh or another version control run programs": "GIT_* SSH_* HG* SVN_* CVS_RSH RSYNC_* GNUPGHOME",
+    "makes git, ssh or a version control tool run programs": "GIT_* SSH_* HG* SVN_* CVS_RSH RSYNC_* GNUPGHOME",
     "names a program that others start": """
         EDITOR VISUAL PAGER *_PAGER *_EDITOR *_BROWSER *_ASKPASS BROWSER MANPAGER MANPATH MANOPT LESS LESSOPEN LESSCLOSE
         LESSKEY* SUDO_* TAR_OPTIONS GZIP UNZIP ZIPOPT CURL_HOME WGETRC NETRC PSQLRC PGSERVICEFILE PGSYSCONFDIR PGPASSFILE
@@ -63,7 +63,7 @@ _GROUPS: Final[dict[str, str]] = {
         AWS_SHARED_CREDENTIALS_FILE CLOUDSDK_* BOTO_CONFIG AZURE_CONFIG_DIR AZURE_EXTENSION_DIR
         GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES TF_* TERRAGRUNT_* ANSIBLE_* PULUMI_HOME VAULT_CONFIG_PATH
     """,
-    "decides whom downloads and connections trust": """
+    "decides which certificates downloads and connections trust": """
         SSL_CERT_FILE SSL_CERT_DIR SSLKEYLOGFILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_CA_BUNDLE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH
     """,
 }  # fmt: skip

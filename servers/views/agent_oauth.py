@@ -34,7 +34,7 @@ from servers.schemas import jsontext
 from servers.single_use_forms import ALREADY_USED, use_form
 
 _MAY_NOT_CALL = "You don't have permission to call tools, so no client can act as you. Ask an administrator for access."
-_NO_DOCUMENTS = "mcpadmin does not accept client metadata documents at the moment. Ask an administrator to allow them, or to add this client."
+_NO_DOCUMENTS = "mcpadmin does not currently accept client metadata documents. Ask an administrator to allow them, or to add this client."
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
 
 
@@ -227,7 +227,7 @@ def register(request: WebRequest) -> HttpResponse:
         return too_many("oauth_registrations")
     if refusal is not None:
         return _error(
-            "temporarily_unavailable", "The registration limit cannot be checked at the moment. Try again later.", 503
+            "temporarily_unavailable", "The registration limit cannot be checked right now. Try again later.", 503
         )
     try:
         found: Any = jsontext.loads(request.body.decode())
@@ -312,7 +312,7 @@ def delete(request: WebRequest, uid: UUID) -> HttpResponse:
     client = get_object_or_404(OAuthClient, uid=uid)
     if request.method == "POST":
         clients.delete(Actor.of(request), request.user, client)
-        messages.success(request, f"{client.label} is deleted.")
+        messages.success(request, f"{client.label} was deleted.")
         return redirect("oauth:clients")
     return _question(request, "oauth/delete.html", client, "Delete", "trash")
 

@@ -98,7 +98,7 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
         raise Http404("This event does not exist.")
     cut = Checkpoint.objects.filter(kind=StatementKind.CUT, seq__gte=seq).first()
     if cut is not None:
-        removed = f"Retention removed all events up to #{cut.seq}, as a signed statement says."
+        removed = f"Retention removed all events up to #{cut.seq}, as recorded in a signed statement."
         return _without_event(request, events, seq, "was removed by retention", removed, status=404)
     return _without_event(
         request, events, seq, "is missing", "It was recorded, but is not in the log anymore.", status=404
@@ -224,7 +224,7 @@ def _payload(title: str, digest: str, row: Payload | None) -> ShownPayload:
     except SealError as problem:
         return ShownPayload(title, digest, size=row.size, missing=str(problem), erasable=True)
     except payloads.DAMAGED:
-        words = "Modified: what is stored cannot be read any more."
+        words = "Modified: what is stored can no longer be read."
         return ShownPayload(title, digest, size=row.size, missing=words, intact=False, erasable=True)
     if text is None:
         return ShownPayload(title, digest, size=row.size, missing=f"Erased {row.erased_at:%Y-%m-%d %H:%M} UTC.")

@@ -136,7 +136,7 @@ def replace(request: HttpRequest, uid: UUID) -> HttpResponse:
         except (ValidationError, SealError) as problem:
             form.refuse(problem if isinstance(problem, ValidationError) else ValidationError(str(problem)))
         else:
-            messages.success(request, f"{credential.name} is replaced. Sessions that use it reconnect.")
+            messages.success(request, f"{credential.name} was replaced. Sessions that use it reconnect.")
             return redirect("credentials:detail", credential.uid)
     context = _detail(request, credential) | {"form": form}
     return render(request, "credentials/detail.html", context, status=422)
@@ -148,7 +148,7 @@ def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
     credential = credential_for(request, uid, "manage_credential")
     if request.method == "POST":
         vault.delete(Actor.of(request), request.user, credential)
-        messages.success(request, f"{credential.name} is deleted.")
+        messages.success(request, f"{credential.name} was deleted.")
         return redirect("credentials:list")
     return render(request, "credentials/delete.html", _detail(request, credential))
 

@@ -134,7 +134,7 @@ def add_schedule(request: HttpRequest) -> HttpResponse:
         except (schedules.NameTaken, schedules.SecretNeeded) as problem:
             _refuse(form, problem)
         else:
-            messages.success(request, f"{made.name} added. The first export holds the whole log.")
+            messages.success(request, f"{made.name} added. The first export contains the whole log.")
             return redirect("exports:schedule", made.uid)
     context = {
         "nav": "exports",
@@ -205,4 +205,6 @@ def _refuse(form: ScheduleForm, problem: Exception) -> None:
     if isinstance(problem, schedules.NameTaken):
         form.add_error("name", "This name is taken.")
     else:
-        form.add_error("secret_key", "Enter it: a stored key is kept only for the same endpoint and access key ID.")
+        form.add_error(
+            "secret_key", "Enter the key again: it is kept only if the endpoint and access key ID stay the same."
+        )

@@ -38,9 +38,9 @@ def _saved(request: HttpRequest, form: PrivacySettingsForm) -> bool:
     except ValidationError as problem:
         form.add_error(None, problem)
         return False
-    messages.success(request, "Saved. It applies to what is stored from now on.") if changed else messages.info(
-        request, "Nothing changed."
-    )
+    messages.success(
+        request, "Saved. The change applies to everything stored from now on."
+    ) if changed else messages.info(request, "Nothing changed.")
     return True
 
 
@@ -134,7 +134,7 @@ def delete_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
     if request.method != "POST":
         return render(request, "privacy/delete_rule.html", {"nav": "privacy", "rule": row})
     changing.delete_rule(Actor.of(request), request.user, row)
-    messages.success(request, f"Rule {row.path} deleted. What it masked stays masked.")
+    messages.success(request, f"Rule {row.path} deleted. Values that it has already masked stay masked.")
     return redirect("privacy:index")
 
 

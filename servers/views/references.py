@@ -56,6 +56,6 @@ def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
         context = {"nav": "credentials", "written": f"${{{found.name}}}", "holder": holder}
         return render(request, "references/revoke.html", context)
     reference_grants.revoke(Actor.of(request), request.user, found)
-    words = f"${{{found.name}}} is no longer granted to {holder}. Sessions that may use it reconnect."
+    words = f"${{{found.name}}} is no longer granted to {holder}. Sessions that might use it reconnect."
     messages.success(request, words)
     return redirect("credentials:references")

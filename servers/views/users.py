@@ -126,7 +126,7 @@ def revoke(request: HttpRequest, uid: Any) -> HttpResponse:
     return _done(
         request,
         lambda: links.revoke(Actor.of(request), request.user, link),
-        f"The invitation of {link} is revoked.",
+        f"The invitation for {link} was revoked.",
         "users:list",
     )
 
@@ -251,7 +251,7 @@ def permissions(request: HttpRequest, user_id: int) -> HttpResponse:
             }
             form = PermissionsForm(Authority.of(request.user), initial=fresh)
         else:
-            messages.success(request, f"Saved. {user.get_username()} has these permissions now.")
+            messages.success(request, f"Saved. {user.get_username()} now has these permissions.")
             return redirect("users:detail", user.pk)
     context = {
         "nav": "users",
@@ -348,7 +348,7 @@ def end_identity(request: HttpRequest, user_id: int, uid: Any) -> HttpResponse:
     return _done(
         request,
         lambda: people.end_identity(Actor.of(request), request.user, user, found),
-        f"The personal identity on {found.server.name} is removed, and its credentials are erased.",
+        f"The personal identity on {found.server.name} was removed, and its credentials were erased.",
         "users:detail",
         user.pk,
     )
@@ -363,7 +363,7 @@ def delete(request: HttpRequest, user_id: int) -> HttpResponse:
             people.delete(Actor.of(request), request.user, user)
         except Refused as refused:
             return _back(request, refused, "users:detail", user.pk)
-        messages.success(request, f"{name} is deleted.")
+        messages.success(request, f"{name} was deleted.")
         return redirect("users:list")
     blocking = [item for item in belongings.of(user) if item.blocks]
     shown = belongings.of(user, _visible(request))
@@ -422,9 +422,9 @@ def _group_form(request: HttpRequest, found: Group | None, initial: dict[str, An
             found = Group.objects.filter(pk=found.pk).first() if found else None
             form = GroupForm(authority, found, initial=_as_shown(found) if found else {})
         except IntegrityError:  # another administrator took the name in this moment
-            form.add_error("name", "A group with this name exists already.")
+            form.add_error("name", "A group with this name already exists.")
         else:
-            messages.success(request, f"{saved.name} is saved. Its members have these permissions now.")
+            messages.success(request, f"{saved.name} was saved. Its members now have these permissions.")
             return redirect("users:groups")
     context = {
         "nav": "users",
@@ -445,7 +445,7 @@ def delete_group(request: HttpRequest, group_id: int) -> HttpResponse:
         return _done(
             request,
             lambda: people.delete_group(Actor.of(request), request.user, found),
-            f"The group {found.name} is deleted.",
+            f"The group {found.name} was deleted.",
             "users:groups",
         )
     context = {

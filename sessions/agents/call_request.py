@@ -77,7 +77,7 @@ def require_scope(exchange: Exchange, scope: AgentScope) -> None:
         wanted = " ".join([*token.scopes, scope.value])  # all that it needs from now on: clients ask for just this
         slug = slug_of(token.resource) or exchange.entry.place.slug
         challenge = metadata.challenge(slug, "insufficient_scope", wanted)
-        words = f"This token does not have the scope {scope.value}. Its owner can issue one with this scope on the Agents page."
+        words = f"This token does not have the scope {scope.value}. Its owner can create one with this scope on the Agents page."
         raise Refusal(
             403, FORBIDDEN, words, {"requiredScope": scope.value}, headers={"WWW-Authenticate": challenge}
         ).of(exchange.id)

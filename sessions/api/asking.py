@@ -48,7 +48,7 @@ class Caller:
         """Any of them. Raises Refusal (403)."""
         if not any(self.principal.has(scope.value) for scope in scopes):
             wanted = " or ".join(scope.value for scope in scopes)
-            words = f"This token does not have the scope {wanted}. Issue one with this scope on the Agents page."
+            words = f"This token does not have the scope {wanted}. Create one with this scope on the Agents page."
             challenge = f'Bearer error="insufficient_scope", scope="{scopes[0].value}"'
             data = {"requiredScope": scopes[0].value}
             raise Refusal(403, FORBIDDEN, words, data, headers={"WWW-Authenticate": challenge})

@@ -23,7 +23,7 @@ async def index(
     limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
 ) -> AuditEventPage:
     """Events in the order of the chain, oldest first. A token limited to some servers reads only their events. Needs
-    the scope `mcp:audit`, and the permission of the token's owner to read the audit log."""
+    the `mcp:audit` scope and a token owner with permission to read the audit log."""
     caller = caller_of(request)
     caller.require(AgentScope.AUDIT)
     return await work(_page, caller, cursor, limit)

@@ -63,7 +63,7 @@ async def start(request: WebRequest, slug: str, given: CallIn, key: Key, wait: W
 
     The same `Idempotency-Key` with the same tool and arguments returns the earlier call, whatever its outcome; with
     another tool or other arguments it is a conflict (409). Scope `mcp:call`. Where a rule says *Ask*, the call is
-    `held` until a person approves it. So is a call of a destructive tool, unless the token has the scope
+    `held` until a person approves it. So is a call to a destructive tool, unless the token has the scope
     `mcp:call:destructive`.
     """
     caller = caller_of(request)
@@ -123,7 +123,7 @@ async def index(
     cursor: Annotated[str, Query(max_length=400)] = "",
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> CallPage:
-    """Calls that the token's owner may see, on servers that the token has access to, newest first. Scope
+    """Calls that the token's owner can see, on servers that the token has access to, newest first. Scope
     `mcp:history`."""
     caller = caller_of(request)
     caller.require(AgentScope.HISTORY)
@@ -171,7 +171,7 @@ def _row(row: Row) -> CallRow:
 # --- one ---------------------------------------------------------------------------------------------------------------
 @router.get("/calls/{uuid:uid}", response=CallOut, operation_id="get_call", summary="Get a call", url_name="get_call")
 async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> HttpResponse:
-    """One call, with its arguments and result if the token's owner may read them. A call made with this token needs the
+    """One call, with its arguments and result if the token's owner can read them. A call made with this token needs the
     scope `mcp:call`, any other call `mcp:history`."""
     caller = caller_of(request)
     caller.require(AgentScope.CALL, AgentScope.HISTORY)

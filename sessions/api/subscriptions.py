@@ -44,7 +44,7 @@ async def index(
     cursor: Cursor = "",
     limit: Limit = 50,
 ) -> SubscriptionPage:
-    """Subscriptions to resources, the newest first. Scope `mcp:read`."""
+    """Subscriptions to resources, newest first. Scope `mcp:read`."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return await work(_page, caller, server, active, cursor, limit)
@@ -60,9 +60,9 @@ def _page(caller: Caller, server: str, active: bool | None, cursor: str, limit: 
 
 @router.post("", response={201: SubscriptionOut}, operation_id="subscribe", summary="Subscribe to a resource")
 async def create(request: WebRequest, given: SubscriptionIn) -> tuple[int, SubscriptionOut]:
-    """Subscribe to a resource: every version is stored from now on. If a subscription exists, it is returned; one that
-    had ended continues with its history. Needs the scope `mcp:read`, the permission of the token's owner to subscribe,
-    and policies that allow the resource."""
+    """Subscribe to a resource: every version is stored from now on. If a subscription already exists, it is
+    returned; one that ended is resumed with its history. Needs the `mcp:read` scope, a token owner with permission to
+    subscribe, and policies that allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return 201, await work(_create, caller, given)
@@ -87,7 +87,7 @@ async def detail(request: WebRequest, uid: UUID) -> SubscriptionOut:
 
 @router.delete("/{uuid:uid}", response={204: None}, operation_id="unsubscribe", summary="End a subscription")
 async def end(request: WebRequest, uid: UUID) -> HttpResponse:
-    """End a subscription. Its versions are kept. Needs the scope `mcp:read`, and the permission of the token's owner to
+    """End a subscription. Its versions are kept. Needs the `mcp:read` scope and a token owner with permission to
     subscribe."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
@@ -101,8 +101,8 @@ def _end(caller: Caller, uid: UUID) -> None:
 
 @router.get("/{uuid:uid}/versions", response=VersionPage, operation_id="list_versions", summary="List versions")
 async def versions(request: WebRequest, uid: UUID, cursor: Cursor = "", limit: Limit = 50) -> VersionPage:
-    """The stored versions, newest first. Needs the scope `mcp:read` and policies that allow the resource; the digests
-    need the permission of the token's owner to read arguments and results."""
+    """The stored versions, newest first. Needs the `mcp:read` scope and policies that allow the resource; the digests
+    also need a token owner with permission to read arguments and results."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return await work(_versions, caller, uid, cursor, limit)
@@ -121,8 +121,8 @@ def _versions(caller: Caller, uid: UUID, cursor: str, limit: int) -> VersionPage
     "/{uuid:uid}/versions/{int:number}", response=VersionOut, operation_id="get_version", summary="Get a version"
 )
 async def version(request: WebRequest, uid: UUID, number: int) -> VersionOut:
-    """One version with its contents. Needs the scope `mcp:read`, the permission of the token's owner to read arguments
-    and results, and policies that allow the resource."""
+    """One version with its contents. Needs the `mcp:read` scope, a token owner with permission to read arguments and
+    results, and policies that allow the resource."""
     caller = caller_of(request)
     caller.require(AgentScope.READ)
     return await work(_contents, caller, uid, number)

@@ -33,7 +33,7 @@ class StrictJson(Parser):
     def parse_body(self, request: HttpRequest) -> Any:
         value, mended = json_text.parse(request.body, Limits(message_values=limits.number("agent_body_values")))
         if mended:
-            raise ValueError("half of a surrogate pair")
+            raise ValueError("an unpaired surrogate")
         return value
 
 

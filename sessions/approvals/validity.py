@@ -45,7 +45,7 @@ def void_reason(approval: Approval) -> str:
     if token is None or token.state != "active":
         return f"The token is {token.state}." if token is not None else "The token was deleted."
     if not token.user.is_active or not access.may(token.user, "call_tool"):
-        return f"{token.user.get_username()} may no longer call tools."
+        return f"{token.user.get_username()} can no longer call tools."
     if server is None or server.archived_at is not None or not server.enabled:
         return f"{call.server_name} is disabled."
     needed = AgentScope.CALL if call.method == TOOLS_CALL else AgentScope.READ
@@ -63,7 +63,7 @@ def void_reason(approval: Approval) -> str:
     known = policies.policies_at(server, token, approval.bundle)
     verdict = known.decide(policies.KIND_OF[kind], key, shown)
     if verdict.effect is PolicyEffect.DENY:
-        return f"It is denied now. {verdict.why}"
+        return f"It is now denied. {verdict.why}"
     return changed(call)
 
 

@@ -22,7 +22,7 @@ _TAKEN_AWAY: Final = re.compile(
 )
 RECONNECT: Final = "The tool requests input in a way that revision 2026-07-28 no longer supports. Reconnect the server as legacy (2025-11-25), where it works. You can switch back under Settings."
 _DECLARED_BY: Final = {
-    "roots": "Add a root under Settings, Roots: the server needs to know which folders it may use.",
+    "roots": "Add a root under Settings, Roots: the server needs to know which folders it can use.",
     "sampling": "Turn on sampling under Settings, Server requests.",
     "elicitation": "Turn on elicitation under Settings, Server requests.",
 }

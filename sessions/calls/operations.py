@@ -47,7 +47,7 @@ _TOOL_WORDS = Words(
     unsure="The tool may have run.",
     refused="The server rejected the request; there is no result from the tool.",
     cancelled="so the tool may have run partially.",
-    remedy="Check on the server whether it ran. Run it again only if it did not, or if running it twice does no harm.",
+    remedy="Check the server to see whether it ran. Run it again only if it did not, or if running it twice does no harm.",
     empty="The tool returned no content.",
 )
 
@@ -85,7 +85,7 @@ def check_length(target: str) -> None:
     try:
         size = len(target.encode())
     except UnicodeEncodeError as problem:
-        raise Rejected("The name contains half a character (a lone surrogate).") from problem
+        raise Rejected("The name contains an unpaired surrogate.") from problem
     if not target or size > TARGET_BYTES or "\x00" in target:
         raise Rejected(f"A name must have 1 to {TARGET_BYTES:,} bytes (a fixed limit) and no NUL character.")
 

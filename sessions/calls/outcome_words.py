@@ -21,8 +21,8 @@ NOT_CHECKED = "Not checked: "
 #: what is stored of a cancellation of which no more is known
 WHILE_IT_RAN = "Cancelled while it ran."
 #: what is stored of one that was not sent to the server
-IN_A_ROUND = "It waited for an answer to the server's request, so there was nothing to cancel at the server."
-BEFORE_A_VISIT = "It waited for a visit to a page, and the server had not run it."
+IN_A_ROUND = "It waited for an answer to the server's request, so there was nothing to cancel on the server."
+BEFORE_A_VISIT = "It was waiting for someone to open a page, and the server had not run it."
 # An answer came and was not read.
 _REFUSED_ANSWERS = {
     *(Fault.MESSAGE_LIMIT, Fault.INFLATED_LIMIT, Fault.VALUE_LIMIT, Fault.DEPTH_LIMIT, Fault.HEADER_LIMIT),
@@ -156,7 +156,7 @@ def late_answer_of(call: Call, answer: Any = None) -> OutcomeWords:
     if answer.keys() == {"error"} and isinstance(answer["error"], dict):
         return _late_error(call, answer["error"])
     if call.method == methods.TOOLS_CALL and tasks.announces(answer, asked_for=False):
-        text = "The server named the task of the call only after the call had ended."
+        text = "The server reported the call's task only after the call had ended."
         return OutcomeWords("warn", "clock", late, text, words_of(call.method).remedy)
     if call.method == methods.TOOLS_CALL and declares_error(answer):
         late = f"{late}: the tool reported an error"

@@ -138,9 +138,7 @@ def _unaccounted(rows: list[_Row], removed: Callable[[], Removed]) -> Iterator[F
 def _without_event(row: _Row, actions: set[str], removed: Removed) -> str:
     cut = removed.cut_until is not None and row["created_at"] <= removed.cut_until + TOLERANCE
     if AuditAction.CALL_REQUEST not in actions and not cut:
-        return (
-            f"No event records the request of the call {row['uid']}, made at {row['created_at']:%Y-%m-%d %H:%M:%S} UTC."
-        )
+        return f"No event records the request for the call {row['uid']}, made at {row['created_at']:%Y-%m-%d %H:%M:%S} UTC."
     if cut and not actions:
         return ""
     state = CallState(row["state"]) if row["state"] in CallState.values else None

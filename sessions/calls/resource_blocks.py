@@ -17,7 +17,7 @@ def contents_of(contents: Any, asked: str = "") -> list[Block]:
     budget = Budget()
     blocks = [_content(item, asked, position, budget) for position, item in enumerate(contents[:BLOCKS])]
     if len(contents) > BLOCKS:
-        blocks.append(Block("note", text=f"{len(contents) - BLOCKS} more contents in the raw result."))
+        blocks.append(Block("note", text=f"{len(contents) - BLOCKS} more content items in the raw result."))
     return blocks
 
 

@@ -164,7 +164,7 @@ def name_of(code: int, revision: str = "", method: str = "") -> str:
     if uses:
         return f"Server error, commonly {_one_of(uses)}"
     if defined is not None:
-        return f"Server error, not of this revision ({defined.name} in {_span(defined)})"
+        return f"Server error, not in this revision ({defined.name} in {_span(defined)})"
     if -32099 <= code <= -32000:
         return "Server error, meaning chosen by the server"
     if -32768 <= code <= -32100:

@@ -37,10 +37,10 @@ log = structlog.get_logger(__name__)
 
 MOST_SHOWN: Final = 100
 CANCEL_SENT: Final = "Cancellation sent to the server."
-NO_CANCELLATION: Final = "The server offers no cancellation of tasks."
+NO_CANCELLATION: Final = "The server does not support cancelling tasks."
 _TEXT_CHARS: Final = 500
 _NOT_STORED: Final = "The result was not stored, because it cannot be encrypted."
-_NOT_FOLLOWED: Final = f"Not followed any more after {FOLLOWED_FOR.days} days."
+_NOT_FOLLOWED: Final = f"No longer tracked after {FOLLOWED_FOR.days} days."
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ class TaskLine:
         if not self.running or self.call.state == CallState.SENT:
             return ""
         if not _is_connected(self.task):
-            return "Followed again once the server is connected"
-        return "Followed after the worker was lost" if self.task.followed_since else ""
+            return "Tracked again once the server is connected"
+        return "Tracked after the worker was lost" if self.task.followed_since else ""
 
     @property
     def _end(self) -> str:

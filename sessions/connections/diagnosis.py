@@ -38,7 +38,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.NOT_CONFINED: (
         "The worker cannot confine commands",
-        "Run the worker on Linux 5.13 or newer with Landlock, install bubblewrap, or name a container runtime with MCPADMIN_CONTAINER_RUNTIME. An operator who accepts that commands can do all that mcpadmin can sets MCPADMIN_STDIO_UNCONFINED=1.",
+        "Run the worker on Linux 5.13 or newer with Landlock, install bubblewrap, or name a container runtime with MCPADMIN_CONTAINER_RUNTIME. If commands are allowed to do everything that mcpadmin can, an operator can set MCPADMIN_STDIO_UNCONFINED=1 instead.",
     ),
     Fault.PROCESS_EXITED: (
         "The process ended",
@@ -46,11 +46,11 @@ _TABLE: dict[str, tuple[str, str]] = {
     ),
     Fault.PACKAGE_CHANGED: (
         "Refused: the package changed",
-        "The pin is kept: the server starts again with Retry as soon as the registry or a cache of the worker has the pinned content. Ask the maintainers of the package first; to accept the new content, use Review and pin again.",
+        "The pin is kept: the server starts again with Retry as soon as the registry or the worker's cache has the pinned content. Ask the maintainers of the package first; to accept the new content, use Review and pin again.",
     ),
     Fault.PACKAGE_UNAVAILABLE: (
         "The package registry did not deliver the package",
-        "Check that the worker's machine reaches the registry. Proxies, mirrors, certificates and their credentials come from this server's variables or MCPADMIN_INHERITED_VARIABLES. A registry on a private network must be listed under Access, Hosts, or in MCPADMIN_STDIO_HOSTS. Once it is installed, the server starts without the registry.",
+        "Check that the worker's machine can reach the registry. Proxies, mirrors, certificates and their credentials come from this server's variables or MCPADMIN_INHERITED_VARIABLES. A registry on a private network must be listed under Access, Hosts, or in MCPADMIN_STDIO_HOSTS. Once it is installed, the server starts without the registry.",
     ),
     Fault.PACKAGE_FAILED: (
         "The package could not be installed",
@@ -119,12 +119,12 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.INVALID_MESSAGE: ("The server sent an invalid message", "This is a bug in the server. Report it to its maintainers with the text above."),
     Fault.INVALID_RESULT: ("The server sent an unusable result", "This is a bug in the server. Report it to its maintainers with the text above."),
     Fault.MESSAGE_LIMIT: ("Refused: message limit", "The response exceeded the message size limit, so it was not read. Request less data."),
-    Fault.HEADER_LIMIT: ("Refused: header limit", "The server sent too many or too large HTTP headers. Check any proxies in front of it."),
+    Fault.HEADER_LIMIT: ("Refused: header limit", "The server sent too many HTTP headers, or headers that are too large. Check any proxies in front of it."),
     Fault.INFLATED_LIMIT: ("Refused: decompression limit", "A compressed response expanded beyond the limit, so it was not read. Request less data."),
     Fault.LINE_LIMIT: ("Refused: line limit", "The server printed a line that is too long. An MCP server writes one message per line to stdout and logs to stderr."),
     Fault.VALUE_LIMIT: ("Refused: too many values", "The response contains more values than allowed, so it was not read. Request less data."),
     Fault.STREAM_LIMIT: ("Refused: a stream without messages", "The server keeps sending comments or empty events. Check its log."),
-    Fault.PAGE_LIMIT: ("Cut at the page limit", "The entries read so far are kept. To see more, raise the limit."),
+    Fault.PAGE_LIMIT: ("Truncated at the page limit", "The entries read so far are kept. To see more, raise the limit."),
     Fault.CURSOR_REPEATED: ("The list never ends", "The server repeated a cursor. Report it to its maintainers. Entries read so far are kept."),
     Fault.EVENT_LIMIT: ("Too many events", "The server sent more events than the limit; the rest were counted and dropped. If this is expected, raise the limit."),
     Fault.SERVER_REQUEST_LIMIT: ("Too many server requests", "Server requests beyond the limit were answered with an error. If this is expected, raise the limit."),
@@ -132,11 +132,11 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.TOTAL_DEADLINE: ("Total timeout reached", "The server kept reporting progress until the total timeout. Raise it under Settings, or request less work."),
     Fault.INPUT_NOT_OFFERED: ("The server requested input it was not offered", "Sampling or elicitation is off for this server, or it requests something mcpadmin does not offer. Check Settings, Protocol, or pass the input as arguments."),
     Fault.TASK_FAILED: ("The task failed", "The server reported only that the task failed, without a result. Check the server's log."),
-    Fault.TASK_CANCELLED: ("The server cancelled the task", "It is not known what ran before. Check on the server, and run it again only if that does no harm."),
-    Fault.TASK_LOST: ("The server no longer knows the task", "The task expired or the server was restarted. Check on the server whether it ran before running it again."),
+    Fault.TASK_CANCELLED: ("The server cancelled the task", "It is not known what ran before that. Check the server, and run it again only if that does no harm."),
+    Fault.TASK_LOST: ("The server no longer knows the task", "The task expired or the server was restarted. Check the server to see whether it ran before running it again."),
     Fault.INPUT_REFUSED: ("The server request was not answered", "The inbox shows whether the request was declined or expired. Run the call again and answer the request there."),
     Fault.DEPTH_LIMIT: ("Refused: nesting limit", "The response is nested too deeply to be read safely. If this is expected, raise the limit."),
-    Fault.LIST_LIMIT: ("Cut at the list limit", "The entries read so far are kept. To see more, raise the limit."),
+    Fault.LIST_LIMIT: ("Truncated at the list limit", "The entries read so far are kept. To see more, raise the limit."),
     Fault.PENDING_LIMIT: ("Too many calls are waiting", "Wait until some running calls have finished."),
     Fault.RPC_ERROR: ("The server answered with an error", "The message above is from the server."),
     Fault.INCOMPATIBLE_VERSION: ("No common protocol revision", "The text above lists the revisions of both sides. If the protocol era is set manually, set it to Automatic; otherwise update the server or mcpadmin."),
@@ -154,7 +154,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "variable_refused": ("Refused: a credential sets a variable that it may not set", "The message above says who can change this and where. Remove the credential under Settings, Credentials, or under Identity if it is your own."),
     "value_needed": ("A variable has no value", "Enter it under Settings, or use a credential for it under Settings, Credentials; for your own identity, under Identity."),
     "deleted": ("Deleted during the test", "Reload the page. If the server is still there, test it again."),
-    "internal_error": ("mcpadmin failed", "Check the worker's log and report it; this is not the server's fault."),
+    "internal_error": ("mcpadmin failed", "Check the worker's log and report the problem; this is not the server's fault."),
 }  # fmt: skip
 
 #: the limits that a fault may have exceeded (servers.limits)
@@ -182,9 +182,13 @@ def explain(fault: str, detail: str, server: Server | None = None) -> Explanatio
     if fault == Fault.CONNECTION_LOST and server is not None and server.transport == TransportKind.STDIO:
         remedy = "mcpadmin restarts the command automatically. Its last output is in the log."
     if fault == Fault.KEY_NEEDED and (header := header_asked_for(detail)):
-        remedy = f"Under Settings, Credentials, add an HTTP header credential with the name {header} and the key as its value."
+        remedy = (
+            f"Under Settings, Credentials, add an HTTP header credential named {header}, with the key as its value."
+        )
         if header.lower() == "authorization":
-            remedy = "Under Settings, Credentials, add a bearer token, or an HTTP header credential with the name Authorization."
+            remedy = (
+                "Under Settings, Credentials, add a bearer token, or an HTTP header credential named Authorization."
+            )
     if exceeded := LIMITS_OF.get(fault):
         remedy = f"{remedy} {limits.stated(*exceeded, server=server)}"
     return Explanation(title, detail, remedy)

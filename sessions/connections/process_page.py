@@ -19,7 +19,7 @@ STDERR_LINES = 20
 ISOLATION = {
     "pid_namespace": "PID namespace",
     "pid_namespace_user": "PID namespace",
-    "parent_death": "Signal at the end",
+    "parent_death": "Parent-death signal",
     "none": "None",
 }
 
@@ -34,7 +34,7 @@ CONFINEMENT = {
     "landlock": "Landlock and seccomp",
     "bubblewrap": "bubblewrap and seccomp",
     "none": "None: commands are refused",
-    UNCONFINED: "None: commands can do all that mcpadmin can",
+    UNCONFINED: "None: commands can do everything that mcpadmin can",
 }
 
 

@@ -64,7 +64,7 @@ def _refusal(text: str) -> Refusal | None:
             return Refusal(
                 f"Open {match['path']}", "It belongs to mcpadmin itself. No server can be allowed to use it."
             )
-        why = "It is not among the files that this server may use."
+        why = "It is not one of the files that this server is allowed to use."
         return Refusal(f"Open {match['path']}", why, "readable_paths", match["path"])
     return next((Refusal(what, limits.stated(name)) for mark, what, name in _EXCEEDED if mark.search(text)), None)
 

@@ -24,7 +24,7 @@ UNCONFIRMED: Final = (
 _REGISTRY: Final = (
     "If this machine needs a proxy, a certificate or a package mirror, "
     "name its variables in MCPADMIN_INHERITED_VARIABLES, for example HTTPS_PROXY, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE, "
-    "npm_config_registry or UV_DEFAULT_INDEX. Servers get no other variables of the worker."
+    "npm_config_registry or UV_DEFAULT_INDEX. Servers get no other variables from the worker."
 )
 #: what npm, uv, pip and Docker write when they do not reach their registry
 _UNREACHED: Final = re.compile(

@@ -260,7 +260,7 @@ def _explained(text: str, problem: "UnexpectedInput") -> QueryError:
         example = FIELDS[field[1].lower()].example
         return QueryError(f"Write a value after {field[1]}:, without a space: {example}", field.start(), place)
     if place >= len(text):
-        return QueryError("The query ends too early. Write a field or text after “-”.", max(0, place - 1), place)
+        return QueryError("The query is incomplete. Add a field or text after “-”.", max(0, place - 1), place)
     return QueryError("This is not valid here. Separate conditions with spaces.", place, place + 1)
 
 
@@ -367,7 +367,7 @@ def _streams(placed: tuple[Term, ...]) -> frozenset[str]:
         return frozenset(named)
     left = (named or USUAL) - excluded
     if not left:
-        raise _problem(terms[-1], "Nothing is left to search. Write in: with what to search, such as in:calls")
+        raise _problem(terms[-1], "Nothing is left to search. Use in: to choose what to search, such as in:calls")
     return frozenset(left)
 
 

@@ -83,7 +83,7 @@ class ConnectionTest:
         except DatabaseAway as exc:
             log.warning("host.test_given_up", draft=str(self._uid), problem=str(exc)[:200])
         except ObjectDoesNotExist:  # or the draft itself, which has no end to record
-            words = "The server or a credential of it was deleted while its connection was being tested."
+            words = "The server or one of its credentials was deleted during the connection test."
             await self._finish(self._failed(Failure("deleted", words, step="resolve")))
         except Exception as exc:  # a bug of ours: the page waits for an end
             log.exception("host.test_failed", draft=str(self._uid))

@@ -51,7 +51,7 @@ class DesiredState:
             return "Session closed: idle."
         if not self.requested:
             return "Session closed."
-        return "Session closed: paused." if self.paused else "Session closed: requires a worker with another label."
+        return "Session closed: paused." if self.paused else "Session closed: requires a worker with a different label."
 
 
 def read_desired_states(worker_id: int, **only: Any) -> dict[int, DesiredState]:

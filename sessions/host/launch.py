@@ -254,7 +254,7 @@ def _confinement(
         raise _not_started(words)
     program = _program()
     if mine := next((path for path in changed if stdio.overlaps(path, program)), None):
-        words = f"{mine} contains the program of mcpadmin itself, which no server may change. Grant a smaller folder, or this one for reading only."
+        words = f"{mine} contains mcpadmin's own program, which no server may change. Grant a smaller folder, or this one for reading only."
         raise _not_started(words)
     user = stdio.user(number, draft=draft)
     if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):

@@ -136,7 +136,7 @@ class OpenSession:
 
     async def open(self) -> Connected:
         """Raises McpError. Never takes longer than the launch allows."""
-        async with self._in_time(f"The session was not open after {self.launch.connect_seconds:.0f} s."):
+        async with self._in_time(f"The session did not open within {self.launch.connect_seconds:.0f} s."):
             connected = await self.client.connect()
         self.client.closed.add_done_callback(lambda future: self._end(future.result()))
         return connected
@@ -260,7 +260,7 @@ class OpenSession:
             self.log.host(words, "warning")
             return
         if level:
-            self.log.host(f"The server was asked for log messages of level {level} and above.")
+            self.log.host(f"The server was asked for log messages at level {level} and above.")
 
     # --- calls -----------------------------------------------------------------------------------------------------
     @asynccontextmanager

@@ -277,7 +277,7 @@ class SessionSupervisor:
         await self._must(partial(lifecycle.disconnecting, self.lease))
         await live.close()
         await live.quiet(SETTLE_SECONDS)
-        words = "Session closed: the worker stops." if self._shared.draining else self.desired.why_closed
+        words = "Session closed: the worker is stopping." if self._shared.draining else self.desired.why_closed
         await self._must(partial(lifecycle.disconnected, self.lease, words))
         self._said.clear()  # after a person's command, repeats are logged again
         self._say(words, always=True)

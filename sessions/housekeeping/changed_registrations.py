@@ -129,7 +129,7 @@ def user_left(user_id: int) -> None:
     """The user was deactivated: end everything that runs under their identities."""
     for identity in Identity.objects.filter(user_id=user_id, kind=IdentityKind.PERSONAL):
         with transaction.atomic():
-            subscribing.end_all(identity.pk, "The user was deactivated.")
+            subscribing.end_all(identity.pk, "The user was disabled.")
     _close_and_notify(list(McpSession.objects.filter(identity__user_id=user_id).select_related("server")))
 
 

@@ -66,7 +66,7 @@ def reap(dead: Iterable[Worker]) -> Reaped:
     bodies = list(dead)
     ids, uids = [body.pk for body in bodies], [body.uid for body in bodies]
     watches.left_behind(bodies)
-    _free(McpSession.objects.filter(owner_id__in=ids), "The worker of this session is gone.")
+    _free(McpSession.objects.filter(owner_id__in=ids), "This session's worker is gone.")
     left = Call.objects.filter(state=CallState.SENT).filter(_without_worker(uids))
     calls = end_now(list(left.values_list("uid", flat=True)[:BATCH]), WORKER_GONE)
     for call in calls:

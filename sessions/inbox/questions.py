@@ -36,10 +36,10 @@ BATCH = 200
 MARGIN = timedelta(seconds=5)
 #: a live worker ends its own questions; after this time any worker or web process may
 EXPIRE_AFTER = timedelta(seconds=15)
-WORKER_GONE = "The worker of this session is gone, so answers can no longer reach the server."
+WORKER_GONE = "This session's worker is gone, so answers can no longer reach the server."
 NOT_TAKEN = "The answer reached the server too late, or the server did not accept it."
 NOT_SENT = "The call ended, so the answer was not sent."
-NOT_DELIVERED = "The worker of this session stopped before it could deliver this answer."
+NOT_DELIVERED = "This session's worker stopped before it could deliver this answer."
 UNREADABLE = "The answer cannot be decrypted."
 NO_ANSWER = f"Not answered in time. {limits.stated('inbox_seconds')} The server was notified."
 

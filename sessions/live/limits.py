@@ -34,7 +34,7 @@ class CloseCode(IntEnum):
 #: what happened, and the limits
 EXCEEDED = {
     CloseCode.MESSAGE_TOO_LARGE: (
-        "A message of this page was too large",
+        "A message from this page was too large",
         ("socket_message_bytes", "socket_call_bytes"),
     ),
     CloseCode.TOO_MANY_MESSAGES: ("Too many messages from this page", ("socket_messages_per_second",)),

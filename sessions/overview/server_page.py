@@ -145,7 +145,7 @@ _EFFECTS = {
     "tools": "List and run tools.",
     "tools.listChanged": "The tool list updates automatically.",
     "resources": "List and read resources and templates.",
-    "resources.subscribe": "Subscribe to changes of resources.",
+    "resources.subscribe": "Subscribe to resource changes.",
     "resources.listChanged": "The resource list updates automatically.",
     "prompts": "List and get prompts.",
     "prompts.listChanged": "The prompt list updates automatically.",

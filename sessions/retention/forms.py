@@ -15,7 +15,7 @@ _MB = 1_000_000
 
 def _number(label: str, most: int) -> forms.IntegerField:
     attrs = {"class": "form-control num", "placeholder": "no limit", "inputmode": "numeric"}
-    words = "Enter a whole number from 1, or leave it empty to keep everything."
+    words = "Enter a whole number of 1 or more, or leave it empty to keep everything."
     errors = {"min_value": words, "invalid": words, "max_value": f"Enter at most {most:,} (a fixed limit)."}
     return forms.IntegerField(
         label=label,
@@ -45,7 +45,7 @@ class LimitsForm(forms.Form):
         if calls and contents and contents > calls:
             self.add_error(
                 "payloads_days",
-                f"Arguments and results go with their calls, after {calls} days. Enter at most {calls}.",
+                f"Arguments and results are removed with their calls, after {calls} days. Enter at most {calls}.",
             )
         return found
 

@@ -114,7 +114,7 @@ def change(actor: Actor, user: Any, saved: SavedCall, name: str, *, shared: bool
     if old == {"name": name, "shared": shared}:
         return False
     if shared != saved.shared and not may_share(user, saved):
-        raise Unsaved("Only its owner can change with whom it is shared.")
+        raise Unsaved("Only its owner can change who it is shared with.")
     saved.name, saved.shared = name, shared
     try:
         with audited(actor) as trail:

@@ -234,7 +234,7 @@ def _summary(part: ComparedContent) -> str:
         return f"{_count(part.text.added, 'line')} added, {part.text.removed:,} removed"
     if part.structure is not None:
         return _structure_summary(part.structure)
-    words = {"facts": "Content replaced", "added": "A content added", "removed": "A content removed"}
+    words = {"facts": "Content replaced", "added": "Content item added", "removed": "Content item removed"}
     return words.get(part.how) or (
         "Type changed" if part.mime_changed else "Other fields changed" if part.others else ""
     )

@@ -325,4 +325,6 @@ def _check_uri(uri: str) -> None:
     if not uri or CONTROL.search(uri) or any("\ud800" <= char <= "\udfff" for char in uri):
         raise ValidationError("Invalid resource URI.")
     if len(uri.encode()) > URI_BYTES:
-        raise ValidationError(f"A URI of more than {URI_BYTES:,} bytes cannot be subscribed to. This limit is fixed.")
+        raise ValidationError(
+            f"A URI of more than {URI_BYTES:,} bytes cannot be subscribed to. This limit cannot be changed."
+        )

@@ -59,7 +59,7 @@ def content_of(result: Mapping[str, Any], masked: Callable[[Any], Any], dumped: 
     """`masked`: a result as it may be stored. Slow with large contents: do not call in an event loop. Raises NoContents."""
     contents = result.get("contents")
     if not isinstance(contents, list) or not all(isinstance(item, dict) for item in contents):
-        raise NoContents("The server's response contains no contents.")
+        raise NoContents("The server's response has no contents.")
     stored = _contents_in(masked({"contents": contents}))
     return Content(
         text=dumped(stored),

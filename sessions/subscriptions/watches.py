@@ -27,7 +27,7 @@ from sessions.models import McpSession, Subscription, SubscriptionGap, Subscript
 
 REASON_CHARS: Final = 2_000
 _SINCE_UNKNOWN: Final = "mcpadmin stopped unexpectedly; the exact start of this gap is unknown."
-_WORKER_GONE: Final = "The worker of this subscription is gone."
+_WORKER_GONE: Final = "This subscription's worker is gone."
 
 
 @dataclass(frozen=True, slots=True)

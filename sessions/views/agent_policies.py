@@ -204,7 +204,7 @@ def _added(request: HttpRequest, of: Owner, form: RuleForm) -> bool:
     except ValidationError as problem:
         form.add_error("pattern", problem)
         return False
-    messages.success(request, "Rule added. It applies from now on.")
+    messages.success(request, "Rule added. It applies immediately.")
     return True
 
 
@@ -221,14 +221,14 @@ def _removed(request: HttpRequest, of: Owner, rule: AgentRule | None) -> HttpRes
     if rule is None or request.method != "POST":
         policy_changes.require(Actor.of(request), request.user, of)
     if rule is None:
-        messages.info(request, "This rule was removed already.")
+        messages.info(request, "This rule was already removed.")
         return _done(request, of)
     if request.method != "POST":
         nav = "servers" if isinstance(of, Server) else "bundles" if isinstance(of, Bundle) else "agents"
         context = {"nav": nav, "of": of, "rule": rule, "keep": _page_of(of)}
         return render(request, "agents/remove_rule.html", context)
     policy_changes.remove_rule(Actor.of(request), request.user, of, rule)
-    messages.success(request, f"The rule “{rule.get_effect_display()} {rule.pattern}” is removed.")
+    messages.success(request, f"The rule “{rule.get_effect_display()} {rule.pattern}” was removed.")
     return _done(request, of)
 
 

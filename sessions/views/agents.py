@@ -131,5 +131,5 @@ def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
     if request.method != "POST" and token.state == "active":
         return render(request, "agents/revoke.html", {"nav": "agents", "token": token})
     if request.method == "POST" and tokens.revoke(Actor.of(request), request.user, token):
-        messages.success(request, f"{token.name} is revoked. Agents that use it are refused from now on.")
+        messages.success(request, f"{token.name} was revoked. Agents that use it are now refused.")
     return redirect("agents:list")

@@ -134,7 +134,7 @@ def act(request: WebRequest) -> HttpResponse:
         access.require(request.user, action.permission)
     servers = _chosen(request)
     if not servers:
-        messages.info(request, "No servers selected. Tick at least one.")
+        messages.info(request, "No servers selected. Select at least one.")
         return _back(request)
     word = f"{action.name} {len(servers)}" if action.name == "delete" else ""
     typed = request.POST.get("typed", "").strip()

@@ -267,7 +267,7 @@ def choose(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
             return redirect("agents:bundle_member", bundle.slug, alias)
         except ValidationError as problem:
             words = " ".join(problem.messages)
-            messages.error(request, f"{words} Under Edit, patterns or the names to offer may need fewer lines.")
+            messages.error(request, f"{words} Under Edit, use fewer lines of patterns or names.")
     context = {
         "nav": "bundles",
         "bundle": bundle,
@@ -294,7 +294,7 @@ def delete(request: HttpRequest, slug: str) -> HttpResponse:
     bundle = seen(request, slug, changing.PERMISSION)
     if request.method == "POST":
         changing.delete(Actor.of(request), request.user, bundle)
-        messages.success(request, f"{bundle.name} is deleted. You can restore it below for 90 days.")
+        messages.success(request, f"{bundle.name} was deleted. You can restore it below for 90 days.")
         return redirect("agents:bundles")
     return render(request, "agents/bundle_delete.html", {"nav": "bundles", "bundle": bundle, "url": _url(bundle.slug)})
 
@@ -306,7 +306,7 @@ def restore(request: HttpRequest, uid: UUID) -> HttpResponse:
     if bundle is None:
         raise Http404("This bundle does not exist, or is not deleted.")
     changing.restore(Actor.of(request), request.user, bundle)
-    messages.success(request, f"{bundle.name} is restored.")
+    messages.success(request, f"{bundle.name} was restored.")
     return redirect("agents:bundle", bundle.slug)
 
 
@@ -332,7 +332,7 @@ def bring(request: HttpRequest) -> HttpResponse:
                 form.add_error("text", text)
         else:
             bundle_contents.assign_names(request.user, made)
-            messages.success(request, f"{made.name} is imported.")
+            messages.success(request, f"{made.name} was imported.")
             _warn_of_many(request, contents_of(request, made).weight)
             return redirect("agents:bundle", made.slug)
     return render(

@@ -35,7 +35,7 @@ LONGEST = timedelta(days=10 * 366)
 _COMPARED = 10
 _LENGTHS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _GROUPS = {"server": RollupBy.SERVER, "tool": RollupBy.TOOL, "caller": RollupBy.CALLER}
-_WORDS = {"server": "Servers", "tool": "Tools, prompts and resources", "caller": "Callers"}
+_WORDS = {"server": "Servers", "tool": "Tools, prompts and resources", "caller": "Users"}
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _changes(now: Numbers, before: Numbers) -> dict[str, str]:
 
 def _percent(now: float, before: float) -> str:
     change = round(100 * (now - before) / before)
-    return "unchanged" if not change else f"{change:+,} %".replace("-", "−")
+    return "unchanged" if not change else f"{change:+,}%".replace("-", "−")
 
 
 def explorer_link(query: str) -> str:

@@ -49,7 +49,7 @@ def approve(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     definition = _definition(server, kind, request.POST.get("key", ""))
     if approving.approve(Actor.of(request), request.user, server, definition, request.POST.get("digest", "")):
-        messages.success(request, "Approved. Agents can use it from now on.")
+        messages.success(request, "Approved. Agents can use it now.")
     else:
         messages.info(request, "There is nothing left to approve, or it changed again. Check the newest version.")
     address = reverse("servers:definition", args=[slug, kind])

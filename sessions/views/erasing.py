@@ -66,7 +66,7 @@ def erase(request: WebRequest, digest: str) -> HttpResponse:
         except StillNeeded as refused:
             problem = str(refused)
         else:
-            words = "erased" if erased else "was erased before"
+            words = "erased" if erased else "was already erased"
             messages.success(request, f"{PayloadKind(payload.kind).label} {words}. The audit log stays valid.")
             return redirect(owner.url)
     context = {

@@ -114,7 +114,7 @@ def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
     except ValidationError as problem:
         messages.error(request, " ".join(problem.messages))
     else:
-        messages.success(request, f"{credential.name} is deleted. Your personal session connects without it.")
+        messages.success(request, f"{credential.name} was deleted. Your personal session connects without it.")
     return redirect("servers:identity", server.slug)
 
 
@@ -128,7 +128,7 @@ def give_up(request: HttpRequest, slug: str) -> HttpResponse:
         return redirect("servers:identity", server.slug)
     if request.method == "POST":
         identities.end(Actor.of(request), request.user, server)
-        messages.success(request, f"Your own credentials for {server.name} are deleted and your session is closed.")
+        messages.success(request, f"Your own credentials for {server.name} were deleted and your session was closed.")
         return redirect("servers:identity", server.slug)
     server.seen_as = own.pk
     watched = search.watched(server)

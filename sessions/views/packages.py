@@ -94,7 +94,7 @@ def compare(request: WebRequest, slug: str) -> HttpResponse:
 def update(request: WebRequest, slug: str) -> HttpResponse:
     def act(server: Server, actor: Actor) -> str:
         row = pins.update(actor, request.user, server, request.POST.get("integrity", ""))
-        return f"{server.name} runs {row.name} {row.version} from now on."
+        return f"{server.name} now runs {row.name} {row.version}."
 
     return _act(request, slug, act)
 

@@ -46,5 +46,5 @@ def cancel(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
         if said:
             messages.success(request, said)
         else:
-            messages.info(request, "The task is over, or its cancellation was requested already.")
+            messages.info(request, "The task has ended, or its cancellation was already requested.")
     return HttpResponse(status=204) if request.htmx else redirect("servers:tasks", slug)

@@ -31,7 +31,8 @@ def index(request: WebRequest) -> HttpResponse:
         else:
             if changed:
                 messages.success(
-                    request, "Saved. The next run applies it, within an hour. Start a dry run to see what will go."
+                    request,
+                    "Saved. The next run applies it, within an hour. Start a dry run to see what would be removed.",
                 )
             else:
                 messages.info(request, "Nothing changed.")

@@ -90,7 +90,7 @@ def end(request: WebRequest, uid: UUID) -> HttpResponse:
     if problem:
         messages.error(request, problem)
     else:
-        cut_off = f" {counted(followers, 'agent')} that followed it will get no more updates." if followers else ""
+        cut_off = f" {counted(followers, 'agent')} that followed it will receive no more updates." if followers else ""
         messages.success(request, f"Unsubscribed. The history is kept.{cut_off}")
     return _see_other(subscription)
 

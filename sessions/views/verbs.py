@@ -127,7 +127,7 @@ def log_level(request: WebRequest, slug: str) -> HttpResponse:
     if level and level not in LOG_LEVELS:
         raise Http404("This log level does not exist.")
     words = (
-        f"log messages of level {level} and above"
+        f"log messages at level {level} and above"
         if level
         else "its default log messages (in the legacy era, from the next connection)"
     )
@@ -260,4 +260,4 @@ def delete(request: WebRequest, slug: str) -> HttpResponse:
     def act(server: Server) -> None:
         registering.delete(Actor.of(request), request.user, server)
 
-    return _confirmed(request, slug, "delete", "delete", act, "{name} is deleted.")
+    return _confirmed(request, slug, "delete", "delete", act, "{name} was deleted.")

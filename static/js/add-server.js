@@ -127,7 +127,7 @@ async function read() {
     const response = await whileBusy(source.parentElement, sent, 'Reading your input…'); // what was understood may be out of sight
     if (turn !== reading) return;
     if (!response.ok) {
-      unread(`mcpadmin answered ${response.status}.`);
+      unread(`mcpadmin answered with HTTP ${response.status}.`);
       return;
     }
     complaint?.remove();

@@ -31,7 +31,7 @@ async function show(link) {
   if (shown || loading === uid) return;
   loading = uid;
   const answer = await fetch(link.href);
-  if (answer.status >= 500) throw new Error(`mcpadmin answered ${answer.status}`);
+  if (answer.status >= 500) throw new Error(`mcpadmin answered with HTTP ${answer.status}`);
   const body = bodyIn(await pageOf(answer));
   const slot = results.querySelector(`[data-waiting-question="${uid}"]`)?.closest('.call-slot');
   if (!slot || shown || !body?.querySelector('#answer-form[data-primary]')) return;
@@ -96,7 +96,7 @@ results?.addEventListener('submit', async (event) => {
     const sent = send(form.getAttribute('action'), { method: 'POST', body }); // a button is called "action"
     const answer = await whileBusy(section, sent, 'Sending the answer…');
     const page = await pageOf(answer);
-    if (!bodyIn(page)) throw new Error(`mcpadmin answered ${answer.status}`);
+    if (!bodyIn(page)) throw new Error(`mcpadmin answered with HTTP ${answer.status}`);
     showMessages(page);
     if (shown === section && page.querySelector('#answer-form')) {
       fill(bodyIn(page));

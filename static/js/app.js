@@ -56,7 +56,7 @@ live.addEventListener(
     toast({
       tone: 'warn',
       title: 'Parts of this page are not updated',
-      text: why ?? 'Your permissions changed. Reload the page to see what you may see now.',
+      text: why ?? 'Your permissions changed. Reload the page to see what you can access now.',
       action: { label: 'Reload', url: location.href },
     }),
   { once: true },
@@ -85,7 +85,7 @@ document.body.addEventListener('htmx:response:error', (event) => {
   const said = raw.headers.get('Content-Type')?.startsWith('text/plain') ? event.detail.ctx.text.trim() : '';
   toast({
     tone: 'bad',
-    title: status === 403 ? "You don't have permission" : `mcpadmin answered ${status}`,
+    title: status === 403 ? "You don't have permission" : `mcpadmin answered with HTTP ${status}`,
     text: said || (status >= 500 ? 'Try again. If it happens again, ask an administrator to check the log.' : 'Reload the page and try again.'),
   });
 });

@@ -144,7 +144,7 @@ document.addEventListener('submit', async (event) => {
     const answer = response.headers.get('Content-Type')?.startsWith('application/json') ? await response.json() : {};
     if (answer.ask) return location.assign(answer.ask);
     if (isUnknown(response, answer)) return toast({ title: 'No confirmation received', text: answer.message ?? 'Check the history before running it again.', tone: 'bad' });
-    if (!answer.call) return toast({ title: 'Not run again', text: answer.message ?? `mcpadmin answered ${response.status}.`, tone: 'bad' });
+    if (!answer.call) return toast({ title: 'Not run again', text: answer.message ?? `mcpadmin answered with HTTP ${response.status}.`, tone: 'bad' });
     showAgain(answer);
   } catch (problem) {
     if (problem instanceof SignedOut) explain(problem);

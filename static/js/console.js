@@ -250,7 +250,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     fetching?.abort();
     const mine = (fetching = new AbortController());
     const response = await send(url, { headers: { Accept: 'text/html' }, signal: mine.signal });
-    if (!response.ok) throw new Error(`mcpadmin answered ${response.status}`);
+    if (!response.ok) throw new Error(`mcpadmin answered with HTTP ${response.status}`);
     const whole = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('[data-console-list]');
     if (!whole || mine.signal.aborted) return;
     if (!page.closest('.wire-pane')) history.replaceState(null, '', url);

@@ -29,7 +29,7 @@ const unasked = (address, init) => fetch(address, { ...init, signal: AbortSignal
 async function fetched(address, type = 'text/html', how = unasked) {
   const response = await how(address, { headers: { Accept: type } });
   if (response.redirected || response.status === 401) throw new SignedOut('You are signed out. Reload the page to sign in.');
-  if (!response.ok) throw Object.assign(new Error(`mcpadmin answered ${response.status}. Reload the page to try again.`), { status: response.status });
+  if (!response.ok) throw Object.assign(new Error(`mcpadmin answered with HTTP ${response.status}. Reload the page to try again.`), { status: response.status });
   return response;
 }
 
@@ -37,7 +37,7 @@ async function fetched(address, type = 'text/html', how = unasked) {
 function complain(title, problem) {
   const { status } = problem;
   if (status === 404) return toast({ tone: 'bad', title, text: 'It is no longer stored. Reload the page for the current rows.' });
-  return toast({ tone: 'bad', title, text: status ? `mcpadmin answered ${status}. Nothing else changed. Try again.` : reasonOf(problem) });
+  return toast({ tone: 'bad', title, text: status ? `mcpadmin answered with HTTP ${status}. Nothing else changed. Try again.` : reasonOf(problem) });
 }
 
 async function fragment(address, how) {
@@ -355,7 +355,7 @@ function dress() {
   button.hidden = false;
   button.setAttribute('aria-pressed', String(following));
   button.querySelector('.dot').classList.toggle('off', !following);
-  button.title = following ? 'New rows appear as they come' : 'Paused: new rows are counted';
+  button.title = following ? 'New rows appear as they arrive' : 'Paused: new rows are counted';
 }
 
 async function count() {

@@ -231,7 +231,7 @@ async function copyLongCsv(button) {
 
 async function csvFrom(address) {
   const answer = await fetch(address);
-  if (!answer.ok || answer.redirected) throw new Error(`mcpadmin answered ${answer.status}`);
+  if (!answer.ok || answer.redirected) throw new Error(`mcpadmin answered with HTTP ${answer.status}`);
   return answer.text();
 }
 

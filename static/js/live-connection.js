@@ -86,7 +86,7 @@ export class Connection extends EventTarget {
       signal: AbortSignal.timeout(HANDSHAKE_MS),
     });
     if (response.type === 'opaqueredirect' || response.status === 401 || response.status === 403) throw new SignedOut();
-    if (!response.ok) throw new Error(`mcpadmin answered ${response.status}`);
+    if (!response.ok) throw new Error(`mcpadmin answered with HTTP ${response.status}`);
     return (await response.json()).ticket;
   }
 

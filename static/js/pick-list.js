@@ -35,7 +35,7 @@ async function partOf(href, part, signal) {
   const address = new URL(href, location);
   address.searchParams.set('part', part);
   const answer = await whileBusy(rows, send(address, { headers: { Accept: 'text/html' }, signal }), 'Loading the list…');
-  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}. Try again.`);
+  if (!answer.ok) throw new Error(`mcpadmin answered with HTTP ${answer.status}. Try again.`);
   return answer.text();
 }
 

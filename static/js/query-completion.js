@@ -52,7 +52,7 @@ class QueryCompletion {
         signal: AbortSignal.timeout(GIVE_UP_MS),
       });
       const response = await whileBusy(this.#field.parentElement, asked, 'Loading suggestions…');
-      if (!response.ok || response.redirected) throw new Error(`mcpadmin answered ${response.status}`);
+      if (!response.ok || response.redirected) throw new Error(`mcpadmin answered with HTTP ${response.status}`);
       const { completions } = await response.json();
       if (mine !== this.#asked || document.activeElement !== this.#field) return;
       this.#show(completions.map((one) => ({ ...one, start: upTo(value, one.start) })));

@@ -40,7 +40,7 @@ async function refreshPartsFrom(addressOf, wantedIds) {
     signal: AbortSignal.timeout(GIVE_UP_MS),
   });
   const page = await parsed(response); // always: a body that nobody reads keeps its connection
-  if (response.status >= 500) throw new Error(`mcpadmin answered ${response.status}`);
+  if (response.status >= 500) throw new Error(`mcpadmin answered with HTTP ${response.status}`);
   if (response.redirected) return; // signed out: the live pill says so
   await morphIn(page, ids); // also of an error: a page that lacks what was asked for lists what there is
 }
@@ -61,7 +61,7 @@ export function sendInPlace(partsOf) {
         await morphIn(page, ids);
         showMessages(page);
       } else if (answer.redirected) location.assign(answer.url);
-      else toast({ tone: 'bad', title: page.querySelector('h1')?.textContent ?? `mcpadmin answered ${answer.status}`, text: 'Reload the page and try again.' });
+      else toast({ tone: 'bad', title: page.querySelector('h1')?.textContent ?? `mcpadmin answered with HTTP ${answer.status}`, text: 'Reload the page and try again.' });
     } catch (problem) {
       explain(problem);
     }

@@ -42,7 +42,7 @@ async function expand(how) {
     if (problem instanceof SignedOut) throw new NotSent(problem.message);
     return null;
   });
-  if (!response?.ok) throw new NotSent(`The URI could not be built (${response ? `mcpadmin answered ${response.status}` : 'no answer from mcpadmin'}). Nothing was sent and your input is kept. Try again.`);
+  if (!response?.ok) throw new NotSent(`The URI could not be built (${response ? `mcpadmin answered with HTTP ${response.status}` : 'no response from mcpadmin'}). Nothing was sent and your input is kept. Try again.`);
   return response.json();
 }
 

@@ -16,7 +16,7 @@ async function posted(url, body) {
   try {
     response = await send(url, { method: 'POST', body, headers: { Accept: 'application/json' } });
     const json = response.headers.get('Content-Type')?.startsWith('application/json');
-    answer = json ? await response.json() : { message: `mcpadmin answered ${response.status}.` };
+    answer = json ? await response.json() : { message: `mcpadmin answered with HTTP ${response.status}.` };
   } catch (problem) {
     if (problem instanceof SignedOut) throw problem;
     throw new Lost(UNKNOWN, { cause: problem });

@@ -64,7 +64,7 @@ if (paneButton) {
 
 async function answerTo(form) {
   const answer = await send(form.action, { method: 'POST', body: new FormData(form) });
-  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}`);
+  if (!answer.ok) throw new Error(`mcpadmin answered with HTTP ${answer.status}`);
   return answer.text();
 }
 

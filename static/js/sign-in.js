@@ -31,7 +31,7 @@ async function signedIn() {
   const { sessionUrl, user } = document.body.dataset;
   const headers = { Accept: 'application/json' };
   const answer = await fetch(sessionUrl, { headers, cache: 'no-store', signal: AbortSignal.timeout(GIVE_UP_MS) });
-  if (!answer.ok) throw new Error(`mcpadmin answered ${answer.status}. Try again.`);
+  if (!answer.ok) throw new Error(`mcpadmin answered with HTTP ${answer.status}. Try again.`);
   const session = await answer.json();
   if (session.user !== null && String(session.user) !== user) throw new SignedOut(OTHER_USER);
   renew(session.csrf);
@@ -49,9 +49,9 @@ async function submitted(form) {
   const body = new FormData(form);
   body.set('csrfmiddlewaretoken', csrfToken());
   const answer = await fetch(form.action, { method: 'POST', body, headers, signal: AbortSignal.timeout(GIVE_UP_MS) });
-  if (answer.ok) return (await signedIn()) ? '' : 'Your account requires another step. Sign in in a new tab.';
+  if (answer.ok) return (await signedIn()) ? '' : 'Your account requires another step. Use a new tab to sign in.';
   if (answer.status === 429 || answer.status === 503) return saidIn(answer);
-  if (answer.status !== 400) return `mcpadmin answered ${answer.status}. Try again.`;
+  if (answer.status !== 400) return `mcpadmin answered with HTTP ${answer.status}. Try again.`;
   const { form: refused } = await answer.json();
   const lines = [...refused.errors, ...Object.values(refused.fields).flatMap((field) => field.errors)];
   return lines.join(' ') || 'The sign-in was refused.';
@@ -130,7 +130,7 @@ export function explain(problem) {
 export async function saidIn(response) {
   const words = response.headers.get('Content-Type')?.startsWith('text/plain') ? (await response.text()).trim() : '';
   if (words) return words;
-  return response.status === 403 ? "You don't have permission." : `mcpadmin answered ${response.status}. Reload the page and try again.`;
+  return response.status === 403 ? "You don't have permission." : `mcpadmin answered with HTTP ${response.status}. Reload the page and try again.`;
 }
 
 /* Forms that the browser sends itself: first the sign-in, then the form, with all that was typed. */

@@ -27,7 +27,7 @@ function givenBy(form) {
 async function rendered(body) {
   const form = shown();
   const response = await whileBusy(form, send(form.dataset.formUrl, { method: 'POST', body, headers: { 'HX-Request': 'true' } }), 'Loading the form…');
-  if (!response.ok) throw new Error(`The form could not be loaded (mcpadmin answered ${response.status}). Your input is kept. Try again.`);
+  if (!response.ok) throw new Error(`The form could not be loaded (mcpadmin answered with HTTP ${response.status}). Your input is kept. Try again.`);
   return response.text();
 }
 

@@ -13,6 +13,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if setup.administrator_exists():
             raise CommandError(
-                f"An administrator exists already. Sign in with that account; `{settings.PROGRAM} users reset <name>` prints a link that sets a new password."
+                f"An administrator already exists. Sign in with that account; `{settings.PROGRAM} users reset <name>` prints a link that sets a new password."
             )
         self.stdout.write(setup.link(preflight.noted_url(settings.DATA_DIR) or settings.PUBLIC_URL))

@@ -33,13 +33,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        verbs.add_parser("list", help="all users and open invitations")
-        known = verbs.add_parser("permissions", aliases=["rights"], help="the permissions and groups that exist")
+        verbs.add_parser("list", help="list users and open invitations")
+        known = verbs.add_parser("permissions", aliases=["rights"], help="list permissions and groups")
         known.set_defaults(verb="permissions")  # under its old name too
         invite = verbs.add_parser("invite", help="print a link that lets one person create an account")
         invite.add_argument("--name", default="", help="shown beside the username; the person can change it")
-        invite.add_argument("--email", default="", help="where the link is mailed too, with MCPADMIN_EMAIL_URL")
-        for verb, words in (("grant", "give groups and permissions"), ("revoke", "remove groups and permissions")):
+        invite.add_argument(
+            "--email", default="", help="address to email the link to as well, if MCPADMIN_EMAIL_URL is set"
+        )
+        for verb, words in (("grant", "grant groups and permissions"), ("revoke", "remove groups and permissions")):
             verbs.add_parser(verb, help=words).add_argument("username")
         for verb, words in (
             ("disable", "sign a user out everywhere and refuse new sign-ins"),
@@ -119,7 +121,7 @@ class Command(BaseCommand):
             seen=people.mark(user),
         )
         permissions = ", ".join(sorted(catalog.permissions_of(self._user(options["username"])))) or "none"
-        self.stdout.write(f"{user.get_username()} has these permissions now: {permissions}")
+        self.stdout.write(f"{user.get_username()} now has these permissions: {permissions}")
 
     def _disable(self, options: dict[str, Any]) -> None:
         ended = people.disable(OPERATOR, None, self._user(options["username"]))

@@ -20,7 +20,7 @@ class ConsentForm(forms.Form):
 
     endpoint = forms.ChoiceField(
         label="Server or bundle",
-        help_text="The client can use only this one. Choose the one whose address the client has.",
+        help_text="The client can use only this one. Choose the one whose address the client uses.",
         widget=LongSelect,
     )
     scopes = forms.MultipleChoiceField(
@@ -47,7 +47,7 @@ class ConsentForm(forms.Form):
     def clean_endpoint(self) -> Endpoint:
         found = grants.endpoint_of(self._user, self.cleaned_data["endpoint"])
         if found is None:
-            raise ValidationError("It was removed, or you can't use it any more. Choose another one.")
+            raise ValidationError("It was removed, or you can no longer use it. Choose another one.")
         return found
 
 

@@ -153,7 +153,7 @@ class Verifier:  # takes the lines of an export in order; its header and all sig
         yield from (f"Begins after event {n}: earlier events are in earlier files." for n in [self.after] if n)
         yield from (f"Retention removed the events up to {s['seq']}." for s in [self.cut] if s["seq"])
         yield from (f"{s['time']} UTC: an older database, up to event {s['seq']}, was accepted." for s in self.back)
-        yield f"{self.chained:,} events lead to a checkpoint. The rest is vouched for only by the export's signature of {end['time']} UTC."
+        yield f"{self.chained:,} events lead to a checkpoint. The rest is vouched for only by the export's signature from {end['time']} UTC."
         if not self.whole:
             yield f"Filtered, with {self.gaps} gaps: it cannot be proved that no event is missing in them."
 

@@ -64,7 +64,9 @@ def _client() -> forms.CharField:
 
 def _issuer() -> forms.CharField:
     return _open(
-        "Authorization server", "Issuer URL. The credential is sent to no other issuer.", "https://login.example.com"
+        "Authorization server",
+        "Issuer URL. The credential is never sent to any other issuer.",
+        "https://login.example.com",
     )
 
 
@@ -119,7 +121,7 @@ _SECRETS: dict[str, dict[str, forms.CharField]] = {
     CredentialKind.CERTIFICATE: {
         "certificate": _pem(
             "Certificate",
-            "PEM, followed by intermediate certificates. Leave certificate and key empty to only trust a private CA.",
+            "PEM, followed by intermediate certificates. Leave certificate and key empty if you only need to trust a private CA.",
             required=False,
         ),
         "key": _pem("Private key", "PEM, without a passphrase.", required=False, secret=True),

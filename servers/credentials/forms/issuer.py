@@ -14,4 +14,4 @@ class IssuerForm(forms.Form):
     named = _address(
         "Issuer named by the server", "As shown in the error of the failed sign-in.", "https://login.example.com/"
     )
-    issuer = _address("Expect the issuer", "Exactly as in its metadata.", "https://login.example.com")
+    issuer = _address("Expected issuer", "Exactly as in its metadata.", "https://login.example.com")

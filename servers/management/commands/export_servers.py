@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("slug", nargs="*", help="short names of servers; if omitted, all that are not archived")
-        parser.add_argument("--user", required=True, help="username of an account that may see the servers")
+        parser.add_argument("--user", required=True, help="username of an account that can see the servers")
         parser.add_argument("--form", choices=[form.value for form in Form], default=Form.MCP_SERVERS.value)
         parser.add_argument(
             "--plain",

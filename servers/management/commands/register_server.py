@@ -87,7 +87,7 @@ class Command(BaseCommand):
         parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
         parser.add_argument("--secret-env", action="append", default=[], metavar="NAME=VARIABLE")
         parser.add_argument(
-            "--credential-env", action="append", default=[], metavar="NAME", help="a variable left to credentials"
+            "--credential-env", action="append", default=[], metavar="NAME", help="a variable that credentials can fill"
         )
         parser.add_argument("--disabled", action="store_true", help="register without connecting")
         parser.add_argument("command", nargs="*", help="program and arguments of a stdio server, after --")
@@ -151,7 +151,7 @@ def _chosen(user: Any, names: list[str]) -> list[Credential]:
     found = {credential.name: credential for credential in credentials.choosable(user).filter(name__in=names)}
     for name in names:
         if name not in found:
-            raise CommandError(f"The vault has no credential {name!r} that this user may attach to a server.")
+            raise CommandError(f"There is no credential {name!r} that this user can attach to a server.")
     return list(found.values())
 
 

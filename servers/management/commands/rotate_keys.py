@@ -106,7 +106,7 @@ class Command(BaseCommand):
             else "remove them where the key ring is kept"
         )
         self.stdout.write(
-            f"No row needs {', '.join(old)} any more: {how}. Older backups of the database still need them."
+            f"No row needs {', '.join(old)} anymore: {how}. Older backups of the database still need them."
         )
 
     def _old(self) -> list[str]:

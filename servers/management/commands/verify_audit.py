@@ -9,11 +9,11 @@ from servers.audit.verify import verify
 
 
 class Command(BaseCommand):
-    help = "Verify the audit log: the hash chain, signed checkpoints, payloads and rows of calls. Exit status 1 if the verification fails. With --start or --end only the chain is checked."
+    help = "Verify the audit log: the hash chain, signed checkpoints, payloads and call rows. Exit status 1 if the verification fails. With --start or --end only the chain is checked."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--start", type=int, default=None, help="first event; by default the first that retention has left"
+            "--start", type=int, default=None, help="first event; by default the first one that retention has kept"
         )
         parser.add_argument("--end", type=int, default=None, help="last event; without it the head is verified too")
 

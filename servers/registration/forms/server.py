@@ -128,7 +128,7 @@ class ServerForm(forms.Form):
     working_directory = _text(
         "Working directory",
         1000,
-        "Absolute path, in which the server can change files. Leave empty to use a private directory.",
+        "Absolute path. The server can change files in this folder. Leave empty to use a private directory.",
         mono=True,
     )
     readable_paths = _lines("Files it may read", "/srv/data", "Folders and files, one per line.")
@@ -343,7 +343,9 @@ class ServerForm(forms.Form):
         if slug and others.exists():
             raise ValidationError("This short name is already in use. Choose another one.", code="unique")
         if slug and (bundle := Bundle.objects.filter(slug=slug).first()) is not None:
-            raise ValidationError(f"The bundle {bundle.name} has this short name. Choose another one.", code="unique")
+            raise ValidationError(
+                f"The bundle {bundle.name} already uses this short name. Choose another one.", code="unique"
+            )
         return slug
 
     def clean_tags(self) -> list[str]:

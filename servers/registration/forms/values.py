@@ -57,7 +57,7 @@ class ValueForm(RowForm):
     )
 
     vaulted = forms.BooleanField(
-        required=False, label="Keep as a credential", widget=forms.CheckboxInput(attrs={"class": "form-check-input"})
+        required=False, label="Save as a credential", widget=forms.CheckboxInput(attrs={"class": "form-check-input"})
     )
 
     def __init__(
@@ -91,7 +91,7 @@ class ValueForm(RowForm):
     def _empty_words(self, row: ServerValue) -> str:
         if row.sealed is not None:
             return "Set. Leave empty to keep it."
-        return "Left to credentials" if row.kind == ValueKind.ENVIRONMENT else "Value needed"
+        return "Filled by a credential" if row.kind == ValueKind.ENVIRONMENT else "Value needed"
 
     @property
     def stored_row(self) -> ServerValue | None:

@@ -123,7 +123,7 @@ def _outcome(
 
 def _replaced(stored: Server) -> str:
     return (
-        f"The server that the preview showed was renamed or deleted, and {stored.name} is in its place now. "
+        f"The server that the preview showed was renamed or deleted, and {stored.name} has taken its place. "
         "Check the preview again."
     )
 

@@ -66,7 +66,7 @@ def connection(reading: EntryReader) -> dict[str, Any]:
         return _stdio(reading, *(_split(reading, command, arguments) if is_line else (command, arguments)))
     if kind is None and not (url or http_url):
         reading.problems.append(
-            "An extension of Zed starts this server. Enter the command that it runs."
+            "A Zed extension starts this server. Enter the command that it runs."
             if reading.take("settings") is not None
             else "Neither a command nor a URL is set."
         )

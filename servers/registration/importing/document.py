@@ -60,7 +60,7 @@ def read(text: str) -> ImportedDocument:
     if not document.servers:
         raise ValidationError("This configuration contains no servers.", code="empty")
     if len(document.servers) > limits.number("import_servers"):
-        words = f"Too many servers: {len(document.servers):,}. {limits.stated('import_servers')} Import them in parts."
+        words = f"Too many servers: {len(document.servers):,}. {limits.stated('import_servers')} Import them in smaller batches."
         raise ValidationError(words, code="servers")
     return document
 

@@ -109,11 +109,11 @@ def own_package(reading: EntryReader, columns: Mapping[str, Any]) -> Pin | None:
         reading.problems.append(f"{KEY}.{PACKAGE} has an unexpected value.")
         return None
     if (facts["ecosystem"], facts["name"]) != (command.ecosystem, command.name):
-        reading.notes.append(f"The pin of {short(facts['name'])} does not fit the command and is not imported.")
+        reading.notes.append(f"The pin of {short(facts['name'])} does not match the command and is not imported.")
         return None
     pin = Pin(**facts | {"ecosystem": command.ecosystem}, requested=command.requested)
     if not _is_of_the_version(pin, command.version):
-        words = f"The pinned version {short(pin.version)} is not the one of the command, {short(command.version)}"
+        words = f"The pinned version {short(pin.version)} does not match the version in the command, {short(command.version)}"
         reading.notes.append(f"{words}, and is not imported.")
         return None
     return pin

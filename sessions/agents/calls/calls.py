@@ -174,7 +174,7 @@ class Calls:
             return earlier.call
         except idempotency.Unheard as lost:
             idempotency.heard(lost.call)
-            words = "The outcome of an identical call with this token was never delivered, so it is not known whether it ran. Check on the server, then start it again."
+            words = "The outcome of an identical call with this token was never delivered, so it is not known whether it ran. Check the server, then start it again."
             raise Refusal(409, DUPLICATE, words, {"call": str(lost.call)}) from None
         except TooManyHeld:
             raise _too_many_held(429) from None
@@ -192,7 +192,7 @@ class Calls:
         name = exchange.named(str(exchange.params.get("name")))
         words = (
             f"{name} was not called. The same call was made before and its connection was lost, so it is not known "
-            "whether it ran. Check on the server whether it had an effect. If it had none, call it again."
+            "whether it ran. Check the server to see whether it had an effect. If it had none, call it again."
         )
         return outcomes.tool_error(exchange, words, call)
 

@@ -106,7 +106,7 @@ def _input_required(exchange: Exchange, call: Call, inputs: Mapping[str, Any] | 
     if exchange.era is Era.MODERN:
         return input_required(exchange, call_request_of(exchange), call.uid, inputs)
     words = (
-        f"{call.server_name} asks for input before it answers, and this protocol version cannot give it afterwards. "
+        f"{call.server_name} asks for input before it answers, and this protocol version cannot provide it later. "
         f"Request {exchange.named(call.target)} again as a new request."
     )
     if exchange.method == methods.TOOLS_CALL:
@@ -155,7 +155,7 @@ def _words(name: str, call: Call, state: CallState) -> str:
     if state is CallState.OUTCOME_UNKNOWN or (state is CallState.FAILED and call.may_have_run):
         return (
             f"It is not known whether {name} ran: {detail or 'no answer arrived.'} "
-            "Do not call it again before checking on the server whether it had an effect."
+            "Do not call it again before checking the server to see whether it had an effect."
         )
     if state is CallState.CANCELLED:
         by = f" by {call.cancel_requested_by}" if call.cancel_requested_by else ""
@@ -166,7 +166,7 @@ def _words(name: str, call: Call, state: CallState) -> str:
         why = why_cancelled(call)
         return f"{name} was cancelled{by} while it ran, {words_of(call.method).cancelled} {why}".strip()
     if state in (CallState.EXPIRED, CallState.NOT_SENT):
-        return f"{name} was not sent: {detail} It may be called again."
+        return f"{name} was not sent: {detail} It can be called again."
     if state is CallState.REFUSED:
         return f"{name} was refused: {detail}"
     return f"{call.server_name} failed, and {name} did not run: {detail}"

@@ -179,7 +179,7 @@ def _page_of_bundle(entry: Entry, place: BundleEndpoint, method: str, params: Ma
     missing = [one for one in place.members if one not in listed and _offers(one, kind)]
     if not listed or (missing and not any(_offers(one, kind) for one in listed)):
         words = "; ".join(f"{one.endpoint.name}: {outcomes[one.alias]}" for one in place.members)
-        words = f"No server of {place.name} that has {_capability(kind)} can be listed. {words}"
+        words = f"No server of {place.name} that offers {_capability(kind)} can be listed. {words}"
         raise later(503, jsonrpc.INTERNAL_ERROR, words, 5, {"members": outcomes})
     rows, all_names = _usable(entry, place, [kind], listed, most=PAGE)
     names = all_names.get(kind, {})

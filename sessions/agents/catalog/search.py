@@ -141,7 +141,7 @@ def _words(text: str) -> list[str]:
 def answer(items: Sequence[dict[str, Any]], total: int) -> dict[str, Any]:
     """The result of *find tool*."""
     if not items:
-        words = f"No tool matches. There are {total} tools: try other or more general words."
+        words = f"No tool matches. There are {total} tools: try different or more general words."
         return {"content": [{"type": "text", "text": words}]}
     kept = [
         {name: one[name] for name in ("name", "title", "description", "inputSchema", "annotations") if name in one}

@@ -71,7 +71,7 @@ class Admission:
         """Of a bearer token at the endpoint `slug`. Raises Refusal (401), which leads to the authorization server."""
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() != "bearer" or not (text := text.strip()):
-            words = "Sign in with OAuth, or send a token: Authorization: Bearer mca_…. Tokens are issued on the Agents page."
+            words = "Sign in with OAuth, or send a token: Authorization: Bearer mca_…. Create one on the Agents page."
             raise _unauthorized(words, slug)
         found = await self._known_or_read(text, address, slug)
         if found.token.resource and found.token.resource != address_of(slug):

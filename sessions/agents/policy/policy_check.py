@@ -27,7 +27,7 @@ from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 _MOST_NOTED: Final = 10_000
 #: an equal refusal is an audit event at most this often
 _NOTED_SECONDS: Final = 60.0
-ASK_WHOM: Final = "Ask the owner of the token, or those who manage the server in mcpadmin."
+ASK_WHOM: Final = "Ask the token's owner, or someone who manages the server in mcpadmin."
 #: whose policy is kept in memory; that of a token is part of its principal
 PolicyOwner = Server | Bundle
 

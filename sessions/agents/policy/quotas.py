@@ -21,7 +21,7 @@ from sessions.mcp.core.versions import Era
 
 #: the name of the limits that rules set
 BY_RULES: Final = "calls_per_minute"
-_BY_OWNER: Final = "The owner of the token can change it under Agents, Policy."
+_BY_OWNER: Final = "The token's owner can change it under Agents, Policy."
 
 
 def _rate(key: str, per_second: int, name: str, words: str) -> Rate:
@@ -116,5 +116,5 @@ def _of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> Iterat
 
 def _by_managers(owner: PolicyOwner) -> str:
     if isinstance(owner, Server):
-        return "People who may change the server can change it on its Agents tab."
-    return "People who may change bundles can change it under Bundles, Policy."
+        return "Anyone who can change the server can change it on its Agents tab."
+    return "Anyone who can change bundles can change it under Bundles, Policy."

@@ -178,5 +178,5 @@ def _shown(grant: Grant) -> dict[str, Any]:
 
 
 def _unavailable(exc: Exception) -> McpError:
-    words = str(exc) if isinstance(exc, SealError) else "The grant could not be read or kept in time."
+    words = str(exc) if isinstance(exc, SealError) else "The grant could not be read or stored in time."
     return TransportError(Fault.TIMEOUT, words, may_have_run=False)

@@ -226,7 +226,7 @@ class CallRun:
         try:
             recorded = await self._db.write(partial(claims.attempt, call, live.lease, number, reason), list)
         except DatabaseAway as exc:
-            raise NotReady("Another attempt could not be recorded, so it was not made.") from exc
+            raise NotReady("The next attempt could not be recorded, so it was not made.") from exc
         if not recorded:
             raise NotReady("The call had already ended, so it was not sent again.")
         live.inbox.call_sent(call.uid)

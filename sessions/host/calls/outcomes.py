@@ -153,7 +153,9 @@ def cancelled_while_waiting(origin: Origin, detail: str = "", unsure: str = MAY_
 
 def task_goes_on(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
     """Cancelled, but its task cannot be: it is followed on."""
-    words = f"{detail or 'It was cancelled.'} The server offers no cancellation of tasks, so the task goes on there."
+    words = (
+        f"{detail or 'It was cancelled.'} The server does not support cancelling tasks, so the task continues there."
+    )
     return _unsure(CallState.OUTCOME_UNKNOWN, Fault.CANCELLED, words, unsure)
 
 

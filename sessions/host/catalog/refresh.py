@@ -269,7 +269,7 @@ class Catalog:
             counts = await self._stored(kind, listing)
         except RowsRefused:  # one list must not keep the others from being read
             log.exception("host.list_refused", session=str(self._lease.session_uid), kind=str(kind))
-            words = f"The database did not take the list of {PLURALS[kind]}. The reason is in the log of the worker."
+            words = f"The database did not accept the list of {PLURALS[kind]}. See the worker's log for the reason."
             return self._failed(kind, Fault.INVALID_RESULT, words)
         cut = _cut(listing) if listing.truncated else None
         return Note(timezone.now(), counts, warnings=tuple(listing.warnings), cut=cut)

@@ -111,7 +111,9 @@ class Inbox:
         if call is not None and call.agent is not None:
             self._note_visit(asked, call)
             if not server_requests.covered(asked, call.agent):
-                raise rules.Refused(jsonrpc.METHOD_NOT_FOUND, "The agent that makes this call does not answer this.")
+                raise rules.Refused(
+                    jsonrpc.METHOD_NOT_FOUND, "The agent that makes this call does not answer requests of this kind."
+                )
         of_agent = call is not None and call.agent is not None and not call.agent.asks_people
         self._admit(of_agent=of_agent)  # before the work that a large request makes
         made = server_requests.new_question(

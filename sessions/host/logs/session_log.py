@@ -78,6 +78,6 @@ class ServerLog:
         words = "1 line was" if shed == 1 else f"{shed} lines were"
         text = f"{words} dropped: the server exceeded the log rate limit."
         if self._shed_before > shed:
-            text += f" {self._shed_before} in all since this worker took the session."
+            text += f" {self._shed_before} in total since this worker claimed the session."
         notice = ServerLogLine(LogSource.HOST, "warning", text)
         return [notice if not lines else ServerLogLine(notice.source, notice.level, text, at=lines[0].at)]

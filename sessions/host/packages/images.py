@@ -42,7 +42,7 @@ async def _found(programs: Programs, command: PackageCommand, folder: Path, outp
     found = await _digests(programs, command, folder, asked)
     if found is None:
         _require(output, command, None)
-        raise failed(f"{asked} was fetched, but the engine does not know it.")
+        raise failed(f"{asked} was fetched, but the engine cannot find it.")
     repositories, own = found
     name, tag = image_parts(asked)
     digest = next((one.partition("@")[2] for one in repositories if _same(one.partition("@")[0], name)), "")

@@ -117,7 +117,7 @@ def program(command: PackageCommand, folder: Path) -> Path:
     name = own if own in names else names[0] if len(set(map(str, programs.values()))) == 1 else ""
     if not name or not (links / name).exists():
         offers = f" It has {', '.join(sorted(names))}: name one with -p {command.name} PROGRAM." if names else ""
-        raise failed(f"{command.name} has no program with the name of the package.{offers}")
+        raise failed(f"{command.name} has no program with the same name as the package.{offers}")
     return links / name
 
 
@@ -161,7 +161,7 @@ def _pin(command: PackageCommand, lock: str) -> Pin:
     if not whole or len(version) > MOST_VERSION or len(integrity) > MOST_INTEGRITY:  # code of the package ran beside it
         raise not_readable(command, LOCK)
     if not integrity:
-        raise failed(f"The registry gives no hash for {command.name}, so it cannot be pinned.")
+        raise failed(f"The registry provides no hash for {command.name}, so it cannot be pinned.")
     return Pin(
         command.ecosystem,
         command.requested,

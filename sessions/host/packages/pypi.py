@@ -155,7 +155,7 @@ def _pin(command: PackageCommand, lock: str, tags: frozenset[str]) -> Pin:
         version, integrity = str(own["version"]), f"sha256:{file['hashes']['sha256']}"
         locks.locked(command.ecosystem, lock)
     except (StopIteration, KeyError, IndexError, tomllib.TOMLDecodeError):
-        words = f"The index gives no hash for {command.name}, so it cannot be pinned."
+        words = f"The index provides no hash for {command.name}, so it cannot be pinned."
         raise failed(words) from None
     except (AttributeError, TypeError, RecursionError):  # code of a package ran beside this file
         raise not_readable(command, LOCK) from None

@@ -145,7 +145,7 @@ class Collecting:
             action = "accept" if over.is_set() else (await answered)["action"]
             if action != "accept":
                 why = "someone declined" if action == "decline" else "nobody opened it"
-                words = f"The call requires someone to open a page, and {why}."
+                words = f"The call requires someone to open a page, but {why}."
                 raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=False)
         finally:
             del self._visited[over]

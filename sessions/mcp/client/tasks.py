@@ -205,7 +205,7 @@ class Tasks:
             return f"{task_id}/{key}"  # the server may use the same key in several tasks
 
         def undelivered(key: str) -> None:
-            self._pump.emit(NotDelivered("The server did not take an answer to a request of a task.", of_task(key)))
+            self._pump.emit(NotDelivered("The server did not accept an answer to a task's request.", of_task(key)))
 
         return TaskRun(
             task_id,

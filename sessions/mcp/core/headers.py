@@ -45,7 +45,7 @@ def encode_value(value: str) -> str:
     try:
         data = value.encode("utf-8")
     except UnicodeEncodeError as exc:
-        raise InvalidRequest("A string that a header repeats contains half of a surrogate pair.") from exc
+        raise InvalidRequest("A string that a header repeats contains an unpaired surrogate.") from exc
     return "=?base64?" + base64.b64encode(data).decode("ascii") + "?="
 
 

@@ -30,7 +30,7 @@ _ID_BITS: Final = 128
 _ID_CHARACTERS: Final = 1024
 #: members of an answer: without any of these and without a method, an object is no message of any kind
 _OF_ANSWERS: Final = frozenset({"id", "result", "error"})
-_MENDED: Final = "A message contained half of a surrogate pair, which was read as U+FFFD."
+_MENDED: Final = "A message contained an unpaired surrogate, which was read as U+FFFD."
 
 
 @dataclass(frozen=True, slots=True)

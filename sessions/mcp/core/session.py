@@ -26,7 +26,7 @@ _ID_FIRST: Final = re.compile(
 _ID_LAST: Final = re.compile(
     rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,64}")(?:\.0+)?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
 )
-_STRING_ID: Final = "The server wrote the id of our request, which is a number, as a string."
+_STRING_ID: Final = "The server returned the id of our request as a string instead of a number."
 _METHOD_FIRST: Final = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(?:-?\d{1,18}(?:\.0+)?|"[^"\\]{1,64}"|null)\s*,\s*)?"method"\s*:'
 )

@@ -104,7 +104,7 @@ def sign_in(
         raise AuthorizationError(f"The authorization server {server.issuer} offers no sign-in page.")
     if not (server.pkce or settings.pkce_vouched):
         raise AuthorizationError(
-            f"The authorization server {server.issuer} does not say that it supports PKCE with S256. Without it, sign-ins could be intercepted, so the sign-in was not started."
+            f"The authorization server {server.issuer} does not advertise support for PKCE with S256. Without it, sign-ins could be intercepted, so the sign-in was not started."
         )
     if not any(map(is_local, settings.entered)):
         demand_elsewhere(server.authorization_endpoint, "The address of the authorization endpoint")
@@ -154,7 +154,7 @@ def prepare(settings: AuthorizationSettings, demand: Demand, known: Grant | None
     """For a flow without a user: find the authorization server, and return a grant without a token."""
     found = yield from discover(settings, demand, known)
     if not settings.client_id:
-        raise AuthorizationError("This way of signing in needs a client ID, and none is entered for this server.")
+        raise AuthorizationError("This way of signing in needs a client ID, but none has been entered for this server.")
     client = registration.by_hand(settings, found.server, known.registration if known else None)
     return replace(_blank(settings, demand, known, found, signer), registration=client)
 

@@ -51,7 +51,7 @@ def _read(document: dict[str, object], server_url: str) -> ResourceMetadata:
         )
     named = [one for one in issuers if isinstance(one, str)] if isinstance(issuers, list) else []
     if not named:
-        raise AuthorizationError("The server's metadata names no authorization server.")
+        raise AuthorizationError("The server's metadata does not name an authorization server.")
     algorithms = document.get("dpop_signing_alg_values_supported")
     return ResourceMetadata(
         resource,
@@ -66,5 +66,5 @@ def check_transient(response: HttpResponse, what: str) -> None:
     """TransportError for a temporary failure, which says nothing about what the server offers. No HttpError: that would
     be read as an answer of the MCP server."""
     if response.status >= 500 or response.status == 429:
-        detail = f"The {what} cannot be read at the moment (HTTP {response.status})."
+        detail = f"The {what} cannot be read right now (HTTP {response.status})."
         raise TransportError(Fault.HTTP_STATUS, detail, may_have_run=False)

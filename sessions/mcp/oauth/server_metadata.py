@@ -46,7 +46,7 @@ def find(issuer: str, expected: str = "") -> Exchange[AuthorizationServer]:
     if other:
         raise AuthorizationError(
             f"The metadata of the authorization server {issuer[:200]!r} names another issuer ({other[:200]!r}). "
-            "An administrator who knows that this is right can expect that issuer on the server's settings page under Credentials."
+            "An administrator who knows that this is right can set that issuer as expected on the server's settings page, under Credentials."
         )
     raise AuthorizationError(f"The authorization server {issuer[:200]!r} has no readable metadata.")
 

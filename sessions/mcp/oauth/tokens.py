@@ -48,7 +48,7 @@ def ask(grant: Grant, fields: Mapping[str, str], signer: Signer) -> Exchange[Tok
     """One token request. It is repeated only if the server demands a nonce in the proof (RFC 9449 section 8)."""
     registration = grant.registration
     if registration is None:
-        raise AuthorizationError("This instance is not registered at the authorization server.")
+        raise AuthorizationError("This instance is not registered with the authorization server.")
     headers, added = authentication(registration, grant.issuer, signer)
     sent = {**fields, **added}
     if grant.resource:
@@ -102,7 +102,7 @@ def read(response: HttpResponse, sent: Iterable[str] = ()) -> TokenAnswer:
     if not response.ok or said is None or "error" in said:
         code = error_code((said or {}).get("error"))
         if code in _FOR_THE_MOMENT:
-            detail = f"The authorization server cannot issue a token at the moment. {server_said(response, sent)}"
+            detail = f"The authorization server cannot issue a token right now. {server_said(response, sent)}"
             raise TransportError(Fault.HTTP_STATUS, detail, may_have_run=False)
         raise TokenRefused(f"The authorization server did not issue a token. {server_said(response, sent)}", code)
     token, kind = said.get("access_token"), _SCHEMES.get(str(said.get("token_type", "")).lower(), "")

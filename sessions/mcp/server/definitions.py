@@ -11,7 +11,7 @@ from typing import Any, Final
 
 Check = Callable[[Any], bool]
 
-BAD_SCHEMA: Final = "The input schema is not that of an object. Clients would refuse the whole list."
+BAD_SCHEMA: Final = "The input schema does not describe an object. Clients would reject the whole list."
 
 
 def drop_other_structure(tool: dict[str, Any]) -> bool:

@@ -54,7 +54,7 @@ def parse(body: bytes, limits: Limits) -> Posted:
         identity = id_of(value)
         if isinstance(identity, str) and "\ufffd" in identity:  # perhaps what was replaced: not the sender's id
             identity = None
-        raise invalid_request("The message contains half of a surrogate pair.").of(identity)
+        raise invalid_request("The message contains an unpaired surrogate.").of(identity)
     if isinstance(value, list):
         if not value:
             raise invalid_request("The batch is empty.")

@@ -114,7 +114,7 @@ async def _sent(
                 exchange.ended()
                 await response.aclose()
     except asyncio.CancelledError:
-        exchange.failed("cancelled", "Given up before the server answered.")
+        exchange.failed("cancelled", "Gave up before the server answered.")
         raise
     except TransportError as exc:
         exchange.failed(exc.fault, exc.detail)

@@ -195,7 +195,7 @@ def endpoint(stream: httpx.URL, reference: str) -> httpx.URL:
         raise ProtocolError(Fault.ENDPOINT_REFUSED, detail, may_have_run=False) from exc
     if not answers.same_origin(stream, target):
         shown = str(target.copy_with(path="/", query=None))[:300]
-        detail = f"The server wants messages sent to another origin ({shown}). They would carry your credentials there."
+        detail = f"The server wants messages to be sent to another origin ({shown}). They would carry your credentials there."
         raise ProtocolError(Fault.ENDPOINT_REFUSED, detail, may_have_run=False)
     return target
 

@@ -213,7 +213,7 @@ def command(runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _
             continue
         if ":" in path + source:
             raise _problem(
-                f"{path} cannot be mounted in a container, because its name has a colon. Grant the folder that holds it."
+                f"{path} cannot be mounted in a container, because its name contains a colon. Grant the folder that contains it."
             )
         words += ["--volume", f"{source}:{path}{'' if writable else ':ro'}"]
     if runtime.image:

@@ -113,7 +113,7 @@ class StdioTransport(Transport):
             words = f"{link} leads through a link in a folder that this server can change, so it is not followed. Name the folder that it leads to."
             raise LaunchError(Fault.SPAWN_FAILED, words)
         if taken := first_overlap(named, self._confinement):
-            words = f"{taken} contains files of mcpadmin itself, which no server may access. Grant a smaller folder."
+            words = f"{taken} contains mcpadmin's own files, which no server may access. Grant a smaller folder."
             raise LaunchError(Fault.SPAWN_FAILED, words)
         if closed := first_out_of_reach(named):
             words = f"{closed} is granted to this server, but mcpadmin runs as user {tiers.own_user()}, who has no access to it. Give that user access to it, or do not grant it."

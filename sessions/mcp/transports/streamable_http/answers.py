@@ -98,7 +98,7 @@ def redirect_target(response: httpx.Response, url: httpx.URL, method: str) -> ht
     location = response.headers.get("location", "")
     if not location.strip():
         detail = (
-            f"The server redirects (HTTP {response.status_code}) and names no address: the header Location is missing."
+            f"The server redirects (HTTP {response.status_code}) but names no address: the Location header is missing."
         )
         may_have_run = method not in REDIRECTABLE
         raise HttpError(Fault.REDIRECTED, detail, status=response.status_code, may_have_run=may_have_run)
@@ -161,7 +161,7 @@ def _meaning(status: int, *, lost_session: bool, pauses: bool) -> tuple[Fault, s
     if status == 401:
         return Fault.UNAUTHORIZED, "The server requires authorization (HTTP 401). Check the credentials.", True
     if status == 403 and pauses:
-        words = "The server, or a gateway in front of it, refuses requests for now (HTTP 403 with Retry-After)."
+        words = "The server, or a gateway in front of it, is temporarily refusing requests (HTTP 403 with Retry-After)."
         return Fault.RATE_LIMITED, words, True
     if status == 403:
         return Fault.FORBIDDEN, "The server forbids this (HTTP 403). Check what the credentials may do.", True

@@ -29,8 +29,8 @@ _LINGER: Final = 0.5
 _DELETE: Final = 2.0
 _LINGERING: Final = 64
 _BAD_SESSION: Final = (
-    "The server's header Mcp-Session-Id cannot be sent back: it is longer than 16 KiB, or contains other characters "
-    "than visible ASCII. The session is used without it."
+    "The server's Mcp-Session-Id header cannot be sent back: it is longer than 16 KiB, or contains characters "
+    "other than visible ASCII. The session is used without it."
 )
 
 

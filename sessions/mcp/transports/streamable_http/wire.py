@@ -227,7 +227,7 @@ class Wire:
                 raise
             return await self._request(verb, headers, outgoing, token=token, again=True)
         except asyncio.CancelledError:
-            exchange.failed("cancelled", "Given up before the server answered.")
+            exchange.failed("cancelled", "Gave up before the server answered.")
             raise
         self._sent(token)
         self._answers += 1
