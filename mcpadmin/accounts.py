@@ -200,12 +200,12 @@ def too_many_requests(request: HttpRequest) -> HttpResponse:
 
 
 def _not_done(words: str, status: int, **headers: str) -> HttpResponse:
-    """htmx would put the words in the place of what the person sees."""
+    """htmx would replace what the person sees with the message."""
     return HttpResponse(words, status=status, content_type="text/plain", headers={"HX-Reswap": "none"} | headers)
 
 
 @login_not_required
 @require_safe
 def forgotten_password(request: HttpRequest, rest: str = "") -> HttpResponse:
-    """Says who can issue a link for a new password: nobody gets one by asking here."""
+    """Says who can issue a password link: nobody can request one here."""
     return render(request, "account/forgotten_password.html")

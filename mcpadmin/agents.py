@@ -10,7 +10,8 @@ from servers.agents.addresses import PREFIX
 
 
 class WithAgents:
-    """`agents` gets what is below PREFIX, with `client_ip` and `backlog` in its scope. All else goes to `others`."""
+    """`agents` gets what is below PREFIX, with `client_ip` and `backlog` in its scope. Everything else goes to
+    `others`."""
 
     def __init__(self, agents: Application, others: Application) -> None:
         self.agents, self.others = agents, others

@@ -95,7 +95,7 @@ class SignedClient(RedisCacheClient):
         raise NotImplementedError("no user of ours may empty a database of Redis; delete the keys by name")
 
     def _counts(self, key: Any, timeout: Any) -> bool:
-        """Whether a counter of ours stands there."""
+        """Whether the key holds one of our counters."""
         client = self.get_client(key)
         found = self._healed(key, lambda: client.get(key))
         if found is None or not found.isdigit():

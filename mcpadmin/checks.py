@@ -95,7 +95,7 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
 
 
 def _is_option(url: SplitResult, name: str) -> bool:
-    """Of those that both the cache and the broker's library understand."""
+    """Whether both the cache and the broker's library understand the option."""
     return name.startswith("ssl_") if url.scheme == "rediss" else url.scheme == "unix" and name == "db"
 
 
@@ -308,7 +308,7 @@ def _witnesses() -> Iterator[CheckMessage]:
 
 
 def _written_files() -> Iterator[CheckMessage]:
-    """What is to be kept must not be where mcpadmin removes files."""
+    """Files that must be kept cannot be in folders where mcpadmin removes files."""
     written = [(Path(directory), "MCPADMIN_EXPORT_DIRECTORIES") for directory in settings.EXPORT_DIRECTORIES]
     written.append((Path(settings.CHECKPOINT_FILE), "MCPADMIN_CHECKPOINT_FILE"))
     for path, variable in written:
@@ -322,7 +322,7 @@ def _written_files() -> Iterator[CheckMessage]:
 
 
 def _split(url: str) -> SplitResult:
-    """Without any part for what is no address."""
+    """Without any part if `url` is not an address."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # the only part that is read when it is asked for

@@ -1,4 +1,5 @@
-"""/healthz: this process serves. /readyz: what it needs is there; 503 and the name of what is not."""
+"""/healthz: this process serves. /readyz: everything that it needs is available; otherwise 503 with the missing
+parts."""
 
 import asyncio
 from collections.abc import Callable

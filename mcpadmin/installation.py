@@ -33,5 +33,5 @@ def default_data_dir() -> Path:
 
 
 def document(name: str) -> str:
-    """Where a document of docs/ is, for messages that name it."""
+    """The place of a document of docs/, for messages that name it."""
     return str(SHARED / "docs" / name) if IS_PACKAGE else f"docs/{name}"

@@ -87,7 +87,7 @@ class Needles:
 
 @lru_cache(maxsize=1)
 def _live_needles(_version: object) -> Needles:
-    """Most lines are written between two changes of what is alive."""
+    """Cached: most lines are written between two changes of the set of live secrets."""
     return _needles(frozenset(live_values()))
 
 

@@ -82,7 +82,7 @@ def _same(origin: str, scheme: str, host: str) -> bool:
 
 
 def _origin_parts(origin: str) -> SplitResult | None:
-    """None for what is no serialized origin: `null`, another scheme, a path, user information."""
+    """None unless it is a serialized origin: not for `null`, another scheme, a path or user information."""
     try:
         parts = urlsplit(origin)
     except ValueError:

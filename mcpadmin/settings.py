@@ -13,7 +13,7 @@ from mcpadmin.variables import in_host_header
 
 BASE_DIR = installation.ROOT
 env = variables.Environment()
-PRIVATE_VARIABLES = hardening.private  # what was in the environment and shows there no more
+PRIVATE_VARIABLES = hardening.private  # secrets that were removed from the environment
 
 # --- where things live -------------------------------------------------------------------------------------------
 DATA_DIR = Path(env.str("MCPADMIN_DATA_DIR", default=str(installation.default_data_dir()))).resolve()
@@ -26,7 +26,7 @@ INSTANCE_NAME = env.str("MCPADMIN_INSTANCE_NAME", default="mcpadmin")
 KEYRING_FILE = env.file("MCPADMIN_KEYRING_FILE", default=DATA_DIR / "keyring.json")
 KEYRING = env.str("MCPADMIN_KEYRING", default="")  # the key ring itself, where no file can be kept
 KEYRING_COMMAND = env.str("MCPADMIN_KEYRING_COMMAND", default="")  # prints the key ring: for a KMS or a secret manager
-# Signs the checkpoints of the audit log; worth the more, the further it is from the database.
+# Signs the checkpoints of the audit log. The further away from the database it is kept, the better.
 CHECKPOINT_KEY_FILE = env.file("MCPADMIN_CHECKPOINT_KEY_FILE", default=DATA_DIR / "checkpoint_key.json")
 KEY_PROBLEM = ""  # read by mcpadmin.checks and `up`, which turn it into one clear line
 try:
@@ -57,7 +57,7 @@ SECURE_SSL_REDIRECT = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 # For this host alone: covering subdomains, or the browsers' preload list, is an explicit choice of the operator.
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("MCPADMIN_HSTS_SUBDOMAINS", default=False) and _https
-SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # which want both for everybody
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]  # which require both for everybody
 SECURE_HSTS_PRELOAD = env.bool("MCPADMIN_HSTS_PRELOAD", default=False) and _https
 # Not "no-referrer": Chromium then sends "Origin: null" with forms, which the CSRF check refuses.
 SECURE_REFERRER_POLICY = "same-origin"
@@ -65,8 +65,8 @@ SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 # Load balancers and `up` ask for these over plain http.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
 _loopback = _public.hostname in {"127.0.0.1", "localhost", "::1"}
-# Safari takes no Secure cookie over http, not even on loopback. Where PUBLIC_URL is http, mcpadmin.middleware marks the
-# cookies of every request that came through TLS all the same.
+# Safari rejects Secure cookies over http, even on loopback. If PUBLIC_URL is http, mcpadmin.middleware still marks the
+# cookies of every request that came over TLS.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_NAME = "__Host-session" if SESSION_COOKIE_SECURE else "mcpadmin_session"
 CSRF_COOKIE_NAME = "__Host-csrf" if CSRF_COOKIE_SECURE else "mcpadmin_csrf"
@@ -79,7 +79,7 @@ SESSION_SAVE_EVERY_REQUEST = False
 CSRF_FAILURE_VIEW = "mcpadmin.accounts.csrf_failure"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
-# An uploaded file may hold secrets: it stays in memory and is never spooled to a disk in clear.
+# An uploaded file may contain secrets: it stays in memory and is never written to disk unencrypted.
 FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
 # What strangers may hold open: how long a request may take to arrive, and how many connections one web process keeps.
 REQUEST_SECONDS = env.float("MCPADMIN_REQUEST_SECONDS", default=30.0)
@@ -244,7 +244,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 VALKEY_DIR = DATA_DIR / "valkey"
 VALKEY_SOCKET = Path(env.str("MCPADMIN_VALKEY_SOCKET", default=str(valkey.recorded_socket(VALKEY_DIR))))
 REDIS_URL = env.address("REDIS_URL")
-# Those of single parts, by name: `up` gives each part its own as REDIS_URL.
+# The addresses of individual parts, by name: `up` passes each part its own as REDIS_URL.
 REDIS_URLS = {name: env.address(name) for name in hardening.variables if name.startswith("REDIS_URL_")}
 REDIS_WITHOUT_PASSWORD = env.bool("MCPADMIN_REDIS_WITHOUT_PASSWORD", default=False)
 _valkey_login = hardening.variables.get(valkey.LOGIN_VARIABLE) or valkey.login_of_commands(VALKEY_DIR)
@@ -284,7 +284,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-# Of tasks that are acknowledged late, and none is: without it, Celery warns of this each time it connects again.
+# Concerns only tasks that are acknowledged late, of which there are none. Without it, Celery warns at each reconnect.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # by default, 46 minutes without Redis end a worker and its sessions
 CELERY_BEAT_SCHEDULE = {
@@ -293,10 +293,10 @@ CELERY_BEAT_SCHEDULE = {
     "package-checks": {"task": "sessions.check_packages", "schedule": 600.0, "options": {"expires": 500}},
     "retention": {"task": "sessions.retention", "schedule": 600.0, "options": {"expires": 500}},
     "exports": {"task": "servers.run_export_schedules", "schedule": 60.0, "options": {"expires": 50}},
-    # Daily: each message asks whether a day is over, so that one that is lost costs an hour and not a day.
+    # Daily jobs: each hourly message checks whether a day has passed, so a lost message costs an hour and not a day.
     "audit-verification": {"task": "servers.verify_audit_log", "schedule": 3600.0, "options": {"expires": 3000}},
 }
-# Measured by default: a dead Redis blocks a publish for 6 s, a hung one for ever. A publish is a hint, so it fails fast.
+# Measured by default: a dead Redis blocks a publish for 6 s, a hung one forever. A publish is a hint, so it fails fast.
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "global_keyprefix": valkey.QUEUE,
     "socket_timeout": 1,
@@ -393,7 +393,7 @@ ALLOW_LOOPBACK = env.bool("MCPADMIN_ALLOW_LOOPBACK", default=_loopback)
 ALLOWED_NETWORKS = env.list("MCPADMIN_ALLOWED_NETWORKS", default=[])
 OUTBOUND_PROXY = env.address("MCPADMIN_OUTBOUND_PROXY")
 OUTBOUND_PROXY_EXCEPT = env.list("MCPADMIN_OUTBOUND_PROXY_EXCEPT", default=[])
-# Where a credential may travel over plain http, as host:port. Loopback always may.
+# Hosts (host:port) to which credentials may be sent over plain http. Loopback is always allowed.
 #: own identities of people at one server, hence sessions beside the shared one
 PERSONAL_SESSIONS = env.int("MCPADMIN_PERSONAL_SESSIONS", default=100)
 AGENT_REQUESTS_PER_SECOND = env.int("MCPADMIN_AGENT_REQUESTS_PER_SECOND", default=10)

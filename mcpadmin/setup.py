@@ -49,7 +49,8 @@ class SetupRefusal:
 
 
 def _command() -> str:
-    """To be copied into a shell, which may be in another folder and know neither this interpreter nor the data directory."""
+    """For copying into a shell, which may be in another folder and know neither this interpreter nor the data
+    directory."""
     folder = "" if settings.DATA_DIR == ROOT / "data" else f"MCPADMIN_DATA_DIR={shlex.quote(str(settings.DATA_DIR))} "
     program = ["-m", "mcpadmin"] if IS_PACKAGE else [str(ROOT / "manage.py")]
     return folder + shlex.join([sys.executable, *program, "setup_link"])

@@ -8,7 +8,8 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class HashedStorage(CompressedManifestStaticFilesStorage):
-    """Modules import each other by hashed names too: one instance each, cached for ever. Plain names stay, uncompressed."""
+    """Modules import each other by hashed names too: one instance each, cached forever. Plain names stay,
+    uncompressed."""
 
     support_js_module_import_aggregation = True
 

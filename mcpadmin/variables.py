@@ -1,6 +1,6 @@
 """Every environment variable that mcpadmin reads: what it does, its default, and what this process read.
 
-docs/configuration.md and the page *Settings* are made from this. No Django here: the settings import it.
+docs/configuration.md and the page *Settings* are generated from this. No Django here: the settings import it.
 """
 
 import shlex
@@ -25,8 +25,8 @@ SET_BY_UP = "MCPADMIN_SET_BY_UP"
 
 @dataclass(frozen=True)
 class Variable:
-    """All are Markdown. `default` stands where the code has no fixed one. `see` is for the documentation only, where its
-    references lead somewhere."""
+    """All texts are Markdown. `default` is for variables whose default is not fixed in the code. `see` is used only in
+    the documentation, where its links work."""
 
     name: str
     about: str
@@ -36,7 +36,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Read:
-    """What a process took: `value` is the default where the variable was not `given`."""
+    """What a process read: `value` is the default if the variable was not `given`."""
 
     default: Any
     value: Any
@@ -55,8 +55,8 @@ class Environment(environ.Env):
     """Keeps what was read, so that nothing has to list the settings a second time.
 
     django-environ alone reads "10m" as 10, an unknown word as false, and a value that begins with `$` as the name of
-    another variable. Here what cannot be read is refused with the name of its variable. A variable without a value counts
-    as not set; for a list it is the empty list.
+    another variable. Here, a value that cannot be read is refused, naming its variable. A variable without a value
+    counts as not set; for a list it is the empty list.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Environment(environ.Env):
 
 
 def in_host_header(name: str) -> str:
-    """As requests name it: an IPv6 address has brackets there, and its shortest spelling."""
+    """The host as requests name it: an IPv6 address in brackets and in its shortest spelling."""
     try:
         address = ip_address(name.strip("[]"))
     except ValueError:
@@ -123,7 +123,7 @@ def in_host_header(name: str) -> str:
 
 
 def _unquoted(name: str, work: Callable[[], T]) -> T:
-    """What `work` makes of an address. Its own words for a wrong one would quote it, with part of a password."""
+    """The result of `work` on an address. Its own error message would quote the address, with part of a password."""
     try:
         return work()
     except ValueError:
@@ -134,7 +134,7 @@ def _unquoted(name: str, work: Callable[[], T]) -> T:
 
 
 def _absolute(name: str, path: str) -> str:
-    """A relative one would be another file for each command, by the folder in which the command is started."""
+    """A relative path would mean a different file for each command, depending on the folder in which it is started."""
     if not Path(path).is_absolute():
         raise ImproperlyConfigured(f"{name} is {path[:100]!r}, but must be an absolute path. {_CORRECT}")
     return path

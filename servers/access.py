@@ -111,7 +111,7 @@ def administrators(most: int = 3) -> list[str]:
 
 
 def lacking(permission: str) -> str:
-    """What a person without `permission` reads in place of the button."""
+    """The text for a person without `permission`, shown instead of the button."""
     names = administrators()
     who = f"Ask an administrator for it: {', '.join(names)}." if names else "Ask an administrator for it."
     return f"You don't have permission to {_PERMISSIONS[permission]}. {who}"
@@ -158,7 +158,7 @@ def seen_by(user: User, server: Server) -> Server:
 
 
 def seen_by_each(user: User, servers: Collection[Server]) -> None:
-    """The same for several. One query, none where all speak as one for everyone."""
+    """The same for several servers. One query; none if all have only a shared identity."""
     asked = [server.pk for server in servers if server.signs_in_as != SignsInAs.SHARED]
     own = dict(own_identities(user).filter(server__in=asked).values_list("server_id", "pk")) if asked else {}
     for server in servers:
@@ -167,7 +167,7 @@ def seen_by_each(user: User, servers: Collection[Server]) -> None:
 
 # --- identities: the one place that says which identity a user has at a server ----------------------------------------
 def own_identities(user: User) -> QuerySet[Identity]:
-    """Those that are in use: a server that speaks as one for all passes them over."""
+    """The user's own identities that are in use: a server with only a shared identity ignores them."""
     return Identity.objects.filter(user_id=user.pk, kind=IdentityKind.PERSONAL, ended_at=None)
 
 
@@ -202,7 +202,8 @@ def require_control(user: User, server: Server) -> None:
 
 
 def identities_of(user: User | None) -> QuerySet[Identity]:
-    """As which `user` speaks, at most one a server; None: as which everybody does who has no own one."""
+    """The identities that `user` acts as, at most one per server. None: those of everyone without an identity of their
+    own."""
     shared = Q(kind=IdentityKind.SHARED) & ~Q(server__signs_in_as=SignsInAs.PERSONAL)
     if user is None:
         return Identity.objects.filter(shared)
@@ -211,8 +212,8 @@ def identities_of(user: User | None) -> QuerySet[Identity]:
 
 
 def sees_personal(user: User) -> bool:
-    """Sessions of other people's own identities, with their calls, log lines and questions: who reads everybody's
-    results. What they are made with is never used for anybody else."""
+    """Whether the user may see sessions of other people's own identities, with their calls, log lines and questions:
+    people who may read everyone's results may. The identities themselves are never used for anyone else."""
     return may(user, "view_payload")
 
 
@@ -222,7 +223,7 @@ def seen_of_people(user: User, personal: Q, own: Q) -> Q:
 
 
 def draft_for(user: User, uid: UUID) -> ServerDraft:
-    """A draft is its author's alone. Raises Http404 also for an expired one."""
+    """A draft belongs to its author alone. Raises Http404 for an expired one, too."""
     if (draft := _drafts(user).filter(uid=uid).exclude(transport="").first()) is None:
         raise Http404("This test has expired. Start it again.")
     return draft

@@ -39,7 +39,7 @@ class ValueInput:
         return value_key(self.kind, self.name)
 
     def text(self) -> str:
-        """The value in clear, for sealing and for the child or request that it is meant for."""
+        """The value in plain text, for sealing and for the child or request that it is meant for."""
         return self.value.reveal() if isinstance(self.value, Secret) else (self.value or "")
 
 
@@ -126,7 +126,7 @@ class Registration:
         return [value for value in self.values if value.kind == kind]
 
     def plain_data(self) -> dict[str, Any]:
-        """Everything in clear, secrets too: to be sealed at once and never to be logged."""
+        """Everything in plain text, including secrets: seal it at once and never log it."""
         values = [
             {"kind": str(v.kind), "name": v.name, "secret": v.secret, "value": v.text(), "needed": v.needed}
             for v in self.values

@@ -181,7 +181,8 @@ _fields: dict[tuple[str, str], SealedField] = {}
 
 
 def has_sealed(model: str, field: str = "sealed", key_field: str = "key_id", expires: str = "") -> None:
-    """Said by each app of each column that holds sealed values: what is not said is lost with the next rotation."""
+    """Each app registers every column with sealed values here: values in other columns are lost at the next
+    rotation."""
     _fields[(model, field)] = SealedField(model, field, key_field, expires)
 
 

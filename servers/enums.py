@@ -4,7 +4,7 @@ from django.db.models import TextChoices
 
 
 class TransportKind(TextChoices):
-    """All but stdio are reached by a URL: what is about URLs asks for `!= STDIO`."""
+    """All but stdio are reached by a URL: code about URLs tests for `!= STDIO`."""
 
     STDIO = "stdio", "stdio (local process)"
     AUTO_HTTP = "auto_http", "Automatic HTTP"
@@ -46,7 +46,7 @@ class NetworkAccess(TextChoices):
 
 
 class Recording(TextChoices):
-    """What the Protocol tab keeps of what crosses the wire."""
+    """How much of the protocol traffic is recorded."""
 
     OFF = "off", "Off"
     HEADERS = "headers", "Headers only"
@@ -168,7 +168,7 @@ class LinkState(TextChoices):
 
 
 class Ecosystem(TextChoices):
-    """Where a launcher gets its packages from."""
+    """The source from which a launcher gets its packages."""
 
     NPM = "npm", "npm"
     PYPI = "pypi", "PyPI"
@@ -184,7 +184,7 @@ class PinState(TextChoices):
 
 
 class Way(TextChoices):
-    """How an act came in."""
+    """The interface through which an action was requested."""
 
     PAGE = "page", "Page"
     AGENT = "agent", "Agent"
@@ -207,7 +207,7 @@ class AgentScope(TextChoices):
 
 
 class OAuthClientKind(TextChoices):
-    """Where what we know of a client of agents comes from."""
+    """Where the data about an OAuth client comes from."""
 
     DOCUMENT = "document", "Metadata document"
     REGISTERED = "registered", "Registered itself"
@@ -215,7 +215,7 @@ class OAuthClientKind(TextChoices):
 
 
 class DocumentState(TextChoices):
-    """Of a client's metadata document, which a worker reads."""
+    """The state of a client's metadata document, which a worker reads."""
 
     REQUESTED = "requested", "Requested"
     READING = "reading", "Reading"
@@ -265,7 +265,7 @@ class JobKind(TextChoices):
 
 
 class SinkKind(TextChoices):
-    """Where audit events are forwarded to."""
+    """The kind of receiver that audit events are forwarded to."""
 
     OTLP = "otlp", "OpenTelemetry (OTLP/HTTP)"
     SYSLOG = "syslog", "Syslog over TLS"
@@ -278,7 +278,7 @@ class ExportFormat(TextChoices):
 
 
 class ExportTarget(TextChoices):
-    """Where a scheduled export is put."""
+    """The place where a scheduled export is stored."""
 
     DIRECTORY = "directory", "Directory"
     S3 = "s3", "S3-compatible store"

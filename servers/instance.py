@@ -2,7 +2,7 @@
 otherwise both would use the same credentials, run the same commands and serve the same subscriptions.
 
 What distinguishes a copy from the original, and survives a restart, an upgrade and a container recreated on the same
-volume: for SQLite the database file itself (its inode and the moment of its creation) and, outside of containers, the
+volume: for SQLite the database file itself (its inode and creation time) and, outside containers, the
 machine; for PostgreSQL the system identifier of the cluster and the number of the database in it.
 """
 
@@ -92,7 +92,7 @@ def _event(action: AuditAction, actor: Actor, words: str) -> Event:
 
 # --- places ------------------------------------------------------------------------------------------------------------
 def place() -> InstancePlace:
-    """Where the database is; {} where that is unknown, and nothing is concluded from it."""
+    """Where the database is; {} if unknown, in which case nothing is concluded from it."""
     if connection.vendor == "postgresql":
         return _cluster()
     return _file(Path(str(connection.settings_dict["NAME"])))

@@ -27,21 +27,21 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 
 KEY_BYTES = 32
-#: how long the answer of the operator's command counts: a key that is made current there is in use after that, and one
-#: that is removed there is in use no longer
+#: how long the output of the operator's command is used: after that, a key made current there is used, and one removed
+#: there is not
 COMMAND_SECONDS = 60.0
-#: how long a look at the file counts. Each look gives other threads their turn, and every call that is encrypted would
-#: wait for it several times
+#: how long a check of the file is valid. Each check lets other threads run, and every encrypted call would wait for it
+#: several times
 FILE_SECONDS = 0.5
 _COMMAND_TIMEOUT = 15.0
-#: a process that serves runs the command this often, so that a slow answer still comes before the last one is too old
+#: a serving process runs the command this often, so that even a slow answer arrives before the last one is too old
 RENEW_SECONDS = COMMAND_SECONDS - _COMMAND_TIMEOUT - 5.0
 RETRY_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
 class SealError(Exception):
-    """A secret cannot be sealed or opened. The message is fit for a page: it holds no key and no value."""
+    """A secret cannot be sealed or opened. The message is safe to show: it contains no key and no value."""
 
 
 class KeyringMissing(SealError):
@@ -120,8 +120,8 @@ def load() -> Keyring:
 
 
 def keep_renewed() -> None:
-    """Call once in a process that serves, at its start. From then on a thread runs the operator's command before the ring
-    is too old, so that nothing else waits for it: that would be a transaction, and on SQLite every other writer."""
+    """Call once when a serving process starts. From then on, a thread runs the operator's command before the ring is
+    too old, so that nothing else waits for it: that would be a transaction and, on SQLite, every other writer."""
     if source() is KeySource.COMMAND:
         threading.Thread(target=_renew_always, name="keyring", daemon=True).start()
 
@@ -152,7 +152,7 @@ def _of_command(command: str) -> Keyring:
         return ring
     failed = _failed
     if failed is not None and failed.command == command and time.monotonic() < failed.until:
-        raise KeyringMissing(failed.words)  # it is being tried again; to wait for that would hold up everything
+        raise KeyringMissing(failed.words)  # it is being retried; waiting for that would hold up everything
     with _guard:
         return _fresh(command) or _fetch(command)
 
@@ -173,14 +173,14 @@ def _fetch(command: str) -> Keyring:
 
 
 def cipher(key_id: str) -> AESGCM:
-    """Of the key that a row was sealed with. Another process may have made it a moment ago."""
+    """The cipher of the key that a row was sealed with. Another process may have created the key a moment ago."""
     if key_id not in load().ciphers:
         forget_file()
     return load().cipher(key_id)
 
 
 def forget_file() -> None:
-    """Look at it again, because this process replaced it."""
+    """Read the file again, because this process replaced it."""
     global _seen
     _seen = None
 
@@ -229,7 +229,7 @@ def _read(path: Path) -> str:
 
 
 def _printed(command: str) -> str:
-    """What the operator's own command prints. It never meets anything that a user of the pages wrote."""
+    """The output of the operator's own command. Nothing that users of the pages entered ever reaches it."""
     try:
         done = subprocess.run(  # noqa: S603  the operator's own words, from the environment alone
             shlex.split(command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT

@@ -47,7 +47,7 @@ _of_thread = local()
 
 
 def deliveries() -> Deliveries:
-    """Those of the running loop. A thread runs one at a time."""
+    """The deliveries of the running loop. A thread runs one loop at a time."""
     loop = asyncio.get_running_loop()
     if getattr(_of_thread, "loop", None) is not loop:
         _of_thread.loop, _of_thread.deliveries = loop, Deliveries(loop)

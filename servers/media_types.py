@@ -1,4 +1,4 @@
-"""The formats that pages show or play, and the bytes by which each is known, whatever the server calls it."""
+"""The formats that pages show or play, and the bytes that identify each, whatever type the server declares."""
 
 import re
 from collections.abc import Mapping
@@ -92,7 +92,7 @@ def declared_format(mime: str) -> Format | None:
 
 
 def extensions_of(mime: str) -> tuple[str, ...]:
-    """Of the files of a type, the usual one first; empty for a type that no format here has."""
+    """File extensions of a type, the usual one first; empty for a type that is not listed here."""
     found = declared_format(mime)
     return found.mimes[mime] if found is not None else ()
 

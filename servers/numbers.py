@@ -1,4 +1,4 @@
-"""Numbers and uids in text that others wrote: a URL, a form, a JSON Pointer."""
+"""Numbers and uids in untrusted text: a URL, a form, a JSON Pointer."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -11,7 +11,7 @@ def whole_number(text: str) -> int | None:
 
 
 def uuids(texts: Iterable[str]) -> list[UUID]:
-    """Those that are one."""
+    """The valid ones among these texts."""
     found = []
     for text in texts:
         try:

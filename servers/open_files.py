@@ -1,15 +1,15 @@
-"""The limit of open files of a process."""
+"""The limit on a process's open files."""
 
 import resource
 from contextlib import suppress
 from typing import Final
 
-#: open files that this process may need; more would only make the start of child processes slower
+#: open files that this process may need; a higher limit would only make child processes start more slowly
 MOST: Final = 65_536
 
 
 def raise_limit(most: int = MOST) -> int:
-    """Up to `most`, as far as the system allows: 1,024 is a common default. Returns the limit."""
+    """Raise the limit to `most`, as far as the system allows: 1,024 is a common default. Returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     aim = most if hard == resource.RLIM_INFINITY else min(most, hard)
     if soft != resource.RLIM_INFINITY and soft < aim:

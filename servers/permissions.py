@@ -1,4 +1,5 @@
-"""Permission checks inside the verbs: whichever page or command calls a verb, a refusal is in the audit log first."""
+"""Permission checks inside the verbs: whichever page or command calls a verb, a refusal is recorded in the audit
+log."""
 
 from typing import Any
 

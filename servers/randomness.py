@@ -1,7 +1,7 @@
 """Random bytes and UUIDs for the path of a call, from OpenSSL's generator, which also secures TLS and is safe across forks.
 
-`os.urandom` and `uuid.uuid4` ask the kernel each time and let other threads go on meanwhile: among the many threads of a
-busy process, waiting for the turn costs several times what sealing a value does.
+`os.urandom` and `uuid.uuid4` call the kernel each time and release the GIL: among the many threads of a busy process,
+getting it back costs several times as much as sealing a value.
 """
 
 from ssl import RAND_bytes

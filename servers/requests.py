@@ -1,5 +1,4 @@
-"""A request as views get it, the address that it came from and is counted by, and the page to which its answer
-returns."""
+"""A request as views get it, the client address by which it is counted, and the page to return to."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
 

@@ -1,4 +1,5 @@
-"""Secret values in memory: a wrapper that shows nothing, the set of live values, and the forms in which they turn up.
+"""Secret values in memory: a wrapper that shows nothing, the set of live values, and the encodings in which they
+appear.
 
 Standard library only, so that any layer may use it.
 """

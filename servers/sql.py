@@ -1,4 +1,4 @@
-"""Rows without the ORM's compiler: on the path of every call it costs five to ten times what the database does.
+"""Rows without the ORM's compiler, which on the path of every call costs five to ten times as much as the database.
 
 The statements are made once from the models themselves, so a new column is never forgotten; values go through the
 fields' own conversions, the same on SQLite and PostgreSQL.
@@ -16,7 +16,7 @@ from django.db.models.expressions import Col
 
 M = TypeVar("M", bound=Model)
 Converter = Callable[[Any, Any, Any], Any]
-#: fields whose values of these very types every driver stores as they are
+#: fields whose values of exactly these types every driver stores unchanged
 _AS_THEY_ARE = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
 _STORED_TYPES = frozenset({str, int, bool, float, type(None)})
 
@@ -27,7 +27,7 @@ def database() -> BaseDatabaseWrapper:
 
 
 # --- execution ---------------------------------------------------------------------------------------------------------
-#: different statements: those of constant text, and of each a few numbers of marks
+#: different statements: those with constant text, each with a few different numbers of placeholders
 _STATEMENTS = 512
 
 
@@ -70,8 +70,8 @@ def execute_many(sql: str, many: Sequence[Sequence[Any]]) -> None:
 
 
 def _takes_plain(connection: BaseDatabaseWrapper) -> bool:
-    """Whether SQLite's driver is asked directly: Django's cursor, which converts the marks of each statement once more,
-    takes longer than SQLite does. Not while statements are recorded or wrapped."""
+    """Whether SQLite's driver is used directly: Django's cursor, which converts the placeholders of each statement
+    again, takes longer than SQLite itself. Not while statements are recorded or wrapped."""
     if connection.vendor != "sqlite" or connection.queries_logged or connection.execute_wrappers:
         return False
     if connection.connection is None:
@@ -92,7 +92,7 @@ def tables(*of: type[Model]) -> dict[str, str]:
 
 
 def prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
-    """A value as the database driver wants it for the column of this field."""
+    """A value as the database driver needs it for the column of this field."""
     if type(value) in _STORED_TYPES and isinstance(field, _AS_THEY_ARE):
         return value
     return field.get_db_prep_save(value, connection)
@@ -103,7 +103,7 @@ def param(model: type[Model], name: str, value: Any) -> Any:
 
 
 def _as_it_is(field: Any) -> bool:
-    """Of a foreign key, what it refers to."""
+    """For a foreign key, the field that it refers to decides."""
     while field.remote_field is not None:
         field = field.target_field
     return isinstance(field, _AS_THEY_ARE)
@@ -202,7 +202,8 @@ class Insert(Generic[M]):
 
 
 class Columns(Generic[M]):
-    """The columns of one table of a SELECT, and the row made of them again. With `names` the rest is read when asked for."""
+    """The columns of one table in a SELECT, and how to rebuild the row from them. With `names`, the rest is
+    deferred."""
 
     def __init__(self, model: type[M], alias: str, names: Sequence[str] = ()) -> None:
         self._model = model
@@ -215,7 +216,7 @@ class Columns(Generic[M]):
         self._converters = cache(self._of_vendor)
 
     def read(self, values: Sequence[Any]) -> M | None:
-        """None where an outer join found nothing."""
+        """None if an outer join found nothing."""
         if values[self._key] is None:
             return None
         row, connection = list(values), database()

@@ -1,4 +1,4 @@
-"""Starting threads that the process does without for a while if it must."""
+"""Starts threads that the process can do without for a while."""
 
 import threading
 import time

@@ -1,6 +1,6 @@
 """The audit log, mounted at /audit/, credentials, at /credentials/, background jobs, at /jobs/, privacy, at /privacy/, exports
-and forwarding, at /exports/, users, at /users/, reports of browsers, at /browser-reports/, one-time links, at /link/, OAuth for
-agents, at /oauth/, and its discovery, at /.well-known/."""
+and forwarding, at /exports/, users, at /users/, browser reports, at /browser-reports/, one-time links, at /link/, OAuth
+for agents, at /oauth/, and its discovery, at /.well-known/."""
 
 from django.urls import path
 

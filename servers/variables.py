@@ -1,4 +1,4 @@
-"""The environment variables of this process by name, with those that left its environment because they hold secrets."""
+"""The environment variables of this process by name, including those removed from it because they hold secrets."""
 
 import os
 

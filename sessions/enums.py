@@ -63,7 +63,7 @@ class ArgumentDoubt(TextChoices):
 
 
 class ApprovalState(TextChoices):
-    """Of a call that a policy holds. Every state except OPEN is final."""
+    """The state of a call that a policy holds. Every state except OPEN is final."""
 
     OPEN = "open", "Waiting for approval"
     APPROVED = "approved", "Approved"

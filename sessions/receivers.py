@@ -133,13 +133,14 @@ def _payload_erased(payload_ids: list[int], everywhere: bool, **_: Any) -> None:
 
 @receiver(post_delete, sender=SavedCall)
 def _saved_call_deleted(instance: SavedCall, **_: Any) -> None:
-    """Also with its server or its owner."""
+    """Also sent when its server or its owner is deleted."""
     Payload.objects.filter(pk=instance.arguments_id).delete()
 
 
 @receiver(pre_delete, sender=AgentSession)
 def _agent_session_goes(instance: AgentSession, **_: Any) -> None:
-    """Also with its token, its client or its person. Without the row nothing would end what only it followed."""
+    """Also sent when its token, client or person is deleted. Without the row, nothing would end what only it
+    followed."""
     follows.forget_session(instance)
 
 

@@ -132,7 +132,7 @@ def _drawn(done: float, total: float | None, message: str | None) -> str:
 
 
 def _columns() -> int:
-    """Of the terminal of stderr: stdout may be a pipe."""
+    """The width of stderr's terminal: stdout may be a pipe."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
     except OSError:

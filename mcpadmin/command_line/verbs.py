@@ -1,4 +1,4 @@
-"""The verbs that use a running mcpadmin. Each call is sent once; what is not known about it is said with its id."""
+"""The verbs that use a running mcpadmin. Each call is sent once; if its outcome is unknown, its id is reported."""
 
 import asyncio
 import base64
@@ -98,7 +98,7 @@ async def _perform(given: Namespace, output: Output, reached: Connection) -> Exi
 
 
 def _on_signals() -> None:
-    """Ctrl-C and SIGTERM cancel what runs; a further one also what is told to mcpadmin then."""
+    """Ctrl-C and SIGTERM cancel the running call; another one also cancels notifying mcpadmin of that."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - we run in one
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -279,7 +279,7 @@ async def _prompt(given: Namespace, output: Output, reached: Connection) -> Exit
 
 # --- watch -----------------------------------------------------------------------------------------------------------
 async def _watch(given: Namespace, output: Output, reached: Connection) -> ExitStatus:
-    """Until it has told of --count changes, or is stopped. A lost connection is opened again, with growing pauses."""
+    """Runs until it has reported --count changes or is stopped. A lost connection is reopened, with growing pauses."""
     watching, backoff = _Watching(given, output), Backoff()
     while True:
         try:
@@ -295,7 +295,7 @@ async def _watch(given: Namespace, output: Output, reached: Connection) -> ExitS
 
 
 class _Watching:
-    """`began`: the server took the subscription once, so that a later failure is an outage and no mistake."""
+    """`began`: the server has accepted the subscription once, so a later failure is an outage and not a mistake."""
 
     def __init__(self, given: Namespace, output: Output) -> None:
         self._given, self._output = given, output
@@ -303,7 +303,7 @@ class _Watching:
         self.began = False
 
     async def once(self, reached: Connection, backoff: Backoff) -> bool:
-        """One connection. True when all changes were told. Raises McpError."""
+        """One connection. True if all changes were reported. Raises McpError."""
         given, events = self._given, asyncio.Queue[Event | None](1_000)
 
         def on_event(event: Event) -> None:

@@ -80,7 +80,7 @@ def _renamed(there: str, here: str) -> str:
 
 
 def write(folder: Path) -> set[str]:
-    """In the folder with copies of all static files: the bundles in place of their files. Returns what is new."""
+    """Replaces the bundled files in the folder with copies of all static files. Returns what is new."""
     modules = {
         path.stem: Module(path.stem, path.read_text(encoding="utf-8"))
         for path in sorted((folder / "js").glob("*.js"))

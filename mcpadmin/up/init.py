@@ -11,8 +11,8 @@ FIRST = 1
 
 
 def run_below_init() -> None:
-    """Returns in the process that goes on as `up`. The first process passes signals on, and ends with the status of `up`.
-    Call it before any thread starts."""
+    """Returns in the process that continues as `up`. The first process passes signals on, and ends with the status of
+    `up`. Call it before any thread starts."""
     if os.getpid() != FIRST:
         return
     passed_on = {signal.SIGTERM, signal.SIGINT}

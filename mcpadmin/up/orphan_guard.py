@@ -95,7 +95,7 @@ class OrphanGuard:
         return self._popen.pid
 
     def _start(self) -> "tuple[subprocess.Popen[bytes], int]":
-        """The script, and the pipe on which it is told."""
+        """The script, and the pipe through which it is notified."""
         listening, telling = os.pipe()
         quiet = subprocess.DEVNULL
         try:

@@ -50,8 +50,8 @@ def check_python() -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise StartProblem for a directory that holds something else: a start would close its files to other users, hand
-    them over and replace its static files."""
+    """Raise StartProblem for a directory that contains something else: a start would make its files private, hand them
+    over to another user and replace its static files."""
     with usable(path):
         try:
             names = _names(path)
@@ -89,7 +89,7 @@ def prepare_data_dir(path: Path) -> None:
 
 @contextmanager
 def usable(data_dir: Path) -> Iterator[None]:
-    """Whatever keeps us from files in the data directory becomes a StartProblem."""
+    """Any failure to access files in the data directory becomes a StartProblem."""
     try:
         yield
     except OSError as problem:
@@ -103,8 +103,8 @@ def usable(data_dir: Path) -> Iterator[None]:
 
 
 def tighten(path: Path) -> list[str]:
-    """Take the data directory and our files in it from the group and all others. Returns a line about those that were
-    open to them."""
+    """Remove the group's and others' access to the data directory and our files in it. Returns a line about those that
+    were accessible."""
     _forget_schedule(path / "beat")
     tightened, failed = [], []
     for found in (path, *_ours(path)):
@@ -224,7 +224,7 @@ def listen(host: str, port: int) -> socket.socket:
     Restarting a web process then refuses no connection."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as problem:  # UnicodeError: no name at all, such as 127..0.1
+    except (OSError, UnicodeError) as problem:  # UnicodeError: not a host name, such as 127..0.1
         raise StartProblem(
             f"the host {host!r} has no address on this machine",
             "Set --host to 127.0.0.1, 0.0.0.0 or an address of this machine.",

@@ -55,7 +55,7 @@ def wait_until_prepared() -> None:
 
 
 def start_django() -> None:
-    """Where a variable cannot be read, the preparation says so, and `up` ends: the other parts wait for that in silence."""
+    """If a variable cannot be read, the preparation says so, and `up` ends: the other parts wait for that silently."""
     import django  # noqa: PLC0415  # `up` loads this module too, and no Django
     from django.core.exceptions import ImproperlyConfigured  # noqa: PLC0415  # as above
 

@@ -1,11 +1,11 @@
-"""`up` started as root gives root up for good, before it starts anything, and keeps only what servers need: users.
+"""When started as root, `up` gives up root for good before it starts anything, and keeps only the users for servers.
 
-Each stdio server has a user of its own, which takes privileges to switch to. No root process stays for that, and there is
-nothing that could be asked to do something as root. While `up` is still root it makes a user namespace that holds mcpadmin's
-own user (as 0) and the range of the servers' users, and no other, and enters it. `up` and workers are privileged towards
-exactly these users and their files, processes and mounts: the kernel knows no way from there to a user that is not in it
-(user_namespaces(7)). Web processes and Valkey renounce these privileges too. The namespace belongs to root, so a process of
-mcpadmin's user that is outside of it has no power over what is inside.
+Each stdio server has a user of its own, and switching to it requires privileges. No root process stays for that, so
+nothing can be tricked into doing something as root. While `up` is still root, it creates a user namespace that contains
+mcpadmin's own user (as 0), the range of the servers' users and no others, and enters it. `up` and workers have
+privileges over exactly these users and their files, processes and mounts: the kernel provides no way from there to any
+other user (user_namespaces(7)). Web processes and Valkey drop even these privileges. The namespace belongs to root, so
+a process of mcpadmin's user outside it has no power over what is inside.
 
 Standard library only: `up` imports it.
 """
@@ -33,9 +33,9 @@ from mcpadmin.up.options import StartProblem
 FIRST_SERVER_USER, SERVER_USERS = 1_900_000_000, 100_000_000
 ACCOUNT = "mcpadmin"
 STAY = "root"
-#: files outside of the data directory that our own processes read
+#: files outside the data directory that our own processes read
 FILE_VARIABLES = ("MCPADMIN_KEYRING_FILE", "MCPADMIN_CHECKPOINT_KEY_FILE")
-#: what they write outside of it, without which they run all the same
+#: files that they write outside it, but do not need in order to run
 WRITTEN_VARIABLES = ("MCPADMIN_CHECKPOINT_FILE", "MCPADMIN_EXPORT_DIRECTORIES")
 #: what a backup is restored to, and what the user must be able to do with it
 _RESTORED = {
@@ -65,8 +65,8 @@ class User:
 
 @dataclass(frozen=True)
 class Privileges:
-    """How `up` goes on. `dropped`: not as root. `contained`: in the namespace, where its user counts as 0. `lines`: what to
-    say about it."""
+    """How `up` continues. `dropped`: no longer as root. `contained`: in the namespace, where its user is 0. `lines`:
+    what to print about it."""
 
     dropped: bool = False
     contained: bool = False
@@ -112,7 +112,7 @@ def drop(data_dir: Path, wanted: str) -> Privileges:
 
 
 def act_as_owner(data_dir: Path) -> None:
-    """For the commands of manage.py: what root writes into a data directory of another user would be out of its reach."""
+    """For the commands of manage.py: that user could not access what root writes into the user's data directory."""
     if os.geteuid() != 0:
         return
     with suppress(OSError):
@@ -166,7 +166,7 @@ def _chosen(data_dir: Path) -> User:
 
 
 def _server_users() -> tuple[int, int]:
-    """The range, in a container the upper half of what it maps. (0, 0) where there is none."""
+    """The range; in a container, the upper half of the mapped ids. (0, 0) if there is none."""
     try:
         lines = Path("/proc/self/uid_map").read_text("ascii").splitlines()
     except OSError:
@@ -199,7 +199,7 @@ def _settle(user: User) -> None:
     os.environ["USER"] = os.environ["LOGNAME"] = user.name or str(user.uid)
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]  # folders of root
-    hardening.forbid_dumps()  # a change of user takes it back
+    hardening.forbid_dumps()  # changing the user undoes it
 
 
 # --- the namespace ---------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def _hold(making: int) -> None:
 
 
 def _enter(namespace: int, user: User) -> None:
-    """As root, to become mcpadmin's user in it. Groups of an account are kept, though they are not mapped."""
+    """As root, become mcpadmin's user in it. The account's groups are kept, although they are not mapped."""
     _take_groups(user)
     _checked(_libc.setns(namespace, _CLONE_NEWUSER))
     os.setresgid(0, 0, 0)
@@ -255,8 +255,8 @@ def _enter(namespace: int, user: User) -> None:
 
 
 def renounce() -> None:
-    """In a child that is about to become a part without privileges, for good: with an empty bounding set no program gives
-    any, although the user counts as 0. Raises OSError."""
+    """In a child that is about to become a part, drop all privileges for good: with an empty bounding set, no program
+    can grant any, although the user is 0. Raises OSError."""
     for capability in range(64):
         if _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             break
@@ -324,7 +324,7 @@ def _refused(user: User, path: Path) -> str:
 
 
 def _answer(question: Callable[[], str | None]) -> str:
-    """What a child of ours finds."""
+    """The answer of a child process."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -376,9 +376,9 @@ def _require_own(data_dir: Path, user: User) -> None:
 
 
 def _hand_over(data_dir: Path, user: User) -> Iterator[str]:
-    """What root has in its own data directory becomes the user's; what servers own stays theirs. Only root can have put
-    anything into a folder of root, so no link or second name leads elsewhere. The data directory comes last: an
-    interruption is made up for at the next start."""
+    """Give root's files in its own data directory to the user; files of servers stay theirs. Only root can have put
+    anything into a folder of root, so no link or hard link leads elsewhere. The data directory itself comes last: if
+    this is interrupted, the next start does the rest."""
     if data_dir.stat().st_uid != 0:
         return
     lock = preflight.acquire_lock(data_dir)  # a mcpadmin that runs there as root would lose its files
@@ -410,7 +410,7 @@ def _give(top: Path, user: User) -> int:
 
 
 def _compile() -> None:
-    """The user cannot write bytecode beside code of root, and would compile everything at each start."""
+    """The user cannot write bytecode next to root's code, and would compile everything at each start."""
     if ROOT.stat().st_uid != 0:
         return
     child = os.fork()

@@ -56,7 +56,7 @@ class Server(daphne_server.Server):
             await protocol.taken()
 
     def kill_all_applications(self) -> Any:
-        """Agents are told, and their requests may finish, before the rest is stopped."""
+        """Notify agents and let their requests finish before the rest is stopped."""
         from sessions.agents.asgi import drain  # noqa: PLC0415  # the application is loaded by now
 
         draining = Deferred.fromFuture(asyncio.ensure_future(drain(DRAIN_SECONDS)))

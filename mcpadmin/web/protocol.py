@@ -20,12 +20,12 @@ from servers.requests import counted_address
 
 logger = logging.getLogger(__name__)
 
-#: how long and how much of a refused request is still read, so that its sender reads the answer: closing a socket with
-#: unread bytes resets it, and the answer is lost
+#: how long, and how much of, a refused request is still read, so that its sender gets the answer: closing a socket
+#: with unread bytes resets it, and the answer is lost
 LINGER_SECONDS, LINGER_BYTES = 5.0, 64 * limits.MIB
-#: what a client takes of an answer a second, on average, once it has had some time; a slower one is cut off
+#: bytes of an answer that a client must read per second, on average, after some time; a slower one is cut off
 TAKEN_PER_SECOND, TAKING_SECONDS = 16 * limits.KIB, 60.0
-#: of an answer that is sent piece by piece: no more is made until the client has taken what is above this
+#: bytes of a streamed answer that may be unread: no more is produced until the client has read the excess
 AHEAD_BYTES, AHEAD_SECONDS = 8 * limits.MIB, 0.05
 #: messages of a live connection that wait for the application; until it has taken them, no more are read
 WAITING_MESSAGES, WAITING_SECONDS = 4, 0.01
@@ -75,7 +75,7 @@ class Request(http_protocol.WebRequest):
             send_now(channel.transport)
 
     def handle_exception(self, exception: BaseException) -> None:
-        """Daphne would start a second answer. That fails, and with it the loop that reaps what has ended."""
+        """Daphne would start a second answer. That fails, and with it the loop that cleans up ended requests."""
         self._break_off() if self._response_started else super().handle_exception(exception)
 
     def _break_off(self) -> None:
@@ -127,7 +127,7 @@ class Channel(HTTPChannel):
 
     @property
     def _wire(self) -> Any:
-        """The transport, of which Twisted's types know less than it has."""
+        """The transport, which has more attributes than Twisted's types say."""
         return self.transport
 
     @property
@@ -163,7 +163,7 @@ class Channel(HTTPChannel):
     # -- time
 
     def dataReceived(self, data: bytes) -> None:
-        """The clock runs from the first byte of a request, and no later byte sets it back."""
+        """The clock runs from the first byte of a request, and no later byte resets it."""
         if self._refused:
             return self._discard(data)
         if not self._receiving and not self._handlingRequest:
@@ -186,7 +186,7 @@ class Channel(HTTPChannel):
             super().forceAbortClient()
 
     def loseConnection(self) -> None:
-        """What was answered is sent first; a client that takes nothing of it is cut off."""
+        """Pending answers are sent first; a client that reads none of them is cut off."""
         super().loseConnection()
         if self._abortingCall is None:
             self._abortingCall = self.callLater(self.abortTimeout, self.forceAbortClient)
@@ -208,7 +208,7 @@ class Channel(HTTPChannel):
         self._count(super().writeSequence, iovec)
 
     def _count(self, write: Callable[..., None], *what: Any) -> None:
-        """`write` only adds to what is untaken."""
+        """`write` only adds to the unread bytes."""
         before = self.untaken
         if before < HELD_BYTES:
             self._writing_since, self._written, self._taken = time.monotonic(), before, 0
@@ -227,7 +227,7 @@ class Channel(HTTPChannel):
         return self.untaken > 0 and self._taken > before and enough
 
     async def taken(self) -> None:
-        """Wait until the client took what is too far ahead of it. One that does not is cut off."""
+        """Wait until the client has read the excess. One that does not is cut off."""
         asked = time.monotonic()
         while self.untaken > AHEAD_BYTES and self._wire.connected:
             await asyncio.sleep(AHEAD_SECONDS)
@@ -340,7 +340,7 @@ class Channel(HTTPChannel):
         self._refuse(pages.too_large(bodies.ANONYMOUS, retry if may_fit else ""), form)
 
     def _form(self, request: Request) -> Form:
-        """Who reads a refusal."""
+        """The form of a refusal: for a page, a script or an agent."""
         if bodies.is_of_agents(self._asked_path):
             return "json-rpc"
         if bodies.is_of_api(self._asked_path):
@@ -386,7 +386,7 @@ class Factory(http_protocol.HTTPFactory):
 
 
 class WebSocketProtocol(ws_protocol.WebSocketProtocol):
-    """What a browser sends faster than the application takes it waits in the browser."""
+    """If a browser sends faster than the application reads, its messages wait in the browser."""
 
     _paused = False
     _late = 0

@@ -76,7 +76,7 @@ class Conflict(Refused):
 
 @dataclass(frozen=True)
 class Authority:
-    """Of a user, or of the command line (`user` None), which has all."""
+    """The authority of a user, or of the command line (`user` None), which has every permission."""
 
     user: Any
     superuser: bool

@@ -1,4 +1,4 @@
-"""The permissions that are enforced, with what each allows, and where a person has them from.
+"""The permissions that are enforced, what each allows, and where a person gets each one from.
 
 Django's Permission and Group are the store. Permissions that are not listed here have no effect anywhere.
 """
@@ -19,7 +19,7 @@ SUPERUSER = "superuser"
 
 @dataclass(frozen=True)
 class CatalogPermission:
-    """A permission that is enforced, in words. `implies`: what a person can reach with it beyond its words."""
+    """A permission that is enforced, with its description. `implies`: what it allows indirectly."""
 
     codename: str
     name: str
@@ -28,7 +28,7 @@ class CatalogPermission:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those without which it has no effect."""
+        """The permissions without which it has no effect."""
         return access.NEEDS.get(self.codename, ())
 
 
@@ -176,8 +176,8 @@ def permissions_of_groups(groups: Iterable[Group]) -> frozenset[str]:
 
 
 def permissions_of(user: Any) -> frozenset[str]:
-    """Own and those of groups, also of a disabled account, which would have them again when enabled. Of a superuser:
-    all of them."""
+    """Own permissions and those of groups, even for a disabled account, which gets them back when enabled. All of them
+    for a superuser."""
     if user.is_superuser:
         return frozenset(PERMISSIONS)
     found = permission_rows().filter(Q(user=user) | Q(group__user=user))
@@ -233,7 +233,7 @@ def effective(user: Any) -> list[HeldSection]:
 
 
 def permissions_of_group(group: Group) -> frozenset[str]:
-    """Of a group whose permissions were read beforehand."""
+    """For a group whose permissions were prefetched."""
     return frozenset(
         row.codename
         for row in group.permissions.all()

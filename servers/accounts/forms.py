@@ -34,7 +34,7 @@ class AccountForm(BaseUserCreationForm):
         self.fields["password2"].help_text = ""
 
     def validate_password_for_user(self, user: Any, *_: str) -> None:
-        """Django says at the repetition what is wrong with the password."""
+        """Django would show what is wrong with the password at the repetition."""
         super().validate_password_for_user(user, "password1")  # type: ignore[misc]  # the stubs do not know it
 
     def clean_username(self) -> str:
@@ -45,7 +45,7 @@ class AccountForm(BaseUserCreationForm):
 
 
 class NewPasswordForm(SetPasswordForm):
-    """Of a password link: the password twice, by the same rules."""
+    """The form of a password link: the password twice, by the same rules."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,7 +59,7 @@ class NewPasswordForm(SetPasswordForm):
 
 
 class ProfileForm(forms.Form):
-    """Of one's own account. Links to a new password are mailed to this address, so a new one needs the password.
+    """The form of one's own account. Password links are mailed to this address, so changing it requires the password.
     `may_try`: whether this person may try a password now."""
 
     name = forms.CharField(
@@ -89,7 +89,7 @@ class ProfileForm(forms.Form):
 
 
 class PreferencesForm(forms.Form):
-    """Each field alone may be given: the switches of the shell send one."""
+    """Each field may be sent alone: the switches in the page header send one."""
 
     time_zone = forms.RegexField(
         r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$",
@@ -179,7 +179,7 @@ class InviteForm(PermissionsForm):
 
 
 class ServiceAccountForm(PermissionsForm):
-    name = UsernameField(  # which gives what is stored: "\uff21" becomes "A"
+    name = UsernameField(  # normalizes the name: "\uff21" becomes "A"
         max_length=150,
         label="Name",
         help_text="Letters, digits and @ . + - _",

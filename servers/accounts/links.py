@@ -32,7 +32,7 @@ from servers.enums import AuditAction, LinkPurpose, LinkState
 from servers.models import AccountLink
 
 PASSWORD_LINK = timedelta(hours=24)
-#: until then a page says what became of a link
+#: how long a page still shows what became of a link
 FORGOTTEN_AFTER = timedelta(days=30)
 
 
@@ -57,7 +57,7 @@ class Invitation:
 
 @dataclass(frozen=True)
 class IssuedLink:
-    """The only place where the token is; it is not stored."""
+    """The only object with the token itself, which is not stored."""
 
     link: AccountLink
     token: str = field(repr=False)
@@ -171,7 +171,7 @@ def _permissions(link: AccountLink) -> frozenset[str]:
 
 
 def revoke_password_links(user: Any) -> None:
-    """Of this person, in the caller's transaction."""
+    """Revoke a person's password links, in the caller's transaction."""
     now = timezone.now()
     unused = AccountLink.objects.filter(purpose=LinkPurpose.PASSWORD, user=user, used_at=None, revoked_at=None)
     unused.update(revoked_at=now)
@@ -185,8 +185,8 @@ def _password_changed(instance: Any, created: bool, **_: Any) -> None:
 
 
 def forget_over() -> int:
-    """Remove invitations that nobody used and password links, with the names and addresses in them. Returns how many
-    went. A used invitation goes with its account."""
+    """Remove unused invitations and password links, with the names and addresses in them. Returns how many were
+    removed. A used invitation is deleted with its account."""
     before = timezone.now() - FORGOTTEN_AFTER
     over = Q(expires_at__lt=before) | Q(revoked_at__lt=before)
     rows = AccountLink.objects.filter(over, Q(used_at=None) | Q(purpose=LinkPurpose.PASSWORD))
@@ -207,12 +207,12 @@ def works(link: AccountLink) -> bool:
 
 
 def authority_of(issuer: Any) -> Authority | None:
-    """None: they may give nothing any more."""
+    """None: they may no longer give anything."""
     return Authority.of(issuer) if issuer is not None and access.may(issuer, MANAGE) else None
 
 
 def still_covered(link: AccountLink, ask: Callable[[Any], Authority | None] = authority_of) -> bool:
-    """Whether the issuer, as of now, may give what the link gives. It does not outlive their permissions."""
+    """Whether the issuer may still give what the link gives. A link does not outlive its issuer's permissions."""
     if link.purpose == LinkPurpose.PASSWORD and (link.user is None or not link.user.is_active):
         return False
     if link.by_command:
@@ -228,7 +228,7 @@ def still_covered(link: AccountLink, ask: Callable[[Any], Authority | None] = au
 
 
 def _claim(link: AccountLink) -> AccountLink:
-    """In the caller's transaction: the link is used now, by this request only. Raises LinkGone."""
+    """Use the link, for this request only, in the caller's transaction. Raises LinkGone."""
     now = timezone.now()
     rows = AccountLink.objects.filter(pk=link.pk, used_at=None, revoked_at=None, expires_at__gt=now, digest=link.digest)
     if not rows.update(used_at=now):

@@ -32,7 +32,7 @@ def preferences(user: Any) -> Preferences:
 
 
 def change_preferences(user: Any, given: Mapping[str, Any]) -> Preferences:
-    """Only what is given. Not in the audit log: it is nobody else's business."""
+    """Change only the given fields. Not in the audit log, because it concerns nobody else."""
     known = {name: given[name] for name in ("time_zone", "utc", "theme") if name in given}
     row, _ = Preferences.objects.update_or_create(user_id=user.pk, defaults=known)
     return row

@@ -1,5 +1,5 @@
-"""What administrators do with accounts. Each verb takes who acts (`by` None: the command line) and raises access.Denied
-for what is beyond their permissions, Refused for what nobody may do now; both are recorded."""
+"""What administrators do with accounts. Each verb takes the acting user (`by` None: the command line) and raises
+access.Denied for what exceeds their permissions, and Refused for what nobody may do now; both are recorded."""
 
 import hashlib
 from collections.abc import Callable, Collection
@@ -119,7 +119,8 @@ def end_sign_ins(actor: Actor, by: Any, user: Any, ids: Collection[int] | None =
 
 
 def hand_over(actor: Actor, by: Any, user: Any, to: Any) -> dict[str, int]:
-    """What can be handed over, to another active person. Returns what moved. See belongings.of for the rest."""
+    """Hand over what can be handed over to another active person. Returns what was moved. See belongings.of for the
+    rest."""
     with managed(actor, by, user.get_username()) as trail:
         authority, [row, heir] = lock(by, user, to)
         authority.require_reach(row)
@@ -150,8 +151,8 @@ def end_identity(actor: Actor, by: Any, user: Any, identity: Identity) -> None:
 
 
 def delete(actor: Actor, by: Any, user: Any) -> None:
-    """Only where nothing is lost with the account; the audit log keeps the name. One with a long history is disabled
-    first, and stays so where its history could not be let go."""
+    """Only if nothing is lost with the account; the audit log keeps the name. An account with a long history is
+    disabled first, and stays disabled if its history could not be detached."""
     if before := [work for _, work in account_goes.send(type(user), user=user) if work is not None]:
         with managed(actor, by, user.get_username()) as trail:
             row = _locked_to_delete(by, user)
@@ -174,7 +175,7 @@ def _locked_to_delete(by: Any, user: Any) -> Any:
     require_not_self(by, row, "You can't delete your own account. Another administrator can.", action)
     authority.require_reach(row)
     require_another_superuser(row, action)
-    # A call that is placed from here on would break the foreign key at the end: it waits for this stronger lock.
+    # A call placed from now on would break the foreign key at the end: it waits for this stronger lock.
     People.select_for_update().filter(pk=row.pk).values_list("pk", flat=True).first()
     if blocking := [item for item in belongings.of(row) if item.blocks]:
         shown = blocking if by is None else belongings.of(row, access.visible_servers(by))
@@ -217,7 +218,7 @@ def save_group(
 
 
 def delete_group(actor: Actor, by: Any, group: Group) -> None:
-    """Sessions that may depend on a reference of the group reconnect, and what does is refused."""
+    """Sessions that may depend on a reference of the group reconnect, and those that do are refused."""
     with managed(actor, by, f"group {group.name}") as trail:
         authority, _ = lock(by)
         row = _locked_group(authority, group)
@@ -250,7 +251,7 @@ def _require_still_manages(authority: Authority, action: AuditAction) -> None:
 
 # --- of one's own account --------------------------------------------------------------------------------------------
 def end_own_sign_ins(actor: Actor, user: Any, ids: Collection[int] | None, keep_key: str) -> int:
-    """Of the person who asks; the browser with `keep_key` stays signed in."""
+    """End the user's own sign-ins; the browser with `keep_key` stays signed in."""
     with audited(actor) as trail:
         if ended := browser_sessions.end(user, ids, keep_key):
             trail.note(AuditAction.SIGN_INS_END, None, user.get_username(), {"count": ended})

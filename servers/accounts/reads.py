@@ -88,7 +88,7 @@ class InvitationRow:
 def invitations(
     text: str = "", before: int | None = None, size: int = PAGE_SIZE, *, revoked: bool = True
 ) -> RowsPage[AccountLink]:
-    """Those that nobody has used; revoked ones on request."""
+    """Unused invitations; revoked ones on request."""
     found = _unused() if revoked else _unused().filter(revoked_at=None)
     found = found.select_related("issued_by").prefetch_related("groups", "permissions")
     if text:

@@ -63,7 +63,7 @@ def require_managed(by: Any, user: Any) -> None:
 
 
 def managed_by(user: Any) -> list[Any]:
-    """Those for which this person may create tokens, by name."""
+    """Service accounts for which this person may create tokens, by name."""
     authority = Authority.of(user)
     return [found for found in _users().order_by("username") if authority.reaches(found)]
 

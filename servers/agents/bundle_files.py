@@ -1,5 +1,5 @@
-"""A bundle with its policy as a file that people review: JSON in a stable order, without secrets and without keys of this
-installation."""
+"""A bundle with its policy as a reviewable file: JSON in a stable order, without secrets and without database keys of
+this installation."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ FORMAT: Final = "mcpadmin-bundle"
 VERSION: Final = 1
 _LISTS: Final = ("tools", "resources", "prompts")
 _NAMED: Final = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
-#: a name as a bundle has it, by its kind
+#: kind and name of a definition, as the bundle exposes it
 NewNames = Mapping[tuple[PolicyKind, str], str]
 
 
 def written(bundle: Bundle) -> str:
-    """Servers are named by their short names, members stand in their order."""
+    """Servers appear under their short names, members in their order."""
     value = {
         "format": FORMAT,
         "version": VERSION,
@@ -73,7 +73,7 @@ def export(actor: Actor, bundle: Bundle) -> str:
 
 
 def bring(actor: Actor, user: Any, text: str) -> Bundle:
-    """All of it or nothing. Raises access.Denied (recorded) and ValidationError that names what is wrong."""
+    """Import all of it or nothing. Raises access.Denied (recorded) and a ValidationError that says what is wrong."""
     value = _parsed(text)
     wanted, policy = _wanted(user, value), value.get("policy")
     targets = _targets(value, wanted.members)
@@ -104,7 +104,7 @@ Targets = Mapping[DefinitionKind, Mapping[Target, tuple[str, str]]]
 
 
 def _names(bundle: Bundle, kind: DefinitionKind, members: Mapping[str, BundleMember]) -> dict[Target, str]:
-    """Also of what is absent now: a rule that means it has to mean it elsewhere, too."""
+    """Includes definitions that are absent now: a rule about them must apply to them elsewhere, too."""
     return {
         target: name
         for uid, member in members.items()
@@ -158,7 +158,7 @@ def _renamed(targets: Targets) -> NewNames:
 
 
 def _created(actor: Actor, user: Any, wanted: Wanted, targets: Targets) -> Bundle:
-    """With the names that its rules mean: which of two twins is listed first elsewhere says nothing."""
+    """Create it with the names that its rules refer to: which of two twins is listed first there is arbitrary."""
     with transaction.atomic():
         bundle = changing.create(actor, user, wanted)
         for kind, meant in targets.items():
@@ -171,7 +171,7 @@ def _under_its_name(rule: Rule, renamed: NewNames) -> Rule:
 
 
 def _check_rules(rules: Sequence[Rule], renamed: NewNames) -> None:
-    """What a pattern denied or asked for there must not be allowed here."""
+    """What a pattern denied or asked about there must not be allowed here."""
     for rule in rules:
         for (kind, before), now in renamed.items():
             strict = (rule.effect, PolicyEffect.DENY)
@@ -192,7 +192,7 @@ def _fields(row: AgentPolicy | AgentRule, form: type[Form]) -> dict[str, Any]:
 
 
 def _checked(form: type[F], value: Any, place: str) -> F:
-    """By the form in which people say the same: a policy is not imported in part, so all fields must be known."""
+    """Validated by the form that people use: a policy is not imported in part, so all fields must be known."""
     if not isinstance(value, dict):
         raise ValidationError(f"{place} must be an object.")
     for name, found in value.items():

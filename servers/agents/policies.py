@@ -68,7 +68,7 @@ class Policy:
         return Verdict(rule.effect, f"Rule “{rule.effect.label} {rule.pattern}” of {self.of}.")
 
     def calls_per_minute(self, kind: PolicyKind, key: str) -> int | None:
-        """Of one name or URI: the lowest number of the rules that match; None for any number."""
+        """For one name or URI: the lowest number of the matching rules; None for no limit."""
         found = [rule.calls_per_minute for rule in self.rules if rule.calls_per_minute and rule.matches(kind, key)]
         return min(found, default=None)
 
@@ -108,7 +108,7 @@ class Policies:
 
     @property
     def equal_calls(self) -> int | None:
-        """Of a tool with equal arguments in a minute, before a person is asked. None: any number."""
+        """Calls of a tool with identical arguments per minute before a person is asked. None: no limit."""
         set_here = [policy.equal_calls for policy in (self.endpoint, self.bundle) if policy is not None]
         return min(filter(None, set_here), default=None)
 

@@ -62,7 +62,7 @@ def remove_rule(actor: Actor, user: Any, of: Owner, rule: AgentRule) -> None:
 
 
 def change(actor: Actor, user: Any, of: Owner, fields: dict[str, Any]) -> None:
-    """Of the policy's own fields. Raises access.Denied (recorded)."""
+    """Change the policy's own fields. Raises access.Denied (recorded)."""
     require(actor, user, of)
     with audited(actor) as trail:
         policy = _policy(of)
@@ -89,7 +89,7 @@ def _policy(of: Owner) -> AgentPolicy:
 
 
 def columns(of: Owner) -> dict[str, Any]:
-    """Of the row of its policy."""
+    """The owner's columns in the row of its policy."""
     if isinstance(of, Server):
         return {"server": of}
     return {"bundle": of} if isinstance(of, Bundle) else {"token": of}

@@ -40,7 +40,7 @@ USED_EVERY: Final = timedelta(minutes=1)
 
 
 class Unknown(Exception):
-    """No token that counts. `token` is set if it was genuine; `why` is for the audit log, never for the caller."""
+    """Not a valid token. `token` is set if it was genuine; `why` is for the audit log, never for the caller."""
 
     def __init__(self, why: str, token: AgentToken | None = None) -> None:
         super().__init__(why)
@@ -50,7 +50,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a new token shall allow. `servers` None: every server, also those that are registered later."""
+    """What a new token should allow. `servers` None: every server, including those registered later."""
 
     name: str
     days: int
@@ -62,7 +62,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Issued:
-    """The only place where the token is; it is not stored."""
+    """The only object with the token itself, which is not stored."""
 
     token: AgentToken
     text: str = field(repr=False)
@@ -70,8 +70,8 @@ class Issued:
 
 @dataclass(frozen=True)
 class Principal:
-    """An agent that proved its token: its person with their permissions of now, and what the token leaves of them. `until`:
-    when the access token ends with which a grant was proved."""
+    """An authenticated agent: its person with their current permissions, and what the token leaves of these. `until`:
+    when the access token of a grant expires."""
 
     token: AgentToken
     user: Any = field(repr=False)
@@ -95,7 +95,7 @@ def names_tool(token: AgentToken, tool: str) -> bool:
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 def issue(actor: Actor, user: Any, wanted: Wanted) -> Issued:
-    """A personal token of `user`. Raises access.Denied (recorded) and ValidationError by field."""
+    """Issue a personal token of `user`. Raises access.Denied (recorded) and ValidationError by field."""
     permissions.require(user, actor, "call_tool", subject=wanted.name[:200])
     with audited(actor) as trail:
         return _issued(trail, user, wanted)
@@ -154,8 +154,8 @@ def require_room(user: Any) -> None:
 
 
 def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:
-    """It counts no more, and its open streams end. False if it was revoked already. Raises access.Denied (recorded)
-    for another person's token without permission to manage users."""
+    """The token stops working, and its open streams end. False if it was revoked already. Raises access.Denied
+    (recorded) for another person's token without permission to manage users."""
     if token.user_id != user.pk:
         permissions.require(user, actor, MANAGE, subject=token.name)
     with audited(actor) as trail:
@@ -190,7 +190,7 @@ def principal_of(text: str, address: str) -> Principal:
         found = _of_grant(text)
         return replace(_valid(found.grant, address), until=found.expires_at)
     token = None if written is None else _row().filter(public_id=written.group(2), client=None).first()
-    # The comparison is made for unknown ids too, so that its time tells nothing about them.
+    # The comparison is made for unknown ids too, so that its duration reveals nothing about them.
     genuine = constant_time_compare(digest(written.group(3) if written else ""), token.digest if token else "0" * 64)
     if token is None or not genuine:
         raise Unknown("no such token")
@@ -198,11 +198,11 @@ def principal_of(text: str, address: str) -> Principal:
 
 
 def _of_grant(text: str) -> OAuthToken:
-    """Raises Unknown. Looked up by the digest of the whole, whose time tells nothing about the text."""
+    """Raises Unknown. Looked up by the digest of the whole text, so that the duration reveals nothing about it."""
     found = OAuthToken.objects.select_related("grant__user").filter(digest=digest(text), refresh=False).first()
     if found is None:
         raise Unknown("no such token")
-    if found.expires_at <= timezone.now():  # each does, after an hour: nothing for the audit log
+    if found.expires_at <= timezone.now():  # every access token expires after an hour: not worth an audit event
         raise Unknown("the access token is expired")
     return found
 
@@ -216,7 +216,7 @@ def still_valid(token_pk: int, address: str) -> Principal:
 
 
 def that_count(token_pks: Collection[int]) -> dict[int, bool]:
-    """Those that are still good, of tokens whose permissions were checked. One query."""
+    """Which of these tokens are still valid; their permissions were checked before. One query."""
     rows = AgentToken.objects.filter(pk__in=token_pks, revoked_at=None, expires_at__gt=timezone.now())
     return dict.fromkeys(rows.filter(user__is_active=True).values_list("pk", flat=True), True)
 
@@ -246,7 +246,7 @@ def used(token_pk: int, address: str, program: str) -> None:
 
 
 def is_genuine(text: str) -> bool:
-    """Whether it names a token that counts somewhere: before a large body is taken. Reads the database."""
+    """Whether it names a token that is valid anywhere: checked before a large body is accepted. Reads the database."""
     try:
         principal_of(text, "")
     except Unknown as unknown:
@@ -255,7 +255,7 @@ def is_genuine(text: str) -> bool:
 
 
 def digest(secret: str) -> str:
-    """What is stored of a secret with 256 random bits, which needs no slow hash."""
+    """The stored form of a secret with 256 random bits, for which no slow hash is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

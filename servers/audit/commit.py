@@ -21,7 +21,7 @@ FAIRNESS_SECONDS = 0.001
 
 
 class AuditUnavailable(Exception):
-    """Not durable in time. `unchanged`: nothing was written, and nothing will be; otherwise that is not known."""
+    """Not durable in time. `unchanged`: nothing was written, and nothing will be; otherwise that is unknown."""
 
     def __init__(self, words: str, *, unchanged: bool = True) -> None:
         super().__init__(words)
@@ -46,7 +46,7 @@ class Lost(Down):
 
 @dataclass(eq=False)
 class Work(Generic[T]):
-    """Not `durable`: no harm is done if a power failure takes it back, so its caller does not wait for the disk."""
+    """Not `durable`: it does no harm if a power failure undoes it, so its caller does not wait for the disk."""
 
     fn: Callable[[], T]
     events: Callable[[T], list[Event]] | None

@@ -54,7 +54,7 @@ def made(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
 
 
 def is_large(text: str) -> bool:
-    """Whether `made` takes long enough, for compressing, to be called outside of a transaction."""
+    """Whether `made` takes long enough, for compressing, to be called outside a transaction."""
     return len(text) > settings.INLINE_PAYLOAD_BYTES
 
 

@@ -33,7 +33,7 @@ _TONES = {
 
 
 def group_of(action: str) -> str:
-    """Empty for what is no action: someone changed it."""
+    """Empty if it is not an action, because someone tampered with it."""
     return next((name for name, (_, beginnings) in GROUPS.items() if action.startswith(beginnings)), "")
 
 

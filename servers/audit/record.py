@@ -31,14 +31,14 @@ from servers.storable import storable
 CHAIN = 1
 #: 2: with `context`. Events of version 1 stay as they are and valid.
 BODY_VERSION = 2
-#: the request that this task of the web process answers; set by the middleware, read where signals carry no request
+#: the request that this task of the web process handles; set by the middleware, read where signals carry no request
 current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
 _current_actor: ContextVar["Actor | None"] = ContextVar("current_actor", default=None)
 
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts, and by which way (a value of Way). `name` is kept when the account goes."""
+    """Who acts, and through which interface (a value of Way). `name` is kept when the account is deleted."""
 
     id: int | None
     name: str
@@ -53,7 +53,7 @@ class Actor:
 
     @classmethod
     def of_user(cls, user: Any, ip: str = "", request_id: str = "", way: str = Way.PAGE) -> "Actor":
-        """Of a signed-in user; of an anonymous visitor or None, an actor without id and name."""
+        """The actor for a signed-in user; for an anonymous visitor or None, an actor without id and name."""
         if user is None or not user.is_authenticated:
             return cls(None, "", ip, request_id, way)
         return cls(user.pk, user.get_username(), ip, request_id, way)
@@ -77,7 +77,7 @@ OPERATOR = Actor(None, "mcpadmin", way=Way.COMMAND)
 
 @contextmanager
 def acting(actor: Actor) -> Iterator[None]:
-    """Signals that carry no actor take this one."""
+    """Signals that carry no actor use this one."""
     token = _current_actor.set(actor)
     try:
         yield
@@ -118,7 +118,7 @@ class Event:
 
 
 def client_ip(request: HttpRequest) -> str:
-    """As the middleware found it, or from the request itself where no middleware ran."""
+    """As determined by the middleware, or from the request itself if no middleware ran."""
     if (known := getattr(request, "client_ip", None)) is not None:
         return str(known)
     peer = str(request.META.get("REMOTE_ADDR") or "")
@@ -131,7 +131,7 @@ def record(event: Event) -> int:
 
 
 def record_many(events: Sequence[Event]) -> range:
-    """Append in the given order. Raises TransactionManagementError outside of a transaction."""
+    """Append in the given order. Raises TransactionManagementError outside a transaction."""
     if not database().in_atomic_block:
         raise transaction.TransactionManagementError("an audit event is appended in the transaction of its act")
     if not events:
@@ -224,8 +224,8 @@ _MOVE_HEAD = f"UPDATE {_HEAD} SET seq = %s, hash = %s WHERE chain = %s"  # noqa:
 
 
 def _locked_head() -> tuple[int, str]:
-    """On SQLite the IMMEDIATE transaction is the lock; PostgreSQL locks the row. Raises IntegrityError where a row of the
-    transaction refers to one that is gone."""
+    """On SQLite the IMMEDIATE transaction is the lock; PostgreSQL locks the row. Raises IntegrityError if a row of the
+    transaction refers to one that was deleted."""
     read = _lock_row if database().vendor == "postgresql" else partial(fetch, _READ_HEAD)
     found = read()
     if not found:

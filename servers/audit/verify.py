@@ -37,8 +37,8 @@ class _Overtaken(Exception):
 
 @dataclass
 class _Walk:
-    """Where a verification stands: the next number and the hash that its link must name, None if any will do. `first`: the
-    first damage, and `intact` how many events before it hold."""
+    """The progress of a verification: the next number, and the hash that its link must name (None: any). `first`: the
+    first damage; `intact`: how many events before it are valid."""
 
     seq: int
     prev: str | None
@@ -59,7 +59,7 @@ class _Walk:
         return body
 
     def meet(self, broken: Broken) -> None:
-        """Raises it, unless it is known: then the verification goes on behind it."""
+        """Raises it, unless it is known: then the verification continues after it."""
         if self.whole is not None and self.whole.overtaken(broken):
             raise _Overtaken
         if self.first is None:
@@ -69,7 +69,7 @@ class _Walk:
             raise broken
 
     def pass_by(self, broken: Broken) -> int | None:
-        """Stand behind a link that does not hold. Returns the number of the event after which to read on, None if none is
+        """Skip an invalid link. Returns the number of the event after which to continue reading, None if none is
         left."""
         if not isinstance(broken.seq, int):
             raise broken
@@ -96,9 +96,9 @@ def verify(
     """Check the links from `start` to `end`, both included; without `end` to the head, which is checked too. Without both
     the whole log is checked.
 
-    `on_progress(checked, total)` is called outside of any transaction; what it raises ends the verification. `total` is as
-    the log was at the beginning. `is_known`: of damage that was acknowledged: the log is as broken as before, but
-    what comes behind it is checked too, except the link of the next event to a damaged one.
+    `on_progress(checked, total)` is called outside any transaction; an exception from it ends the verification. `total`
+    is that of the log at the beginning. `is_known`: whether damage was acknowledged. The log then still counts as
+    broken, but the events after it are checked too, except the link of the next event to a damaged one.
     """
     while (verdict := _verdict(start, end, on_progress, is_known)) is None:
         time.sleep(_AGAIN_SECONDS)
@@ -142,7 +142,7 @@ def _verdict(start: int, end: int | None, on_progress: OnProgress, is_known: IsK
 
 
 def _count(start: int, end: int | None) -> int:
-    """How many links there should be, for the progress alone: a damaged log may say anything."""
+    """How many links there should be, for the progress only: a damaged log may claim anything."""
     last = AuditHead.objects.filter(chain=CHAIN).values_list("seq", flat=True).first() if end is None else end
     return max(0, last - start + 1) if isinstance(last, int) else 0
 
@@ -161,7 +161,7 @@ def _check_pages(walk: _Walk, start: int, end: int | None, whole: Whole | None, 
 
 
 def _check_page(walk: _Walk, page: list[AuditEvent], whole: Whole | None, report: Callable[[], None]) -> None:
-    """The links first; then what belongs to those that hold, since the first bad event is what counts."""
+    """Check the links first, then what belongs to the valid ones: the first bad event counts."""
     good, broken = [], None
     try:
         for event in page:
@@ -207,7 +207,7 @@ def _check_link(event: AuditEvent, prev: str | None) -> dict[str, Any]:
 
 
 def columns_fit(event: AuditEvent, body: dict[str, Any]) -> bool:
-    """Whether the columns say what the body says. Raises KeyError and TypeError for a body that lacks something."""
+    """Whether the columns match the body. Raises KeyError and TypeError if the body lacks something."""
     prev, details, digests = body["prev"], body["details"], body["digests"]
     context = None if body["v"] == 1 else body["context"]
     columns = {field.attname: getattr(event, field.attname) for field in AuditEvent._meta.concrete_fields}
@@ -223,7 +223,7 @@ def columns_fit(event: AuditEvent, body: dict[str, Any]) -> bool:
 
 # --- the ends ------------------------------------------------------------------------------------------------------------
 def _hash_before(start: int) -> str:
-    """The hash of the link before `start`, which a cut may have removed; nothing stands before the first."""
+    """The hash of the link before `start`, which a cut may have removed; there is nothing before the first."""
     if start <= 1:
         return ""
     found = AuditEvent.objects.filter(seq=start - 1).values_list("hash", flat=True).first()
@@ -258,7 +258,7 @@ def _reach_head(walk: _Walk, whole: Whole | None, report: Callable[[], None]) ->
 
 
 def _pages(floor: int | None, end: int | None) -> Iterator[list[AuditEvent]]:
-    """By number, so that a chain of any length takes no memory. Without a `floor`, also what stands before the first."""
+    """By number, so that a chain of any length takes no memory. Without a `floor`, also events before the first."""
     while page := _read(floor, end):
         yield page
         floor = page[-1].seq
@@ -273,7 +273,7 @@ def _read(floor: int | None, end: int | None) -> list[AuditEvent]:
 
 def _up_to_unreadable(floor: int | None, end: int | None) -> Iterator[AuditEvent]:
     """One by one, to name the event that cannot be read; those before it are verified first."""
-    with connection.cursor() as cursor:  # raises when it is the database that is away
+    with connection.cursor() as cursor:  # raises if the database itself is unavailable
         cursor.execute(*_page(floor, end).values("seq").query.sql_with_params())
         numbers = [row[0] for row in cursor.fetchall()]
     for place, number in enumerate(numbers):

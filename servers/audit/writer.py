@@ -1,9 +1,10 @@
 """The one writer thread of a process: group commit for everything that is on the path of a call.
 
-    AuditUnavailable         the database did not take it in time: the act must not happen. Not `unchanged`: it may have
+    AuditUnavailable         the database did not accept it in time: the act must not happen. Not `unchanged`: it may
+    have
                              been committed nevertheless
     ├── WriterBusy           the queue is full, or there is no thread to write; said at once
-    └── ReferenceDeleted     what it refers to has been deleted
+    └── ReferenceDeleted     a row that it refers to has been deleted
 
 A *work* is a function that writes rows, and a function that names the events of what it wrote. All works that wait are
 committed in ONE transaction: the functions run first, then all their events are appended, so that the head of the chain
@@ -197,7 +198,7 @@ class Writer:
         return bool(self._queue or self._urgent or self._spare)
 
     def _write(self, batch: list[Work[Any]]) -> None:
-        """Whatever happens, each caller is told an end, and the thread goes on."""
+        """Whatever happens, each caller gets an outcome, and the thread continues."""
         try:
             self._flush(batch)
         except Exception as exc:  # a fault of ours: what became of each work is not known
@@ -205,7 +206,7 @@ class Writer:
             fail([work for work in batch if not work.future.done()], exc, unchanged=False)
 
     def _flush(self, batch: list[Work[Any]], *, again: bool = True) -> None:
-        """Every commit is followed up at once: its hooks are what queues something."""
+        """Follow up every commit at once: its hooks queue hints."""
         batch = [work for work in batch if work.committing or not work.future.cancelled()]
         if not batch:
             return
@@ -258,8 +259,8 @@ _follow_up: FollowUp | None = None
 
 
 def after_batches(job: FollowUp) -> None:
-    """Have `job` run in the writer's thread after each commit. It returns in how many seconds it wants to run again at the
-    latest, None: after the next commit. It must not block."""
+    """Run `job` in the writer's thread after each commit. It returns the number of seconds after which it must run
+    again, or None to run after the next commit. It must not block."""
     global _follow_up
     _follow_up = job
 
@@ -272,7 +273,7 @@ def _run_follow_up() -> float | None:
         return None
 
 
-# --- one a process ----------------------------------------------------------------------------------------------------
+# --- one per process --------------------------------------------------------------------------------------------------
 _writer: Writer | None = None
 _guard = threading.Lock()
 

@@ -1,1 +1,2 @@
-"""Reports of browsers about violations of the content security policy: stored, bounded, for administrators."""
+"""Browser reports about violations of the content security policy: stored in limited number, shown to
+administrators."""

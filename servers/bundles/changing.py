@@ -28,9 +28,9 @@ MOST_PATTERNS: Final = 500
 PATTERN_CHARS: Final = 500
 MOST_OVERRIDES: Final = 200
 INSTRUCTIONS_CHARS: Final = 4_000
-#: of one text, and of one list, in an audit event
+#: limits of one text and of one list in an audit event
 SHOWN_CHARS, SHOWN_ITEMS = 500, 50
-#: who may change what a server is may also join servers
+#: people who may change servers may also combine them
 PERMISSION: Final = "change_server"
 _OF_URI: Final = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
 _GRAMMAR: Final = "2 to 12 lowercase letters, digits and single hyphens, beginning with a letter"
@@ -90,7 +90,7 @@ def current_members(bundle: Bundle) -> QuerySet[BundleMember]:
 
 
 def with_member(bundle: Bundle, alias: str, **changed: Any) -> Wanted:
-    """The bundle as it is, but for these fields of one Membership."""
+    """The bundle as it is, except for these fields of one Membership."""
     members = [
         replace(Membership.of(row), **(changed if row.alias == alias else {})) for row in current_members(bundle)
     ]
@@ -200,7 +200,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
 
 
 def _shortened(value: Any) -> Any:
-    """For an event, which says how much of a long text or list it leaves out. A change is looked for before this."""
+    """Shortened for an event, which says how much of a long text or list is left out. Compare values before this."""
     if isinstance(value, str):
         return value if len(value) <= SHOWN_CHARS else f"{value[:SHOWN_CHARS]}… ({len(value):,} characters)"
     if isinstance(value, list):
@@ -287,7 +287,8 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
 
 
 def _rule_problems(members: Sequence[Membership], bundle: Bundle | None) -> list[str]:
-    """Rules are about names, which begin with the alias: under another one, what they deny or ask for would be allowed."""
+    """Rules match names, which begin with the alias: under another alias, what they deny or ask about would be
+    allowed."""
     if bundle is None:
         return []
     before = former_aliases(bundle)
@@ -313,8 +314,8 @@ def _rule_problems(members: Sequence[Membership], bundle: Bundle | None) -> list
 
 
 def _missing_pattern(one: Membership, old: str, rule: AgentRule, others: Sequence[AgentRule]) -> str:
-    """For what the rule matches, and none of `others` would match under the new alias; empty if there is no such. Also of
-    names that do not exist yet."""
+    """A pattern for what the rule matches now and none of `others` would match under the new alias; empty if there is
+    nothing. Considers names that do not exist yet, too."""
     for before, after in _heads(one, old, rule):
         covered = {part for other in others for part in names.remainders(other.pattern, after)}
         missing = names.remainders(rule.pattern, before) - covered - {""}
@@ -338,7 +339,7 @@ def _heads(one: Membership, old: str, rule: AgentRule) -> Iterator[tuple[str, st
 
 
 def _marked_names(bundle: Bundle, one: Membership, old: str) -> list[tuple[PolicyKind, str, str]]:
-    """Names that carry a mark, and what they become: under an alias of another length they are cut elsewhere."""
+    """Names with a hash suffix, and their new names: under an alias of another length, they are cut elsewhere."""
     uid, found = str(one.server.uid), []
     for kind, policy_kind in ((DefinitionKind.TOOL, PolicyKind.TOOL), (DefinitionKind.PROMPT, PolicyKind.PROMPT)):
         for target, name in exposed.under_alias(bundle.pk, kind, old).items():
@@ -360,12 +361,12 @@ def _missing_name(marked: Sequence[tuple[PolicyKind, str, str]], rule: AgentRule
 
 
 def former_aliases(bundle: Bundle | None) -> dict[int, str]:
-    """The alias that each server has in the bundle, or had last as long as it is reserved, by the server's key."""
+    """By the server's key, its alias in the bundle, or its last one while that is reserved."""
     return {server_id: row.alias for server_id, row in former_members(bundle).items()}
 
 
 def former_members(bundle: Bundle | None) -> dict[int, BundleMember]:
-    """What each server is in the bundle, or was last as long as its alias is reserved, by the server's key."""
+    """By the server's key, its membership in the bundle, or its last one while its alias is reserved."""
     rows = sorted(reserved(bundle).values(), key=lambda row: row.retired_at or timezone.now())
     return {row.server_id: row for row in rows}
 
@@ -380,8 +381,8 @@ def reserved(bundle: Bundle | None) -> dict[str, BundleMember]:
 
 
 def of_deleted_servers(bundle: Bundle | None) -> dict[str, datetime]:
-    """Until when the aliases of deleted servers are reserved, by their skeletons. Of these only names of tools and prompts
-    are left."""
+    """Until when the aliases of deleted servers are reserved, by their skeletons. Only names of tools and prompts are
+    left of these servers."""
     found: dict[str, datetime] = {}
     now = timezone.now()
     rows = exposed.of_deleted_servers(bundle.pk).values_list("exposed", "retired_at") if bundle is not None else ()

@@ -44,7 +44,7 @@ def known(bundle_id: int, kind: DefinitionKind) -> dict[Target, str]:
 
 
 def under_alias(bundle_id: int, kind: DefinitionKind, alias: str) -> dict[Target, str]:
-    """Also names of what is absent, which come back with it."""
+    """Includes names of absent definitions, which come back with the alias."""
     rows = ExposedName.objects.filter(bundle_id=bundle_id, kind=kind, exposed__startswith=f"{alias}{names.SEPARATOR}")
     return {
         (str(uid), original): exposed

@@ -29,7 +29,7 @@ def skeleton(name: str) -> str:
 
 
 def mark(target: Target, chars: int = _SUFFIX) -> str:
-    """Of one tool of one server: the same in each bundle and at any time."""
+    """The mark of one tool of one server: the same in every bundle and at any time."""
     digest = hashlib.sha256("\0".join(target).encode("utf-8", "surrogatepass")).digest()
     return base64.b32encode(digest).decode().lower()[:chars]
 

@@ -36,7 +36,7 @@ NONE: Final = Override()
 
 
 def stored(overrides: Mapping[str, Any], tool: str) -> Override:
-    """Of a tool, in the column of a member. Raises nothing: what is no override changes nothing."""
+    """The override of a tool, from the column of a member. Never raises: an invalid override changes nothing."""
     value = overrides.get(tool)
     if not isinstance(value, dict):
         return NONE

@@ -38,7 +38,7 @@ def outward(alias: str, uri: str) -> str:
 
 
 def inward(uri: str) -> tuple[str, str] | None:
-    """Alias and original; None for what is not of a bundle."""
+    """The alias and the original URI; None if it is not the URI of a bundle."""
     if (found := _OURS.match(uri)) is not None:
         return found[2], f"{found[1]}://{found[3]}"
     if (found := _OPAQUE.match(uri)) is not None:
@@ -47,7 +47,7 @@ def inward(uri: str) -> tuple[str, str] | None:
 
 
 def template_outward(alias: str, template: str) -> str | None:
-    """Only what stands before the first variable is rewritten. None: it cannot be, and the template is hidden."""
+    """Rewrites only the part before the first variable. None if that is impossible: the template is then hidden."""
     return outward(alias, template) if _SCHEME.match(literal(template)) else None
 
 

@@ -29,7 +29,7 @@ from servers.secret import Secret
 from servers.signals import authorization_asked
 
 LIFETIME = timedelta(minutes=10)
-#: for a worker to fetch the token, however late the browser came back
+#: time for a worker to fetch the token, however late the browser came back
 FINISHING = timedelta(minutes=2)
 PERMISSION = "manage_credential"
 TABLE = ServerAuthorization._meta.db_table
@@ -43,7 +43,7 @@ class Forged(Exception):
 
 @dataclass(frozen=True)
 class ChosenClient:
-    """One that was registered by hand. `forget_client`: not even the one of an earlier sign-in is used."""
+    """A client that was registered manually. `forget_client`: do not use that of an earlier sign-in either."""
 
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
@@ -60,7 +60,7 @@ class ChosenClient:
 def begin(
     actor: Actor, user: Any, server: Server, browser: str, client: ChosenClient | None = None
 ) -> ServerAuthorization:
-    """For the shared identity. `browser`: the key of the browser's session. `client`: where a person chose one."""
+    """For the shared identity. `browser`: the key of the browser's session. `client`: set if a person chose one."""
     permissions.require(user, actor, "change_server", server)
     permissions.require(user, actor, PERMISSION, server)
     _require_possible(user, server)
@@ -72,8 +72,8 @@ def begin(
 def begin_own(
     actor: Actor, user: Any, server: Server, browser: str, client: ChosenClient | None = None
 ) -> ServerAuthorization:
-    """For the user's own identity, which comes into use once a first sign-in is complete: until then, and if it never is,
-    the user's calls go on as they were."""
+    """For the user's own identity, which is used once a first sign-in is complete: until then, and if that never
+    happens, the user's calls continue as before."""
     _require_possible(user, server)
     with identities.begun(actor, user, server, in_use=False) as (trail, identity):
         return _begun(trail, identity, user, browser, client)
@@ -104,7 +104,7 @@ def _begun(
 
 
 def ask(row: ServerAuthorization) -> None:
-    """Have a worker do the next step; again and again does no harm."""
+    """Have a worker do the next step. May be called repeatedly."""
     label = row.identity.server.worker_label
     send = partial(authorization_asked.send_robust, sender=ServerAuthorization, authorization_uid=row.uid, label=label)
     transaction.on_commit(send, robust=True)
@@ -116,19 +116,19 @@ def of_person(user: Any, browser: str, uid: UUID) -> ServerAuthorization | None:
 
 
 def newest_of(user: Any) -> ServerAuthorization | None:
-    """What this person began last, in any browser, until it is purged."""
+    """The newest authorization that this person started, in any browser, until it is purged."""
     rows = ServerAuthorization.objects.select_related("identity__server").filter(user_id=user.pk)
     return rows.order_by("-pk").first()
 
 
 def address(row: ServerAuthorization) -> str:
-    """Where the browser is sent. Raises crypto.SealError."""
+    """The URL to which the browser is sent. Raises crypto.SealError."""
     return str(opened(row, "url")["url"])
 
 
 def answer(user: Any, browser: str, parameters: Mapping[str, str]) -> ServerAuthorization:
-    """What the browser brought back, taken once. Raises Forged, and access.Denied for a person who may no longer do what
-    was begun; a token is not asked for then."""
+    """Accept the browser's answer, once. Raises Forged, and access.Denied for a person who may no longer do what was
+    started; no token is requested then."""
     given = {name: value for name, value in parameters.items() if len(name) + len(value) <= _MAX_CHARS}
     found = ServerAuthorization.objects.select_related("identity__server").filter(
         state_digest=sha256(given.get("state", "")), user_id=user.pk, browser=sha256(browser)
@@ -158,14 +158,14 @@ def take(uid: UUID) -> ServerAuthorization | None:
 
 
 def waiting(labels: Sequence[str]) -> list[UUID]:
-    """Those whose next step is for a worker with these labels: the wake-up may have been lost."""
+    """Authorizations whose next step is for a worker with these labels: the wake-up may have been lost."""
     rows = ServerAuthorization.objects.filter(state__in=_FOR_WORKER, expires_at__gt=timezone.now())
     mine = rows.filter(identity__server__worker_label__in=["", *labels])
     return list(mine.order_by("pk").values_list("uid", flat=True)[:_AT_ONCE])
 
 
 def end_lost() -> list[Event]:
-    """What a worker left in the middle does not rest here with its secrets for ever."""
+    """End authorizations that a worker left unfinished, so that their secrets are not kept for ever."""
     left = ServerAuthorization.objects.filter(state__in=UNDER_WAY, expires_at__lte=timezone.now())
     rows = left.select_related("identity__server", "user")[:_AT_ONCE]
     return [
@@ -182,7 +182,7 @@ def ready(row: ServerAuthorization, issuer: str, state: str, pending: Mapping[st
 
 
 def done(row: ServerAuthorization) -> list[Event]:
-    """Signed in: what is sealed here is no longer needed, and the session is reopened."""
+    """Signed in: the sealed values are no longer needed, and the session is reopened."""
     if not _step(row.uid, AuthorizationState.FINISHING, AuthorizationState.DONE, **_EMPTY):
         return []
     trail = Trail(Actor.of_user(row.user))
@@ -193,8 +193,8 @@ def done(row: ServerAuthorization) -> list[Event]:
 
 
 def failed(row: ServerAuthorization, detail: str, recorded: str = "") -> list[Event]:
-    """Also of one that was left in the middle. `recorded`: without the words of a server, because what stands in an event
-    cannot be erased; as `detail` if there are none."""
+    """Also for an unfinished one. `recorded`: the detail without text from a server, because the contents of an event
+    cannot be erased; empty if `detail` has no such text."""
     fields = {"detail": detail[:DETAIL_CHARS], **_EMPTY}
     if not any(_step(row.uid, state, AuthorizationState.FAILED, **fields) for state in UNDER_WAY):
         return []
@@ -213,7 +213,7 @@ def opened(row: ServerAuthorization, part: str) -> dict[str, Any]:
 
 
 def purge() -> int:
-    """Returns how many. With them goes what they stored for an identity that never came into use."""
+    """Returns how many. Also deletes what they stored for an identity that was never used."""
     over = ServerAuthorization.objects.filter(expires_at__lte=timezone.now() - LIFETIME)
     unused = Identity.objects.filter(ended_at__isnull=False, authorizations=None)
     with transaction.atomic():
@@ -230,7 +230,7 @@ _EMPTY = {f"sealed_{part}": None for part in ("client", "pending", "url", "answe
 
 
 def _step(uid: UUID, before: AuthorizationState, after: AuthorizationState, **fields: Any) -> bool:
-    """An end is always taken down; any other step only while the sign-in counts."""
+    """An end is always recorded; any other step only while the sign-in is valid."""
     rows = ServerAuthorization.objects.filter(uid=uid, state=before)
     if after not in (AuthorizationState.DONE, AuthorizationState.FAILED):
         rows = rows.filter(expires_at__gt=timezone.now())

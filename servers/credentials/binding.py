@@ -48,7 +48,7 @@ def require_encrypted(url: str) -> None:
 
 
 def blank_moved(trail: Trail, server: Server) -> list[str]:
-    """In the transaction that changed the server: credentials of its old place are not used for the new one."""
+    """Runs in the transaction that changed the server: credentials for its old address are not used for the new one."""
     uses = CredentialUse.objects.filter(identity__server=server, blanked_at=None).select_related("credential")
     moved = [use for use in uses if not belongs(use.credential, server)]
     CredentialUse.objects.filter(pk__in=[use.pk for use in moved]).update(blanked_at=timezone.now())

@@ -46,7 +46,7 @@ class CredentialRow:
 
 
 def board(visible: QuerySet[Server]) -> list[CredentialRow]:
-    """Those that need attention first, then by name. Four queries."""
+    """Credentials that need attention first, then by name. Four queries."""
     rows = [*_credentials(visible), *_values(visible)]
     return sorted(rows, key=lambda row: (row.health.tone not in ("bad", "warn"), row.name.lower()))
 
@@ -62,7 +62,7 @@ def row_of(credential: Credential, visible: QuerySet[Server]) -> CredentialRow:
 
 
 def uses_of(server: Server) -> list[CredentialUse]:
-    """Those of the shared identity."""
+    """The uses by the shared identity."""
     uses = CredentialUse.objects.filter(identity__server=server, identity__kind=IdentityKind.SHARED)
     return list(uses.select_related("credential", "identity"))
 

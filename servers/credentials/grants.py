@@ -76,7 +76,7 @@ def load(identity_pk: int, place: Destination) -> Kept | None:
 
 
 def entered_client(identity: Identity) -> EnteredClient | None:
-    """What the next sign-in of this identity uses without being told."""
+    """What the next sign-in of this identity uses by default."""
     row = row_of(identity.pk)
     by_hand = row is not None and row.details.get("registration") == MANUAL
     return EnteredClient(row.details["client"], row.issuer) if row is not None and by_hand else None

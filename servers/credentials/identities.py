@@ -56,7 +56,7 @@ def _new(trail: Trail, user: Any, server: Server, *, in_use: bool) -> Identity:
 
 
 def enter(trail: Trail, identity: Identity) -> None:
-    """In the transaction of `trail`: from now on the user's calls use it."""
+    """Runs in the transaction of `trail`: from now on, the user's calls use it."""
     if Identity.objects.filter(pk=identity.pk).exclude(ended_at=None).update(ended_at=None):
         trail.add(event(trail, identity, AuditAction.IDENTITY_CREATE, identity.server.name))
 
@@ -85,7 +85,7 @@ def end(actor: Actor, user: Any, server: Server) -> bool:
 
 
 def finish(trail: Trail, identity: Identity) -> bool:
-    """In the transaction of `trail`. False when another request ended it first."""
+    """Runs in the transaction of `trail`. False if another request ended it first."""
     if not Identity.objects.filter(pk=identity.pk, ended_at=None).update(ended_at=timezone.now()):
         return False
     own = Credential.objects.filter(owner_id=identity.user_id, uses__identity=identity)
@@ -109,7 +109,7 @@ def event(
 
 
 def free_name(server: Server, user: Any) -> str:
-    """Of a credential: what admins read of it."""
+    """A free name for a credential, as administrators see it."""
     base = f"{server.name[:_NAME_CHARS]} ({user.get_username()[: _NAME_CHARS - 20]})"
     number, taken = 1, set(Credential.objects.filter(name__startswith=base).values_list("name", flat=True))
     while (name := base if number == 1 else f"{base} {number}") in taken:

@@ -1,9 +1,9 @@
 """Which references a person may use: granted by name, to them or to one of their groups. Superusers may use all.
 
-A registration, and a credential that is based on a reference, remember who answers for their references: the person who
-last saved what decides where the values go. They resolve what is granted to that person at the time of each launch, so a
-grant that is removed, or an account that is disabled or deleted, ends at the next connection, and another person with
-the grant takes over by saving.
+A registration, and a credential that is based on a reference, remember who is responsible for their references: the
+person who last saved what decides where the values go. At each launch they resolve only what is granted to that person
+at that time. So removing a grant, or disabling or deleting an account, takes effect at the next connection, and another
+person with the grant takes over by saving.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -50,7 +50,7 @@ ALL = _All()
 
 
 def granted_to(user: Any) -> Collection[str]:
-    """By name. Nothing to a person who is gone or disabled."""
+    """The names that a person may use. None for a deleted or disabled account."""
     if user is None or not user.is_active:
         return frozenset()
     if user.is_superuser:
@@ -60,7 +60,7 @@ def granted_to(user: Any) -> Collection[str]:
 
 
 def granted_to_server(server: Server) -> Collection[str]:
-    """What its registration may refer to now."""
+    """What the server's registration may refer to now."""
     return _with(granted_to(server.references_by), ReferenceGrant.objects.filter(server_id=server.pk))
 
 
@@ -73,7 +73,7 @@ def _with(granted: Collection[str], kept: QuerySet[ReferenceGrant]) -> Collectio
 
 
 def lacking(user: Any, names: Iterable[str]) -> list[str]:
-    """Those of `names` that the person may not use."""
+    """The `names` that the person may not use."""
     wanted = sorted(set(names))
     granted = granted_to(user) if wanted else ()
     return [name for name in wanted if name not in granted]
@@ -96,7 +96,7 @@ def refused(missing: Iterable[str]) -> str:
 
 # --- the verbs of grants -----------------------------------------------------------------------------------------------
 def grant(actor: Actor, user: Any, name: str, to: Any) -> ReferenceGrant:
-    """`to`: a person or a group. Returns the grant that is there already, if one is. Raises access.Denied and
+    """`to`: a person or a group. Returns the existing grant, if there is one. Raises access.Denied and
     ValidationError with messages by field."""
     permissions.require(user, actor, PERMISSION, subject=name[:200])
     name = checked_name(name)
@@ -109,19 +109,19 @@ def grant(actor: Actor, user: Any, name: str, to: Any) -> ReferenceGrant:
 
 
 def revoke(actor: Actor, user: Any, grant: ReferenceGrant) -> None:
-    """Sessions that may depend on it reconnect, and what does is refused."""
+    """Sessions that may depend on it reconnect, and those that do are refused."""
     permissions.require(user, actor, PERMISSION, subject=grant.name[:200])
     with audited(actor) as trail:
         _end(trail, [grant])
 
 
 def end_of_group(trail: Trail, group: Group) -> None:
-    """As `revoke`, of all grants of a group that is about to be deleted."""
+    """As `revoke`, for all grants of a group that is about to be deleted."""
     _end(trail, ReferenceGrant.objects.select_related("group").filter(group=group))
 
 
 def end_of_person(trail: Trail, user: Any) -> None:
-    """As `revoke`, of all grants of a person whose account is about to be deleted."""
+    """As `revoke`, for all grants of a person whose account is about to be deleted."""
     _end(trail, ReferenceGrant.objects.select_related("user").filter(user=user))
 
 
@@ -169,7 +169,7 @@ def _reconnect(server: Server) -> None:
 
 
 def written_in(server: Server) -> list[str]:
-    """References in what is stored in clear. `server`: with its values."""
+    """References in values stored in plain text. `server`: with its values."""
     stdio = server.transport == TransportKind.STDIO
     rows = [row for row in server.values.all() if (row.kind == ValueKind.ENVIRONMENT) == stdio]
     texts = [row.plain for row in rows]
@@ -220,7 +220,7 @@ def rows() -> list[GrantRow]:
 
 @dataclass(frozen=True)
 class Refused:
-    """A server that waits for a grant: `names` it refers to, `answers` who would have to be granted them."""
+    """A server that waits for a grant: `names` it refers to; `answers`: the person who needs the grant."""
 
     server: Server
     names: list[str]
@@ -228,13 +228,13 @@ class Refused:
 
 
 def refused_now(servers: QuerySet[Server]) -> list[Refused]:
-    """Of what is stored in clear, as far as SHOWN servers go."""
+    """Based on values stored in plain text, for at most SHOWN servers."""
     found: list[Refused] = []
     granted: dict[int | None, Collection[str]] = {}
     rows = _with_references(servers.filter(archived_at=None))
     for server in rows.select_related("references_by").prefetch_related("values", "reference_grants"):
         names = set(written_in(server)) - {one.name for one in server.reference_grants.all()}
-        if names and server.references_by_id not in granted:  # one person answers for many servers
+        if names and server.references_by_id not in granted:  # one person is responsible for many servers
             granted[server.references_by_id] = granted_to(server.references_by)
         if missing := sorted(name for name in names if name not in granted[server.references_by_id]):
             found.append(Refused(server, missing, server.references_by))

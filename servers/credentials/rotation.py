@@ -81,7 +81,7 @@ def _machines() -> set[str]:
 def rotate(
     on_progress: Callable[[int], None] = lambda renewed: None, settle: float = SETTLE_SECONDS
 ) -> RotationProgress:
-    """Until nothing but broken rows stands under another key, also what was written while it ran."""
+    """Runs until only broken rows use another key, including rows written while it ran."""
     progress = RotationProgress()
     for _ in range(_PASSES):
         progress.broken = []

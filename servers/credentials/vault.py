@@ -150,7 +150,7 @@ def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> C
 
 
 def put_to_use(trail: Trail, server: Server, credential: Credential) -> CredentialUse:
-    """In the transaction of a verb that asked for the permissions."""
+    """Runs in the transaction of a verb that has checked the permissions."""
     identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
     _require_fit(identity, credential)
     attached = CredentialUse.objects.filter(credential=credential, identity=identity, blanked_at=None).first()
@@ -336,7 +336,7 @@ def _put(row: Credential, parts: Parts) -> None:
 
 
 def _require_fit(identity: Identity, credential: Credential) -> None:
-    """Not personal, bound to its place, and at most one per header or variable."""
+    """It must not be personal, must be bound to the server's place, and be the only one for its header or variable."""
     _require_shared(credential)
     _require_place(identity.server, credential)
     if credential.kind == CredentialKind.ENVIRONMENT:

@@ -75,7 +75,7 @@ def rows_for(identity: Identity, kind: DefinitionKind, keys: Collection[str]) ->
 
 
 def compatibility_of(before: str, after: str, budget: Budget | None = None) -> Compatibility:
-    """Of two bodies."""
+    """The compatibility of two bodies."""
     if max(len(before), len(after)) > CHECKED_CHARS:
         return Compatibility("breaking", [TOO_LARGE])
     return check_compatibility(json.loads(before), json.loads(after), budget)

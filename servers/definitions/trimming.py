@@ -57,7 +57,7 @@ def _long_removed() -> Iterator[int]:
 
 
 def _remove_definitions(keys: Sequence[int]) -> None:
-    """Those that were not offered again meanwhile."""
+    """Remove those that were not offered again meanwhile."""
     removed = Definition.objects.filter(pk__in=keys, removed_at__isnull=False, approved_digest="")
     gone = list(removed.values_list("pk", flat=True))
     DefinitionVersion.objects.filter(definition_id__in=gone).delete()

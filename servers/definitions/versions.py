@@ -24,7 +24,7 @@ CALLABLE = (DefinitionKind.TOOL, DefinitionKind.PROMPT)
 
 @dataclass(frozen=True)
 class Counts:
-    """`first`: nothing of this kind was known before. The names are those of what was counted."""
+    """`first`: nothing of this kind was known before. The names are those of the counted definitions."""
 
     added: int = 0
     changed: int = 0
@@ -51,7 +51,7 @@ def body_of(definition: Definition) -> dict[str, Any]:
 
 
 def kinds_known(identity_id: int) -> set[DefinitionKind]:
-    """Of which anything is stored, removed or not."""
+    """The kinds of which anything is stored, removed or not."""
     kinds = Definition.objects.filter(identity_id=identity_id).order_by().values_list("kind", flat=True).distinct()
     return {DefinitionKind(kind) for kind in kinds}
 

@@ -71,7 +71,7 @@ class ExportRow:
 
     @property
     def span(self) -> str:
-        """Of a schedule's export."""
+        """The range of a schedule's export."""
         last = f" to {self.export.last_seq:,}" if self.export.last_seq else ""
         return f"From event {selection.begins_at(self.export):,}{last}"
 

@@ -73,7 +73,7 @@ def request_scheduled(schedule: ExportSchedule, next_at: datetime | None = None)
 
 
 def _open(export: Export, trail: Trail) -> BackgroundJob:
-    """In the trail's transaction; its job is published after it. Raises TooMany."""
+    """Runs in the trail's transaction; its job is published after it. Raises TooMany."""
     if open_jobs() >= OPEN:
         raise TooMany
     requester = {"requested_by": export.owner, "requested_name": trail.actor.name} if export.schedule is None else {}

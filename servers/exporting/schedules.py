@@ -43,7 +43,7 @@ class OnHold(Exception):
 
 @dataclass(frozen=True)
 class ScheduleSettings:
-    """Of a directory, or of an S3-compatible store. Without a `secret_key`, the stored one stays."""
+    """The settings for a directory or an S3-compatible store. Without a `secret_key`, the stored one stays."""
 
     name: str
     format: ExportFormat
@@ -119,7 +119,7 @@ def run_now(user: access.User, actor: Actor, schedule: ExportSchedule) -> Export
 
 
 def run_due() -> list[Export]:
-    """Of two schedulers, one runs each. A held copy of an installation exports nothing."""
+    """If there are two schedulers, one runs each export. An instance on hold exports nothing."""
     if instance.is_held():
         return []
     made = []
@@ -158,7 +158,7 @@ def opened(schedule: ExportSchedule) -> Secret:
 
 
 def directories() -> list[str]:
-    """Those that the operator allows."""
+    """The directories that the operator allows."""
     return [str(directory) for directory in settings.EXPORT_DIRECTORIES]
 
 

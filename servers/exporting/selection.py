@@ -46,7 +46,7 @@ def understands(language: QueryLanguage) -> None:
 
 
 def fields() -> Sequence[QueryField]:
-    """Of the query language, for its help."""
+    """The fields of the query language, for its help."""
     return _language.fields if _language is not None else ()
 
 
@@ -77,7 +77,7 @@ def windows(events: "QuerySet[AuditEvent]", first: int, last: int) -> Iterator[t
 
 
 def first_seq(export: Export) -> int:
-    """Of a schedule: the event after those of the export before. Else the oldest that is stored."""
+    """For a schedule: the event after those of the previous export. Otherwise the oldest stored event."""
     oldest = AuditEvent.objects.order_by("seq").values_list("seq", flat=True).first() or 1
     return max(export.after_seq + 1, oldest)
 

@@ -30,15 +30,15 @@ from servers.jobs.running import JobProgress, Stopping
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule
 
 #: (schedule, file, name, given_up) -> where it is now, in words. Raises NotPut. Ends soon after `given_up` is set:
-#: another attempt uploads the events then. Given by `sessions`: only workers connect
+#: another attempt then uploads the events. Provided by `sessions`: only workers connect
 Upload = Callable[[ExportSchedule, Path, str, threading.Event], str]
 
 
-#: between two signs of life within a batch: its payloads may be large
+#: seconds between two heartbeats within a batch: its payloads may be large
 SILENT_SECONDS = 1.0
 #: how often a file is written again because rows were removed meanwhile
 ATTEMPTS = 3
-#: an export that its owner deletes takes its job along
+#: deleting an owner's exports ends their jobs
 _DELETED: Final = JobOutcome(False, "The export was deleted with its owner's account.")
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ class Outdated(Exception):
 
 
 class NotPut(Exception):
-    """The file could not be put where a schedule wants it. The message is for the page."""
+    """The file could not be stored where the schedule says. The message is for the page."""
 
 
 def run(upload: Upload, progress: JobProgress) -> JobOutcome:
@@ -58,7 +58,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         if BackgroundJob.objects.filter(pk=progress.job.pk).exists():
             return _DELETED
         raise Lost
-    if export.finished_at is not None:  # an earlier attempt wrote and delivered it, and could not say so
+    if export.finished_at is not None:  # an earlier attempt wrote and delivered it, but could not report that
         return _outcome(export)
     if export.owner is None and export.schedule is None:
         return _ended(export, progress.job, failed="The schedule of this export was deleted.")
@@ -75,7 +75,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         return _ended(export, progress.job, failed=_of_disk(problem))
     except (Lost, Stopping, DatabaseError, InterfaceError):  # it may be run again
         raise
-    except Exception:  # whatever it was, the row says that the export is over, and its file does not stay
+    except Exception:  # whatever it was, the row must say that the export is over, and its file must be removed
         log.exception("exports.failed", export=str(export.uid))
         return _ended(export, progress.job, failed="Something went wrong. See the worker's log for the reason.")
     return _ended(export, progress.job, place=place)
@@ -93,7 +93,7 @@ def _write(export: Export, progress: JobProgress) -> None:
 
 def _write_once(export: Export, progress: JobProgress) -> None:
     """Raises Outdated, without leaving a file."""
-    # as the person meant it who asked: the job may have waited for hours, or been interrupted
+    # relative to the time of the request: the job may have waited for hours, or been interrupted
     events = selection.events_of(_reader(export), export.query, export.created_at)
     first = selection.first_seq(export)
     export.events = 0
@@ -121,7 +121,7 @@ def _write_once(export: Export, progress: JobProgress) -> None:
 
 
 class _Rows:
-    """CSV. Nobody verifies it against statements."""
+    """CSV, which cannot be verified against statements."""
 
     outdated = False
 
@@ -165,7 +165,7 @@ class _Lines:
 
 
 def _reader(export: Export) -> access.User:
-    """Whose permissions count. Raises Denied if they are gone."""
+    """The user whose permissions apply. Raises Denied if they no longer suffice."""
     owner = export.schedule.owner if export.schedule is not None else export.owner
     if owner is None or (export.payloads and not access.may(owner, "view_payload")):
         raise access.Denied("view_payload" if owner is not None else "view_auditevent")
@@ -245,7 +245,8 @@ def _outcome(export: Export) -> JobOutcome:
 
 
 def _gap(export: Export) -> dict[str, int]:
-    """Of a schedule: the events that the retention removed after the export before. The first one holds what there is."""
+    """For a schedule: the events that retention removed since the previous export. The first export contains what
+    exists."""
     after, first = export.after_seq, selection.begins_at(export)
     return {"first": after + 1, "last": first - 1} if after and first > after + 1 else {}
 

@@ -42,7 +42,7 @@ class SinkRow:
 
     @property
     def stalled(self) -> bool:
-        """Nothing was delivered for so long although something waits: it fails, or no worker runs."""
+        """Nothing was delivered for this long although something waits: it fails, or no worker runs."""
         limit = self.now - timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
         waits = self.waiting_since is not None and self.waiting_since < limit
         failing = self.sink.failing_since

@@ -26,19 +26,19 @@ from servers.forwarding.sinks import Secrets
 from servers.jobs.lifecycle import announce
 from servers.models import AuditEvent, AuditHead, Sink
 
-#: events and bytes of one batch; the first event goes whatever its size
+#: events and bytes of one batch; the first event is sent whatever its size
 EVENTS: Final = 500
 BYTES: Final = 1_000_000
-#: after as many failures in a row a batch is one event
+#: after this many failures in a row, a batch is one event
 MOST_HALVINGS: Final = EVENTS.bit_length()
-#: longer than an attempt may take
+#: length of a lease: longer than an attempt may take
 LEASE: Final = timedelta(seconds=60)
-#: seconds before the attempts after a failure: doubled each time, times TIME_SCALE, and a random half of it less
+#: seconds before the attempts after a failure: doubled each time, scaled by TIME_SCALE, cut at random by half at most
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 #: what a receiver may ask for (Retry-After)
 LONGEST_RETRY_AFTER: Final = 300.0
 DETAIL_CHARS: Final = 500
-#: the log was put back to an older state, or rebuilt: the receiver has events that this log does not
+#: the log was restored to an older state, or rebuilt: the receiver has events that this log does not have
 DIVERGED: Final = (
     "The log does not continue from event {seq}, the last one forwarded: it was restored or replaced. "
     "Check the audit log, then choose the event to forward from."
@@ -47,8 +47,8 @@ DIVERGED: Final = (
 
 @dataclass(frozen=True)
 class Claimed:
-    """A sink that this worker has. `halvings`: how often its batch is halved. `asked`: when a test was requested
-    that waits. `secrets` are opened; never log it."""
+    """A sink that this worker has claimed. `halvings`: how often its batch is halved. `asked`: when the waiting test
+    was requested. `secrets` are decrypted; never log it."""
 
     pk: int
     uid: UUID
@@ -86,7 +86,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended. `rejected`: records that the receiver took and dropped, by its own report."""
+    """How an attempt ended. `rejected`: records that the receiver reports as dropped."""
 
     delivered: bool
     detail: str = ""
@@ -116,7 +116,8 @@ def due() -> list[int]:
 
 
 def _free(now: datetime) -> Q:
-    """A lease that ends far later than one of this moment was taken before the clock was set back. So it is with attempts."""
+    """A lease that ends far later than one taken now was taken before the clock was set back. The same is true of
+    attempts."""
     return Q(lease_until=None) | Q(lease_until__lt=now) | Q(lease_until__gt=now + 2 * LEASE)
 
 
@@ -175,7 +176,7 @@ def not_opened(pk: int, detail: str) -> list[Event]:
 
 
 def renewed(claimed: Claimed) -> bool:
-    """For another attempt. False if the sink is not ours any more."""
+    """Renew the lease for another attempt. False if the sink is no longer ours."""
     return bool(_ours(claimed).update(lease_until=timezone.now() + LEASE))
 
 
@@ -187,7 +188,8 @@ def release(claimed: Claimed) -> None:
 def next_batch(claimed: Claimed) -> "Batch | str | None":
     """None if nothing is left; a text if the log does not continue from the cursor. Only reads.
 
-    After each failure half as much: a receiver that is too slow for a batch would get the same one for ever."""
+    Half as much after each failure: a receiver that is too slow for a batch would otherwise get the same one for
+    ever."""
     known = AuditEvent.objects.filter(seq=claimed.cursor).values_list("hash", flat=True).first()
     head = AuditHead.objects.values_list("seq", flat=True).first() or 0
     if head < claimed.cursor or (claimed.cursor_hash and known is not None and known != claimed.cursor_hash):
@@ -247,7 +249,8 @@ def diverged(claimed: Claimed, detail: str) -> Ended:
 
 
 def tested(claimed: Claimed, outcome: Outcome) -> None:
-    """Nothing if the sink was changed since, or another test requested: that one is sent to it as it is now."""
+    """Does nothing if the sink was changed since, or another test was requested, which goes to the sink as it is
+    now."""
     words = {"test_ok": outcome.delivered, "test_detail": outcome.detail[:DETAIL_CHARS]}
     waiting = _ours(claimed).filter(test_requested_at=claimed.asked, test_ended_at=None)
     waiting.update(test_ended_at=timezone.now(), **words)
@@ -275,7 +278,7 @@ def _failed(sink: Sink, outcome: Outcome) -> list[Event]:
 
 
 def delay(failures: int, retry_after: float | None = None) -> timedelta:
-    """Before the attempt that follows this many failures in a row and one more."""
+    """The delay before the next attempt, after one more failure than this many in a row."""
     longest = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(failures, 10))
     seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311  spreads attempts, guards nothing
     return timedelta(seconds=settings.TIME_SCALE * max(seconds, min(retry_after or 0.0, LONGEST_RETRY_AFTER)))

@@ -32,7 +32,7 @@ _SIGNING_BYTES: Final = 32
 _FIELDS: Final = ("name", "address", "lines", "header", "ca", "certificate")
 
 
-#: a worker that forwards now changes nothing any more, and claims the sink again as it is
+#: a worker that is forwarding can no longer write its result, and claims the sink again as it is now
 _TAKEN_AWAY: Final = {"fence": F("fence") + 1, "lease_until": None}
 
 
@@ -91,8 +91,8 @@ def create(user: access.User, actor: Actor, settings: SinkSettings, *, from_begi
 
 
 def change(user: access.User, actor: Actor, sink: Sink, settings: SinkSettings) -> None:
-    """Secrets belong to the address that they were entered for: another origin needs them again. What a worker sends at this
-    moment as the sink was before is sent again as it is now. Raises Denied, NameTaken, SecretNeeded."""
+    """Secrets belong to the address that they were entered for: another origin needs them again. A batch that a worker
+    is sending with the old settings is sent again with the new ones. Raises Denied, NameTaken, SecretNeeded."""
     permissions.require(user, actor, PERMISSION, subject=sink.name)
     before, address = _facts(sink), sink.address
     _set(sink, settings)
@@ -135,8 +135,8 @@ def resume(user: access.User, actor: Actor, sink: Sink) -> None:
 
 
 def rewind(user: access.User, actor: Actor, sink: Sink, seq: int) -> int:
-    """The next event forwarded is the one after `seq`, at most the newest. Returns its number. What the retention removed
-    after it was forwarded is no loss."""
+    """The next event forwarded is the one after `seq`, at most the newest. Returns its number. Events that retention
+    removed after they were forwarded do not count as lost."""
     after = max(min(max(0, seq), query.head_seq()), min(_before_oldest(), sink.cursor))
     changes = _position(after) | _TAKEN_AWAY | {"next_attempt_at": None}
     details = {"before": sink.cursor, "after": after}
@@ -145,7 +145,8 @@ def rewind(user: access.User, actor: Actor, sink: Sink, seq: int) -> int:
 
 
 def request_test(user: access.User, actor: Actor, sink: Sink) -> None:
-    """A worker sends a record without an event. Raises Denied, and ValidationError: too often, or of a held copy."""
+    """A worker sends a record without an event. Raises Denied, and ValidationError if requested too often, or on an
+    instance that is on hold."""
     if instance.is_held():
         raise ValidationError(instance.ON_HOLD)
     connect_limit.require(user, AuditAction.SINK_TEST)
@@ -170,7 +171,7 @@ def where(sink: Sink) -> str:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Of a syslog receiver: `logs.example.com:6514`, `[2001:db8::5]:6514`. ValueError for anything else."""
+    """The parts of a syslog receiver's address: `logs.example.com:6514`, `[2001:db8::5]:6514`. ValueError otherwise."""
     parts = urlsplit(f"//{address}")
     if not parts.hostname or parts.port is None or parts.path or parts.query or parts.username is not None:
         raise ValueError("no host and port")
@@ -193,7 +194,7 @@ def _update(
     only: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> None:
-    """Nothing, and no event, of a sink that was deleted meanwhile or does not match `only`."""
+    """Changes nothing, and records no event, if the sink was deleted meanwhile or does not match `only`."""
     permissions.require(user, actor, PERMISSION, subject=sink.name)
     with audited(actor) as trail:
         if Sink.objects.filter(pk=sink.pk, **(only or {})).update(**changes):
@@ -202,7 +203,7 @@ def _update(
 
 
 def _take_away(sink: Sink) -> None:
-    """From the worker that forwards now, with the address and the secrets that it claimed."""
+    """Take the sink from the worker that is forwarding to it with the old address and secrets."""
     Sink.objects.filter(pk=sink.pk).update(**_TAKEN_AWAY)
 
 
@@ -264,7 +265,7 @@ def _facts(sink: Sink) -> dict[str, Any]:
 
 
 def _fingerprint(pem: str) -> str:
-    """Of what is public; empty without one."""
+    """The fingerprint of the public part; empty if there is none."""
     return hashlib.sha256(pem.encode()).hexdigest() if pem else ""
 
 

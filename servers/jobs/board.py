@@ -30,7 +30,7 @@ class JobRow:
 
     @property
     def milliseconds(self) -> float | None:
-        """Of the newest attempt."""
+        """The duration of the newest attempt."""
         if self.job.started_at is None or self.job.finished_at is None:
             return None
         return max(0.0, (self.job.finished_at - self.job.started_at).total_seconds() * 1000)

@@ -25,7 +25,7 @@ def canonical(value: Any) -> str:
 
 
 def _simple(value: Any) -> bool:
-    """Of what `plain` returned."""
+    """Canonical JSON of a value that `plain` returned."""
     kind = type(value)
     if kind is dict:
         return all(map(str.isascii, value)) and all(map(_simple, value.values()))

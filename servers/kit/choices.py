@@ -50,7 +50,7 @@ class LongSelect(forms.Select):
 
 
 class LongSelectMultiple(LongSelect, forms.SelectMultiple):
-    """Where there are many, a field above filters them. The page needs js/list-filter.js for it."""
+    """If there are many, a field above filters them. The page needs js/list-filter.js for it."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         select = super().render(name, value, attrs, renderer)

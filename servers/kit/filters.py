@@ -1,4 +1,4 @@
-"""Filters stand in the address, which people type, shorten and keep: what means nothing there is said, not dropped."""
+"""Filters are in the URL, which people type, shorten and bookmark: invalid ones are reported, not silently dropped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ class Ignored:
 
 
 def ignored(given: Mapping[str, Any], understood: Mapping[str, Any]) -> list[Ignored]:
-    """Of an address with these parameters: the filters that were given and did not become one."""
+    """The filters in a URL with these parameters that were given but are invalid."""
     entered = {name: str(given.get(name) or "").strip() for name in understood}
     return [Ignored(name, entered[name][:_SHOWN]) for name, value in understood.items() if entered[name] and not value]
 
 
 def ignored_of(form: forms.Form) -> list[Ignored]:
-    """Of a form all of whose fields are filters."""
+    """The same for a form all of whose fields are filters."""
     form.is_valid()
     return ignored(form.data, {name: form.cleaned_data.get(name) for name in form.fields})

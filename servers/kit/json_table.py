@@ -43,7 +43,8 @@ class Table:
 
 
 def table_of(value: Any) -> Table | None:
-    """Of the value, or of the first member of it, that is a list of at least two objects with mostly the same keys."""
+    """The table of the value, or of its first member that is a list of at least two objects with mostly the same
+    keys."""
     if isinstance(value, list):
         return _table(value, None)
     if isinstance(value, dict):

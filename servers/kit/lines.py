@@ -1,11 +1,11 @@
-"""Lines of what a text field holds: with an entry on each, or as they are."""
+"""The lines of a text field: one entry per line, or unchanged."""
 
 
 def unique_lines(text: str) -> list[str]:
-    """In their order, without blank ones and the blanks around them."""
+    """In their order, stripped, without blank ones."""
     return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
 
 
 def lines_as_posted(text: str) -> list[str]:
-    """A browser posts each line's end as CRLF, whatever it was."""
+    """Browsers post every line end as CRLF, whatever it was."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -57,7 +57,8 @@ _SCHEMES = {"http", "https", "mailto"}
 
 
 def looks_like_markdown(text: str) -> bool:
-    """By the beginning of the text: headings, lists, fences, tables, links, emphasis. Plain text and logs stay as they are."""
+    """Judged by the beginning of the text: headings, lists, fences, tables, links, emphasis. Plain text and logs do not
+    count."""
     start = text[:_LOOKED_AT]
     return bool(_BLOCKS.search(start) or _INLINE.search(start))
 
@@ -188,7 +189,7 @@ class _Renderer(RendererHTML):
         return f"</a>{_target(tokens[opened], 'href', shown)}"
 
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """Never loaded: a link with the alternative text, or that text alone inside of another link."""
+        """Images are never loaded: shows a link with the alternative text, or only that text inside another link."""
         href, alt = str(tokens[idx].attrs.get("src") or ""), _plain(tokens[idx])
         words = f"Image: {marked_html(alt)}" if alt else "Image"
         if "link" in env:
@@ -201,7 +202,7 @@ def _plain(token: Token) -> str:
 
 
 def _target(token: Token, name: str, shown: str) -> str:
-    """Where a link leads, unless its text is that address; and its title, which browsers show too late."""
+    """The target of a link, unless its text is that address; and its title, which browsers show too late."""
     href, title = str(token.attrs.get(name) or ""), str(token.attrs.get("title") or "")
     address = unquote(href)
     if shown.strip() in (href, address, address.removeprefix("mailto:")):

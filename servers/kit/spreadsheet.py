@@ -12,5 +12,5 @@ def is_risky(text: str) -> bool:
 
 
 def cell(text: str) -> str:
-    """Text that a spreadsheet shows as it is: an apostrophe stands before what it would take for a formula."""
+    """Text that a spreadsheet shows unchanged: an apostrophe precedes anything that it would treat as a formula."""
     return f"'{visible_text(text)}" if is_risky(text) else visible_text(text)

@@ -46,7 +46,7 @@ _compile_icon = register.tags["icon"]
 
 @register.tag("icon")
 def icon_node(parser: Parser, token: Token) -> Node:
-    """Nearly all icons have a constant name: those are text, made when the template is compiled."""
+    """Nearly all icons have a constant name: these become text when the template is compiled."""
     node = _compile_icon(parser, token)
     is_text = node.target_var is None and not any(given.is_var for given in (*node.args, *node.kwargs.values()))
     return TextNode(node.render(Context())) if is_text else node
@@ -70,13 +70,13 @@ BLOCK_ROWS = 50
 
 @register.filter
 def in_blocks(rows: Sequence[object]) -> list[Sequence[object]]:
-    """Of a long list, for the browser to leave out those that are out of sight. One empty block for no rows."""
+    """Split a long list into blocks, so that the browser can skip those out of view. One empty block for no rows."""
     return [rows[start : start + BLOCK_ROWS] for start in range(0, max(len(rows), 1), BLOCK_ROWS)]
 
 
 @register.simple_tag
 def styles() -> SafeString:
-    """Links to the style sheets of every page: to one where static files are collected."""
+    """Links to the style sheets of every page: a single one if static files are collected."""
     found = [BUNDLE] if settings.STATIC_COLLECTED else STYLES
     return format_html_join("\n", '<link rel="stylesheet" href="{}">', ((static(name),) for name in found))
 
@@ -110,7 +110,8 @@ def _slug_url_parts(name: str) -> tuple[SafeString, SafeString]:
 
 @register.simple_tag(takes_context=True)
 def settings_or_tools_url(context: Context, slug: str) -> SafeString:
-    """Where the name of a server leads on a page about its settings: to those, or to its tools for who may not open them."""
+    """The link of a server's name on a page about its settings: to the settings, or to its tools for people who may not
+    open those."""
     changes = access.may(context["request"].user, "change")
     return slug_url("servers:settings" if changes else "servers:tools", slug)
 
@@ -120,7 +121,7 @@ def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeStri
     """UTC from the server; time.js rewrites it in the reader's zone. `form`: relative, exact, minute, full (with the
     zone, for a time that is passed on), time or date.
 
-    Within a live region never relative: a screen reader would say the region again whenever the words change."""
+    Never relative within a live region: a screen reader would repeat the region whenever the text changes."""
     at = parse_datetime(moment) if isinstance(moment, str) else moment
     if at is None:
         return mark_safe('<span class="dim">—</span>')
@@ -132,7 +133,7 @@ def timestamp(moment: datetime | str | None, form: str = "relative") -> SafeStri
 
 @register.simple_tag
 def permission_missing(permission: str) -> SafeString:
-    """In place of a button that this person may not press."""
+    """Shown instead of a button that this person may not use."""
     row = '<div class="runbar"><span class="dim" data-permission-missing>{}{}</span></div>'
     return format_html(row, icon("lock"), access.lacking(permission))
 
@@ -153,7 +154,8 @@ def duration_ms(milliseconds: float | None) -> str:
 
 @register.filter
 def number(value: Any) -> Any:
-    """A count as people read it, 1409 -> 1,409. Numbers of calls and events (#1409) are names and stay as they are."""
+    """A count as people read it, 1409 -> 1,409. Numbers of calls and events (#1409) are identifiers and stay
+    unchanged."""
     return f"{value:,}" if isinstance(value, int) else value
 
 
@@ -164,14 +166,14 @@ def bytes_tag(count: int | None) -> str:
 
 @register.simple_tag
 def transport_name(server: Server, mcp_session: Any = None) -> str:
-    """The transport as lists show it: the one that was found, where the registration leaves it open."""
+    """The transport as lists show it: the detected one, if the registration leaves it open."""
     found = mcp_session.transport if mcp_session and server.transport == TransportKind.AUTO_HTTP else ""
     return TransportKind(found or server.transport).short
 
 
 @register.simple_tag(takes_context=True)
 def query_with(context: Context, **changes: Any) -> str:
-    """The present query string with some keys set; None or "" removes a key. Without the leading "?"."""
+    """The current query string with some keys set; None or "" removes a key. Without the leading "?"."""
     request: HttpRequest = context["request"]
     query = request.GET.copy()
     for key, value in changes.items():
@@ -188,8 +190,9 @@ _COPIED = 300_000  # characters of JSON from which values are copied
 
 @register.inclusion_tag("kit/_json.html")
 def json_tree(value: Any, label: str = "JSON value", more_url: str = "", use_url: str = "") -> dict[str, Any]:
-    """A tree with its tools, and a table beside it where the value is, or has, a list of similar objects. `more_url`: see
-    Tree; without it a large value is cut. `use_url`: where a value of it is passed on, to which `&at=` is added."""
+    """A tree with its tools, and a table beside it if the value is, or contains, a list of similar objects. `more_url`:
+    see Tree; without it, a large value is cut. `use_url`: the URL that takes one of its values, to which `&at=` is
+    added."""
     tree = Tree(more_url)
     markup = mark_safe(tree.render(value))  # noqa: S308 - all text in it went through visible_html
     table = table_of(value)
@@ -209,7 +212,7 @@ def json_tree(value: Any, label: str = "JSON value", more_url: str = "", use_url
 
 @register.inclusion_tag("kit/_text.html")
 def server_text(text: Any, css: str = "") -> dict[str, Any]:
-    """A text of a server: rendered if it looks like Markdown, with its source one click away, else as it is."""
+    """Text from a server: rendered if it looks like Markdown, with its source one click away, otherwise unchanged."""
     source = "" if text is None else str(text)
     rendered = render_markdown(source) if looks_like_markdown(source) else None
     return {"rendered": mark_safe(rendered) if rendered else "", "source": source, "css": css}  # noqa: S308  # sanitised by nh3
@@ -228,7 +231,7 @@ def visible_text_filter(value: Any) -> str:
 
 @register.simple_tag
 def short_uri(uri: str, most: int = 80) -> SafeString:
-    """A long URI without its middle; the whole one is its tooltip, and what a screen reader says."""
+    """A long URI without its middle; the tooltip and screen readers have all of it."""
     if len(uri) <= most:
         return mark_safe(visible_html(uri))  # noqa: S308 - visible_html escapes
     whole, short = visible_text(uri), mark_safe(visible_html(shortened(uri, most)))  # noqa: S308 - visible_html escapes
@@ -239,8 +242,8 @@ def short_uri(uri: str, most: int = 80) -> SafeString:
 
 @register.inclusion_tag("shell/_nav_item.html", takes_context=True)
 def nav_item(context: Context, url_name: str, label: str, icon_name: str, section: str = "") -> dict[str, Any]:
-    """A link of the side bar; nothing when the page does not exist in this installation. `section`: the value of `nav` on
-    its pages, if that is not the name space of its address."""
+    """A link in the side bar; nothing if the page does not exist in this installation. `section`: the value of `nav` on
+    its pages, if that is not the namespace of its URL."""
     try:
         url = reverse(url_name)
     except NoReverseMatch:
@@ -252,8 +255,8 @@ def nav_item(context: Context, url_name: str, label: str, icon_name: str, sectio
 
 @register.inclusion_tag("kit/_field.html")
 def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, Any]:
-    """Label (with the unit), control, help and errors of one form field, tied together for assistive technology. With what
-    the page showed, if the form asks for it (`show_hidden_initial`)."""
+    """Label (with the unit), control, help and errors of one form field, tied together for assistive technology.
+    Includes what the page showed, if the form asks for it (`show_hidden_initial`)."""
     widget = bound.field.widget
     css = _WIDGET_CLASSES.get(type(widget), "form-control")
     if bound.errors:
@@ -274,7 +277,7 @@ def field(bound: BoundField, help_text: str = "", unit: str = "") -> dict[str, A
 
 @register.simple_tag
 def options(choices: Sequence[tuple[str, Any]], current: str) -> SafeString:
-    """Of a select, in groups or not: for lists that may be long."""
+    """The options of a select, grouped or not: for lists that may be long."""
     return options_html(choices, {current})
 
 
@@ -287,7 +290,7 @@ _WIDGET_CLASSES: dict[type[Widget], str] = {
 
 
 def _is_current(context: Context, section: str) -> bool:
-    """By the page's `nav` variable, else by where the request was routed."""
+    """Determined by the page's `nav` variable, or else by the route of the request."""
     named = context.get("nav")
     if named:
         return bool(named == section)

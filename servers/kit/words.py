@@ -1,4 +1,4 @@
-"""Numbers and states in the words of the pages."""
+"""Formats numbers and states as text for pages."""
 
 from typing import NamedTuple
 

@@ -22,7 +22,7 @@ class Credential(models.Model):
     host = models.CharField(max_length=255, blank=True)
     port = models.PositiveIntegerField(default=0)
     issuer = models.CharField(max_length=2000, blank=True)  # OAuth: the authorization server, byte for byte
-    details = models.JSONField(default=dict)  # what is no secret: {"header": "X-API-Key"}, {"user": "ada"}, ...
+    details = models.JSONField(default=dict)  # parts that are not secret: {"header": "X-API-Key"}, {"user": "ada"}, ...
     sealed = models.BinaryField(null=True)
     key_id = models.CharField(max_length=40, blank=True)
     fingerprint = models.CharField(max_length=20, blank=True)

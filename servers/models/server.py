@@ -66,7 +66,7 @@ class Server(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    # who answers for the references in it: each launch resolves what is granted to this person
+    # who is responsible for its references: each launch resolves only what is granted to this person
     references_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -107,7 +107,7 @@ class Server(models.Model):
 
 
 class ServerValue(models.Model):
-    """One header or environment variable. A secret one stands in `sealed` only, a plain one in `plain` only."""
+    """One header or environment variable. A secret is stored only in `sealed`, a plain value only in `plain`."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="values")
@@ -130,7 +130,7 @@ class ServerValue(models.Model):
 
     @property
     def is_needed(self) -> bool:
-        """Of a secret only the name is known."""
+        """Whether only the name of a secret is known."""
         return self.secret and self.sealed is None
 
     @property

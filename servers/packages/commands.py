@@ -89,7 +89,7 @@ class PackageCommand:
     executable: str = ""
     options: tuple[str, ...] = ()
     python: str = ""
-    #: of an image: what stands before it in the arguments
+    #: for an image: the arguments before it
     before: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     #: the same of the registration, where references in it are resolved here
@@ -114,7 +114,7 @@ class PackageCommand:
 
 
 def read(command: str, arguments: Sequence[str]) -> PackageCommand | None:
-    """None for what is no launcher. Raises Unpinnable."""
+    """None if it is not a launcher. Raises Unpinnable."""
     known = launcher(command, arguments)
     if not known:
         return None
@@ -280,7 +280,7 @@ def pypi_extras(requirement: str) -> str:
 
 
 def _several(text: str) -> list[str]:
-    """The value of `--with`, as uv splits it: not at a comma inside of brackets or between two limits of a version."""
+    """The value of `--with`, as uv splits it: not at a comma inside brackets or between two version limits."""
     found: list[str] = []
     for part in text.split(","):
         if found and (
@@ -325,7 +325,7 @@ def _image(words: str, arguments: list[str]) -> PackageCommand:
 
 
 def _places(arguments: list[str]) -> Iterator[int]:
-    """Of the image: the first word that is neither an option nor an option's value."""
+    """Positions of the image: the first word that is neither an option nor an option's value."""
     skip = False
     for index, word in enumerate(arguments):
         if skip:
@@ -344,7 +344,7 @@ def _takes_next(option: str) -> bool:
 
 
 def _without_pull(options: list[str]) -> Iterator[str]:
-    """With it, the engine would ask the registry at each start."""
+    """Without `--pull`, with which the engine would ask the registry at each start."""
     rest = iter(options)
     for word in rest:
         value = [next(rest)] if _takes_next(word) else []

@@ -86,7 +86,7 @@ def _of_pylock(text: str) -> list[Locked]:
 
 
 def files(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of a package in pylock.toml, wheels first."""
+    """The files of a package in pylock.toml, wheels first."""
     found = [*entry.get("wheels", []), *([entry["sdist"]] if "sdist" in entry else [])]
     return [file for file in found if file.get("hashes", {}).get("sha256")]
 
@@ -129,7 +129,7 @@ def has_same(ecosystem: str, before: str, after: str, name: str) -> bool:
 
 
 def _by_place(ecosystem: str, text: str, main: str) -> dict[str, Locked]:
-    """Of several versions of one package the last: enough for a page."""
+    """If there are several versions of a package, the last one: enough for a page."""
     try:
         found = locked(ecosystem, text) if text else []
     except ValueError:

@@ -1,4 +1,4 @@
-"""The pinned package of a server: kept at its first start, updated and taken back by people only."""
+"""The pinned package of a server: stored at its first start, updated and rolled back only by people."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from servers.packages import commands
 from servers.signals import server_changed
 
 PERMISSIONS = ("change_server", "manage_stdio")
-#: in place of a lock file: an image that was built on the machine, and has no digest of a registry
+#: stored instead of a lock file for an image that was built on the machine and has no registry digest
 LOCAL_IMAGE = "local"
 #: characters that a row of a pin holds
 MOST_VERSION, MOST_INTEGRITY = 200, 300
@@ -62,7 +62,7 @@ class Pin:
 
     @property
     def is_portable(self) -> bool:
-        """Not of an image that was built on the machine, which no registry has."""
+        """False for an image that was built on the machine: no registry has it."""
         return self.lock != LOCAL_IMAGE
 
     @property
@@ -91,7 +91,7 @@ def requested(server: Server) -> str:
 
 
 def row_of(server: Server, state: PinState = PinState.PINNED) -> PinnedPackage | None:
-    """None also where the registration asks for another package now."""
+    """None also if the registration now asks for another package."""
     asked = requested(server)
     return server.packages.filter(state=state, requested=asked).first() if asked else None
 
@@ -103,8 +103,8 @@ def of_server(server: Server) -> Pin | None:
 
 # --- by a start ---------------------------------------------------------------------------------------------------------
 def keep(server_id: int, pin: Pin, before: Pin | None) -> Pin:
-    """Store what a start resolved, or completed (`before`: the pin that it started with). Returns the pin that counts: that
-    of another worker which was faster. In the caller's transaction."""
+    """Store what a start resolved, or completed (`before`: the pin that it started with). Returns the valid pin, which
+    is another worker's if that was faster. In the caller's transaction."""
     if Server.objects.select_for_update(no_key=True).filter(pk=server_id).first() is None:
         return pin  # it was deleted meanwhile
     rows = PinnedPackage.objects.filter(server_id=server_id, state=PinState.PINNED)
@@ -115,7 +115,7 @@ def keep(server_id: int, pin: Pin, before: Pin | None) -> Pin:
             return known
         rows.update(lock=pin.lock, dependencies=pin.dependencies)
         return pin
-    PinnedPackage.objects.filter(server_id=server_id).delete()  # of another request: the registration was changed
+    PinnedPackage.objects.filter(server_id=server_id).delete()  # for another package: the registration was changed
     PinnedPackage.objects.create(server_id=server_id, state=PinState.PINNED, pinned_at=timezone.now(), **pin.columns())
     return pin
 
@@ -159,7 +159,8 @@ def update(actor: Actor, user: access.User, server: Server, integrity: str) -> P
 
 
 def go_back(actor: Actor, user: access.User, server: Server, integrity: str) -> PinnedPackage:
-    """To the version before the last update, which the page showed with this hash. What is left is offered again."""
+    """Return to the version before the last update, which the page showed with this hash. The newer one is offered
+    again."""
     _require(actor, user, server)
     with audited(actor) as trail:
         now, before = _locked(server, PinState.PREVIOUS), _locked(server, PinState.PINNED)
@@ -184,7 +185,8 @@ def request_check(actor: Actor, user: access.User, server: Server) -> bool:
 
 
 def request_comparison(actor: Actor, user: access.User, server: Server, integrity: str) -> bool:
-    """Ask a worker to start the offered version aside and compare its tools. Runs the package, hence the permission."""
+    """Ask a worker to start the offered version separately and compare its tools. Runs the package, hence the
+    permission."""
     _require(actor, user, server)
     with audited(actor) as trail:
         offered = server.packages.filter(state=PinState.OFFERED, integrity=integrity)
@@ -229,7 +231,8 @@ def _restart(server: Server) -> None:
     transaction.on_commit(send, robust=True)
 
 
-# --- by the copy or import of a registration ------------------------------------------------------------------------------
+# --- by copying or importing a registration
+# ------------------------------------------------------------------------------
 def bring(trail: Trail, server: Server, pin: Pin, user: access.User) -> None:
     """The pin that an import or the original of a copy carries, for a server that has none. In the caller's transaction."""
     if pin.requested != requested(server) or row_of(server) is not None:

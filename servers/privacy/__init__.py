@@ -1,1 +1,1 @@
-"""Privacy: what is masked before it is stored, erasing what was stored, and events of reading it."""
+"""Privacy: masking values before they are stored, erasing stored ones, and audit events when people read them."""

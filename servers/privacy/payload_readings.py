@@ -72,7 +72,7 @@ def _new_events(
 
 
 def _first(user_id: int, payload_id: int, hour: datetime) -> bool:
-    """Of two requests at once, one records it."""
+    """If two requests come at once, only one records it."""
     connection = database()
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, [user_id, payload_id, connection.ops.adapt_datetimefield_value(hour)])

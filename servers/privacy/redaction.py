@@ -1,9 +1,9 @@
 """Masks values before they are stored: by JSON path, by the tool's schema, by the shape of a secret.
 
-A path is asked of the whole value, and of each JSON document inside it: servers repeat the structured part of a result as
-the text of a content block, and read resources as text.
+A path is applied to the whole value and to each JSON document inside it: servers repeat the structured part of a result
+as the text of a content block, and return resources as text.
 
-A parsed value is masked in place. To copy the containers around each of many secrets of a deep value takes gigabytes.
+A parsed value is masked in place. Copying the containers around each secret of a deep value could take gigabytes.
 """
 
 import json
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from jsonpath import JSONPath, JSONPathEnvironment
 
 log = structlog.get_logger(__name__)
-#: a JSON document inside of a text that is longer than this is not searched by path: the text is masked as a whole
+#: a JSON document inside a longer text than this is not searched by path: the text is masked as a whole
 INNER_CHARS = 1024 * 1024
 PATH_CHARS = 500
-#: members of a value that a path with a filter is asked of, and with one that itself searches from $, with .. or a filter:
-#: its time may rise with the square of them. Larger values are masked as a whole
+#: the most members of a value for a path with a filter, and for one whose filter itself searches from $, with .. or a
+#: filter: the time may grow with their square. Larger values are masked as a whole
 MOST_FILTERED, MOST_SEARCHED = 20_000, 300
 #: a byte order mark too
 _BEFORE_JSON = "\ufeff \t\r\n"
@@ -49,8 +49,8 @@ class PathInvalid(ValueError):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is about to be stored. `schema`: the tool's for this part, if it has one. `place`: where a JSON-RPC message holds
-    it, if elsewhere than by _IN_MESSAGES."""
+    """What is about to be stored. `schema`: the tool's schema for this part, if it has one. `place`: where a JSON-RPC
+    message contains it, if not where _IN_MESSAGES says."""
 
     part: RedactedPart
     server_id: int | None = None
@@ -84,8 +84,8 @@ _IN_MESSAGES: Mapping[RedactedPart, Place] = {
 
 
 def redacted_message(text: str, subject: Subject | None, policy: PayloadPrivacy) -> str | None:
-    """A JSON-RPC message for the record of the wire, masked as its arguments, result or answer are in the payload. Without a
-    subject only detected secrets are masked. None where something of it must be masked and it cannot be searched."""
+    """A JSON-RPC message for the recorded wire, masked like its arguments, result or answer in the payload. Without a
+    subject, only detected secrets are masked. None if something must be masked and the message cannot be searched."""
     shapes = detection.shapes_in(unescaped(text)) if policy.detect else ()
     concerned = subject is not None and (
         bool(_relevant(policy.rules, subject, text)) or (policy.by_schema and subject.schema is not None)
@@ -130,7 +130,7 @@ def applies(rule: Rule, subject: Subject) -> bool:
 
 
 def _relevant(rules: Iterable[Rule], subject: Subject, text: str) -> list[Rule]:
-    """Those that apply and may find something. Asking a path of a value takes 100 times as long as this."""
+    """Rules that apply and may find something. Applying a path to a value takes 100 times as long as this check."""
     # names are not to be seen in what JSON escapes, nor in the base64 of a resource
     escaped = "\\u" in text or (subject.part == RedactedPart.RESULT and '"blob"' in text)
     return [
@@ -142,8 +142,8 @@ def _relevant(rules: Iterable[Rule], subject: Subject, text: str) -> list[Rule]:
 
 @lru_cache(maxsize=500)
 def _names(path: str) -> tuple[str, ...]:
-    """Names that a value must have for the path to find anything; those that JSON may write in more than one way are left
-    out."""
+    """Names that a value must contain for the path to find anything, except those that JSON may write in several
+    ways."""
     from jsonpath.selectors import NameSelector  # noqa: PLC0415  # see _paths
 
     try:
@@ -156,17 +156,17 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """`*` stands for anything; everything else for itself."""
+    """`*` matches anything; all other characters match themselves."""
     return fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
 
 
 def detected_in(text: str, policy: PayloadPrivacy) -> str:
-    """For words of a server that are no JSON: error messages, log lines."""
+    """For server text that is not JSON: error messages, log lines."""
     return detection.mask(text, detection.shapes_in(text))[0] if policy.detect else text
 
 
 def detected_in_json(text: str, policy: PayloadPrivacy) -> str:
-    """As `detected_in`, for JSON text that no rule is about."""
+    """As `detected_in`, for JSON text that no rule applies to."""
     return redacted(text, Subject(RedactedPart.ALL), PayloadPrivacy(by_schema=False, detect=policy.detect))[0]
 
 
@@ -219,8 +219,8 @@ def _in_documents(value: Any, rules: Sequence[Rule], schema: Any, part: Redacted
 
 
 def _blocks(value: Any) -> Iterable[dict[str, Any]]:
-    """The contents of a tool's result, of a read resource, and of a prompt's messages, which have one or a list. Each may
-    hold JSON as text, or as base64."""
+    """The contents of a tool's result, of a resource, and of a prompt's messages, which have one content or a list.
+    Each may contain JSON as text or as base64."""
     if not isinstance(value, dict):
         return
     contents = [value.get(name) for name in ("content", "contents")]
@@ -256,7 +256,7 @@ def _document(json_text: str, text: str, rules: Sequence[Rule], schema: Any) -> 
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError):
-        # JSON with a number or a nesting that cannot be read here: what cannot be searched is not stored.
+        # JSON with a number or nesting that cannot be parsed here: what cannot be searched is not stored.
         return MASK, 1
     masked, count = _masked(document, _places(document, rules, schema))
     return (json.dumps(masked, ensure_ascii=False), count) if count else (text, 0)
@@ -311,8 +311,8 @@ class _TooLarge(Exception):
 
 
 def _found(path: str, value: Any) -> Iterable[Place]:
-    """The library takes seconds for a large result, in which its worker does nothing else: it is asked for filters and slices
-    only, and of values of limited size."""
+    """The library takes seconds for a large result and blocks its worker meanwhile, so it is used only for filters and
+    slices, and only for values of limited size."""
     if (steps := _steps(path)) is not None:
         return _selected(value, steps)
     _, _, filters = path.partition("?")
@@ -390,7 +390,7 @@ def _masked(value: Any, places: set[Place]) -> tuple[Any, int]:
     if () in places:
         return MASK, int(value != MASK)
     count = 0
-    for place in sorted(places, key=len):  # what is inside a masked value is not looked for
+    for place in sorted(places, key=len):  # nothing is searched inside a masked value
         part = value
         for step in place[:-1]:
             if isinstance(part, str):
@@ -405,7 +405,7 @@ def _masked(value: Any, places: set[Place]) -> tuple[Any, int]:
 # --- by shape ----------------------------------------------------------------------------------------------------------
 def _detected(value: Any, shapes: Sequence[detection.Shape]) -> tuple[Any, int]:
     """In texts, and in the names of members."""
-    names: dict[str, tuple[str, int]] = {}  # the rows of a table have the same ones
+    names: dict[str, tuple[str, int]] = {}  # rows of a table repeat their names
     whole, count = [value], 0
     waiting: list[tuple[str, Any]] = [("", whole)]
     while waiting:

@@ -192,7 +192,7 @@ def file_name(form: Form) -> str:
 
 
 def _is_secret(value: ValueInput) -> bool:
-    """Sealed, or stored in clear although it looks like a secret; a reference is none."""
+    """Sealed, or stored in plain text although it looks like a secret; a reference is not a secret."""
     if value.secret:
         return True
     return not references(value.text()) and bool(value.text()) and holds_secret(value.name, value.text())

@@ -20,7 +20,7 @@ _NO_SECRET: Final = re.compile(r"^/|://")
 
 
 def inherited() -> dict[str, str]:
-    """Those that are set, by name."""
+    """The variables that are set, by name."""
     return {name: os.environ[name] for name in sorted(os.environ) if _passes(name)}
 
 

@@ -28,7 +28,7 @@ class Proposal:
 
 
 def proposed(command: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> Proposal | None:
-    """None where nothing is known or nothing beyond the defaults is needed."""
+    """None if nothing is known, or nothing beyond the defaults is needed."""
     if variables and (path := variables.get("MEMORY_FILE_PATH", "")).startswith("/"):
         return Proposal("a memory server", writable_paths=(posixpath.dirname(path),))
     words = started_words(command, arguments)

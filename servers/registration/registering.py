@@ -80,8 +80,8 @@ def register(
     chosen: Sequence[Credential] = (),
     package: Pin | None = None,
 ) -> Server:
-    """A new server with its one shared identity, which speaks with the `chosen` credentials. `package`: a pin that comes
-    with it."""
+    """A new server with its one shared identity, which uses the `chosen` credentials. `package`: a pin that comes with
+    it."""
     permissions.require(user, actor, "add_server", subject=data.name)
     require_stdio_permission(user, actor, data.transport, data.name)
     data = with_declared(data, chosen)
@@ -94,13 +94,13 @@ def register(
 def change(
     actor: Actor, user: Any, server: Server, data: Registration, expected_version: int, package: Pin | None = None
 ) -> Server:
-    """`expected_version` is the version that the form showed. Raises Conflict when it is no longer the stored one.
-    `package`: a pin that comes with it, where none applies yet."""
+    """`expected_version` is the version that the form showed. Raises Conflict if it is no longer the stored one.
+    `package`: a pin that comes with it, if none applies yet."""
     permissions.require(user, actor, "change_server", server)
     require_stdio_permission(user, actor, data.transport, server.name, server)
     check(data)
     stored = Server.objects.get(pk=server.pk)
-    if stored.version == expected_version:  # that of another save is judged after its differences were seen
+    if stored.version == expected_version:  # after a conflict, it is checked once the differences have been seen
         require_reentered(stored, data)
         require_changed_references(user, actor, stored, data)
     with _slug_in_words(), audited(actor) as trail:
@@ -119,7 +119,7 @@ def change(
 
 
 def choose_era(actor: Actor, user: Any, server: Server, era: EraChoice) -> Server:
-    """The one setting of the era, and a new connection with it; nothing where it is so already."""
+    """Set the era and reconnect; does nothing if that era is already set."""
     permissions.require(user, actor, "change_server", server)
     require_stdio_permission(user, actor, server.transport, server.name, server)
     with audited(actor) as trail:
@@ -171,7 +171,7 @@ def disable(actor: Actor, user: Any, server: Server) -> Server:
 
 
 def archive(actor: Actor, user: Any, server: Server) -> Server:
-    """Disabled and out of the list; everything stays."""
+    """Disable it and remove it from the list; everything is kept."""
     permissions.require(user, actor, "change_server", server)
     return _switch(actor, server, AuditAction.SERVER_ARCHIVE, _archiving)
 
@@ -183,7 +183,7 @@ def restore(actor: Actor, user: Any, server: Server) -> Server:
 
 
 def delete(actor: Actor, user: Any, server: Server) -> None:
-    """One with a long history is disabled first, and stays so where its history could not be let go."""
+    """A server with a long history is disabled first, and stays disabled if its history could not be detached."""
     permissions.require(user, actor, "delete_server", server)
     if before := [work for _, work in server_goes.send(Server, server=server) if work is not None]:
         _switch(actor, server, AuditAction.SERVER_DISABLE, _disabling)
@@ -193,7 +193,7 @@ def delete(actor: Actor, user: Any, server: Server) -> None:
         # A host that adds a row between collecting and deleting would break the foreign key: its writes wait for this lock.
         current = Server.objects.select_for_update().filter(pk=server.pk).first()
         if current is None:
-            return  # another user was faster, and their event says so
+            return  # another user was faster; the audit log has their event
         gone = {
             name: shown(name, value) for name, value in columns_of(current).items() if value not in ("", [], {}, None)
         }
@@ -233,8 +233,8 @@ def _create(
 
 
 def _apply(trail: Trail, current: Server, data: Registration, *, answered: bool) -> None:
-    """`answered`: another person may answer for the references. What changes nothing is no event and no conflict for who
-    has the form open too."""
+    """`answered`: another person may be responsible for the references. A save that changes nothing is not an event,
+    and causes no conflict for others who have the form open."""
     before = columns_of(current)
     after = data.columns() | {"slug": data.slug or current.slug}
     for name, value in after.items():
@@ -263,7 +263,7 @@ def _note_credentials(trail: Trail, server: Server, values: dict[str, dict[str, 
 
 
 def _switch(actor: Actor, server: Server, action: AuditAction, fields: Callable[[Server], dict[str, Any]]) -> Server:
-    """Change what `fields` says of the stored row; a row that is so already makes no event."""
+    """Change the stored row as `fields` says; a row that needs no change gets no event."""
     with audited(actor) as trail:
         current = Server.objects.select_for_update(no_key=True).get(pk=server.pk)
         before = {"enabled": current.enabled, "archived_at": current.archived_at}
@@ -298,7 +298,7 @@ def _notify(server: Server, action: AuditAction, *, reconnect: bool = False) -> 
 
 
 def _checked(server: Server) -> Server:
-    """What the columns themselves ask for (lengths, choices, a free slug), with messages by field."""
+    """Check what the columns require (lengths, choices, a free slug), with messages by field."""
     server.full_clean()
     if (bundle := Bundle.objects.filter(slug=server.slug).first()) is not None:
         words = f"The bundle {bundle.name} already uses this short name. Choose another one."

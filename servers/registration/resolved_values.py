@@ -50,7 +50,7 @@ class LaunchValues:
     account_row: tuple[int, int] = (0, 0)
     reached: Reached = field(default_factory=Reached)
     secrets: tuple[Secret, ...] = ()
-    #: of the URL and the headers, or the environment: what was read from files, which may have another content soon
+    #: parts of the URL and headers, or of the environment, that were read from files, whose content may change
     files: tuple[Secret, ...] = ()
     used: tuple[int, ...] = ()
     used_rows: tuple[int, ...] = ()
@@ -169,7 +169,7 @@ def _unresolved(missing: ReferenceMissing, place: str = "") -> NotLaunchable:
 
 
 def _split(transport: str, values: list[tuple[str, str, Secret | str]], granted: Collection[str]) -> LaunchValues:
-    """Only what the transport uses: a server that once was stdio sends none of its variables as headers."""
+    """Only what the transport uses: a server that used to be stdio does not send its variables as headers."""
     used = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
     given: dict[str, str | Secret] = {}
     secrets: list[Secret] = []

@@ -109,7 +109,7 @@ class Checker:
 
     @property
     def pid(self) -> int | None:
-        """Of the child, None before the first check."""
+        """The pid of the child; None before the first check."""
         child = self._child
         return child.pid if child is not None else None
 

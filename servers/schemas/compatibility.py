@@ -55,7 +55,7 @@ class Compatibility:
 
 
 def check_compatibility(before: Any, after: Any, budget: Budget | None = None) -> Compatibility:
-    """Of two descriptions of one tool, resource, template or prompt. `budget` is shared by those of one listing."""
+    """Compares two descriptions of one tool, resource, template or prompt. All of one listing share a `budget`."""
     own = Budget(STEPS, budget)
     try:
         own.require_shallow(before)

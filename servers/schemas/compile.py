@@ -132,8 +132,8 @@ class _Builder:
         return is_leaf(self._document, kind, lambda schema: self._document.flatten(schema)[0])
 
     def _initial(self, kind: Kind, flat: Flat, *, added: bool) -> Draft:
-        """The value of a node that is sent but new: the default, else an empty container, else nothing yet. Who adds one
-        wants another thing than the default null, which is what is sent without it."""
+        """The value of a node that is sent but new: the default, else an empty container, else nothing yet. A person
+        who adds a node wants something other than a default of null, which is what leaving it out means."""
         may_be_null = isinstance(kind, Choice | AnyJson) or (isinstance(kind, Union) and not added)
         if "default" in flat and not isinstance(kind, Fixed) and (may_be_null or flat["default"] is not None):
             return flat["default"]
@@ -222,7 +222,7 @@ def _leaf_node(kind: Kind, flat: Flat, draft: Draft, at: NodePlace, required: bo
 
 
 def _shown_default(kind: Kind, value: Json) -> str:
-    """In the words of the control: an option by its label."""
+    """The default as the control shows it: an option by its label."""
     if isinstance(kind, Choice) and (index := kind.index(value)) is not None:
         return kind.options[index].label
     if isinstance(kind, Chips) and isinstance(value, list) and value:

@@ -73,7 +73,7 @@ def number(text: str, *, integral: bool) -> int | float:
 
 
 def _whole(text: str) -> int:
-    """Of a decimal or exponent: a float would round what is beyond 2^53."""
+    """The integer value of a decimal or exponent: a float would round numbers beyond 2^53."""
     try:
         value = Decimal(text)
     except InvalidOperation as exc:  # finite, with an exponent that no decimal holds: a fraction, or a strange zero

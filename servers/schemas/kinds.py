@@ -1,4 +1,4 @@
-"""What a person is shown for a schema: decided once here, read by the builder of the form and by its reader."""
+"""Which control a person gets for a schema: decided once here, for both the form builder and the form reader."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from servers.schemas.values import Json, same
 MAX_OPTIONS = 1_000
 MAX_CHIPS = 60
 MAX_BRANCHES = 100
-#: of more options than that, a field that is typed into suggests these at most
+#: with more options than that, a text field suggests at most this many
 MAX_SUGGESTIONS, MAX_SUGGESTED_CHARS = 5_000, 200_000
 TOO_MANY_OPTIONS = f"There are more than {MAX_OPTIONS:,} options to choose from here."
 NO_OPTION = "The schema allows no value here: its list of options is empty."
@@ -51,7 +51,7 @@ class Chips:
 
 @dataclass(frozen=True)
 class Union:
-    """`constants`: of each branch that is an object, the properties that have one value only."""
+    """`constants`: for each branch that is an object, the properties that have only one possible value."""
 
     branches: tuple[Schema, ...]
     labels: tuple[str, ...]
@@ -100,7 +100,7 @@ Kind = Fixed | Choice | Chips | Union | Text | Number | Switch | Array | Object 
 
 
 def classify(document: Document, flat: Flat) -> Kind:
-    """Raises Unsupported where only JSON text will do."""
+    """Raises Unsupported if only JSON text will do."""
     if only := only_value(flat):
         return Fixed(only[0])
     if "enum" in flat and 0 < len(flat["enum"]) <= MAX_OPTIONS:
@@ -118,7 +118,7 @@ def classify(document: Document, flat: Flat) -> Kind:
 
 
 def has_many_options(flat: Flat) -> bool:
-    """More than a list to choose from may have: the value is typed."""
+    """More options than a select may have: the value is typed."""
     options = flat.get("enum")
     return isinstance(options, list) and len(options) > MAX_OPTIONS
 
@@ -212,7 +212,7 @@ _IMPLIED = {
 
 
 def _implied(flat: Flat) -> list[str]:
-    """Without `type` the keywords say what the author meant; a value of another type is edited as JSON."""
+    """Without `type`, the keywords show what the author meant; a value of another type is edited as JSON."""
     found = [name for name, keywords in _IMPLIED.items() if any(key in flat for key in keywords)]
     return found[:1]
 

@@ -50,7 +50,7 @@ class Parsed:
 
     @property
     def unreadable(self) -> dict[str, list[str]]:
-        """The errors of what was entered and is no value, so that JSON cannot hold it."""
+        """The errors of input that is not a value and cannot be shown as JSON."""
         return {pointer: lines for pointer, lines in self.errors.items() if pointer not in self.missing}
 
 
@@ -67,7 +67,7 @@ def parse_form(schema: Schema, data: Fields, *, prefix: str = PREFIX) -> Parsed:
 
 
 def parse_json(text: str) -> Parsed:
-    """JSON mode: the whole value as text. An error stands at the root and names line and column."""
+    """JSON mode: the whole value as text. An error is at the root and names line and column."""
     try:
         value = jsontext.loads(text)
     except JsonProblem as problem:
@@ -128,7 +128,8 @@ class _Reader:
         return lambda condition: next(decisions, "0") == "1"
 
     def _sent(self, at: NodePlace) -> bool:
-        """The "send" box, or a container that was shown, or, without script, something typed beside an empty box."""
+        """The "send" box is ticked, or a container was shown, or, without scripts, something was typed beside an empty
+        box."""
         if name(self._prefix, at.path, "on") in self._data:
             return True
         box = self._data.get(name(self._prefix, at.path, "send"), [])

@@ -39,7 +39,7 @@ def segments(path: str) -> list[str]:
 
 @dataclass(frozen=True)
 class NodePlace:
-    """Where a node stands: its form path, the pointer of its value, its nesting."""
+    """The place of a node: its form path, the pointer of its value, its nesting."""
 
     path: str = ""
     pointer: str = ""

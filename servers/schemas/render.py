@@ -18,7 +18,7 @@ _LEAVES = {"text", "number", "switch", "fixed", "choice", "chips", "json"}
 
 
 def render_form(node: Node, *, prefix: str = PREFIX, id_prefix: str = "arg") -> SafeString:
-    """The fields of a compiled form, to stand inside the page's own <form>; buttons of edits are named `_op`."""
+    """The fields of a compiled form, to go inside the page's own <form>; edit buttons are named `_op`."""
     return _rendered("form.html", ShownNode(node, prefix, id_prefix))
 
 
@@ -28,7 +28,7 @@ def render_errors(node: Node, *, id_prefix: str = "arg") -> SafeString:
 
 
 def field_id(path: str, id_prefix: str = "arg") -> str:
-    """Of the control of a node, made of the node's path, so that it stays when other items come and go."""
+    """The id of a node's control, derived from the node's path, so that it stays the same when other items change."""
     slug = _UNSAFE_ID.sub(lambda found: f"_{ord(found[0]):x}_", path).replace("/", "-")
     if len(slug) > _LONGEST_ID:
         slug = f"-{hashlib.blake2s(path.encode('utf-8', 'replace')).hexdigest()}"
@@ -139,7 +139,7 @@ class ShownNode:
 
     @property
     def list_id(self) -> str:
-        """Of its suggestions: the items of a list share one."""
+        """The id of its suggestions: the items of a list share one."""
         return suggestions_id(self.n, self._id_prefix)
 
     @property
@@ -157,7 +157,7 @@ class ShownNode:
     def has_help(self) -> bool:
         return bool(self.n.help or self.n.hint or getattr(self.n, "reason", ""))
 
-    # --- words ---
+    # --- texts ---
 
     @property
     def title(self) -> str:
@@ -165,13 +165,13 @@ class ShownNode:
 
     @property
     def type_label(self) -> str:
-        """With the key, where a title hides it: debugging a server takes both."""
+        """Includes the key if a title hides it: debugging a server requires both."""
         hidden = self.n.key and self.n.title and not self.in_union and self.n.key.lower() != self.n.title.lower()
         return f"{self.n.key} · {self.n.type_label}" if hidden else self.n.type_label
 
     @property
     def full_title(self) -> str:
-        """With the titles around it: "Filter 1 › op"."""
+        """With the titles of the enclosing nodes: "Filter 1 › op"."""
         if self.outer is None:
             return ""
         around = self.outer.full_title
@@ -195,12 +195,12 @@ class ShownNode:
 
     @property
     def compact(self) -> bool:
-        """Its surroundings supply the label: an item of a list, a free key, the chosen branch."""
+        """The enclosing node supplies the label: an item of a list, a free key, the chosen branch."""
         return self.leaf and (self.n.removable or self.in_union)
 
     @property
     def has_box(self) -> bool:
-        """A "send" box; other optional nodes are added and removed."""
+        """Whether it has a "send" box; other optional nodes are added and removed."""
         return self.n.optional and (self.leaf or (isinstance(self.n, UnionNode) and self.n.leaf_like))
 
     @property
@@ -237,13 +237,13 @@ class ShownNode:
 
     @property
     def unsent_open(self) -> bool:
-        """Open where a form would otherwise look empty, or hide an error."""
+        """Open if the form would otherwise look empty or hide an error."""
         nothing_else = self.root and not self.members
         return nothing_else or any(node.errors for shown in self.unsent for node in shown.n.walk())
 
     @property
     def pair(self) -> bool:
-        """Two short fields (from, to) stand side by side."""
+        """Two short fields (from, to) are shown side by side."""
         small = {"text", "number", "choice"}
         shown = self.members
         return (

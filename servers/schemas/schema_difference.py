@@ -1,4 +1,5 @@
-"""In what two JSON Schemas differ, place by place. Plain values only; ends for recursive schemas, and within a budget."""
+"""The differences between two JSON Schemas, place by place. Plain values only; terminates for recursive schemas, and
+stays within a budget."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ _GAINED = {Effect.MORE, Effect.OTHER}
 
 
 def differences(before: Any, after: Any, budget: Budget) -> list[Finding]:
-    """Raises TooLarge when the budget does not suffice; then nothing is known."""
+    """Raises TooLarge if the budget is exhausted; then nothing is known."""
     budget.require_shallow(before)
     budget.require_shallow(after)
     return list(_Comparison(Document(before, budget), Document(after, budget), budget).of(before, after, 0))
@@ -38,7 +39,7 @@ def differences(before: Any, after: Any, budget: Budget) -> list[Finding]:
 class _Comparison:
     def __init__(self, before: Document, after: Document, budget: Budget) -> None:
         self._before, self._after, self._budget = before, after, budget
-        #: pairs of places that are being compared: met again below themselves, they differ in nothing more
+        #: pairs of places that are being compared: if one occurs again inside itself, it adds no difference
         self._under_way: set[tuple[int, int]] = set()
         self._known: dict[tuple[int, int], tuple[Finding, ...]] = {}
 
@@ -52,7 +53,7 @@ class _Comparison:
 
     # --- choices -----------------------------------------------------------------------------------------------------
     def _choices(self, one: list[Flat], other: list[Flat], level: int) -> Iterator[Finding]:
-        """A choice is lost when no new one takes all that it took."""
+        """A choice is lost if no new choice accepts everything that it accepted."""
         lost = [flat for flat in one if not any(self._is_free(flat, new, _LOST, level) for new in other)]
         gained = [new for new in other if not any(self._is_free(flat, new, _GAINED, level) for flat in one)]
         yield from self._contests(one, other, level)
@@ -74,7 +75,7 @@ class _Comparison:
         return not any(finding.effect in of for finding in self._pair(before, after, level))
 
     def _contests(self, one: list[Flat], other: list[Flat], level: int) -> Iterator[Finding]:
-        """Of values that two choices of a `oneOf` take, which are refused."""
+        """Findings about values that two choices of a `oneOf` accept, which are therefore refused."""
         was, now = self._contested(one), self._contested(other)
         if was or now:
             of_new = {id(new): [id(flat) for flat in one if self._is_free(flat, new, _GAINED, level)] for new in other}
@@ -85,7 +86,7 @@ class _Comparison:
                 yield Finding("may match several of its choices", Effect.MORE)
 
     def _contested(self, flats: list[Flat]) -> _Pairs:
-        """Pairs, by their ids, of choices of one `oneOf` that may take the same value."""
+        """Pairs, by their ids, of choices of one `oneOf` that may accept the same value."""
         chosen = [_Choice.of(flat, self._budget) for flat in flats if ONE_OF in flat]
         self._budget.spend(len(chosen) * sum(choice.size for choice in chosen) // 8)
         return {
@@ -95,7 +96,7 @@ class _Comparison:
         }
 
     def _covered(self, some: _Pairs, by: _Pairs, larger: dict[int, list[int]]) -> bool:
-        """Whether what each pair takes is what a pair of `by` takes."""
+        """Whether for each pair, some pair of `by` accepts everything that it accepts."""
         for one, other in some:
             self._budget.spend(1 + len(larger[one]) * len(larger[other]) // 8)
             if by.isdisjoint(product(larger[one], larger[other])):
@@ -134,7 +135,7 @@ class _Comparison:
             yield default
 
     def _conditions(self, before: Flat, after: Flat, level: int) -> Iterator[Finding]:
-        """Those that are written alike, of which a reference leads to something else."""
+        """Conditions that are written alike but contain a reference to something else."""
         for keyword in sorted(before.keys() & after.keys()):
             if (keyword in OPAQUE or keyword.startswith("allOf ")) and keyword not in REFERENCES:
                 one, other = before[keyword], after[keyword]
@@ -146,7 +147,7 @@ class _Comparison:
                     yield Finding(f"has a different condition {keyword}", Effect.OTHER)
 
     def _lead_apart(self, before: Any, after: Any, level: int) -> bool:
-        """Of two equal parts of schemas."""
+        """Whether a reference in two equal parts of schemas leads to different things."""
         waiting = [(before, after)]
         while waiting:
             self._budget.spend()
@@ -207,7 +208,7 @@ class _Comparison:
 
 
 def _tuple(flat: Flat) -> tuple[list[Any], Any]:
-    """(schemas of the first items, schema of the others), in the words of any draft."""
+    """(schemas of the first items, schema of the others), with the keywords of any draft."""
     items = flat.get("items", True)
     if isinstance(items, list):
         return items, flat.get("additionalItems", True)
@@ -243,7 +244,7 @@ def _apart(before: Flat, after: Flat) -> bool:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What tells one choice of a `oneOf` from another."""
+    """What distinguishes one choice of a `oneOf` from another."""
 
     flat: Flat
     values: frozenset[str] | None
@@ -270,8 +271,8 @@ class _Choice:
         return 1 + len(self.values or ()) + len(self.marks) + len(self.required)
 
     def excludes(self, other: "_Choice") -> bool:
-        """Whether no value fits both, as far as types, constants and names tell. Of a property that has one value in each
-        choice it is taken for granted that a value has it."""
+        """Whether no value fits both, as far as types, constants and names show. A property with one constant in each
+        choice is assumed to be present."""
         if _apart(self.flat, other.flat):
             return True
         if self.values is not None and other.values is not None:
@@ -286,13 +287,13 @@ def _lacks(choice: _Choice, names: set[str]) -> bool:
 
 
 def _contested_only(larger: dict[int, list[int]], own: _Pairs, others: _Pairs) -> bool:
-    """Whether something that is in no pair of its own is taken only by what is in a pair of the others."""
+    """Whether something that is in none of its own pairs is accepted only by members of the other side's pairs."""
     mine, theirs = {one for one, _ in own}, {one for one, _ in others}
     return any(found and theirs.issuperset(found) for one, found in larger.items() if one not in mine)
 
 
 def _alike(before: Flat, after: Flat) -> bool:
-    """Of one type, and of one constant where constants distinguish them."""
+    """Whether they have the same type, and the same constants where constants distinguish them."""
     return types_of(before) == types_of(after) and _marks(before) == _marks(after)
 
 

@@ -42,7 +42,7 @@ class TooLarge(Exception):
 
 
 class Budget:
-    """Counts nodes looked at. Shared by many comparisons where one caller pays for all."""
+    """Counts visited nodes. Shared by several comparisons if one caller pays for all of them."""
 
     def __init__(self, steps: int = STEPS, parent: "Budget | None" = None) -> None:
         self.left, self._parent = steps, parent
@@ -90,7 +90,7 @@ class Budget:
 
 
 def without_words(schema: Any) -> Any:
-    """The schema without what only people read. Of a schema that is not deeper than MAX_DEPTH."""
+    """The schema without texts for people. It must not be deeper than MAX_DEPTH."""
     if not isinstance(schema, dict):
         return schema
     return {key: _part_without_words(key, part) for key, part in schema.items() if key not in ANNOTATIONS}
@@ -115,7 +115,8 @@ class Document:
         self._references = References(root, budget.spend)
 
     def alternatives(self, schema: Any) -> list[Flat]:
-        """Each choice of anyOf and oneOf with what stands beside them; none for a schema that takes nothing."""
+        """Each choice of anyOf and oneOf, merged with the keywords beside them; none for a schema that accepts
+        nothing."""
         known = self._spread.get(id(schema))
         if known is None:
             known = self._spread[id(schema)] = schema, self._alternatives(schema)
@@ -132,7 +133,8 @@ class Document:
         return [] if flat.get("not") == {} else [flat]
 
     def _spread_out(self, branches: list[Any], one_of: int | None) -> list[Flat]:
-        """Of choices that refer to choices, each level can double the alternatives: each of them is paid for."""
+        """With choices that refer to choices, each level can double the alternatives: each one is charged to the
+        budget."""
         found: list[Flat] = []
         for number, branch in enumerate(branches):
             more = self.alternatives(branch)
@@ -164,8 +166,8 @@ class Document:
         return [*found, *self._of_constants(constants)]
 
     def _of_constants(self, flats: list[Flat]) -> list[Flat]:
-        """Servers write the same options as one `enum` and as a choice of `const`. What two choices of a `oneOf` have both
-        is left as it is."""
+        """Servers write the same options as one `enum` or as a choice of `const`. Constants in two choices of a `oneOf`
+        are left as they are."""
         having: dict[str, list[Flat]] = {}
         for flat in flats:
             for value in _constants(flat) if ONE_OF in flat else []:
@@ -195,7 +197,7 @@ class Document:
     def _flatten(self, schema: Any, chain: int) -> Flat:
         if chain > MAX_CHAIN:
             raise TooLarge
-        if not isinstance(schema, dict):  # what is no schema says nothing
+        if not isinstance(schema, dict):  # something other than a schema says nothing
             return {"not": {}} if schema is False else {}
         self._budget.spend(1 + len(schema))
         flat = {key: value for key, value in schema.items() if key not in _APART and key not in ANNOTATIONS}
@@ -207,7 +209,7 @@ class Document:
         return flat
 
     def _parts(self, schema: dict[str, Any], flat: Flat) -> list[Any]:
-        """What holds beside the schema's own keywords; a reference that leads nowhere here stays as it is."""
+        """The schemas that apply besides its own keywords; a reference that cannot be resolved here stays as it is."""
         parts = list(schema["allOf"]) if isinstance(schema.get("allOf"), list) else []
         for keyword in REFERENCES:
             if keyword in schema:
@@ -240,7 +242,7 @@ def values_of(flat: Flat) -> list[Any] | None:
 
 
 def _constants(flat: Flat) -> list[Any]:
-    """Of a flat that has nothing but constants."""
+    """The constants of a flat that has nothing else."""
     values = values_of(flat)
     types = _listed(flat["type"]) if "type" in flat else None
     found = [None] if values is None else values
@@ -248,7 +250,7 @@ def _constants(flat: Flat) -> list[Any]:
 
 
 def rivals(one: Flat, other: Flat) -> bool:
-    """Whether a value that both take is refused by a `oneOf`."""
+    """Whether a `oneOf` refuses a value that both accept."""
     mine, others = one.get(ONE_OF, {}), other.get(ONE_OF, {})
     return any(len(mine[choice] | others[choice]) > 1 for choice in mine.keys() & others.keys())
 

@@ -87,7 +87,7 @@ def _expressions(template: str) -> list[str]:
 
 
 def _brace(template: str, at: int) -> int | None:
-    """Where the next expression begins; a closing brace before it belongs to none."""
+    """Where the next expression begins; a closing brace before it belongs to no expression."""
     opening, closing = template.find("{", at), template.find("}", at)
     if closing >= 0 and (opening < 0 or closing < opening):
         raise BrokenTemplate(f"The closing brace at character {closing + 1} has no opening brace.")

@@ -29,7 +29,7 @@ def split_url(url: str) -> SplitResult:
 
 
 def validate_url(url: str) -> None:
-    """Of a server behind HTTP, whichever transport it speaks there."""
+    """Validates the URL of a server reached by HTTP, with any transport."""
     parts = _readable(url)
     if parts.scheme.lower() in _WEBSOCKET_PORTS:
         raise ValidationError("For ws:// and wss:// URLs, choose the WebSocket transport.", code="scheme")

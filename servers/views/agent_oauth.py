@@ -1,6 +1,6 @@
 """OAuth for agents: discovery, consent, tokens, and the clients that administrators know.
 
-Consent is a page of the person who is signed in. All else is asked by clients, without a sign-in and without a cookie.
+Consent is a page for the signed-in person. Everything else is requested by clients, without a sign-in or a cookie.
 """
 
 from collections.abc import Callable, Mapping
@@ -108,7 +108,7 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
 
 
 def _read_first(request: WebRequest, client_id: str) -> HttpResponse | None:
-    """The page in place of consent, if the client's metadata document has to be read before. Raises BadClient and
+    """The page shown instead of consent if the client's metadata document must be read first. Raises BadClient and
     TooOften."""
     if not registration.takes_documents():
         raise BadClient(_NO_DOCUMENTS)
@@ -162,15 +162,15 @@ def _problem(
 
 
 def _may_lead_on(response: HttpResponse) -> HttpResponse:
-    """Chromium applies form-action to every redirect that follows a form, and a client's callback may redirect once more, to
-    where nobody can know beforehand (that of Claude leads to claude://). Everything else of the policy stays, and no
+    """Chromium applies form-action to every redirect that follows a form, and a client's callback may redirect again,
+    to a target that cannot be known in advance (Claude's leads to claude://). The rest of the policy stays, and no
     stranger can put a form on this page."""
     response._csp_replace = {"form-action": None}  # type: ignore[attr-defined]  # what django-csp's decorator sets
     return response
 
 
 def _to_client(url: str) -> HttpResponse:
-    """Not Django's redirect, which knows no schemes of clients. The URI was registered and checked."""
+    """Not Django's redirect, which rejects the URI schemes of clients. The URI was registered and checked."""
     response = HttpResponse(status=302)
     response.headers["Location"] = url
     response.headers["Referrer-Policy"] = "no-referrer"
@@ -203,7 +203,7 @@ def revoke(request: WebRequest) -> HttpResponse:
 
 @sensitive_variables()
 def _answered(request: WebRequest, respond: Callable[[Mapping[str, str], str], Reply]) -> HttpResponse:
-    """Also while nothing can be counted: clients with a grant go on when Redis is away."""
+    """Works even if nothing can be counted: clients with a grant carry on while Redis is unreachable."""
     if attempts.count("oauth-token", request.client_ip, "oauth_token_requests") is attempts.Refusal.LIMITED:
         return too_many("oauth_token_requests")
     given = request.headers.get("Authorization")
@@ -287,7 +287,7 @@ def add(request: WebRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def block(request: WebRequest, uid: UUID) -> HttpResponse:
-    """GET asks, because unblocking does not bring the grants back; POST blocks."""
+    """GET asks for confirmation, because unblocking does not restore the grants; POST blocks."""
     access.require(request.user, "administer")
     client = get_object_or_404(OAuthClient, uid=uid)
     if request.method != "POST":
@@ -318,7 +318,7 @@ def delete(request: WebRequest, uid: UUID) -> HttpResponse:
 
 
 def _question(request: WebRequest, template: str, client: OAuthClient, verb: str, icon: str) -> HttpResponse:
-    """With whose grants end."""
+    """The confirmation page, with the people whose grants end."""
     active = [grant for grant in client.grants.select_related("user") if grant.state == "active"]
     context = {"nav": "agents", "client": client, "active": active, "verb": verb, "verb_icon": icon}
     return render(request, template, context)

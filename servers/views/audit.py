@@ -32,7 +32,7 @@ _TREE_BYTES = 512 * 1024
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """The events are rows of the explorer; addresses of the list that once was here lead there."""
+    """The events are rows of the explorer; URLs of the former list redirect there."""
     access.require(request.user, "view_auditevent")
     selected = whole_number(request.GET.get("sel", ""))
     if selected is not None:
@@ -40,7 +40,7 @@ def index(request: HttpRequest) -> HttpResponse:
     return redirect(f"{reverse('explorer:page')}?{urlencode({'q': _query(request.GET)})}")
 
 
-#: of the list that once was here -> of the explorer
+#: filter of the former list -> field of the explorer
 _OUTCOMES = {
     "failed": "error",
     "tool_error": "error",
@@ -50,7 +50,7 @@ _OUTCOMES = {
 
 
 def _query(filters: Mapping[str, str]) -> str:
-    """In the explorer's language. What could not be a filter is left out."""
+    """The filters in the explorer's language. Unusable ones are left out."""
     kind, outcome = filters.get("kind", ""), filters.get("outcome", "")
     kind = query.RENAMED.get(kind, kind)
     calls = kind == "calls" or kind.startswith("call:")
@@ -67,7 +67,7 @@ def _query(filters: Mapping[str, str]) -> str:
 
 
 def _moment(text: str) -> str:
-    """A time without a zone was UTC. Empty if it is none."""
+    """A time without a zone was UTC. Empty if it is not a time."""
     try:
         moment = parse_datetime(text)
     except ValueError:  # well-formed but impossible, such as 30 February
@@ -108,7 +108,7 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
 def _without_event(
     request: HttpRequest, events: QuerySet[AuditEvent], seq: int, what: str, reason: str, status: int = 200
 ) -> HttpResponse:
-    """Where a verdict leads that names an event which cannot be shown."""
+    """The page for a verdict about an event that cannot be shown."""
     numbers = events.order_by("seq").values_list("seq", flat=True)
     context = {
         "nav": "explorer",
@@ -166,7 +166,7 @@ def _link(event: AuditEvent) -> ChainVerdict:
 
 
 def _changes(details: dict[str, Any]) -> list[dict[str, Any]]:
-    """Before and after, taken out of the details; a form of its own on the page."""
+    """Before and after, taken out of the details and shown separately on the page."""
     changes = details.get("changes")
     if not isinstance(changes, dict) or not all(isinstance(change, dict) for change in changes.values()):
         return []
@@ -204,7 +204,7 @@ def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPay
 
 
 def _record_reading(request: HttpRequest, exchange: list[AuditEvent], found: Iterable[Payload]) -> None:
-    """Nothing for the person who made the call."""
+    """Record the reading, except for the person who made the call."""
     actor, event = Actor.of(request), exchange[0]
     if any(one.action == AuditAction.CALL_REQUEST and one.actor_id == actor.id for one in exchange):
         return

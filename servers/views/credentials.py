@@ -103,7 +103,7 @@ def _kind(request: HttpRequest, server: Server | None) -> CredentialKind:
 
 
 def _kinds(server: Server | None) -> list[CredentialKind]:
-    """Those that fit the server's transport."""
+    """The kinds that fit the server's transport."""
     if server is None:
         return list(ENTERED)
     local = server.transport == TransportKind.STDIO

@@ -1,4 +1,4 @@
-"""The answer 403. What a page refuses for want of a permission is written into the audit log first."""
+"""The 403 response. A refusal for lack of a permission is recorded in the audit log first."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views import defaults
@@ -9,7 +9,7 @@ from servers.permissions import record_denial
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """handler403 of the URLconf. A refusal that its verb recorded already is not recorded twice."""
+    """handler403 of the URLconf. A refusal that its verb already recorded is not recorded again."""
     if isinstance(exception, Denied) and not exception.recorded:
         record_denial(Actor.of(request), exception, method=request.method, path=request.path)
     return defaults.permission_denied(request, exception)

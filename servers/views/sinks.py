@@ -100,7 +100,7 @@ def pause(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_POST
 def resume(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """Of a sink that is not paused: try again now."""
+    """For a sink that is not paused: try again now."""
     sinks.resume(request.user, Actor.of(request), _sink(request, uid))
     return redirect("exports:sink", uid)
 

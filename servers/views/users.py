@@ -1,6 +1,6 @@
 """Users and groups.
 
-A link is shown in the answer to the request that issued it and nowhere else: it is stored as a digest only.
+A link is shown only in the response to the request that issued it: mcpadmin stores nothing but its digest.
 """
 
 from collections.abc import Callable
@@ -240,7 +240,7 @@ def permissions(request: HttpRequest, user_id: int) -> HttpResponse:
                 seen=data["seen"],
             )
         except Refused as refused:
-            # The page shows what holds now, so that saving again is a decision about that.
+            # The page shows the current permissions, so that saving again is a decision about those.
             problem, status = str(refused), 409
             user = _user(request, user_id)
             fresh = initial | {

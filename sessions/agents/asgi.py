@@ -81,7 +81,7 @@ def _application() -> "AgentsApplication":
 
 
 class AgentsApplication:
-    """Of one web process."""
+    """One per web process."""
 
     def __init__(self, hub: Hub) -> None:
         self.shared = Shared(hub)

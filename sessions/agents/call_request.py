@@ -66,7 +66,7 @@ def answerable(exchange: Exchange) -> dict[str, Any]:
 
 
 def require_scope_of_call(exchange: Exchange) -> None:
-    """Of a request that becomes a call. Raises Refusal (403)."""
+    """For a request that becomes a call. Raises Refusal (403)."""
     require_scope(exchange, AgentScope.CALL if exchange.method == methods.TOOLS_CALL else AgentScope.READ)
 
 

@@ -207,7 +207,7 @@ class Changes:
 
     # --- the stream ----------------------------------------------------------------------------------------------
     async def run(self, answer: Answer) -> None:
-        """Until the agent leaves, its session or token ends, or another stream takes over."""
+        """Runs until the agent leaves, its session or token ends, or another stream takes over."""
         until = self._entry.principal.until  # of the access token that opened it; the grant may go on
         beat = renewed = time.monotonic()
         check_at = next_check(beat)

@@ -1,5 +1,5 @@
-"""From an address and a token to what stands behind them: a server, or a bundle of servers, as this person sees it. Each
-read is for a thread."""
+"""Resolves an address and a token to a server, or a bundle of servers, as this person sees it. Each function that reads
+must run in a thread."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from servers.sql import Columns, fetch_one, tables
 from sessions.enums import Desired, SessionCondition, SessionState
 from sessions.models import AgentFollow, AgentSession, McpSession
 
-#: for so long a member that is down is still listed as it was: agents drop what is missing
+#: how long the last list of a member that is down is still used: agents drop whatever is missing
 GRACE: Final = timedelta(minutes=10)
 INSTRUCTIONS_CHARS: Final = 8_000
 
 
 class NoEndpoint(Exception):
-    """There is none, or not for this token: a stranger cannot tell which."""
+    """The endpoint does not exist, or not for this token: a stranger cannot tell which."""
 
 
 class NoSession(Exception):
@@ -78,7 +78,7 @@ class Endpoint:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Of the hints that concern the server's session and lists."""
+        """The topics of the hints about the server's session and lists."""
         return (f"server.{self.server.uid}",)
 
 
@@ -99,7 +99,7 @@ class Member:
 
     @property
     def down(self) -> str:
-        """Why it cannot be used; empty if it can, or opens when it is used."""
+        """Why it cannot be used; empty if it can, or if it connects on use."""
         session, server = self.endpoint.session, self.endpoint.server
         if not server.enabled:
             return "disabled"
@@ -135,7 +135,7 @@ class Member:
 
 @dataclass(frozen=True)
 class BundleEndpoint:
-    """Only what this token and this person reach of it."""
+    """The part of a bundle that this token and this person can reach."""
 
     bundle: Bundle
     members: tuple[Member, ...]
@@ -154,7 +154,7 @@ class BundleEndpoint:
 
     @property
     def connected(self) -> bool:
-        """Whether each member was once, or cannot be now."""
+        """Whether every member has been connected at some time, or cannot be now."""
         return all(one.endpoint.connected or one.down for one in self.members)
 
     @property
@@ -163,7 +163,7 @@ class BundleEndpoint:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """Of what is offered, each that some member has."""
+        """Every offered capability that at least one member has."""
         found: dict[str, Any] = {}
         for one in self.members:
             theirs = one.endpoint.capabilities
@@ -179,7 +179,8 @@ class BundleEndpoint:
 
     @property
     def instructions(self) -> str:
-        """Its own, and those of its members in equal shares of what is left. None of members whose tools agents do not get."""
+        """Its own, then those of its members, in equal shares of what is left. Members whose tools agents do not get
+        are left out."""
         own = self.bundle.instructions.strip()
         theirs = [one for one in self.members if one.endpoint.instructions and not one.off]
         parts = [own] if own else []
@@ -199,8 +200,8 @@ class BundleEndpoint:
 
 @dataclass(frozen=True)
 class Entry:
-    """Who came in, and where. `session` is None for a modern request and for the opening of a session. `follows`: whether
-    the session follows resources. `bundle`: the one through which a request came to the server `place`."""
+    """The agent and the endpoint of a request. `session` is None for a modern request and for the opening of a session.
+    `follows`: whether the session follows resources. `bundle`: the bundle through which the request came to `place`."""
 
     principal: Principal
     place: Endpoint | BundleEndpoint
@@ -209,14 +210,14 @@ class Entry:
     bundle: Bundle | None = None
 
     def at(self, member: Member) -> "Entry":
-        """At a member of the bundle that it came to."""
+        """The same request at a member of its bundle."""
         return replace(
             self, place=member.endpoint, bundle=self.place.bundle if isinstance(self.place, BundleEndpoint) else None
         )
 
     @property
     def endpoint(self) -> Endpoint:
-        """Of one server. What comes to a bundle is routed to a member before anything asks for this."""
+        """The endpoint of one server. Requests to a bundle are routed to a member before anything uses this."""
         if not isinstance(self.place, Endpoint):
             raise TypeError("a request to a bundle has not been routed to a member")
         return self.place
@@ -235,7 +236,7 @@ def endpoint_of(principal: Principal, slug: str) -> Endpoint | BundleEndpoint:
 
 
 def _of_slug(user: Any, slug: str) -> Endpoint | None:
-    """One query for a server that speaks as one for all."""
+    """One query for a server that has only its shared identity."""
     row = fetch_one(_SERVER, [slug])
     if row is None:
         return None
@@ -251,7 +252,7 @@ def of_server(user: Any, server: Server) -> Endpoint:
 
 
 def _bundle_of(principal: Principal, slug: str) -> BundleEndpoint:
-    """What neither token nor person reaches is not there."""
+    """Leaves out what the token or the person cannot reach."""
     if not access.may(principal.user, "view"):
         raise NoEndpoint
     bundle = Bundle.objects.filter(slug=slug, deleted_at=None).first()

@@ -116,7 +116,7 @@ def identified(exchange: Exchange) -> Iterator[None]:
 
 
 def unavailable(problem: AuditUnavailable) -> Refusal:
-    """Where nothing was done, the agent may repeat the request."""
+    """If nothing was done, the agent may repeat the request."""
     if not problem.unchanged:
         return Refusal(503, jsonrpc.INTERNAL_ERROR, str(problem), {"reason": "audit", "retrySafe": False})
     return later(503, NOT_SENT, str(problem), 2, {"reason": "audit", "retrySafe": True})

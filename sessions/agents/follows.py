@@ -146,7 +146,7 @@ def events_of(subscriptions: Collection[UUID]) -> dict[UUID, Events]:
 def allowed(
     known: Mapping[int, Policies], followed: Mapping[UUID, Followed], events: Mapping[UUID, Events]
 ) -> dict[UUID, Events]:
-    """Those that the agent may still follow. `known`: the policies of each server that it reaches."""
+    """What the agent may still follow. `known`: the policies of each server that it reaches."""
     return {
         uid: found
         for uid, found in events.items()

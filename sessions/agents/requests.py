@@ -46,7 +46,7 @@ class Requests:
             return await self._dispatched(exchange, connection, answer)
 
     async def finish(self, answer: Answer, message: bytes | None) -> None:
-        """The end of the answer to one request. `message` as `respond` gives it."""
+        """End the answer to one request. `message`: what `respond` returned."""
         if message is not None:
             return await answer.finish(message)
         if answer.streaming or not answer.may_stream:
@@ -81,8 +81,8 @@ class Requests:
         return await self._shared.calls.start(await self._at_server(exchange))
 
     async def _at_server(self, exchange: Exchange) -> Exchange:
-        """Where its server's list is known: an agent may call without having listed. One without the scope opens no
-        session, and is not told which names there are."""
+        """The request once its server's list is known: an agent may call without listing first. An agent without the
+        scope opens no session, and is not told which names exist."""
         require_scope_of_call(exchange)
         exchange = await self.routed(exchange)
         listed = _LISTED_BY.get(exchange.method, "")
@@ -103,7 +103,7 @@ class Requests:
         return await self._shared.reader.work(partial(bundles.routed, exchange))
 
     async def _find_tool(self, exchange: Exchange) -> bytes:
-        """Answered from the catalogue: no server hears of it."""
+        """Answered from the catalogue, without contacting a server."""
         require_scope(exchange, AgentScope.LIST)
         wanted = search.wanted(exchange)
         if isinstance(wanted, str):
@@ -129,7 +129,7 @@ class Requests:
         modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
 
     async def _set_level(self, exchange: Exchange) -> bytes:
-        """Of the lines of this session's own calls, from now on."""
+        """Set the level for the log lines of this session's own calls from now on."""
         level, session = exchange.params.get("level"), exchange.session
         if session is None or "logging" not in answers.offered(exchange.entry.place.capabilities):
             raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server does not support logging: it did not declare it.")
@@ -220,8 +220,8 @@ def instructions(entry: Entry) -> str:
 
 
 def _connect(entry: Entry) -> None:
-    """As a call does: an on-demand server opens its session for the first who needs it. A member that this person cannot
-    open is no obstacle for the others."""
+    """As a call does: an on-demand server opens its session for the first agent that needs it. A member that this
+    person cannot open does not block the others."""
     actor, user = Actor.of_user(entry.principal.user, way=Way.AGENT), entry.principal.user
     if isinstance(entry.place, Endpoint):
         commands.open_session(actor, commands.session_for(user, entry.place.server))

@@ -36,6 +36,6 @@ def completed(elicitation_id: str) -> bytes:
 
 
 def calls_of_session(session_pk: int, calls: Collection[UUID]) -> set[UUID]:
-    """Those of them that this session of an agent made. For a thread."""
+    """Those of the calls that this session of an agent made. For a thread."""
     found = AgentCall.objects.filter(session_id=session_pk, call__uid__in=calls)
     return set(found.values_list("call__uid", flat=True))

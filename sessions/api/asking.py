@@ -54,7 +54,7 @@ class Caller:
             raise Refusal(403, FORBIDDEN, words, data, headers={"WWW-Authenticate": challenge})
 
     def reaches(self, server: Server | None) -> bool:
-        """Also of a row whose server is gone: only for a token without a limit."""
+        """Also for a row whose server was deleted: only with a token without limits."""
         if server is None:
             return self.principal.server_ids is None and not self.only
         if not self.principal.reaches(server.pk):
@@ -62,12 +62,12 @@ class Caller:
         return not self.only or self.read_servers().filter(pk=server.pk).exists()
 
     def servers(self) -> Any:
-        """Those that this token reaches and its person sees. For a thread."""
+        """The servers that this token reaches and its person may see. For a thread."""
         rows = self._reached()
         return rows.filter(slug=self.only) if self.only else rows
 
     def read_servers(self) -> Any:
-        """Those whose calls and events it reads: a grant for a bundle covers its members. For a thread."""
+        """The servers whose calls and events it may read: a grant for a bundle covers its members. For a thread."""
         rows = self._reached()
         if not self.only:
             return rows

@@ -43,10 +43,10 @@ from sessions.models import Call
 router = Router(tags=["calls"])
 MOST: Final = 100
 WAIT_SECONDS: Final = 30
-#: a lost hint is made up for after this
+#: after this time, the row is read even without a hint
 _LOOK_SECONDS: Final = 5.0
 _REVISION: Final = "2025-11-25"
-#: more servers than this are compared row by row
+#: more servers than this are checked row by row
 _NAMED: Final = 40
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=idempotency.KEY_CHARS)]
 Wait = Annotated[
@@ -183,7 +183,7 @@ async def detail(request: WebRequest, uid: UUID, wait: Wait = 0) -> HttpResponse
 
 @router.post("/calls/{uuid:uid}/cancel", response=CallOut, operation_id="cancel_call", summary="Cancel a call")
 async def cancel(request: WebRequest, uid: UUID) -> HttpResponse:
-    """Ask the server to cancel the call. Whether the tool stopped is not known. Scope `mcp:call`, only for
+    """Ask the server to cancel the call. It is unknown whether the tool stopped. Scope `mcp:call`, only for
     calls made with this token."""
     caller = caller_of(request)
     caller.require(AgentScope.CALL)
@@ -274,7 +274,7 @@ def _detail(caller: Caller, uid: UUID) -> _CallText:
 
 
 def _stored_json(found: Payload | None) -> bytes:
-    """As it is stored. Half a pair of surrogates, which UTF-8 does not have, is written as its escape."""
+    """As stored. A lone surrogate, which UTF-8 cannot encode, is written as its escape."""
     text = payloads.read(found) if found is not None else None
     if not text:
         return b"null"
@@ -285,7 +285,7 @@ def _stored_json(found: Payload | None) -> bytes:
 
 
 def _json(text: str | None) -> Any:
-    """A text that was cut to what a column holds stays a text."""
+    """A text that was cut to the length of its column stays a text."""
     try:
         return json.loads(text) if text else None
     except ValueError:

@@ -53,7 +53,7 @@ def _bundles(caller: Caller, cursor: str) -> list[Bundle]:
 
 
 def _place() -> Collate:
-    """In the list: by code points, as Python sorts. Otherwise PostgreSQL goes by its own language."""
+    """Position in the list, by code points as Python sorts. Otherwise PostgreSQL would sort by its own locale."""
     return Collate("slug", "C" if database().vendor == "postgresql" else "BINARY")
 
 

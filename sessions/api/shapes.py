@@ -22,7 +22,7 @@ Cursor = Annotated[str | None, Field(description="Pass it as `cursor` to get the
 
 
 class Strict(Schema):
-    """Of a request: an unknown member is a mistake."""
+    """The base of requests: an unknown member is a mistake."""
 
     model_config = ConfigDict(extra="forbid")
 

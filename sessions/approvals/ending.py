@@ -31,7 +31,7 @@ EXPIRED: Final = FinalState(
 
 
 def finish(rows: Iterable[Approval], final: FinalState, actor: Actor = SYSTEM) -> list[Call]:
-    """Those calls that were still held. `rows` with their calls."""
+    """Finish the calls that were still held. `rows` with their calls."""
     ended = []
     for row in rows:
         for call in end_now([row.call.uid], final):

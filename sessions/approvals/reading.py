@@ -77,7 +77,7 @@ def open_total(user: Any, listed: list[Approval]) -> int:
 
 
 def ended_page(user: Any, before: int | None) -> RowsPage[Approval]:
-    """Those that ended in the last days, newest first. All are in the history."""
+    """Approvals that ended in the last days, newest first. All are in the history."""
     since = timezone.now() - ENDED_SINCE
     # of the request there is an index, and none waits for a day
     recent = _listed(user).filter(created_at__gt=since - timedelta(days=1), ended_at__gt=since)

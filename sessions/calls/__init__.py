@@ -1,1 +1,1 @@
-"""A call's whole life: target, intent, claim, final state, result, card. A call is one request made of a server."""
+"""A call's whole life: target, intent, claim, final state, result, card. A call is one request to a server."""

@@ -142,7 +142,7 @@ def media_block(item: dict[str, Any], kind: str, budget: Budget) -> Block:
 
 
 def blob_block(resource: dict[str, Any], budget: Budget) -> Block | None:
-    """Of a resource with readable bytes; None without."""
+    """The block of a resource with readable bytes; None without them."""
     data = bytes_of(resource)
     if data is None or not isinstance(resource.get("blob"), str):
         return None

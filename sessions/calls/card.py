@@ -133,7 +133,7 @@ class Card:
 
     @property
     def violations(self) -> list[Violation]:
-        """Of the tool's output schema, one for each pointer."""
+        """Violations of the tool's output schema, one per pointer."""
         lines = "" if self.unchecked else self.call.schema_violation
         return [
             Violation(*line.split(": ", 1)) if line.startswith("/") and ": " in line else Violation("", line)

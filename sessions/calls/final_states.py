@@ -161,7 +161,7 @@ def _end_approval(call: Call, final: FinalState) -> None:
 
 
 def elapsed_ms(start: datetime, end: datetime) -> int:
-    """Not negative, also where two machines' clocks differ."""
+    """Never negative, even if the clocks of two machines differ."""
     return max(0, round((end - start).total_seconds() * 1000))
 
 

@@ -56,7 +56,7 @@ class Companion:
 
 
 class AlreadyPlaced(Exception):
-    """The same request was accepted a moment ago, or its call still runs: `call` is that one, and no other was made."""
+    """The same request was accepted a moment ago, or its call still runs: `call` is that call; no new one was made."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(f"Call #{call.pk} was already started by the same request. No new call was started.")
@@ -65,8 +65,8 @@ class AlreadyPlaced(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """What a person runs again with one click. `twin` runs in the call's transaction: the call of the same click, of
-    another tab too, if there is one; it locks what all such clicks have in common. `saved`: the saved call."""
+    """What a person runs again with one click. `twin` runs in the call's transaction and returns the call of the same
+    click, even in another tab, if there is one; it locks what all such clicks share. `saved`: the saved call."""
 
     twin: Callable[[], Call | None]
     saved: UUID | None = None
@@ -95,7 +95,7 @@ class StoredArguments:
 
 
 def redacted_arguments(text: str, method: str, target: Target) -> StoredArguments:
-    """Raises AuditUnavailable where something is to be encrypted and the key ring cannot be read."""
+    """Raises AuditUnavailable if something must be encrypted and the key ring cannot be read."""
     schema = (
         target.definition.get("inputSchema")
         if method == TOOLS_CALL and secrets.may_hold_secret(target.body or "")

@@ -37,7 +37,7 @@ def taken_away(call: Call, text: str) -> bool:
 
 
 def remedy_of(code: int, data: str, session: McpSession | None, server: Server | None) -> str:
-    """Where to switch on what the server misses; empty for any other error."""
+    """Where to enable the feature that the server misses; empty for any other error."""
     if code != jsonrpc.MISSING_CAPABILITY or session is None or server is None or not _is_modern(session):
         return ""
     words = [_said_of(name, value) for name, value in _required(data).items()]

@@ -1,7 +1,7 @@
-"""Placing and cancelling calls. Socket, form and repetition all end here.
+"""Placing and cancelling calls. Sockets, forms and repetitions all come here.
 
-A call is accepted when its intent (row, arguments, audit event) is committed. No byte may leave before that; after it
-`intents` wakes the worker. If the wake-up is lost, the tick of the session's owner finds the row.
+A call is accepted when its intent (row, arguments, audit event) is committed. No byte may leave before that; after
+that, `intents` wakes the worker. If the wake-up is lost, the tick of the session's owner finds the row.
 """
 
 import time
@@ -74,7 +74,7 @@ Begin = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
 class MaybePlaced(AuditUnavailable):
-    """It is not known whether the intent of `call` was committed, so the call may still be sent."""
+    """It is unknown whether the intent of `call` was committed, so the call may still be sent."""
 
     def __init__(self, words: str, call: UUID) -> None:
         super().__init__(words, unchanged=False)
@@ -96,8 +96,8 @@ def place(
     """Place a call and return its committed row. Not inside a transaction.
 
     Raises Http404 and access.Denied (recorded), Rejected (server, target, arguments or confirmation) and
-    AuditUnavailable (the intent was not durable within 2 s: the call is refused; MaybePlaced where it may be committed
-    nevertheless). With an `origin` also AlreadyPlaced.
+    AuditUnavailable (the intent was not durable within 2 s: the call is refused; MaybePlaced if it may have been
+    committed anyway). With an `origin` also AlreadyPlaced.
     """
     intent = check(actor, user, server.uid, target, given, method=method, repeats=repeats, origin=origin)
     with _refusing(intent):
@@ -160,7 +160,7 @@ def _refusing(intent: Intent) -> Iterator[None]:
         if problem.unchanged:
             raise
         uid = intent.call.uid
-        with suppress(WriterBusy):  # `refuse` came too late for a commit that was announced, or whose answer was lost
+        with suppress(WriterBusy):  # `refuse` came too late: the commit was announced, or its response was lost
             end([uid], REFUSED_UNCONFIRMED)
         raise MaybePlaced(str(problem), uid) from problem
     except IntegrityError as problem:

@@ -26,7 +26,7 @@ class Prefill:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Of a prompt, whose arguments are all text."""
+        """The arguments of a prompt, which are all text."""
         found = self.value if isinstance(self.value, dict) else {}
         return {name: text for name, text in found.items() if isinstance(text, str)}
 

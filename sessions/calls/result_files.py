@@ -31,7 +31,7 @@ _INERT = re.compile(
 
 @dataclass(frozen=True)
 class File:
-    """`viewable`: its bytes are those of its type, and a browser shows that type without running anything in it."""
+    """`viewable`: its bytes match its type, and browsers show that type without running anything in it."""
 
     name: str
     mime: str
@@ -40,9 +40,9 @@ class File:
 
 
 class RecentItems:
-    """The contents of the results that were shown last, so that a page with twenty pictures, or a player that asks for
-    pieces, does not parse the result again for each. Of limited size and for seconds; the row decides whether anything of
-    it may still be shown.
+    """The contents of the results that were shown last, so that a page with twenty pictures, or a player that requests
+    ranges, does not parse the result again each time. Limited in size and to some seconds; the row decides whether the
+    contents may still be shown.
     """
 
     BYTES = 32 * 1024 * 1024
@@ -110,7 +110,7 @@ def _object(text: str) -> Mapping[str, Any]:
 
 
 def _only_file(item: Any) -> Any:
-    """Without the parts that `file_of` does not read; None for what is no file. An image or a recording is its data,
+    """Without the parts that `file_of` does not read; None if it is not a file. An image or a recording is its data,
     as pages show it."""
     if is_media(item):
         return {name: item[name] for name in ("mimeType", "data") if isinstance(item.get(name), str)}
@@ -212,7 +212,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _inner(item: Any) -> Any:
-    """What an embedded resource holds; everything else itself."""
+    """The contents of an embedded resource; anything else unchanged."""
     return item.get("resource") if isinstance(item, dict) and item.get("type") == "resource" else item
 
 

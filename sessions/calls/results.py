@@ -38,7 +38,7 @@ class View:
 
 
 def parsed(text: str) -> Any:
-    """None for what is no JSON, or nests too deeply to be read."""
+    """None if it is not JSON, or is nested too deeply to be read."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,8 @@
-"""Calls that a server runs as tasks: their rows, which of them are followed on after the call's own end, their cancellation.
+"""Calls that a server runs as tasks: their rows, which tasks are still followed after their call has ended, and
+cancelling.
 
-A call whose worker is gone ends as *Outcome unknown*; its task goes on at the server. The session's next owner follows it
-and keeps its result as the call's late result.
+A call whose worker is gone ends as *Outcome unknown*; its task continues on the server. The session's next owner
+follows it and keeps its result as the call's late result.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ _NOT_FOLLOWED: Final = f"No longer tracked after {FOLLOWED_FOR.days} days."
 
 @dataclass(frozen=True)
 class Orphan:
-    """A task to be followed on. `cancel`: a person asked for its end."""
+    """A task that outlived its call and must still be followed. `cancel`: a person asked to cancel it."""
 
     call: PendingCall
     task_id: str
@@ -54,7 +55,7 @@ class Orphan:
 
 # --- in workers ----------------------------------------------------------------------------------------------------------
 def seen(call: PendingCall, lease: Lease, state: TaskState) -> None:
-    """What the server said of the task, with its secrets masked. Safe to repeat."""
+    """Store what the server reported about the task, with its secrets masked. Safe to repeat."""
     now = timezone.now()
     fresh = {"status": state.status.value, "ttl_seconds": state.ttl, "seen_at": now}
     first = {
@@ -92,7 +93,7 @@ def followed(call: PendingCall, lease: Lease) -> None:
 
 
 def ended(call: PendingCall, lease: Lease, outcome: CallOutcome, row: Payload | None = None) -> list[Event]:
-    """Following it on is over: its result becomes the call's late result. `row`: from `claims.packed`. Safe to repeat."""
+    """The task has ended: its result becomes the call's late result. `row`: from `claims.packed`. Safe to repeat."""
     rows = ServerTask.objects.filter(call_id=call.pk)
     if rows.filter(ended_at=None).update(ended_at=timezone.now(), detail="") and outcome.result is None:
         rows.update(detail=_words(call, outcome.detail or outcome.error_message))
@@ -112,13 +113,13 @@ def not_cancelled(call: PendingCall, lease: Lease, why: str) -> None:
 
 
 def give_up_old() -> int:
-    """Tasks that are followed no more. Returns how many."""
+    """Stop following old tasks. Returns how many."""
     over = ServerTask.objects.orphaned().filter(begun_at__lte=timezone.now() - FOLLOWED_FOR)
     return over.update(ended_at=timezone.now(), detail=_NOT_FOLLOWED)
 
 
 def _pending(call: Call) -> PendingCall | None:
-    """None if what its agent answers cannot be decrypted: who may be asked is unknown."""
+    """None if its agent's answers cannot be decrypted: then it is unknown who may be asked."""
     try:
         agent = agent_calls.agent_of(call)
     except SealError as problem:
@@ -146,8 +147,8 @@ def _announce(server_uid: UUID) -> None:
 # --- for pages -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TaskLine:
-    """`running`: whether the server may still be at work on it, as far as is known. `readable`: whether the reader may
-    read the server's words of it, which may repeat arguments. Templates must show only the words of the line."""
+    """`running`: whether the server may still be working on it, as far as is known. `readable`: whether the reader may
+    see what the server says about it, which may repeat arguments. Templates must show only the texts of this line."""
 
     task: ServerTask
     call: Call
@@ -180,7 +181,7 @@ class TaskLine:
 
     @property
     def followed(self) -> str:
-        """How a task goes on whose call has ended without an answer."""
+        """What happens to a task whose call has ended without an answer."""
         if not self.running or self.call.state == CallState.SENT:
             return ""
         if not _is_connected(self.task):
@@ -189,7 +190,8 @@ class TaskLine:
 
     @property
     def _end(self) -> str:
-        """In which status it ended; empty if that is not known. A call may end before the server says that its task has."""
+        """The status in which it ended; empty if unknown. A call may end before the server reports the end of its
+        task."""
         if self.task.status in TERMINAL:
             return self.task.status
         return Status.COMPLETED if self.call.late_result_id is not None else _ENDED_BY.get(self.call.state, "")
@@ -233,7 +235,7 @@ def _is_connected(task: ServerTask) -> bool:
 
 
 def _cannot_cancel(task: ServerTask) -> bool:
-    """Whether its server, as it is connected now, declares no cancellation of tasks. Only that of 2025-11-25 may lack it."""
+    """Whether its server, as connected now, does not support cancelling tasks. Only 2025-11-25 allows that."""
     if task.session is None or not _is_connected(task):
         return False
     revision = REVISIONS.get(task.session.revision)
@@ -247,7 +249,7 @@ def cannot_cancel(call: Call) -> bool:
 
 
 def _wake(call: Call) -> None:
-    """The owner of its session; a session without one looks at its tasks as it opens."""
+    """Wake the owner of its session; a session without an owner checks its tasks when it opens."""
     session = McpSession.objects.select_related("owner").filter(pk=call.session_id or 0).first()
     if session is not None and session.owner is not None:
         hints.wake_worker(session.owner.uid, "tasks", session.uid)
@@ -256,8 +258,8 @@ def _wake(call: Call) -> None:
 
 
 def request_cancel(actor: Actor, user: Any, call: Call) -> str:
-    """Of a task that is followed on; its session is opened for that. Returns words for the page, none where nothing is left
-    to cancel, or a person asked already."""
+    """Cancel a task that is still followed; its session is opened for that. Returns a message for the page, empty if
+    nothing is left to cancel or a person has already asked."""
     permissions.require(user, actor, "call_tool", call.server, subject=call.target)
     with audited(actor) as trail:
         rows = ServerTask.objects.followed_on().filter(call=call, cancel_requested_at=None)

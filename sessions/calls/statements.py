@@ -36,7 +36,7 @@ _LINE = Columns(LogLine, "line", ("id", "at", "level", "text"))
 
 
 def _lines_of(columns: str, log: str, uid: str) -> str:
-    """`log`: the condition for a log, with a place for the table's name. An index read of limited length."""
+    """`log`: the condition for a log, with a placeholder for the table's name. Reads a limited part of an index."""
     return (
         f"SELECT {columns} FROM {LogLine._meta.db_table} line WHERE {log.format('line')} AND line.call_uid = {uid} "  # noqa: S608  # names of our own models, no input
         f"AND line.seq > (SELECT COALESCE(MAX(newest.seq), 0) FROM {LogLine._meta.db_table} newest "
@@ -103,7 +103,7 @@ _HEARD = (
 
 
 def heard(uids: Sequence[UUID]) -> list[Call]:
-    """Calls with what their agents hear of them, in one query. All else is deferred."""
+    """Calls with what their agents get to see of them, in one query. Everything else is deferred."""
     found, values = [], [param(Call, "uid", uid) for uid in uids]
     for row in fetch(_HEARD.format(marks=", ".join(["%s"] * len(values))), values):
         call = cast("Call", _HEARD_CALL.read(row[: _HEARD_CALL.count]))
@@ -170,8 +170,9 @@ def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What an agent's call rests on. `ended`: its token counts no more. `asked`: a person approved it. `made_with`: the digest of the definition that it was
-    made with, empty for none. `approved_digest`: see Definition."""
+    """What an agent's call depends on. `ended`: its token is no longer valid. `asked`: a person approved it.
+    `made_with`: the digest of the definition that it was made with, empty for none. `approved_digest`: see
+    Definition."""
 
     ended: bool
     asked: bool
@@ -198,8 +199,8 @@ WHERE agent.call_id = %s
 
 
 def agent_call(call_pk: int, kind: DefinitionKind, key: str) -> tuple[AgentCall, AgentRound | None, Standing] | None:
-    """What an agent's call has besides its row, its part of a round that goes up, and what it rests on now. `kind` and
-    `key`: of its target's definition."""
+    """An agent's call besides its row: the agent's answers that are sent with it, and what it depends on now. `kind`
+    and `key`: those of its target's definition."""
     now = param(AgentToken, "expires_at", timezone.now())
     row = fetch_one(_AGENT_CALL, [now, kind.value, key, call_pk])
     agent = _AGENT.read(row[: _AGENT.count]) if row is not None else None
@@ -223,8 +224,8 @@ _CLAIMS = {"sqlite": _CLAIM.format(lock=""), "postgresql": _CLAIM.format(lock=" 
 
 
 def claim(pk: int, lease: Lease, now: datetime) -> int | None:
-    """From requested to sent, if the deadline has not passed and the session is ours, which it stays until the commit: a
-    process that stands still in between would otherwise send under an epoch that is over. SQLite has one writer anyway.
+    """From requested to sent, if the deadline has not passed and the session is ours. It stays ours until the commit: a
+    process that is suspended in between would otherwise send under an old epoch. SQLite has only one writer anyway.
     """
     at, worker = param(Call, "sent_at", now), param(Call, "worker_uid", lease.worker_uid)
     after = [CallState.SENT.value, at, lease.epoch, worker]

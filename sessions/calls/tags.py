@@ -28,7 +28,7 @@ def read_card(context: Context, call: Call) -> card.Card:
 
 @register.simple_tag(takes_context=True)
 def stored_call_url(context: Context, uid: UUID) -> str:
-    """Of the call that an event names: empty if this person would find no page there."""
+    """The URL of the call that an event names: empty if this person would find no page there."""
     found = visible(context["request"].user).filter(uid=uid).exists()
     return reverse("calls:detail", args=[uid]) if found else ""
 

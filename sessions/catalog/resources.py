@@ -116,7 +116,7 @@ RESOURCES_FROM, TEMPLATES_FROM = "from", "templates_from"
 
 
 def lists(server: Server, find: str, uri: str, template: str, starts: Mapping[str, int | None]) -> ResourceLists:
-    """Of each list the part that `starts` names, or that has what is chosen (`uri`, `template`), or the first."""
+    """The part of each list that `starts` names, or that contains the selection (`uri`, `template`), or the first."""
 
     def part(kind: DefinitionKind, key: str, parameter: str) -> Listed[Definition]:
         return search.part_of(server, kind, find, key, starts.get(parameter), parameter)

@@ -101,7 +101,7 @@ def listing(find: str, counts: Mapping[str, int], *lists: Listed[Any]) -> ListHe
 def part_of(
     server: Server, kind: DefinitionKind, find: str, key: str, start: int | None, parameter: str = "from"
 ) -> Listed[Definition]:
-    """In the server's order: the part that begins at `start`, or has `key`, or is the first."""
+    """In the server's order: the part that starts at `start`, or contains `key`, or the first part."""
     rows = matching(server, kind, find)
     if start is None:
         keys = list(rows.values_list("key", flat=True)[:ENTRIES]) if key else []

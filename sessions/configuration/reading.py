@@ -50,7 +50,7 @@ class Source(TextChoices):
 
 @dataclass(frozen=True)
 class Setting:
-    """`about` is Markdown. `default` is empty where it is the value. `change`: how this page changes it."""
+    """`about` is Markdown. `default` is empty if the value is the default. `change`: how this page changes it."""
 
     name: str
     about: str
@@ -125,7 +125,7 @@ def _source(name: str) -> tuple[Source, str]:
 
 
 def _files() -> dict[str, Path]:
-    """Of values that a file holds where no variable does."""
+    """The files of values that are read from a file if no variable is set."""
     found = {"MCPADMIN_SECRET_KEY": settings.DATA_DIR / "secret_key"}
     if not settings.KEYRING_COMMAND:
         found["MCPADMIN_KEYRING"] = settings.KEYRING_FILE
@@ -161,7 +161,7 @@ def _in_words(name: str) -> str:
 
 
 def _without_links(markdown: str) -> str:
-    """They lead to places in the documentation."""
+    """The links lead to the documentation."""
     return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown)
 
 
@@ -176,7 +176,7 @@ def in_words(value: Any) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Addresses without what may be a password in them."""
+    """Addresses without anything that may be a password."""
     return re.sub(r"\?\S*", "?…", re.sub(r"://\S*@", "://…@", text))
 
 

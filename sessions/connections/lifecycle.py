@@ -29,14 +29,14 @@ from sessions.mcp.core.refusals import without_words
 from sessions.models import Call, McpSession, ServerTask, Subscription
 
 DETAIL_CHARS, TAIL_CHARS, WARNINGS = 4_000, 8_000, 50
-#: of a failure in an audit event: our sentence and the server's own words after it
+#: characters of a failure in an audit event: our sentence, followed by the server's own text
 AUDITED_CHARS = 3_000
 _NO_FAULT: Mapping[str, Any] = {
     **dict.fromkeys(("fault", "fault_step", "fault_detail", "stderr_tail"), ""),
     **dict.fromkeys(("fault_at", "failing_since")),
 }
 _NO_PROCESS: Mapping[str, Any] = {"process": {}, "process_at": None}
-#: the first connection of a session is no restart
+#: the first connection of a session is not a restart
 _RESTARTED = statements.Term("restarts + CASE WHEN connected_at IS NULL THEN 0 ELSE 1 END")
 _FIRST_FAULT = statements.Term("COALESCE(failing_since, CURRENT_TIMESTAMP)")
 #: filter for sessions whose server may be opened now, under this identity
@@ -60,7 +60,7 @@ _LEADING_TO: Mapping[SessionState, tuple[SessionState, ...]] = {
 
 
 class Transition(Enum):
-    """What became of a change of the state. True if the session is in that state, and ours."""
+    """The outcome of a state change. True if the session is in that state, and ours."""
 
     MADE = "made"
     #: by an earlier try, whose commit was not confirmed
@@ -198,7 +198,7 @@ def waiting_for_person(lease: Lease, condition: SessionCondition, failure: Failu
 
 def close_when_idle(lease: Lease) -> bool:
     """Withdraw the request for the session, unless a call is pending, a subscription is active, or a task is followed on."""
-    # On PostgreSQL this waits for calls that are just being placed, and only a statement after it sees them.
+    # On PostgreSQL this waits for calls that are being placed, and only a later statement sees them.
     held(lease).select_for_update().values_list("pk", flat=True).first()
     waiting = Call.objects.filter(session_id=OuterRef("pk"), state__in=_OPEN_CALLS)
     same = {"server_id": OuterRef("server_id"), "identity_id": OuterRef("identity_id")}
@@ -310,7 +310,7 @@ def ready_event(lease: Lease, greeting: Greeting) -> Event:
 
 
 def lost_event(lease: Lease, failure: Failure) -> Event:
-    # without the server's words: what stands in an event cannot be erased
+    # without the server's text: the contents of an event cannot be erased
     detail = without_words(failure.detail)[:AUDITED_CHARS]
     details = {"fault": failure.fault, "detail": detail, "epoch": lease.epoch}
     return _event(lease, AuditAction.SESSION_LOST, AuditOutcome.FAILED, details)

@@ -148,7 +148,7 @@ def _line(mark: str, old: int | None, new: int | None, piece: Piece, text: str) 
 
 
 def _heading(lines: list[DiffLine]) -> str:
-    """In the format of `diff -u`."""
+    """A heading in the format of `diff -u`."""
     olds = [line.old for line in lines if line.old is not None]
     news = [line.new for line in lines if line.new is not None]
     return f"@@ -{_span(olds)} +{_span(news)} @@"

@@ -23,7 +23,7 @@ ALWAYS: Final = frozenset({"time", "what"})
 
 
 def chosen(names: Iterable[str]) -> list[str]:
-    """In the order of the table; the default if `names` has none of them."""
+    """Columns in the order of the table; the default if `names` has none of them."""
     wanted = {name for name in names if name in COLUMNS}
     return [name for name in COLUMNS if name in (wanted | ALWAYS if wanted else DEFAULT)]
 

@@ -75,7 +75,7 @@ _WRITE = {
 
 
 def write(stream: str, documents: Iterable[Document]) -> None:
-    """In the caller's transaction; a document takes the place of the earlier one with its key."""
+    """Runs in the caller's transaction; a document replaces the earlier one with its key."""
     vendor = database().vendor
     if rows := [_row(vendor, stream, document) for document in documents]:
         with database().cursor() as cursor:

@@ -1,8 +1,8 @@
 """Keeps the full-text index: a cursor over the audit log, which names each call that ended and each other event in the
 order of their commits. So nothing is missed, and the path of a call does no more than before.
 
-A batch is read outside of a transaction and written in a short one. The first that moves the cursor wins: several workers
-may try.
+A batch is read outside a transaction and written in a short one. Several workers may try; the first to move the cursor
+wins.
 """
 
 import json
@@ -30,12 +30,12 @@ from sessions.explorer.streams import tag
 from sessions.models import Call, IndexCursor
 
 NAME = "search"
-#: up to its event, the words of erased payloads are gone from the file of the database
+#: up to this event, the words of erased payloads are gone from the database file
 PURGED = "purged"
 BATCH = 300
 #: characters that one transaction writes: other writers wait as long as it takes
 BATCH_CHARS = 128 * 1024
-#: a worker looks for new events every few seconds: what is younger is no backlog
+#: a worker looks for new events every few seconds: newer ones are not a backlog
 USUAL_LAG = timedelta(seconds=10)
 #: portions of a merge after one batch, which itself makes about ten due; of a large merge, later batches do the rest
 PORTIONS = 50
@@ -91,7 +91,7 @@ def next_batch() -> Batch | None:
 
 
 def write(batch: Batch) -> bool:
-    """In the caller's transaction. False: another process was faster, and nothing was written."""
+    """Runs in the caller's transaction. False: another process was faster, and nothing was written."""
     IndexCursor.objects.get_or_create(name=NAME)
     if not IndexCursor.objects.filter(name=NAME, seq=batch.before).update(seq=batch.after):
         return False
@@ -103,7 +103,7 @@ def write(batch: Batch) -> bool:
 
 
 def reach(seq: int, on_batch: Callable[[], None]) -> None:
-    """Until the index covers the audit log up to the event `seq`, in turn with calls and with workers that do the same."""
+    """Index the audit log up to the event `seq`, taking turns with calls and with workers that do the same."""
     while (batch := next_batch()) is not None and batch.before < seq:
         in_turn(partial(write, batch), durable=False)
         merge()
@@ -111,14 +111,14 @@ def reach(seq: int, on_batch: Callable[[], None]) -> None:
 
 
 def merge() -> None:
-    """Bring parts of the index together, in short transactions between which calls go first."""
+    """Merge segments of the index, in short transactions between which calls go first."""
     for _ in range(PORTIONS if fulltext.in_parts() else 0):
         if not in_turn(fulltext.merge, durable=False):
             return
 
 
 def unindexed() -> Unindexed | None:
-    """What searches miss until it is indexed; None if that is no more than usual."""
+    """What searches miss because it is not indexed yet; None if that is no more than usual."""
     before = _cursor()
     first = AuditEvent.objects.filter(seq__gt=before).order_by("seq").values_list("at", flat=True).first()
     if first is None or first > timezone.now() - USUAL_LAG:
@@ -127,19 +127,19 @@ def unindexed() -> Unindexed | None:
 
 
 def _cursor(name: str = NAME) -> int:
-    """The number of the last event that is done with."""
+    """The number of the last indexed event."""
     return IndexCursor.objects.filter(name=name).values_list("seq", flat=True).first() or 0
 
 
 def _calls(which: Q) -> QuerySet[Call]:
-    """With what `document_of` reads."""
+    """Calls with everything that `document_of` reads."""
     read = [f"{link}__{column}" for link in _LINKS for column in ("text", "blob", "sealed", "erased_at")]
     return Call.objects.filter(which).select_related(*_LINKS).only("uid", *_KINDS, *_NAMES, *_WORDS, *read)
 
 
 def _documents(ended: Collection[UUID]) -> dict[UUID, Document]:
-    """Of these calls. Few have a compressed content: for the others no objects are made, which costs more than the index. The
-    text of what is encrypted or erased is empty."""
+    """The documents of these calls. Few have compressed content; for the others, no model objects are created, which
+    would cost more than indexing. Encrypted and erased content has no text."""
     if not ended:
         return {}
     texts = [f"{link}__text" for link in _LINKS]
@@ -180,9 +180,7 @@ def _document(
 def _payload_words(payload: Payload) -> str:
     try:
         text = payloads.read(payload) if payloads.indexable(payload) else None
-    except (
-        payloads.DAMAGED
-    ):  # a verification finds it; here it must not keep the words of all later calls from the index
+    except payloads.DAMAGED:  # a verification will find it; here it must not keep all later calls out of the index
         text = None
     return words_of(text or "")
 
@@ -205,7 +203,8 @@ def _event_document(event: AuditEvent) -> Document:
 def calls_erased(keys: Collection[int]) -> None:
     """Call in the transaction that erases payloads of these calls: their words leave the index with them.
 
-    A batch with these words may have been read and not written yet. It is either written before, or sees what is erased.
+    A batch with these words may have been read but not written yet. It is either written before, or notices the
+    erasure.
     """
     if not keys:
         return
@@ -219,7 +218,7 @@ def calls_erased(keys: Collection[int]) -> None:
         fulltext.write("calls", [document_of(call) for call in _calls(Q(pk__in=others))])
 
 
-#: calls of which nothing is left to be found but names
+#: calls of which only names can still be found
 _EMPTY = (
     f"SELECT one.id FROM {Call._meta.db_table} one WHERE one.id IN ({{}}) AND one.detail = '' AND NOT EXISTS (SELECT 1 FROM "  # noqa: S608  # names of our own models
     f"{Payload._meta.db_table} content WHERE content.id IN (one.arguments_id, one.result_id, one.late_result_id) "
@@ -228,7 +227,7 @@ _EMPTY = (
 
 
 def trim(on_batch: Callable[[], None] = lambda: None) -> None:
-    """Forget calls and events that the retention deleted, in short transactions."""
+    """Remove calls and events that retention deleted, in short transactions."""
     oldest_call = Call.objects.aggregate(key=Min("pk"))["key"]
     oldest_event = AuditEvent.objects.aggregate(key=Min("seq"))["key"]
     for stream, oldest in (("calls", oldest_call), ("events", oldest_event)):

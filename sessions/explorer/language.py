@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TEXT_CHARS = 2_000
 TERMS = 40
-#: of a condition: SQLite refuses an expression with a thousand alternatives
+#: values of one condition: SQLite refuses an expression with a thousand alternatives
 VALUES = 100
 FREE_TEXT = ""
 #: of a range
@@ -122,7 +122,7 @@ class Value:
         return not (self.any_start or self.any_end)
 
     def matches(self, name: str) -> bool:
-        """Without regard to case."""
+        """Ignores case."""
         text, name = self.text.casefold(), name.casefold()
         if self.any_start and self.any_end:
             return text in name
@@ -269,7 +269,7 @@ CHOICES: dict[str, Mapping[str, str]] = {
     "in": {"calls": "Calls", "events": "Events", "logs": "Logs", "messages": "Messages"},
     "own": {"show": "Show them too", "only": "Only them"},
 }
-#: of a choice: word as links and saved queries may still have it -> the word now
+#: former value of a choice, which links and saved queries may still contain -> current value
 RENAMED: dict[str, Mapping[str, str]] = {}
 #: what is searched without `in:`; there are many messages, so a query names them
 USUAL = frozenset({"calls", "events", "logs"})
@@ -280,7 +280,7 @@ _BYTES = {"b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
 def _read(term: Term) -> Term:
-    """With its values checked and read as the field's kind wants it. Raises QueryError."""
+    """The term with its values checked and parsed according to the field's kind. Raises QueryError."""
     if not term.field:
         if term.values[0].any_start:
             raise _problem(term, "Free text finds words and their beginnings: write acme or acme*, not *acme.")

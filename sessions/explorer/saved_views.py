@@ -51,7 +51,7 @@ def shared_by_others(user: access.User) -> list[SavedView]:
 
 
 def save(user: access.User, name: str, query: str, columns: str, *, shared: bool) -> SavedView:
-    """Of a name that the person already has, the old view is replaced. Raises Unsaved."""
+    """If the person already has a view of that name, it is replaced. Raises Unsaved."""
     name = " ".join(name.split())
     if not name or len(name) > 80:
         raise Unsaved("Give the view a name of at most 80 characters.")

@@ -149,12 +149,12 @@ class Selection:
         return self.within(high=end) if ascending else self.within(low=end)
 
     def _passed(self, match: Match, *, ascending: bool) -> int | None:
-        """Where FOUND rows with these words are passed."""
+        """The key after which FOUND rows with these words have been passed."""
         last = fulltext.FOUND - 1
         return key_at(match.keys(self.stream.name, self.low, self.high, 1, last, ascending=ascending))
 
     def _end(self, *, ascending: bool) -> int | None:
-        """Where CANDIDATES rows of the index are passed."""
+        """The key after which CANDIDATES rows of the index have been passed."""
         if self.match is not None:
             return self._passed(self.match, ascending=ascending) if self.checked else None
         if not self.checked or (self.low is not None and self.high is not None and self.high - self.low <= CANDIDATES):
@@ -405,7 +405,7 @@ def _starts(stream: Stream, times: list[datetime]) -> list[int]:
 
 
 def facets(user: access.User, query: Query) -> list[Facet]:
-    """Of the newest FACET_ROWS rows of each stream."""
+    """Facets of the newest FACET_ROWS rows of each stream."""
     values: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in FACETS}
     partial = False
     for selection in _selected(user, query)[0]:

@@ -65,7 +65,7 @@ def histogram(user: access.User, query: Query, buckets: int = 60) -> Histogram:
 
 
 def facets(user: access.User, query: Query) -> list[Facet]:
-    """Of a range with many different cells, a facet of calls is counted over the newest rows."""
+    """If the range has many different cells, a facet of calls is counted over the newest rows."""
     names = {stream.name for stream in streams.chosen(query)}
     wanted = dimensions_of(query) if CALLS in names and access.may(user, "view") else None
     span = _span(query)

@@ -1,7 +1,8 @@
-"""The streams of rows that the explorer merges: calls, audit events that are no step of a call, log lines and messages.
+"""The streams of rows that the explorer merges: calls, audit events that are not steps of a call, log lines, messages.
 
-A stream is a table whose key rises with time. It is read along its key, from an index that a condition of the query
-picks (an *arm*), and never with OFFSET over rows. What a person may see is decided here, by `servers.access` alone.
+A stream is a table whose key rises with time. It is read in the order of its key, from an index that a condition of the
+query picks (an *arm*), and never with OFFSET over rows. What a person may see is decided here, by `servers.access`
+alone.
 """
 
 import json
@@ -87,21 +88,21 @@ CHOICES["kind"] = {
 }
 RENAMED["kind"] = audit.RENAMED
 NOTHING = Q(pk__in=[])
-#: more values than this are compared row by row
+#: a condition with more values than this is checked row by row
 ARMS = 40
 
 
 @dataclass(frozen=True)
 class Arm:
-    """`index` is a condition whose rows an index returns in the order of the key; `rest` is compared row by row."""
+    """`index` is a condition whose rows an index returns in the order of the key; `rest` is checked row by row."""
 
     index: Q
     rest: Q = Q()
 
 
 class Plain(Func):
-    """A column for which SQLite may not choose another index than that of the arm: it has no statistics and would take
-    any of them."""
+    """A column that keeps SQLite from choosing another index than the arm's: without statistics, it would take any of
+    them."""
 
     template = "%(expressions)s"
 
@@ -127,8 +128,8 @@ class Stream(ABC):
     outcome: ClassVar[str]
     #: facet -> column
     facets: ClassVar[Mapping[str, str]]
-    #: column that refers to a row's server, and the field of servers that it names, where `facets` has the name that the
-    #: server had then
+    #: column that refers to a row's server, and the server field that it contains, if `facets` has the name that the
+    #: server had at the time
     server_then: ClassVar[tuple[str, str] | None] = None
 
     @abstractmethod
@@ -137,10 +138,11 @@ class Stream(ABC):
 
     @abstractmethod
     def condition(self, term: Term) -> Q:
-        """Of a term without its negation, over `plain_` columns. What the stream's rows do not have matches none."""
+        """The condition of a term without its negation, over `plain_` columns. A field that the stream does not have
+        matches no row."""
 
     def arms(self, term: Term) -> list[Arm] | None:
-        """The same by an index; None if there is none for it."""
+        """The same condition by index; None if no index fits."""
         return None
 
     @abstractmethod
@@ -151,7 +153,7 @@ class Stream(ABC):
         """The outcome of the query language, from the value of the column `outcome`."""
 
     def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
-        """The value for the query and the words of what the facet's column holds."""
+        """The query value and the label for a stored value of the facet's column."""
         if facet == "outcome":
             outcome = self.outcome_of(stored)
             return outcome, OUTCOMES[outcome][0]
@@ -165,17 +167,17 @@ class Stream(ABC):
         return [] if visible is None or not keys else list(visible.filter(among(keys)))
 
     def shown(self, query: Query) -> Q:
-        """The rows that the query asks for with `own:`, which is no condition on a column."""
+        """The rows that the query asks for with `own:`, which is not a condition on a column."""
         return NOTHING if only_own(query) else Q()
 
     def free_text(self, user: access.User, query: Query) -> Match | None:
-        """None: the stream's words are compared row by row, as `condition` says."""
+        """None: free text is checked row by row, by `condition`."""
         return None
 
 
 def present_names(field: str, keys: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """Of servers, named by `pk` or `uid`: a query finds the rows of a renamed one by its present name. What is gone keeps the
-    name that it had."""
+    """The current names of servers given by `pk` or `uid`: a query finds the rows of a renamed server by its current
+    name. Deleted servers keep the name that they had."""
     known = [key if key is None or field == "pk" else UUID(str(key)) for key in keys]
     found = dict(Server.objects.filter(**{f"{field}__in": {*known} - {None}}).values_list(field, "name"))
     return [found.get(key, name) for key, name in zip(known, names, strict=True)]
@@ -189,7 +191,7 @@ def among(keys: Sequence[int]) -> Q:
 
 
 def matching(column: str, value: Value) -> Q:
-    """A name, without regard to case."""
+    """Compare a name, ignoring case."""
     if value.any_start and value.any_end:
         return Q(**{f"{column}__icontains": value.text})
     if value.any_end:
@@ -239,8 +241,8 @@ def exact_outcomes(term: Term, table: Mapping[str, str]) -> list[str]:
 
 
 def servers(term: Term) -> QuerySet[Server]:
-    """By uid, slug or name. A slug, as links say it, means that server alone of those that exist: others may have it
-    as their name."""
+    """By uid, slug or name. A slug, as used in links, means only that server, even if existing servers have it as their
+    name."""
     named = any_of([_named(value) for value in term.values])
     return Server.objects.filter(named | Q(uid__in=uids(term))).order_by()
 
@@ -252,19 +254,19 @@ def _named(value: Value) -> Q:
     return Q(slug=value.text) | (found & ~Q(Exists(Server.objects.filter(slug=value.text))))
 
 
-#: deleted servers and accounts that are found by their name
+#: how many deleted servers and accounts are looked up by name
 _DELETED = 1_000
 
 
 def deleted_servers(term: Term) -> list[UUID]:
-    """By the name that they had: the event of their end keeps it."""
+    """By their former name, which the event of their deletion contains."""
     deletions = AuditEvent.objects.filter(action=AuditAction.SERVER_DELETE).order_by("-seq")
     found = deletions.values_list("server_name", "server_uid")[:_DELETED]
     return [uid for name, uid in found if uid and any(value.matches(name) for value in term.values)]
 
 
 def deleted_accounts(term: Term) -> list[str]:
-    """In the spelling that they had: the event of their end keeps it."""
+    """In their former spelling, which the event of their deletion contains."""
     deletions = AuditEvent.objects.filter(action=AuditAction.USER_DELETE).order_by("-seq")
     found = deletions.values_list("subject", flat=True)[:_DELETED]
     return [name for name in found if any(value.matches(name) for value in term.values)]
@@ -275,7 +277,7 @@ def accounts(term: Term) -> QuerySet[Any]:
 
 
 def _literally(sql: str) -> Q:
-    """A condition in the very words of a partial index: with a parameter in it, SQLite would not use the index."""
+    """A condition worded exactly like a partial index: with a parameter in it, SQLite would not use the index."""
     return Q(RawSQL(sql, [], output_field=BooleanField()))  # noqa: S611  # no input
 
 
@@ -433,7 +435,7 @@ class Calls(Stream):
         )
 
     def _tags(self, term: Term) -> list[str]:
-        """The tags of rows that can match; empty for a term that has none."""
+        """The tags of rows that can match; empty for a term without tags."""
         match term.field:
             case "outcome":
                 return [tag(state) for state in exact_outcomes(term, OUTCOME_OF_STATE)] or ["none"]
@@ -441,7 +443,7 @@ class Calls(Stream):
                 return [tag(text) for text in texts(term)]
             case "kind":
                 return [tag(METHODS.get(text, text)) for text in texts(term)]
-            case "server" if not deleted_servers(term):  # their calls keep the tag of a key that no row has any more
+            case "server" if not deleted_servers(term):  # their calls keep the tag of a key that no longer exists
                 found = _few(servers(term), "pk")
                 return [] if not found else ["server0", *(f"server{key}" for key in found)]
         return []
@@ -457,7 +459,7 @@ _NO_STEP = _literally(f'NOT ("servers_auditevent"."action" IN ({_STEPS}))')
 
 
 class Events(Stream):
-    """Without the steps of calls, which unfold as the timeline of their call. A query that names steps finds them in
+    """Without the steps of calls, which the timeline of their call shows. A query that names steps finds them in
     `Steps`."""
 
     name, label, model, at = "events", "Events", AuditEvent, "at"
@@ -550,7 +552,7 @@ class Events(Stream):
         )
 
     def outcome_of(self, exact: str) -> str:
-        return _AUDITED.get(exact, "unknown")  # of an event that was changed
+        return _AUDITED.get(exact, "unknown")  # the event was tampered with
 
     def facet_value(self, facet: str, stored: str) -> tuple[str, str]:
         grouped = facet == "kind" and stored not in CALL_STEPS
@@ -565,7 +567,7 @@ class Events(Stream):
 
 
 class Steps(Events):
-    """Of a query that names steps of calls: a call that the retention removed has nothing else in the log. Few of the
+    """For a query that names steps of calls: they are all that the log has of a call that retention removed. Few of the
     indexes contain them."""
 
     index = Q()
@@ -580,7 +582,7 @@ def names_steps(query: Query) -> bool:
 
 
 def _actions(term: Term) -> list[str]:
-    """Of groups ("sign-in") and single actions ("account:session:sign_in")."""
+    """The actions of groups ("sign-in") and single actions ("account:session:sign_in")."""
     found: list[str] = []
     for text in texts(term):
         found += [str(action) for action in audit.actions_of(text)] if text in audit.GROUPS else [text]
@@ -667,8 +669,8 @@ class Logs(OfSessions):
 
 
 class Messages(OfSessions):
-    """What crossed the wire, where its server's settings record it. Many times the rows of the others, so a query names
-    this stream."""
+    """Recorded protocol messages, if the server's settings record them. They have many times more rows than the other
+    streams, so a query must ask for this one."""
 
     name, label, model, at = "messages", "Messages", WireMessage, "at"
     columns = ("server_id", "method", "target", "kind", "call_uid", "fault", "duration_ms", "size", "at")

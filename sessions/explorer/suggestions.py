@@ -35,7 +35,7 @@ def _users(user: access.User, begun: str) -> list[tuple[str, str]]:
 
 
 def _callers(user: access.User) -> set[str]:
-    """Of the newest calls that this person sees."""
+    """The callers of the newest calls that this person may see."""
     calls = search.select(user, Query(), streams.STREAMS["calls"])
     rows = [] if calls is None else calls.read(search.FACET_ROWS, "user_name")[0]
     return {name for _, name in rows if name}

@@ -38,7 +38,7 @@ def first_rows(
     if not statements:
         return []
     with connection.cursor() as cursor:
-        # Django refuses a LIMIT inside of a union on SQLite, which takes it in a sub-query.
+        # Django refuses a LIMIT inside a union on SQLite, which accepts it in a subquery.
         cursor.execute(" UNION ALL ".join(statements), values)
         found = cursor.fetchall()
     if len(statements) == 1:

@@ -10,8 +10,8 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          "users" is internal to web processes: a user's permissions or sign-in changed. So are "policies", what agents
          may do changed; "agent_sessions", some agent's session ended or changed; and "lost", some process could not send
          its hints for a while, so every listener compares everything with the database.
-Hints    publish(topic, seq, kind, rows): rows carry ids, progress and log lines that an agent wants, never a result. All go to one group, several
-         together, and each web process takes what its pages listen to.
+Hints    publish(topic, seq, kind, rows): rows carry ids, progress, and log lines that an agent requested, never a
+         result. All go to one group, several together, and each web process picks those that its pages listen to.
 Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "expires", "session"}, several together, to the
          group worker.<worker uid>. Not through the broker: its queues cost a third of what a worker does for a call.
 
@@ -139,7 +139,7 @@ def lists_announced(server_uid: UUID | str, session_uid: UUID | str, lists: list
 
 
 def tasks_changed(server_uid: UUID | str) -> None:
-    """The server said something of a task, or it is followed on. The row of its call may stay as it is."""
+    """The server reported on a task, or it is still followed. The row of its call may stay as it is."""
     publish(f"server.{server_uid}", None, "tasks", patient=True)
 
 
@@ -166,8 +166,8 @@ def call_progress(call_uid: UUID | str, progress: float | None, total: float | N
 
 
 def call_logged(call_uid: UUID | str, line: dict[str, Any]) -> None:
-    """A log line of a call whose agent wants it: `level`, `logger`, and `text`, which is JSON text if `json`. Lossy; the
-    server's log has every line. Without secrets, as the log has it."""
+    """A log line of a call whose agent requested it: `level`, `logger`, and `text`, which is JSON text if `json`.
+    Lossy; the server's log has every line. Without secrets, as the log has it."""
     publish(f"call.{call_uid}", None, "log", [line])
 
 
@@ -181,8 +181,8 @@ def visit_completed(elicitation_id: str, call_uid: UUID | str, server_uid: UUID 
 def question_changed(
     question_uid: UUID | str, version: int, call_uid: UUID | str | None = None, server_uid: UUID | str | None = None
 ) -> None:
-    """An item of the inbox came or changed. `call_uid`: the call that waits for it. Its own version stays the same and
-    is not sent: its pages would take the change for one that they have."""
+    """An inbox item was added or changed. `call_uid`: the call that waits for it. The call's version stays the same and
+    is not sent: pages would think that they already have the change."""
     publish(INBOX, None, "question", [{"question": str(question_uid), "version": version}])
     if call_uid is not None:
         publish(f"call.{call_uid}", None, "call")
@@ -226,7 +226,7 @@ def agent_session_ended(session_uid: UUID | str) -> None:
 
 
 def agent_session_changed() -> None:
-    """What a request of some agent's session depends on."""
+    """Something changed that the requests of some agent's session depend on."""
     publish(AGENT_SESSIONS, None, "session")
 
 
@@ -237,7 +237,7 @@ def subscription_changed(subscription_uid: UUID | str, version: int, kind: str =
 
 
 def sign_in_needed(server_uid: UUID | str) -> None:
-    """A session began to wait for a sign-in: by anyone who may, or by the owner of a personal one."""
+    """A session started waiting for a sign-in by anyone with permission, or by the owner of a personal session."""
     for topic in (SIGN_INS, OWN_SIGN_INS):
         publish(topic, None, "sign_in", [{"server": str(server_uid)}])
 
@@ -267,7 +267,7 @@ def draft_changed(draft_uid: UUID | str, version: int | None = None) -> None:
 
 
 def user_changed(user_id: int | None, ended: str = "") -> None:
-    """Password, activity or permissions of a user (None: of any user) changed: open sockets are judged again.
+    """Password, activity or permissions of a user (None: of any user) changed: open sockets are checked again.
 
     `ended` is the fingerprint of a browser's session that is over: its sockets close at once.
     """

@@ -1,4 +1,4 @@
-"""What a listener reads from the rows of a hint. Nothing about them is sure: anyone who can write to Redis can publish
+"""What a listener reads from the rows of a hint. They are untrusted: anyone who can write to Redis can publish
 anything."""
 
 from typing import Any

@@ -45,7 +45,7 @@ class Listener:
         self._said_at = -LOG_SECONDS
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             try:
                 async with self._subscribed() as connection:

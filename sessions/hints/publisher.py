@@ -102,7 +102,7 @@ class Publisher:
         self._put(self._patient if patient else self._urgent, hint)
 
     def wake(self, group: str, message: Message) -> None:
-        """To one worker."""
+        """Send a message to one worker."""
         self._put(self._wakes, (group, message))
 
     def _put(self, queue: deque[Any], item: Any) -> None:
@@ -163,7 +163,7 @@ class Publisher:
                 return
             thread = threading.Thread(target=self._run, name="hints-publisher", daemon=True)
             if not started(thread):
-                return  # what is put next asks again
+                return  # the next hint that is queued asks again
             self._thread = thread
         atexit.register(self.flush)
 

@@ -60,7 +60,7 @@ class Redactor:
         self._forms = sorted(forms, key=len, reverse=True)
         #: also as JSON writes them
         self._searched = tuple(dict.fromkeys((*self._forms, *(dumped(form)[1:-1] for form in self._forms))))
-        #: of a number, only as a whole: shorter ones stand in every schema
+        #: minimum length of a number, matched only as a whole: shorter ones occur in every schema
         self._numbers = {form for form in self._forms if form.isdecimal() and len(form) >= _LEAST_DIGITS}
         #: characters
         self.longest = max(map(len, self._searched), default=0)

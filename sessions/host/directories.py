@@ -142,7 +142,7 @@ def _remove_personal(server: UUID, identity: UUID) -> None:
 
 
 def packages_of(private: Path) -> Path:
-    """Where the packages of a launcher are installed: beside the private working directory. It is not made here."""
+    """Where a launcher's packages are installed: beside the private working directory. It is not created here."""
     return private.parent / private.name.replace("work", "packages", 1)
 
 

@@ -1,4 +1,4 @@
-"""Serves what rows say is due: looks when it is told to, serves each key once at a time and only some keys at once."""
+"""Serves what rows say is due: checks on request, serves each key once at a time and only a few keys at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable

@@ -19,7 +19,7 @@ _HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
 
 
 async def fetch(url: str, accept: str, most: int) -> Fetched:
-    """Of an https URL. At most one byte more than `most`: the caller sees that it is too long."""
+    """Fetch an https URL. Reads at most one byte more than `most`, so that the caller sees that it is too long."""
     try:
         async with asyncio.timeout(SECONDS):
             return await _get(url, accept, most)

@@ -26,7 +26,7 @@ from sessions.mcp.transports.tls import client_context
 from sessions.subscriptions.webhooks import signature
 
 AT_ONCE: Final = 4
-#: of what a receiver says about rejected records
+#: characters of a receiver's message about rejected records
 _WORDS_CHARS: Final = 200
 
 

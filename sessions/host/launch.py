@@ -233,15 +233,15 @@ def _confinement(
     *,
     draft: bool = False,
 ) -> stdio.Confinement | None:
-    """None for what is no child, or where the operator said so. `private`: its own working directory, whether or not it
-    is used. `number` and `draft` choose the user, where we are root."""
+    """None if the server is not a child process, or if the operator turned confinement off. `private`: its own working
+    directory, used or not. `number` and `draft` determine its user, if we are root."""
     if source.transport != TransportKind.STDIO or settings.STDIO_UNCONFINED:
         return None
     directory = os.path.normpath(values.reached.working_directory)
     folder_is_private = directory == str(private)  # another folder beside it is another server's
     protected = _ours()
     roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
-    # A root that holds mcpadmin's own files, or is none of files, stays what it is to the server: a hint.
+    # A root that contains mcpadmin's own files, or leads to anything but files, remains a mere hint to the server.
     roots = [
         root
         for root in roots
@@ -283,7 +283,7 @@ def _confinement(
 def _hosts(source: Server | Registration) -> list[stdio.Host]:
     try:
         return [*map(stdio.Host.parsed, source.network_hosts)]
-    except ValueError as problem:  # stored by a version that took it
+    except ValueError as problem:  # stored by a version that accepted it
         words = f"The hosts under Access in the server's settings cannot be used: {problem}"
         raise _not_started(words) from problem
 
@@ -337,7 +337,7 @@ def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
 
 def _process_limits() -> dict[str, int]:
     """By the names of setrlimit. Memory and processes of the whole server are measured too (see processes.py), which says
-    what was exceeded; these stop what is faster than the measurement. NPROC counts threads."""
+    what was exceeded; these limits stop what grows faster than it is measured. NPROC counts threads."""
     limits = {"CORE": 0, "NOFILE": settings.STDIO_OPEN_FILES, "FSIZE": settings.STDIO_FILE_MIB * MIB}
     if settings.STDIO_MEMORY_MIB:
         limits["DATA"] = (2 * settings.STDIO_MEMORY_MIB + SPARE_MIB) * MIB

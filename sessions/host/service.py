@@ -133,7 +133,7 @@ class Host:
         self._do(client_documents.run(self.db, client_uid))
 
     def check_package(self, server_uid: UUID) -> None:
-        """Compare a pinned package with its registry. Of several workers one does it; one at a time here."""
+        """Compare a pinned package with its registry. Only one of several workers does it, one package at a time."""
         if server_uid not in self._checks:
             self._checks.add(server_uid)
             self._do(self._check_package(server_uid), on_drop=partial(self._checks.discard, server_uid))

@@ -1,7 +1,7 @@
 """The host's one clock. Every HEARTBEAT_SECONDS: a heartbeat, then everything that a lost message may have left undone.
 
-The database's clock decides whether another worker is dead. Only a worker that has seen the database answer for a full
-stale period may judge: after an outage every heartbeat is old.
+The database's clock decides whether another worker is dead. Only a worker for which the database has answered for a
+full stale period may decide that: after an outage, every heartbeat is old.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from sessions.models import Worker
 TEST_GIVEN_UP = timedelta(minutes=10)
 #: seconds from the start of one full batch of claims to the start of the next
 BETWEEN_CLAIMS = 1.0
-#: between two batches of the search's index: the calls have the database for themselves in between
+#: between two batches of the search index: in between, calls have the database to themselves
 BETWEEN_BATCHES = 0.1
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Tick:
         self._sweeping: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[None] | None = None
         self._indexing: asyncio.Task[None] | None = None
-        #: monotonic time since which every heartbeat has been written; None while the database is away
+        #: monotonic time since which every heartbeat has been written; None while the database is unavailable
         self._answering_since: float | None = None
         self._was_away = False
         self._closing = False
@@ -65,7 +65,7 @@ class Tick:
         while True:
             try:
                 await self._beat()
-            except Exception:  # without further heartbeats this worker would count as dead and not know it
+            except Exception:  # without further heartbeats, this worker would count as dead without knowing it
                 log.exception("host.beat_failed")
             await asyncio.sleep(settings.HEARTBEAT_SECONDS)
 
@@ -105,13 +105,13 @@ class Tick:
     def _started(
         self, task: asyncio.Task[None] | None, job: Callable[[], Coroutine[Any, Any, None]]
     ) -> asyncio.Task[None] | None:
-        """`task` while it runs, then a new one of `job`; none is begun once the worker drains."""
+        """`task` while it runs, then a new task of `job`; no new one is started once the worker drains."""
         if self._closing or not (task is None or task.done()):
             return task
         return asyncio.create_task(job())
 
     async def _index(self) -> None:
-        """The words of what has ended, for the search; when nothing else is to be written."""
+        """Index calls and events that have ended for the search, when nothing else needs to be written."""
         db = self._host.db
         try:
             while not self._closing and (batch := await db.read(indexing.next_batch)):
@@ -121,7 +121,7 @@ class Tick:
                     if self._closing or not await db.write(fulltext.merge, spare=True, durable=False):
                         break
                 if not batch.more:
-                    return  # what comes until the next beat is one batch again: it costs the same for one call as for many
+                    return  # until the next beat it is one batch: it costs the same for one call as for many
                 await asyncio.sleep(BETWEEN_BATCHES * settings.TIME_SCALE)
         except DatabaseAway:
             self._host.counters["database_away"] += 1
@@ -134,7 +134,8 @@ class Tick:
         self._forget_answers()
 
     def _forget_answers(self) -> None:
-        """From now on the database has to answer for a full stale period before we judge or claim."""
+        """From now on, the database must answer for a full stale period before we declare workers dead or claim
+        sessions."""
         self._answering_since = None
         self._was_away = True
         self._host.may_claim = False
@@ -196,7 +197,8 @@ class Tick:
                 self._claiming = asyncio.create_task(self._claim())
 
     def _reap(self, gone: list[Worker], include_stale: bool) -> Reaped:
-        """By the writer, maybe seconds later. The machine may have slept in between, and no worker has beaten since then."""
+        """Runs in the writer, maybe seconds later. The machine may have slept meanwhile, and no worker has sent a
+        heartbeat since then."""
         dead = {worker.pk: worker for worker in gone}
         if include_stale and time.time() - self._beaten_at < settings.STALE_SECONDS:
             dead |= {worker.pk: worker for worker in heartbeats.stale_workers().exclude(uid=self._host.me.uid)}

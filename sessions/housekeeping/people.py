@@ -31,7 +31,7 @@ def belongings(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
 
 
 def _saved(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
-    """Names only of what is shared."""
+    """The names of shared ones only."""
     found = []
     rows = SavedCall.objects.filter(owner_id=user.pk, server__in=servers)
     if number := rows.filter(shared=False).count():
@@ -58,7 +58,7 @@ def _assigned(user: Any) -> QuerySet[Question]:
 
 
 def hand_over(user: Any, to: Any) -> dict[str, int]:
-    """In the caller's transaction."""
+    """Runs in the caller's transaction."""
     name = to.get_username()
     subscriptions = list(_subscriptions(user).values_list("pk", "uid"))
     rows = Subscription.objects.filter(pk__in=[pk for pk, _ in subscriptions])
@@ -75,7 +75,7 @@ def hand_over(user: Any, to: Any) -> dict[str, int]:
 
 
 def cancel_waiting_calls(user_id: int) -> None:
-    """Of a person who was disabled: what no worker has sent is not sent any more."""
+    """For a person who was disabled: calls that no worker has sent are not sent any more."""
     waiting = list(Call.objects.filter(user_id=user_id, state__in=UNSENT).values_list("uid", flat=True))
     for start in range(0, len(waiting), final_states.BATCH):
         final_states.end(waiting[start : start + final_states.BATCH], final_states.USER_DISABLED_BEFORE)

@@ -66,7 +66,7 @@ class QuestionCard:
 
     @property
     def message_left(self) -> int:
-        """How many characters follow what is shown of it."""
+        """How many more characters it has than are shown."""
         return max(0, len(self._message) - MESSAGE_CHARS)
 
     @property
@@ -104,12 +104,12 @@ def seen(user: Any) -> QuerySet[Question]:
 
 
 def may_answer(user: Any, question: Question | None = None) -> bool:
-    """Only its person may answer what is asked in a personal session."""
+    """Only its person may answer requests in a personal session."""
     return access.may(user, "answer_question") and (question is None or reads.is_theirs(user, question))
 
 
 def may_read(user: Any, question: Question) -> bool:
-    """The server's words: readable for those who may answer, made the call, or may read payloads."""
+    """The server's text: readable for people who may answer, made the call, or may read payloads."""
     return may_answer(user, question) or access.may_read_payloads(user) or _own_call(user, question)
 
 

@@ -23,7 +23,7 @@ def longer(question: Question) -> datetime | None:
     patience = timedelta(seconds=settings.INBOX_SECONDS)
     last = question.created_at + (1 + TIMES) * patience
     if question.server is not None:
-        call = question.call  # of a task that is followed on, it has ended
+        call = question.call  # the call of a task that is still followed has ended
         began = call.sent_at if call is not None and call.state == CallState.SENT else None
         total = timedelta(seconds=question.server.total_timeout_seconds)
         last = min(last, (began or question.created_at) + total - MARGIN)

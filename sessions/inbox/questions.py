@@ -32,7 +32,7 @@ from sessions.models import Call, Question, ServerTask, Worker
 
 SUMMARY_CHARS = 300
 BATCH = 200
-#: the time that a call keeps for itself after the last moment for an answer
+#: the time that a call has left after the deadline for an answer
 MARGIN = timedelta(seconds=5)
 #: a live worker ends its own questions; after this time any worker or web process may
 EXPIRE_AFTER = timedelta(seconds=15)
@@ -64,8 +64,8 @@ class NewQuestion:
 
 # --- received ----------------------------------------------------------------------------------------------------------
 def packed(asking: NewQuestion) -> Payload:
-    """The row of its content, compressed and sealed but not written: not in the writer's transaction, which would hold up
-    everyone who writes. Raises SealError."""
+    """The row of its content, compressed and sealed but not written. Do not call in the writer's transaction: that
+    would hold up all other writes. Raises SealError."""
     return payloads.made(PayloadKind.QUESTION, asking.params)
 
 
@@ -99,7 +99,7 @@ def receive(asking: NewQuestion, lease: Lease, content: Payload | None = None) -
 
 
 def _of_no_known_call(question: Question) -> None:
-    """The cards of the calls that may have caused it show it, and that it is over."""
+    """Show the question, and its end, on the cards of the calls that may have caused it."""
     calls = Call.objects.filter(**reads.possible_callers(question))
     calls.update(version=F("version") + 1)
     for uid in list(calls.values_list("uid", flat=True)[:BATCH]):
@@ -132,7 +132,8 @@ def _running(call: PendingCall | None, lease: Lease) -> Call | None:
 
 
 def _expiry(asking: NewQuestion, call: Call | None, now: datetime) -> datetime:
-    """Early enough that the call's own total time does not end first. That of a task that is followed on is over."""
+    """Early enough that the call's own total time does not end first. For a task that is still followed, it has
+    ended."""
     began = call.sent_at if call is not None and call.state == CallState.SENT else None
     return min(now + timedelta(seconds=asking.patience), (began or now) + timedelta(seconds=asking.total) - MARGIN)
 
@@ -214,7 +215,7 @@ def delivered(uid: UUID) -> None:
 
 
 def _forget_unmasked(questions: QuerySet[Question]) -> None:
-    """What their masked answers stand for: it was sent, or is sent no more."""
+    """Delete the values behind their masked answers: these were sent, or will not be sent any more."""
     Unredacted.objects.filter(payload__in=questions.exclude(answer=None).values("answer")).delete()
 
 

@@ -43,7 +43,7 @@ def answered_by(user_id: int | None, name: str, question: Question) -> bool:
 
 
 def is_theirs(user: Any, question: Question) -> bool:
-    """Also True for what is asked in a shared session."""
+    """Also True for requests in a shared session."""
     if not question.personal:
         return True
     return question.session is not None and question.session.identity.user_id == user.pk

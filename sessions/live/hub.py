@@ -1,7 +1,7 @@
 """The one hub of this web process: receives every hint, reads once, encodes once, sends to its sockets.
 
-Hints may be lost (Redis is away, or SUBSCRIBE has not taken effect yet). So a slow timer compares every topic that has
-listeners with the database. The order is always: join first, then catch up.
+Hints may be lost (Redis is unreachable, or SUBSCRIBE has not taken effect yet). So a slow timer compares every topic
+that has listeners with the database. The order is always: join first, then catch up.
 """
 
 import asyncio
@@ -111,8 +111,8 @@ class Hub:
         return True
 
     def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher` with each hint of a topic, and with None when hints may have been lost. For those who read the
-        rows themselves, and in another shape than pages. Returns what ends it."""
+        """Call `watcher` with each hint of a topic, and with None when hints may have been lost. For code that
+        reads the rows itself, in another shape than pages do. Returns a function that ends the watch."""
         self._watchers.setdefault(topic, []).append(watcher)
         for hint in self._early.take(topic):
             watcher(hint)

@@ -53,7 +53,7 @@ class TopicSubscription:
     cursor: int | None
     live: bool = False
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
-    #: the keys in `seen` of which there are ever more, the one sent last at the end
+    #: the keys in `seen` whose number keeps growing, in the order in which they were last sent
     _rows: dict[str, None] = field(default_factory=dict)
     task: "asyncio.Task[None] | None" = None
 

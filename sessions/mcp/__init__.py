@@ -1,1 +1,2 @@
-"""An MCP client as a library: protocol core, OAuth, transports and client. It knows no Django and nothing of mcpadmin."""
+"""An MCP client as a library: protocol core, OAuth, transports and client. It uses neither Django nor the rest of
+mcpadmin."""

@@ -65,7 +65,7 @@ class AgentCall(models.Model):
     capabilities = models.JSONField(default=dict)  # what the agent answers: see sessions.agents.call_request.answerable
     log_level = models.CharField(max_length=10, blank=True)  # lines of this call that it wants; blank: none
     asks_people = models.BooleanField(default=True)  # what it cannot answer waits for people in the inbox
-    one_exchange = models.BooleanField(default=False)  # a modern server hears the agent's capabilities, not ours
+    one_exchange = models.BooleanField(default=False)  # a modern server gets the agent's capabilities, not ours
     # the call whose server required input; each is continued once
     continues = models.OneToOneField("self", null=True, on_delete=models.SET_NULL, related_name="continued_by")
 

@@ -9,7 +9,7 @@ from servers.models import Identity, Payload, Server
 from sessions.enums import ArgumentDoubt, CallState
 from sessions.models.session import McpSession
 
-#: calls beyond these are few, and each of them stands in an index of its own
+#: calls beyond these are few, and have an index of their own
 SLOW_MS, LARGE_BYTES = 1_000, 64 * 1024
 
 

@@ -31,7 +31,7 @@ class SavedCall(models.Model):
         max_length=64, blank=True
     )  # of the definition that the arguments were saved for
     arguments = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")
-    # the digest of the payload that the arguments were copied from: what is erased there is erased here
+    # the digest of the payload that the arguments were copied from: erasing it erases them here, too
     source = models.CharField(max_length=64, blank=True)
     doubt = models.CharField(max_length=10, choices=ArgumentDoubt, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)

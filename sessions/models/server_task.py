@@ -8,7 +8,7 @@ from sessions.enums import CallState
 from sessions.models.call import Call
 from sessions.models.session import McpSession
 
-#: a server that names no lifetime may keep a task for ever; we do not ask for ever
+#: a server that names no lifetime may keep a task forever; we do not poll forever
 FOLLOWED_FOR: Final = timedelta(days=7)
 
 

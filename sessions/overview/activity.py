@@ -114,7 +114,7 @@ _STRIP_HEIGHT: Final = 16
 
 @dataclass(frozen=True)
 class LastDay:
-    """Of one server: totals of 24 hours, and calls and errors of each hour, oldest first."""
+    """One server's totals of 24 hours, and its calls and errors in each hour, oldest first."""
 
     numbers: Numbers
     calls: list[int]

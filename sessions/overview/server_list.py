@@ -174,7 +174,7 @@ class ServerState:
 
 
 def states(user: access.User, uids: Iterable[UUID]) -> list[ServerState]:
-    """Of those that the user may see."""
+    """The states of servers that the user may see."""
     servers = access.visible_servers(user).filter(uid__in=list(uids)[:PAGE])
     return [
         ServerState(server.uid, shown(server, session).look, reason(session))

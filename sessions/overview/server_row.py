@@ -147,7 +147,7 @@ def why(session: McpSession | None) -> Explanation | None:
 
 
 def fix(server: Server, session: McpSession) -> Fix | None:
-    """None for what no page mends. Needs `identity`."""
+    """None if no page can fix it. Needs `identity`."""
     personal = session.identity.kind == IdentityKind.PERSONAL
     if session.fault == "package_changed":
         return Fix(slug_url("servers:package", server.slug), "lock", "Review and pin again")

@@ -180,7 +180,7 @@ def _delete_payloads(ids: Sequence[int]) -> None:
 
 
 def _delete_questions(column: str, ids: Sequence[int]) -> list[int]:
-    """Those that wait for no answer any more. Returns the keys of their payloads."""
+    """Delete those that no longer wait for an answer. Returns the keys of their payloads."""
     return _deleted(Question, column, ids, ("question_id", "answer_id"), "state <> %s", QuestionState.OPEN.value)
 
 

@@ -95,7 +95,7 @@ def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:
 
 
 def _without_needed(removal: Removal) -> Removal:
-    """Of events only those that `_cut` removes."""
+    """Of events, only those that `_cut` removes."""
     last = _last_not_needed(removal) if removal.kind == StoredKind.EVENTS else removal.last
     if last == removal.last:
         return removal

@@ -49,7 +49,7 @@ def _long_columns(model: type[Model], prefix: str) -> list[str]:
 
 
 def stored_kinds() -> Mapping[StoredKind, Stored]:
-    """Those of this version."""
+    """The kinds that this version has."""
     found = [
         Stored(StoredKind.CALLS, Call, "created_at", 700),
         Stored(StoredKind.PAYLOADS, Payload, "created_at", 350, ~Q(kind__in=[PayloadKind.RESOURCE, PayloadKind.SAVED])),

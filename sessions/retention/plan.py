@@ -14,7 +14,7 @@ from sessions.retention.limits import Limit
 
 @dataclass(frozen=True)
 class Removal:
-    """Of one kind everything from the key `first` up to `last`. `before`: no row that goes is younger."""
+    """Everything of one kind from the key `first` up to `last`. `before`: no removed row is younger."""
 
     kind: StoredKind
     first: int

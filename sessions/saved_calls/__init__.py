@@ -1,1 +1,1 @@
-"""Calls under a name: saving, running, listing."""
+"""Named calls: saving, running, listing."""

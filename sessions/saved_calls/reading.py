@@ -63,7 +63,7 @@ def may_share(user: access.User, saved: SavedCall) -> bool:
 
 
 def own(user: access.User) -> list[Entry]:
-    """Of all servers, by server."""
+    """The user's own calls for all servers, by server."""
     rows = seen(user).filter(owner_id=user.pk).order_by("server__name", "name", "pk")
     return _entries(user, list(rows))
 

@@ -1,1 +1,1 @@
-"""Numbers of calls over time: roll-ups by minute, hour and day, counted by a background job, read by charts"""
+"""Call statistics over time: roll-ups by minute, hour and day, counted by a background job, read by charts"""

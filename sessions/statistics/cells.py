@@ -13,7 +13,7 @@ from sessions.enums import CallState
 from sessions.models import Call
 from sessions.models.statistics import LATENCY_BOUNDS_MS, RollupBy, RollupLevel
 
-#: one for each bound, and one for what is slower
+#: one for each bound, and one for slower calls
 BUCKETS: Final = len(LATENCY_BOUNDS_MS) + 1
 BUCKET_COLUMNS: Final = (*(f"within_{bound}" for bound in LATENCY_BOUNDS_MS), "beyond")
 LEVELS: Final = tuple(RollupLevel)

@@ -200,7 +200,7 @@ def _slot(start: int) -> "QuerySet[CallRollup]":
 
 
 def _counted_calls(start: int) -> "QuerySet[Call]":
-    """Those of an hour that the cursor has passed and that are not listed."""
+    """Calls of an hour that the cursor has passed and that are not listed."""
     begin, end = (datetime.fromtimestamp(second, UTC) for second in (start, start + _HOUR))
     passed = Call.objects.filter(created_at__gte=begin, created_at__lt=end, pk__lte=cursor().call_id)
     return passed.filter(~Q(pk__in=UncountedCall.objects.values("call_id")), state__in=FINAL)

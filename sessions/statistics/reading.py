@@ -1,7 +1,7 @@
-"""Reads of the roll-ups, by time and by dimension. What is not counted yet is added from the calls themselves.
+"""Reads the roll-ups, by time and by dimension. Calls that are not counted yet are added from their own rows.
 
 A range is made of slots that do not overlap: whole days where a step allows it, else hours, and minutes at its ends. So
-thirty days cost the same at a thousand and at ten million calls. Minutes are kept for two days: the ends of an older
+thirty days cost the same for a thousand calls and for ten million. Minutes are kept for two days: the ends of an older
 range are rounded to the hour.
 """
 
@@ -61,7 +61,7 @@ class Dimensions:
 
     @property
     def by(self) -> RollupBy:
-        """Raises ValueError for what no roll-up tells apart."""
+        """Raises ValueError for a combination that no roll-up distinguishes."""
         of_server = self.server is not None or bool(self.servers)
         if self.caller is not None and (of_server or self.tool is not None):
             raise ValueError("roll-ups tell callers and servers apart, but not both together")
@@ -156,8 +156,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class ServerSeries:
-    """As `Series`: of all calls together, and of some servers, in the order in which they were chosen. `counts`: of each
-    server that had calls, also of deleted ones."""
+    """As `Series`: one for all calls together, and one for each of some servers, in the order in which they were
+    chosen. `counts`: for each server that had calls, including deleted ones."""
 
     start: datetime
     step: int
@@ -169,7 +169,7 @@ class ServerSeries:
 
 @dataclass
 class Bars:
-    """Of one server: the sums of the range, and calls and errors of each step."""
+    """One server's sums for the range, and its calls and errors in each step."""
 
     total: Numbers
     steps: list[Counts]
@@ -177,14 +177,14 @@ class Bars:
 
 @dataclass(frozen=True)
 class ServerBars:
-    """For each of the servers that were asked for, also for those without calls."""
+    """One entry for each requested server, including those without calls."""
 
     servers: dict[UUID, Bars]
     behind: bool
 
 
 class Group(NamedTuple):
-    """Of a ranking. Only what tells its groups apart is set."""
+    """A group of a ranking. Only the fields that distinguish its groups are set."""
 
     server_uid: UUID | None = None
     server_name: str = ""
@@ -224,8 +224,8 @@ def finest(span: Range) -> int:
 
 
 def rounding(span: Range, since: datetime | None, until: datetime | None) -> int:
-    """To how many seconds the ends of the range are rounded, 0 for less than an hour. An end that is left open is not
-    rounded: nothing is behind it."""
+    """To how many seconds the ends of the range are rounded, 0 for less than an hour. An open end is not rounded:
+    nothing lies beyond it."""
     least = finest(span)
     ends = [int(end.timestamp()) for end in (since, until) if end is not None]
     return least if least >= _HOUR and any(end % least for end in ends) else 0
@@ -271,7 +271,8 @@ def _slot(start: int, step: int) -> str:
 
 
 def of_servers(user: access.User, wanted: Dimensions, span: Range, step: int) -> ServerBars:
-    """Calls over time of each of `wanted.servers`, with the latency of the whole range: that of each step costs most."""
+    """Calls over time for each of `wanted.servers`, with the latency of the whole range: per step it would cost
+    most."""
     return _whole(lambda at: _of_servers(at, user, wanted, span, step))
 
 
@@ -304,7 +305,7 @@ def by_server(
     step: int,
     choose: Callable[[dict[UUID, Counts]], Collection[UUID]],
 ) -> ServerSeries:
-    """Calls over time of all servers, and of each of those that `choose` picks by what all of them had."""
+    """Calls over time for all servers, and for each server that `choose` picks by the counts of all."""
     return _whole(lambda at: _by_server(at, user, wanted, span, step, choose))
 
 
@@ -424,12 +425,13 @@ Key = tuple[Any, ...]
 
 
 def _key(by: RollupBy, values: Sequence[Any]) -> Key:
-    """A server may have had other names; one that was deleted before its calls were counted has nothing else."""
+    """A server may have had other names; for one that was deleted before its calls were counted, there is only its
+    name."""
     return tuple(values) if by == RollupBy.CALLER else (values[0] or values[1], *values[2:])
 
 
 def _only(by: RollupBy, groups: Collection[Sequence[Any]]) -> tuple[str, list[Any]]:
-    """A condition that these groups fulfil; others may, too."""
+    """A condition that these groups meet; others may meet it too."""
     if by == RollupBy.CALLER:
         return _one_of("user_name", [values[0] for values in groups])
     parts = [
@@ -458,7 +460,7 @@ def _group(columns: Sequence[str], values: Sequence[Any]) -> Group:
 def counts(
     user: access.User, wanted: Dimensions, span: Range, groups: Mapping[RollupBy, Sequence[str]], at_most: int
 ) -> ValueCounts:
-    """Numbers of calls by the values of columns. What has more than `at_most` roll-ups in the range is left out."""
+    """Numbers of calls by column value. A column with more than `at_most` roll-ups in the range is left out."""
     cheap = {by: columns for by, columns in groups.items() if _rollups(by, span, at_most + 1) <= at_most}
     return _whole(lambda at: _counts(at, user, wanted, span, cheap))
 
@@ -560,7 +562,7 @@ def _rows(
 
 
 def _of(by: RollupBy) -> str:
-    """In the very words of the partial indexes: with a parameter in it, SQLite would not use them."""
+    """Worded exactly like the partial indexes: with a parameter in it, SQLite would not use them."""
     return f""""by" = '{by.value}'"""
 
 
@@ -588,7 +590,7 @@ def _where(user: access.User, wanted: Dimensions) -> tuple[str, list[Any]]:
 
 
 def _segments(span: Range, longest: int) -> list[tuple[int, int, int]]:
-    """(level, since, until), without overlap and together the range, in slots no longer than `longest`."""
+    """(level, since, until): segments that make up the range without overlap, in slots no longer than `longest`."""
     least = finest(span)
     since, until = span.since - span.since % least, span.until + -span.until % least
     return _split(since, until, [level for level in (86_400, 3_600, 60) if least <= level <= max(longest, least)])

@@ -17,7 +17,7 @@ from sessions.differences.structure import JsonDifference, TooDeep, compare_json
 from sessions.differences.text import TextDifference, compare_texts
 
 MOST_PARTS = 50
-#: of one side of one content; above it only size and digest are compared
+#: limit for one side of one content; above it, only size and digest are compared
 MOST_CHARS = 2_000_000
 #: compared as JSON up to this size of one side and this many values of all contents together; above it as text
 JSON_CHARS = 1_000_000
@@ -163,7 +163,7 @@ def _others(old: Any, new: Any, budgets: _Budgets) -> JsonDifference | None:
 
 
 def _rest(item: Any) -> dict[str, Any] | None:
-    """None where the facts of a content are those of the whole item."""
+    """None if the facts of a content describe the whole item."""
     if not isinstance(item, Mapping):
         return None
     shown = next((key for key in ("text", "blob") if isinstance(item.get(key), str)), "")

@@ -57,8 +57,8 @@ def subscribe(
 
     From now on it requests an open session. While the server is disabled or paused its state is *waiting*. Raises
     ValidationError for a URI that cannot be subscribed to, if the session has too many subscriptions, and for a user who
-    needs a personal identity first. `follower`: an agent that follows the resource, written in the same transaction. What
-    was begun for agents alone ends when none of them follows it any more, unless a person subscribes too.
+    needs a personal identity first. `follower`: an agent that follows the resource, written in the same transaction. A
+    subscription created only for agents ends when no agent follows it any more, unless a person subscribes too.
     """
     permissions.require(user, actor, _PERMISSION, server, subject=uri[:300])
     _check_uri(uri)
@@ -131,7 +131,7 @@ def _subscribe(actor: Actor, session: McpSession, uri: str, title: str, follower
         AgentFollow.objects.filter(subscription=found, made=True).update(made=False)
     if found is not None and found.active:
         _follow(found, follower, made=False)
-        _notify(found, notify_worker=True)  # the worker is woken nevertheless
+        _notify(found, notify_worker=True)  # the worker is woken in any case
         return found, False
     if Subscription.objects.filter(identity_id=session.identity_id, active=True).count() >= limits.number(
         "subscriptions"
@@ -144,8 +144,8 @@ def _subscribe(actor: Actor, session: McpSession, uri: str, title: str, follower
 
 
 def _follow(row: Subscription, follower: AgentFollow | None, *, made: bool) -> None:
-    """A session follows a resource once: what it followed before may have ended meanwhile. The row of an agent that has left
-    becomes that of the next one: otherwise one that comes and goes would leave rows without end."""
+    """A session follows a resource once: what it followed before may have ended meanwhile. The row of an agent that
+    left is reused for the next one: otherwise, agents that come and go would leave more and more rows."""
     if follower is None:
         return
     session = follower.session_id
@@ -188,7 +188,7 @@ def _end_unfollowed(pk: int, gone: Q) -> tuple[Subscription | None, bool]:
     rows = AgentFollow.objects.filter(subscription_id=pk)
     made = rows.filter(gone, made=True).exists()  # otherwise a person has subscribed meanwhile
     rows.filter(gone).delete()
-    if not made or rows.update(made=True):  # those who are left inherit it
+    if not made or rows.update(made=True):  # the remaining followers inherit it
         return None, False
     return _unsubscribe(SYSTEM, pk)
 
@@ -262,7 +262,7 @@ def _send_test(pk: int) -> WebhookDelivery:
 
 
 # --- announcing
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------------
 def _notify(row: Subscription, *, notify_worker: bool = False) -> None:
     """Make the session's worker look at its subscriptions. `notify_worker`: also request an open session, if its server
     is in service."""

@@ -109,7 +109,7 @@ def announce(subscription: Subscription, version: ResourceVersion) -> None:
 
 
 def drop_waiting(subscription: Subscription) -> None:
-    """Its webhook was removed: the next one gets none of the messages of this one."""
+    """Its webhook was removed: the next one must not get this one's messages."""
     _give_up(WebhookDelivery.objects.filter(subscription=subscription, state=DeliveryState.PENDING), _REMOVED)
 
 
@@ -119,7 +119,7 @@ def _give_up(rows: QuerySet[WebhookDelivery], words: str) -> None:
 
 # --- an attempt ---------------------------------------------------------------------------------------------------------
 def due() -> list[Due]:
-    """The first of each subscription. Only reads. A held copy of an installation sends nothing: the original does."""
+    """The first due message of each subscription. Only reads. An instance on hold sends nothing: the original does."""
     if instance.is_held():
         return []
     rows = WebhookDelivery.objects.filter(_is_due(timezone.now()), state=DeliveryState.PENDING)
@@ -171,7 +171,7 @@ def body_of(row: WebhookDelivery) -> bytes:
 
 
 def _versions(subscription: Subscription, number: int) -> dict[str, Any]:
-    """A version may already be deleted by retention; then only its number is included. Of an erased one there is no digest."""
+    """A version may already be deleted by retention; then only its number is included. An erased one has no digest."""
     rows = ResourceVersion.objects.filter(subscription=subscription, number__in=[number - 1, number])
     found = {row.number: row for row in rows}
     previous, row = found.get(number - 1), found.get(number)
@@ -209,7 +209,7 @@ def _fields(claimed: Claimed, outcome: Attempted, *, given_up: bool) -> dict[str
 
 
 def _pause(attempts: int) -> timedelta:
-    """After so many."""
+    """The pause after this many attempts."""
     return timedelta(seconds=settings.TIME_SCALE * DELAYS[attempts - 1] if attempts else 0)
 
 

@@ -25,7 +25,7 @@ from sessions.overview import server_list
 from sessions.views.forms import ServerListFilter
 
 MOST = 1_000
-#: a request that takes longer stops between two servers and says how far it came; the same action then goes on
+#: a request that takes longer stops between two servers and reports how far it got; repeating the action continues it
 SECONDS = 20.0
 _NAMED = 5
 _LISTED = 30
@@ -146,7 +146,7 @@ def act(request: WebRequest) -> HttpResponse:
 
 
 def _chosen(request: WebRequest) -> list[Server]:
-    """Those that are ticked, or all that match the filters of the list; at most MOST, by name."""
+    """Selected servers, or all that match the filters of the list; at most MOST, by name."""
     servers = access.visible_servers(request.user)
     if "all" in request.POST:
         servers = server_list.matching(
@@ -158,7 +158,7 @@ def _chosen(request: WebRequest) -> list[Server]:
 
 
 def _uids(texts: list[str]) -> list[UUID]:
-    """A field may hold several, with commas: the confirmation posts hundreds."""
+    """A field may contain several, separated by commas: the confirmation posts hundreds."""
     found = []
     for text in ",".join(texts).split(",")[:MOST]:
         try:
@@ -232,7 +232,7 @@ def _servers(count: int) -> str:
 
 
 def _address(request: WebRequest) -> str:
-    """The list with the filters that it had."""
+    """The URL of the list with its filters."""
     query = QueryDict(request.POST.get("query", "")).urlencode()
     return reverse("servers:list") + (f"?{query}" if query else "")
 

@@ -122,7 +122,7 @@ def _shown(contents: Contents, member: Any, client: str) -> list[dict[str, Any]]
 
 
 def _history(request: HttpRequest, bundle: Bundle) -> list[dict[str, Any]] | None:
-    """None for those who may not read the audit log."""
+    """None for people who may not read the audit log."""
     if not access.may(request.user, "view_auditevent"):
         return None
     rows = AuditEvent.objects.filter(action__in=_CHANGES, body__contains=str(bundle.uid))

@@ -45,7 +45,7 @@ from sessions.views.forms import ToolForm
 from sessions.views.visible_calls import scripted, visible_call
 
 TIMELINE = 100
-#: of a tree that one click loads
+#: nodes of a tree that one click loads
 PART_NODES = 1_000
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -94,8 +94,8 @@ def _form_again(request: WebRequest, server: Server, tool: str, message: str, st
 
 @require_http_methods(["GET", "POST"])
 def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
-    """POST makes a new call that refers to the old one. Where that needs a second thought, it leads to the page that GET
-    shows: what would be sent, and the question. `asked` comes from that page. A script reads JSON."""
+    """POST makes a new call that refers to the old one. If that needs confirmation, it redirects to the page that GET
+    shows: what would be sent, and the question. `asked` comes from that page. Scripts get JSON."""
     call = visible_call(request, uid)
     thought = repeating.second_thought(call)
     if request.method == "GET":
@@ -179,7 +179,7 @@ def detail(request: WebRequest, uid: UUID) -> HttpResponse:
 
 
 def _timeline(request: WebRequest, call: Call) -> list[tuple[AuditEvent, str]]:
-    """With the words of each event."""
+    """The call's events, each with its description."""
     if not access.may(request.user, "view_auditevent"):
         return []
     events = access.audit_events(request.user).filter(call_uid=call.uid).order_by("seq").defer("body", "hash")
@@ -245,14 +245,16 @@ def content(request: WebRequest, uid: UUID, position: int) -> HttpResponse:
 
 
 def _revalidated(response: HttpResponse, tag: str) -> HttpResponse:
-    """A browser may keep it, and asks before each use: it may have been erased, or the permission withdrawn."""
+    """A browser may cache it, but must revalidate before each use: it may have been erased, or the permission
+    withdrawn."""
     response.headers["ETag"] = tag
     response.headers["Cache-Control"] = "private, no-cache"
     return response
 
 
 def _asked_part(request: WebRequest, data: bytes, tag: str) -> tuple[bytes, str]:
-    """One range of bytes, as players ask for it, and its Content-Range; everything and "" without a valid one."""
+    """One range of bytes, as media players request it, and its Content-Range; everything and "" without a valid
+    range."""
     found = _RANGE.fullmatch(request.headers.get("Range", ""))
     if found is None or request.headers.get("If-Range", tag) != tag or not any(found.groups()):
         return data, ""

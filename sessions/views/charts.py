@@ -31,7 +31,7 @@ BARS = 96
 ROWS = 20
 DEFAULT = "24h"
 LONGEST = timedelta(days=10 * 366)
-#: shorter ranges, in units that their ends are rounded to, cannot be compared with the time before: both have the same units
+#: a range with fewer rounding units than this cannot be compared with the previous one: both would share units
 _COMPARED = 10
 _LENGTHS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _GROUPS = {"server": RollupBy.SERVER, "tool": RollupBy.TOOL, "caller": RollupBy.CALLER}
@@ -67,7 +67,7 @@ class ChartParameters:
         else:
             server = access.visible_servers(request.user).filter(uid=uid).first()
         tool = given.get("tool", "")[:2_000]
-        # Roll-ups by both do not exist: what was chosen last is the narrower one.
+        # There are no roll-ups by both: the one chosen last is the narrower one.
         caller = "" if server or tool else given.get("caller", "")[:150]
         return cls(since, until or now, last, server, tool, caller)
 
@@ -86,12 +86,12 @@ class ChartParameters:
 
     @property
     def before(self) -> Range:
-        """The same length of time just before."""
+        """The preceding range of the same length."""
         return Range.of(self.since - (self.until - self.since), self.since)
 
     @property
     def ends(self) -> tuple[datetime, datetime | None]:
-        """None: up to now, and nothing is behind it."""
+        """None: up to now, with nothing after it."""
         return self.since, None if self.last else self.until
 
     @property
@@ -101,7 +101,7 @@ class ChartParameters:
 
     @property
     def by(self) -> list[str]:
-        """What the present selection can be split by."""
+        """What the current selection can be split by."""
         if self.tool:
             return ["tool"] if self.server is None else []
         if self.server:
@@ -178,7 +178,7 @@ def page(request: WebRequest) -> HttpResponse:
 
 
 def _changes(now: Numbers, before: Numbers) -> dict[str, str]:
-    """In words, against the time before; nothing where that had no calls."""
+    """Changes in words, compared with the previous range; empty if that had no calls."""
     if not before.calls:
         return {}
     found = {"calls": _percent(now.calls, before.calls)}

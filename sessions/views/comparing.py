@@ -104,7 +104,7 @@ def page(request: WebRequest, uid: UUID, other: UUID) -> HttpResponse:
 
 
 def _difference(left: str, right: str, old: Parts, new: Parts) -> VersionDifference | None:
-    """None where a side cannot be shown."""
+    """None if a side cannot be shown."""
     return compare(old, new, others=True) if left and right else None
 
 

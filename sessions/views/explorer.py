@@ -1,5 +1,5 @@
-"""The explorer: one list of calls, audit events, log lines and recorded messages. Query, range, columns and the
-open row stand in the address."""
+"""The explorer: one list of calls, audit events, log lines and recorded messages. The URL contains the query, the
+range, the columns and the open row."""
 
 import json
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ from sessions.models import Call
 from sessions.views.call_answers import readable_arguments
 from sessions.views.visible_calls import visible_call
 
-#: of an address without a query
+#: the query of a URL without one
 DEFAULT = "last:24h in:calls,events"
 RANGES = (
     ("15m", "Last 15 minutes"),
@@ -50,7 +50,7 @@ RANGES = (
     ("90d", "Last 90 days"),
 )
 _RANGE_FIELDS = ("last", "since", "until")
-#: what only the row of a call has, not its events
+#: fields that only the row of a call has, not its events
 _OF_ROWS = ("duration", "size", "session", language.FREE_TEXT)
 _NEIGHBOURS = 3
 _VERIFIED = 10
@@ -100,8 +100,8 @@ class SearchParameters:
 
 
 def _own_zone(user: Any) -> str:
-    """For an address without `tz`, such as one that was typed: the zone in which this account's pages show times. Empty
-    where that is the browser's, which nobody but the browser knows."""
+    """For a URL without `tz`, such as a typed one: the time zone in which this account's pages show times. Empty if
+    that is the browser's, which only the browser knows."""
     chosen = own.preferences(user)
     return "" if chosen.utc else chosen.time_zone
 
@@ -259,13 +259,14 @@ def _list(request: WebRequest, asked: SearchParameters, found: search.ResultPage
 
 
 def _hints_miss(request: WebRequest, query: Query) -> bool:
-    """Whether the hints of the overview, which come with audit events, do not tell of every row, or of none to this reader."""
+    """Whether the hints of the overview, which come with audit events, miss some of the rows, or do not reach this
+    reader."""
     unaudited = any(isinstance(stream, streams.OfSessions) for stream in streams.chosen(query))
     return unaudited or not access.may(request.user, "view")
 
 
 def _steps(request: WebRequest, query: Query) -> str:
-    """The query for the events of calls that are gone: one of each. Empty where it would find none."""
+    """The query for events of calls that were removed, one per call. Empty if it would find none."""
     if not access.may(request.user, "view_auditevent") or any(query.of(field) for field in _OF_ROWS):
         return ""
     ended = query.of("outcome") or query.of("status")
@@ -328,7 +329,7 @@ def _has(query: Query, field: str, value: str) -> bool:
 
 
 def _chart(asked: SearchParameters, counted: Histogram) -> dict[str, Any]:
-    """For the chart and for the table that says the same."""
+    """For the chart, and for the table with the same numbers."""
     step = timedelta(seconds=counted.step_seconds)
     since, until = (asked.query.since, asked.query.until) if asked.query else (None, None)
     names = [name for name in streams.OUTCOMES if name in counted.series]
@@ -386,7 +387,7 @@ def step_words(seconds: float) -> str:
 # --- one row -----------------------------------------------------------------------------------------------------------
 @require_safe
 def row(request: WebRequest, stream: str, key: int) -> HttpResponse:
-    """What stands beside the list."""
+    """The details beside the list."""
     SearchParameters.of(request)
     found = search.one(request.user, stream, key)
     if found is None:
@@ -412,7 +413,7 @@ def _shown(request: WebRequest, found: Row) -> dict[str, Any]:
 
 
 def _permalink(request: WebRequest, found: Row) -> str:
-    """To this row alone, whatever the list shows by then."""
+    """A link to this row alone, whatever the list shows later."""
     since, until = found.at - timedelta(minutes=5), found.at + timedelta(minutes=5)
     text = f"since:{_iso(since)} until:{_iso(until)} in:{found.stream}"
     address = f"{reverse('explorer:page')}?{urlencode({'q': text, 'sel': found.sel})}"

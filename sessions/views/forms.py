@@ -39,7 +39,7 @@ VIEWS = [("", "Table"), ("cards", "Cards")]
 
 
 def _sorts() -> list[tuple[str, str]]:
-    """Each order both ways; the more useful way first."""
+    """Each order in both directions; the more useful one first."""
     found: list[tuple[str, str]] = []
     for name, words in server_list.SORTS.items():
         ways = [(name, words), (f"-{name}", f"{words}, descending")]
@@ -153,7 +153,7 @@ class ToolForm:
 
     @cached_property
     def stays_in_form(self) -> bool:
-        """A switch to JSON would lose what was entered and is no value yet."""
+        """Switching to JSON would lose input that is not a valid value yet."""
         switched = self._posted and self._data.get("_switch") == "json" and self._data.get("_mode") != "json"
         return switched and bool(self.parsed.unreadable) and not _is_text(self.parsed.draft)
 
@@ -173,7 +173,7 @@ class ToolForm:
 
     @property
     def outdated(self) -> bool:
-        """What was posted was filled in before the tool changed, so an option or branch may now be another one."""
+        """The posted form was filled in before the tool changed, so its options or branches may mean others now."""
         in_fields = self._posted and self._data.get("_mode") != "json"
         return in_fields and is_outdated(dict(self._data.lists()), self.schema)
 
@@ -213,7 +213,7 @@ class ToolForm:
 
     @property
     def invalid(self) -> bool:
-        """Readable, and forbidden by the schema: it can be sent anyway."""
+        """Readable, but forbidden by the schema: it can be sent anyway."""
         return self.verdict is not None and self.verdict.state == "invalid"
 
     @property
@@ -259,7 +259,7 @@ class ToolForm:
 
 
 def _is_text(draft: Draft) -> bool:
-    """The arguments are one text that is no JSON."""
+    """Whether the arguments are a text that is not JSON."""
     return isinstance(draft, Unread) and draft.raw
 
 

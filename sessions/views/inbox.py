@@ -83,7 +83,7 @@ def _page(request: HttpRequest, question: Question, form: Any = None, status: in
 
 @require_safe
 def request_file(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """What the server sent, whole: its page shows a part of what is long, and not everything."""
+    """Everything that the server sent: the page shows only parts of long requests."""
     question = _question(request, uid)
     if not question_card.may_read(request.user, question):
         raise access.Denied("answer_question", question.server)

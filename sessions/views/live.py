@@ -6,7 +6,7 @@ from sessions.live import tickets
 
 @require_POST
 def ticket(request: HttpRequest) -> JsonResponse:
-    """A page's proof for its socket that it could send a POST with our CSRF token."""
+    """Issues a ticket that proves to the socket that the page could send a POST with our CSRF token."""
     response = JsonResponse(
         {"ticket": tickets.issue(request.session.session_key or ""), "expires": tickets.LIFETIME_SECONDS}
     )

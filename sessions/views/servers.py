@@ -45,7 +45,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def states(request: HttpRequest) -> HttpResponse:
-    """Of those rows of an open list that changed."""
+    """The states of those rows of an open list that changed."""
     found = server_list.states(request.user, uuids(request.GET.getlist("server")))
     return render(request, "servers/_states.html", {"states": found})
 

@@ -1,4 +1,4 @@
-"""*Storage*: what takes how much, what is kept how long, and a dry run of that."""
+"""*Storage*: how much space each kind of data takes, how long it is kept, and a dry run of retention."""
 
 from django.contrib import messages
 from django.http import HttpResponse

@@ -41,8 +41,8 @@ def _session_verb(
 ) -> HttpResponse:
     """Session verbs only change a row, so they return at once; the page sees the effect live.
 
-    `late`: the message if nothing changed, for example because another person was faster. `as_a_call`: it does no more
-    to other people's calls than a call does, so permission to call is enough.
+    `late`: the message if nothing changed, for example because another person was faster. `as_a_call`: it affects other
+    people's calls no more than a call does, so permission to call is enough.
     """
     server = access.server_for(request.user, slug, "call_tool" if as_a_call else "view")
     actor = Actor.of(request)

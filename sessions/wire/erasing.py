@@ -26,7 +26,7 @@ _UNNAMED: Final = Q(
 
 
 def forget_contents(call_uids: Sequence[Any]) -> None:
-    """In the current transaction. The uids are as the database has them."""
+    """Runs in the current transaction. The uids are as stored in the database."""
     if not call_uids:
         return
     marks = ", ".join(["%s"] * len(call_uids))

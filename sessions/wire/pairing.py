@@ -1,5 +1,5 @@
-"""Which response belongs to which request of a recorded wire, in one pass: a server that never answers, or answers what
-nobody asked, costs no more than one that behaves."""
+"""Which response belongs to which request of a recorded wire, in one pass: a server that never answers, or sends
+unsolicited answers, costs no more than a well-behaved one."""
 
 from collections import defaultdict
 

@@ -102,7 +102,7 @@ class MessageFilter:
 
 @dataclass(frozen=True)
 class ExchangeFilter:
-    """Of the Network tab. Unknown values do not filter."""
+    """The filter of the Network tab. Unknown values do not filter."""
 
     kind: str = ""
     outcome: str = ""
@@ -241,7 +241,8 @@ def _children(server: Server, leaders: list[WireMessage]) -> dict[int, list[Wire
 
 
 def methods(server: Server, head: int) -> list[tuple[str, int]]:
-    """Of the newest messages, with their counts. Not those with hidden characters: they are found by text."""
+    """The methods of the newest messages, with counts. Those with hidden characters are left out: they are found by
+    text."""
     newest = of_server(server).filter(seq__gt=head - COUNTED, kind__in=(WireKind.REQUEST, WireKind.NOTIFICATION))
     counts = newest.order_by("method").values_list("method").annotate(Count("seq"))
     return [(method, count) for method, count in counts if visible_text(method) == method]

@@ -49,7 +49,7 @@ def limit() -> int:
 
 
 def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:
-    """Remove what is over the size of its server, in small transactions. Returns the number of rows."""
+    """Remove what exceeds the size limit of its server, in small transactions. Returns the number of rows."""
     removed, batches = 0, Batches()
     for server_id, found in groupby(logs(), lambda log: log.key.server_id):
         while keys := _over(list(found), min(BATCH, batches.size)):

@@ -158,7 +158,7 @@ def _unmasked(text: str, variable: str) -> str:
 
 
 def _shell(text: str) -> str:
-    """Of a registration: quoted, but for the references to variables in it."""
+    """A registration as a shell command: quoted, except for references to variables."""
     parts = _VARIABLE.split(_printable(text))  # text, name, text, …
     return "".join(
         f'"${{{part}}}"' if index % 2 else shlex.quote(part) if part or len(parts) == 1 else ""

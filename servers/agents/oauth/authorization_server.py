@@ -1,6 +1,6 @@
 """The authorization code grant with PKCE and refresh tokens, by oauthlib (OAuth 2.1, RFC 6749, 7009, 7636, 8707, 9207).
 
-oauthlib decides what each request must have; `_Rows` answers its questions from our tables. Nothing of a request is kept
+oauthlib decides what each request needs; `_Rows` answers its queries from our tables. Nothing of a request is kept
 between the page that asks for consent and the answer to it: both validate the whole request.
 """
 
@@ -40,11 +40,11 @@ _JSON: Final = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
 
 class CannotReturn(Exception):
-    """The request cannot be answered at the client: it is unknown, or its redirect URI is. Only a page can say so."""
+    """The client cannot be sent an answer: it, or its redirect URI, is unknown. Only a page can say so."""
 
 
 class WrongResource(OAuth2Error):
-    """Of RFC 8707 section 2."""
+    """`invalid_target` of RFC 8707, section 2."""
 
     error = "invalid_target"
 
@@ -110,11 +110,12 @@ def authorization_request(query: str) -> AuthorizationRequest:
 
 
 def token_response(headers: Mapping[str, str], form: str) -> Reply:
-    """`form`: urlencoded. In one transaction: what is used up by a request that fails afterwards stays used up."""
+    """`form`: urlencoded. Runs in one transaction: a code or token stays used up even if the request fails
+    afterwards."""
     with transaction.atomic():
         try:
             found, body, status = _token.create_token_response(issuer(), "POST", form, dict(headers))
-        except OAuth2Error as error:  # of some malformed requests it makes no answer itself
+        except OAuth2Error as error:  # some malformed requests raise instead of getting an answer
             found, body, status = error.headers, error.json, error.status_code
     return Reply(status, _JSON | found, body)
 
@@ -126,7 +127,7 @@ def revocation_response(headers: Mapping[str, str], form: str) -> Reply:
 
 
 class _Rows(RequestValidator):
-    """What oauthlib asks of an application. It notes on its request what later questions need."""
+    """What oauthlib requires of an application. Stores on the request what later queries need."""
 
     # --- clients -------------------------------------------------------------------------------------------------
     def validate_client_id(self, client_id: str, request: Request, *_: Any, **__: Any) -> bool:
@@ -176,7 +177,7 @@ class _Rows(RequestValidator):
 
     # --- codes ---------------------------------------------------------------------------------------------------
     def validate_grant_type(self, client_id: str, grant_type: str, *_: Any, **__: Any) -> bool:
-        return True  # of those that are offered at all
+        return True  # oauthlib has already rejected all that are not offered
 
     def validate_code(
         self, client_id: str, code: str, client: OAuthClient, request: Request, *_: Any, **__: Any
@@ -227,7 +228,7 @@ class _Rows(RequestValidator):
         return True
 
     def save_token(self, token: dict[str, Any], request: Request, *_: Any, **__: Any) -> None:
-        """Puts our own texts in the place of oauthlib's: a grant's tokens name their grant."""
+        """Replaces oauthlib's token texts with our own, which name their grant."""
         code: OAuthCode | None = _noted(request, "code_row")
         grant: AgentToken = _noted(request, "grant") if code is None else code.grant
         pair = grants.refresh(grant) if code is None else grants.redeem(code)
@@ -252,7 +253,7 @@ def _credentials(request: Request) -> tuple[str, str]:
 
 
 def _noted(request: Request, name: str) -> Any:
-    """What we put there. Attributes of oauthlib's request that are not set are parameters of the client."""
+    """A value that we stored there. Attributes of oauthlib's request that are not set read the client's parameters."""
     return vars(request).get(name)
 
 
@@ -274,7 +275,7 @@ def _words(error: OAuth2Error) -> str:
 
 
 def _require_s256(request: Request) -> dict[str, Any]:
-    """oauthlib also takes `plain`, takes it for the default, and takes any challenge (RFC 7636 section 4.2)."""
+    """oauthlib also accepts `plain`, uses it as the default, and accepts any challenge (RFC 7636, section 4.2)."""
     if request.code_challenge is None:
         return {}
     if request.code_challenge_method != "S256":

@@ -1,7 +1,7 @@
-"""The clients that may ask for grants: which there are, and where answers to them may go.
+"""The clients that may ask for grants, and where answers to them may go.
 
-A client's name proves nothing. What holds is where its metadata document came from and the redirect
-URIs that it named beforehand.
+A client's name proves nothing. What counts is where its metadata document came from, and the redirect
+URIs that it registered in advance.
 """
 
 import posixpath
@@ -29,14 +29,14 @@ from servers.schemas import jsontext
 from servers.signals import client_document_asked, grants_go
 from servers.storable import storable
 
-#: how long a document that was read counts; a failure is tried again sooner
+#: how long a document that was read is valid; failures are retried sooner
 FRESH: Final = timedelta(hours=1)
 RETRIED: Final = timedelta(seconds=10)
-#: how long what was read of a document is used while the document cannot be read again
+#: how long the stored copy of a document is used while the document cannot be read again
 KEPT: Final = timedelta(days=7)
 #: for a worker that took it and died
 READING_SECONDS: Final = timedelta(seconds=30)
-#: a client that no administrator added is forgotten so long after it was last used and its last grant ended
+#: a client that no administrator added is deleted this long after it was last used and its last grant ended
 UNUSED: Final = timedelta(days=30)
 #: a client whose document could not be read once
 NEVER_READ: Final = timedelta(days=1)
@@ -84,7 +84,8 @@ def has_secret(client: OAuthClient, secret: str) -> bool:
 
 
 def matches(client: OAuthClient, uri: str) -> bool:
-    """Exactly one that is registered (RFC 9700 section 2.1), except for the port of a loopback address (RFC 8252 section 7.3)."""
+    """Whether the URI is registered exactly (RFC 9700 section 2.1), except for a loopback address's port (RFC 8252
+    section 7.3)."""
     if uri in client.redirect_uris:
         return True
     wanted = _loopback_without_port(uri)
@@ -92,7 +93,7 @@ def matches(client: OAuthClient, uri: str) -> bool:
 
 
 def is_local(uri: str) -> bool:
-    """Whether it leads to a client on the person's computer, which nothing distinguishes from another one there."""
+    """Whether it leads to a client on the person's computer, which cannot be distinguished from others there."""
     parts = urlsplit(uri)
     return parts.scheme != "https" or parts.hostname in _LOOPBACK
 
@@ -171,7 +172,7 @@ def of_document(actor: Actor, user: Any, client_id: str) -> OAuthClient:
 
 
 def ask(row: OAuthClient) -> bool:
-    """Have a worker read its document, if that was requested; again and again does no harm, because a wake-up may be lost.
+    """Have a worker read its document, if that was requested. May be called repeatedly, because a wake-up may be lost.
     False if no worker runs."""
     if row.document != DocumentState.REQUESTED:
         return True
@@ -180,19 +181,20 @@ def ask(row: OAuthClient) -> bool:
 
 
 def is_read(row: OAuthClient) -> bool:
-    """Whether people can be asked by what is stored of its document: while that is read again, after a moment only."""
+    """Whether people can be asked based on the stored copy of its document: while it is being read again, only after a
+    moment."""
     if row.document in (DocumentState.READ, DocumentState.FAILED):
         return row.document == DocumentState.READ or is_kept(row)
     return is_kept(row) and _age(row) > RETRIED
 
 
 def is_kept(row: OAuthClient) -> bool:
-    """Whether what is stored of its document was read lately enough to be used while it cannot be read again."""
+    """Whether the stored copy of its document is recent enough to be used while the document cannot be read again."""
     return row.document_read_at is not None and row.document_read_at > timezone.now() - KEPT
 
 
 def _age(row: OAuthClient) -> timedelta:
-    """Of the state of its document."""
+    """The age of its document's state."""
     return timezone.now() - (row.document_at or row.created_at)
 
 
@@ -211,8 +213,8 @@ def _to_be_read(client_id: str) -> OAuthClient:
 
 
 def _make_room() -> None:
-    """For one more client with a document: those that nobody has allowed anything give way, those whose document was never
-    read before the others, and the oldest first. They are back when they ask again."""
+    """Make room for one more client with a document by removing clients without grants: first those whose document was
+    never read, then the others, oldest first. They come back when they ask again."""
     known = OAuthClient.objects.filter(kind=OAuthClientKind.DOCUMENT)
     if known.count() < MOST_CLIENTS:
         return
@@ -241,7 +243,7 @@ def _is_due(row: OAuthClient) -> bool:
 
 
 def take(client_uid: Any) -> OAuthClient | None:
-    """For a worker: the client whose document is to be read, for one worker only."""
+    """For a worker: claim the client whose document must be read, for one worker only."""
     waiting = OAuthClient.objects.filter(uid=client_uid, document=DocumentState.REQUESTED)
     if not waiting.update(document=DocumentState.READING, document_at=timezone.now()):
         return None
@@ -303,7 +305,7 @@ def add(actor: Actor, user: Any, name: str, redirects: Sequence[str], *, confide
 
 
 def block(actor: Actor, user: Any, client: OAuthClient) -> int:
-    """It gets no further grant, and its grants are revoked. Returns how many. Raises access.Denied (recorded)."""
+    """Block it and revoke its grants. Returns how many. Raises access.Denied (recorded)."""
     permissions.require(user, actor, "administer", subject=client.label)
     with audited(actor) as trail:
         row = OAuthClient.objects.select_for_update().get(pk=client.pk)
@@ -327,7 +329,7 @@ def unblock(actor: Actor, user: Any, client: OAuthClient) -> None:
 
 
 def delete(actor: Actor, user: Any, client: OAuthClient) -> None:
-    """With its grants. Their calls stay in the history; one whose grants have many is blocked first."""
+    """Delete it with its grants. Their calls stay in the history; a client with many calls is blocked first."""
     permissions.require(user, actor, "administer", subject=client.label)
     if before := _letting_go(AgentToken.objects.filter(client=client)):
         block(actor, user, client)
@@ -354,8 +356,8 @@ def _end_grants(client: OAuthClient, actor: Actor) -> int:
 
 
 def forget_unused() -> int:
-    """Clients that came by themselves, that nobody has used for long and that have no grant, or only grants that ended long
-    ago; and those whose document was never read. A blocked one stays."""
+    """Delete clients that registered themselves, have not been used for long, and have no grant or only grants that
+    ended long ago; and those whose document was never read. Blocked ones stay."""
     now = timezone.now()
     lasting = AgentToken.objects.filter(client=OuterRef("pk"), revoked_at=None, expires_at__gt=now - UNUSED)
     came = OAuthClient.objects.exclude(kind=OAuthClientKind.ADDED).filter(~Exists(lasting), blocked_at=None)
@@ -368,8 +370,8 @@ def forget_unused() -> int:
 
 
 def may_be_sent_errors(client: OAuthClient, redirect_uri: str) -> bool:
-    """Without a page in between. Anyone can have an address registered, and a link that leads through us to such an address
-    looks like one of ours (RFC 9700 section 4.11.2)."""
+    """Whether errors may be sent without a page in between. Anyone can register an address, and a link that redirects
+    through us to it looks like one of ours (RFC 9700 section 4.11.2)."""
     return client.kind == OAuthClientKind.ADDED or is_local(redirect_uri)
 
 
@@ -378,5 +380,5 @@ def facts(client: OAuthClient) -> dict[str, Any]:
 
 
 def cleaned_name(given: Any) -> str:
-    """As a client gives it: one line."""
+    """The name that the client gives, as one line."""
     return " ".join(storable(given).split())[:120] if isinstance(given, str) else ""

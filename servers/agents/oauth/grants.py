@@ -61,7 +61,7 @@ def endpoint_of(user: Any, slug: str) -> Endpoint | None:
 
 
 def bundles_of(user: Any) -> QuerySet[Bundle]:
-    """Those that `endpoint_of` finds for this person, by name."""
+    """The bundles that `endpoint_of` finds for this person, by name."""
     visible = access.visible_servers(user).filter(archived_at=None)
     mine = Bundle.objects.filter(deleted_at=None, members__server__in=visible, members__retired_at=None)
     return mine.distinct().order_by("name", "pk")
@@ -149,7 +149,7 @@ def take_code(client: OAuthClient, text: str) -> OAuthCode | None:
 
 
 def redeem(code: OAuthCode) -> Pair:
-    """In the transaction that took the code."""
+    """Runs in the transaction that took the code."""
     grant = code.grant
     grant.expires_at = code.grant_expires_at
     grant.save(update_fields=["expires_at"])
@@ -180,7 +180,8 @@ def take_refresh(client: OAuthClient, text: str) -> AgentToken | None:
 
 
 def refresh(grant: AgentToken) -> Pair:
-    """In the transaction that took the refresh token. Access tokens that were issued before stay valid to their end."""
+    """Runs in the transaction that took the refresh token. Access tokens issued earlier stay valid until they
+    expire."""
     OAuthClient.objects.filter(grants=grant).update(last_used_at=timezone.now())
     return _pair(grant)
 

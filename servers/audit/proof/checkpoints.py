@@ -132,7 +132,7 @@ def _removed(lost: "QuerySet[Checkpoint]") -> dict[str, datetime]:
 
 # --- reading ------------------------------------------------------------------------------------------------------------
 def statements(rows: Any = None) -> Iterator[Statement]:
-    """Those of the database that a key of ours signed, newest first."""
+    """The statements in the database that one of our keys signed, newest first."""
     for _, one in signed_rows(Checkpoint.objects.all() if rows is None else rows):
         yield one
 

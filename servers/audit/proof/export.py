@@ -109,7 +109,7 @@ class ExportLines:
         yield from checkpoints.statements(regular.order_by("seq"))
 
     def lines(self, events: Sequence[AuditEvent]) -> Iterator[str]:
-        """Of events that follow those before by number: their lines, each followed by its payloads and its call."""
+        """The lines of events that follow the previous ones by number, each followed by its payloads and its call."""
         return self._signed(self._event_lines(events))
 
     def _event_lines(self, events: Sequence[AuditEvent]) -> Iterator[str]:

@@ -34,7 +34,8 @@ class Removed:
 
 class RowCheck(Protocol):
     def of_events(self, events: Sequence[tuple[AuditEvent, dict[str, Any]]], removed: Removed) -> Finding | None:
-        """Of verified events in order, each with its body: the first that a row contradicts, or that lacks its row."""
+        """For verified events in order, each with its body: the first that a row contradicts, or whose row is
+        missing."""
 
     def unrecorded(self, removed: Callable[[], Removed], on_batch: Callable[[], None]) -> Iterator[Finding]:
         """After all events were verified: the rows that the events do not account for. `removed`: as it is signed now."""

@@ -35,7 +35,7 @@ _POSTGRESQL = (
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
-    """Where the tables are; what is there already is made again."""
+    """Create them if the tables exist; existing triggers are created again."""
     if not {_EVENTS, _STATEMENTS} <= set(connection.introspection.table_names()):
         return
     drop(connection)

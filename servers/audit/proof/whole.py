@@ -16,18 +16,18 @@ from servers.audit.verdict import Broken
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Checkpoint, Payload
 
-#: content of payloads that is read at a time
+#: bytes of payload content that are read at a time
 _BYTES = 4 * 1024 * 1024
 #: digests of this role name payloads that a person had erased
 ERASED = "erased"
-#: is told of damage; raises it, unless the verification shall go on behind it
+#: called with damage; raises it, unless the verification should continue after it
 Meet = Callable[[Broken], None]
 _Verified = Sequence[tuple[AuditEvent, dict[str, Any]]]
 
 
 @dataclass
 class Whole:
-    """`outside`: statements of the checkpoint file that nothing took back, by event."""
+    """`outside`: statements of the checkpoint file that are not void, by event."""
 
     trusted: tuple[PublicKey, ...]
     cut: Statement | None
@@ -58,8 +58,8 @@ class Whole:
         return cls(trusted, cut, taken_back, outside, removed, cut.seq if cut is not None else 0)
 
     def beginning(self, meet: Meet) -> tuple[int, str | None]:
-        """Number of the first event that must be there, and the hash that it must name. An interrupted cut leaves the end of
-        what it covers: whatever the first of these names, the rest leads to the signed hash."""
+        """Number of the first event that must exist, and the hash that it must name. An interrupted cut leaves the last
+        of the events that it covers: whatever the first of these names, the others lead to the signed hash."""
         if self.cut is None:
             return 1, ""
         for row in Checkpoint.objects.filter(seq__lte=self.cut.seq).order_by("seq"):
@@ -75,7 +75,7 @@ class Whole:
         return first, None
 
     def renew(self) -> bool:
-        """Whether the retention signed anything since: then what seems to be missing is judged again."""
+        """Whether retention has signed anything since: then what seems to be missing is checked again."""
         before, self.removed = self.removed, Whole.of_this_log().removed
         return self.removed != before
 
@@ -90,7 +90,7 @@ class Whole:
         return self.first is not None and left.aggregate(first=Min("seq"))["first"] != self.first
 
     def check(self, events: _Verified) -> None:
-        """Of events whose links hold, in order. Raises Broken for the first that does not fit."""
+        """Check events whose links are valid, in order. Raises Broken for the first that does not fit."""
         found = [self._statements(events), self._payloads(events)]
         found += [check.of_events(events, self.removed) for check in rows.checks()]
         misfits = [one for one in found if one is not None]
@@ -187,7 +187,8 @@ class Whole:
         return min(found, key=lambda one: one.seq or 0, default=None)
 
     def _may_be_gone(self, event: AuditEvent) -> bool:
-        """The request decides: what may be gone of a call can have come after the time that the leave names."""
+        """The time of the request decides: removed parts of a call may be newer than the time that the statement
+        names."""
         if self.removed.payloads is None:
             return False
         before = self.removed.payloads + rows.TOLERANCE
@@ -197,11 +198,11 @@ class Whole:
         return self.removed.cut_until is not None if requested is None else requested < before
 
     def _may_be_erased(self, event: AuditEvent, role: str) -> bool:
-        """By an event that was cut: arguments whose request was cut too."""
+        """Whether an event that was cut may have erased it: for arguments whose request was cut too."""
         return self.removed.cut_until is not None and role == "arguments" and _requested(event) is None
 
     def _stored(self, named: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        """Of each stored payload its digest and what is wrong: nothing, ERASED, or words."""
+        """For each stored payload, its digest and what is wrong: nothing, ERASED, or a message."""
         batch: list[tuple[int, str]] = []
         size = 0
         sizes = Payload.objects.filter(digest__in=named).values_list("pk", "digest", "size")
@@ -214,7 +215,7 @@ class Whole:
 
 
 def _requested(event: AuditEvent) -> datetime | None:
-    """When the call of an event was requested; the time of the event where there is no call. None: it was cut."""
+    """When the call of an event was requested; the time of the event if there is no call. None: the request was cut."""
     if event.call_uid is None:
         return event.at
     of_call = AuditEvent.objects.filter(call_uid=event.call_uid, action=AuditAction.CALL_REQUEST)

@@ -74,7 +74,7 @@ class State:
 
 # --- the settings ---------------------------------------------------------------------------------------------------------
 def places() -> list[Place]:
-    """Raises ValueError for what is no witness; `manage.py check` says so before."""
+    """Raises ValueError if it is not a valid witness; `manage.py check` reports that earlier."""
     return [Place(WitnessKind.FILE, FILE), *map(parsed, settings.WITNESSES)]
 
 
@@ -169,7 +169,7 @@ def file_failed(problem: str) -> None:
 
 
 def states() -> list[State]:
-    """Of all witnesses in the settings, the file first."""
+    """The states of all witnesses in the settings, the file first."""
     rows = {row.name: row for row in Witness.objects.all()}
     newest = Checkpoint.objects.values_list("seq", flat=True).first() or 0
     found = []

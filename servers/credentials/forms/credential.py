@@ -168,7 +168,7 @@ class CredentialForm(forms.Form):
         self.fields.update(self._parts(_SECRETS))
 
     def details(self) -> dict[str, str]:
-        """Those that were filled in, with single blanks."""
+        """The details that were filled in, with single spaces."""
         given = {name: " ".join(self.cleaned_data[name].split()) for name in _DETAILS.get(self.kind, {})}
         return {name: text for name, text in given.items() if text}
 

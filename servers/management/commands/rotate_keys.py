@@ -110,7 +110,7 @@ class Command(BaseCommand):
         )
 
     def _old(self) -> list[str]:
-        """Not the one that was prepared: it is in use nowhere yet."""
+        """The old keys, without the prepared one: it is not in use anywhere yet."""
         loaded = keyring.load()
         prepared = next_key(Path(settings.KEYRING_FILE)) if keyring.source() is KeySource.FILE else ""
         return sorted(loaded.ciphers.keys() - {loaded.current, prepared})

@@ -38,7 +38,8 @@ class Command(BaseCommand):
 
 
 def _first(start: int | None, end: int | None) -> int:
-    """Where to begin. Raises CommandError for a range without events: nothing in it could be found broken or intact."""
+    """The first event to verify. Raises CommandError for a range without events: it can be neither broken nor
+    intact."""
     try:
         cut = checkpoints.newest_cut()
     except (KeyMissing, OSError) as problem:

@@ -79,7 +79,7 @@ def _taken_variables(words: list[str]) -> dict[str, str]:
 
 
 def _after_inspector(words: Sequence[str]) -> int | None:
-    """Where its own arguments begin."""
+    """The position at which its own arguments begin."""
     for index, word in enumerate(words[:4]):
         if word == _INSPECTOR or word.startswith(f"{_INSPECTOR}@"):
             return index + 1 if len(words) > index + 1 else None

@@ -15,7 +15,7 @@ SOURCE, INDEX, FILLED_FROM, NEED = "source", "source_index", "filled_from", "nee
 
 
 def reading_of(data: Mapping[str, Any]) -> Reading | None:
-    """None where the box is empty."""
+    """None if the box is empty."""
     text = str(data.get(SOURCE, ""))
     if not text.strip():
         return None

@@ -88,8 +88,8 @@ class ServerForm(forms.Form):
     """`ServerForm(data, user=…, server=…)`; `values` and `roots` are formsets, `limits` is a form of its own.
 
     `adding_row` is true when a button to add a row was pressed: the form then has one row more, and no errors.
-    `notes_for_user` says what was read into the input, such as a command line that was split. `read`: what an unbound form
-    is filled with, and a bound one was; its secrets are not.
+    `notes_for_user` says how the input was interpreted, such as a command line that was split. `read`: the values that
+    an unbound form is filled with, and that a bound one was filled with, without their secrets.
     """
 
     name = _text("Name", 120, required=True)
@@ -216,7 +216,7 @@ class ServerForm(forms.Form):
             self._add_entry(*allowing)
 
     def _with_proposal(self, data: Any) -> Any:
-        """The input with what a known server needs, once: a person sees it before it counts."""
+        """The input, with what a known server needs added once: a person sees it before it takes effect."""
         if data.get("proposed") or any(data.get(name, "").strip() for name in _LINES):
             return data
         command, arguments = data.get("command", "").strip(), data.get("arguments", "").splitlines()
@@ -292,7 +292,7 @@ class ServerForm(forms.Form):
             self._errors = forms.utils.ErrorDict()
 
     def is_valid(self) -> bool:
-        """Of the form and all its parts. False while rows are being added."""
+        """Whether the form and all its parts are valid. False while rows are being added."""
         if self.adding_row or self.proposing or not self.is_bound:
             return False
         if super().is_valid() and self.values.is_valid():
@@ -307,7 +307,7 @@ class ServerForm(forms.Form):
         return self.is_bound and any(row["secret"].value() and row["value"].value() for row in self.values)
 
     def note_secrets(self) -> None:
-        """Where the form is shown again instead of being saved."""
+        """Called when the form is shown again instead of being saved."""
         if self.has_new_secret:
             self.notes_for_user.append("Secrets are never sent back to the page. Enter new secrets again.")
 
@@ -464,8 +464,8 @@ class ServerForm(forms.Form):
 
 
 def _arguments(text: str, shown: Sequence[str]) -> list[str]:
-    """What was entered, one on each line. `shown`: what the field was filled with. An argument that is empty, or of several
-    lines as a script, cannot be entered here, but one that was shown stays what it is."""
+    """What was entered, one argument per line. `shown`: what the field was filled with. An argument that is empty or
+    has several lines, such as a script, cannot be entered here, but one that was shown is kept unchanged."""
     known = [lines_as_posted(one) for one in shown]
     lines = lines_as_posted(text)
     if lines == [line for one in known for line in one]:
@@ -514,7 +514,7 @@ def _choices(field: forms.Field) -> Any:
 
 
 def _people(server: Server | None) -> Any:
-    """Active accounts, and the present owner even when that one is not."""
+    """Active accounts, and the current owner even if inactive."""
     people = get_user_model()._default_manager.filter(is_active=True)
     if server is not None and server.owner_id is not None:
         people |= get_user_model()._default_manager.filter(pk=server.owner_id)

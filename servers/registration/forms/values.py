@@ -19,7 +19,7 @@ from servers.validators import (
 
 PREFIX = "values"
 BLANK_ROWS, MOST_ROWS = 1, 100
-#: of what was posted; further rows are ignored
+#: posted rows; further ones are ignored
 ROWS_READ = MOST_ROWS * 2
 #: of a value that are shown without scrolling
 _MOST_LINES = 8
@@ -72,7 +72,7 @@ class ValueForm(RowForm):
         self._read = read
 
     def set_widget(self) -> None:
-        """After the formset has set what is initial: an empty box for a stored secret, dots for a secret."""
+        """Called after the formset has set the initial values: an empty box for a stored secret, dots for a secret."""
         if self.stored_row is not None:
             words = self._empty_words(self.stored_row)
             self.fields["value"].widget.attrs["placeholder"] = words
@@ -84,7 +84,7 @@ class ValueForm(RowForm):
             self.fields["value"].widget = forms.PasswordInput(
                 attrs=self.fields["value"].widget.attrs, render_value=False
             )
-        elif lines > 1:  # a browser removes the breaks from a field of one line
+        elif lines > 1:  # browsers remove line breaks from single-line fields
             attrs = {**self.fields["value"].widget.attrs, "rows": min(lines, _MOST_LINES)}
             self.fields["value"].widget = forms.Textarea(attrs=attrs)
 
@@ -171,7 +171,7 @@ class BaseValueFormSet(RowFormSet):
     secret_names = SECRET_NAME.pattern
 
     def add_fields(self, form: Any, index: int | None) -> None:
-        """A blank row is secret unless said otherwise: the harmless mistake."""
+        """A blank row is secret by default: that mistake is harmless."""
         super().add_fields(form, index)
         if index is None or index >= self.initial_form_count():
             form.fields["kind"].initial = self.blank_kind
@@ -182,7 +182,7 @@ class BaseValueFormSet(RowFormSet):
         seen: set[tuple[str, str]] = set()
         for form in self.rows():
             name = form.cleaned_data.get("name")
-            if not name:  # it has an error of its own, and two missing names are not the same name
+            if not name:  # it has its own error, and two missing names are not duplicates
                 continue
             key = value_key(form.cleaned_data.get("kind", ""), name)
             if key in seen:
@@ -197,7 +197,7 @@ class BaseValueFormSet(RowFormSet):
                 form.add_error("kind", _MISPLACED[ValueKind(kind)])
 
     def refuse_kept(self) -> None:
-        """The URL points elsewhere now, and a secret belongs to the server it was entered for."""
+        """The URL now points elsewhere, and a secret belongs to the server it was entered for."""
         for form in self.rows():
             if form.keeps_secret:
                 form.add_error(

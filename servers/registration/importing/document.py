@@ -18,7 +18,7 @@ from servers.validators import secret_arguments, started_words
 
 _MAX_DEPTH = 5
 _ENTRY_KEYS = frozenset({"command", "cmd", "url", "uri", "serverUrl", "server_url", "httpUrl"})
-# Where clients keep their servers, and how the page names them. A dot is a step inwards, or part of the name itself.
+# Where clients keep their servers, and how the page names them. A dot leads into an object, or is part of the name.
 _FRAMES = (
     ("mcpServers", "mcpServers, as Claude, Cursor, Windsurf and most others write it"),
     ("mcp_servers", "Codex"),
@@ -38,18 +38,19 @@ _OF_GOOSE = frozenset({"builtin", "platform", "frontend", "inline_python"})
 
 @dataclass(frozen=True)
 class ImportedDocument:
-    """`about`: what is known of a server besides its entry, by name; `remarks`: of the whole, in sentences."""
+    """`about`: by name, what is known about a server besides its entry; `remarks`: sentences about the whole
+    document."""
 
     dialect: str  # in words
     servers: list[tuple[str, Any]]
-    doubles: tuple[str, ...] = ()  # names of servers that stand twice
+    doubles: tuple[str, ...] = ()  # names of servers that occur twice
     inputs: Mapping[str, Input] = field(default_factory=dict)
     about: Mapping[str, About] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
 
 def read(text: str) -> ImportedDocument:
-    """Raises ValidationError with words for people, which quote nothing of the text but names."""
+    """Raises ValidationError with a message for people, which quotes only names from the text."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").strip()  # forms and Windows end lines with CRLF
     if not text:
         words = f"Paste a configuration, or choose a file of at most {limits.in_words('import_bytes')}."
@@ -70,7 +71,7 @@ def too_large() -> str:
 
 
 def _first(text: str) -> ImportedDocument:
-    """Of the configurations in the text: a README has one for each client, mostly of the same server."""
+    """The first configuration in the text: a README has one for each client, mostly for the same server."""
     found: list[ImportedDocument] = []
     beside, problem = False, None
     for part in parts(text):
@@ -135,7 +136,7 @@ def _joined(found: list[ImportedDocument]) -> ImportedDocument:
 
 # --- frames ------------------------------------------------------------------------------------------------------------
 def _framed(root: Mapping[str, Any], taken: set[int]) -> Iterator[ImportedDocument]:
-    """`taken`: ids of what was read, which is added to."""
+    """`taken`: ids of what was already read; extended here."""
     for path, dialect in _FRAMES:
         for owner, key in _at(root, path):
             given = owner[key]
@@ -146,7 +147,7 @@ def _framed(root: Mapping[str, Any], taken: set[int]) -> Iterator[ImportedDocume
 
 
 def _at(root: Mapping[str, Any], path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Whether it is written as one name with dots, or as objects inside each other."""
+    """The path may be written as one name with dots, or as nested objects."""
     if path in root:
         yield root, path
         return
@@ -158,7 +159,7 @@ def _at(root: Mapping[str, Any], path: str) -> Iterator[tuple[Mapping[str, Any],
 
 
 def _fits(path: str, given: Any) -> bool:
-    """A name that others use for other things counts where it holds servers."""
+    """A name that others use for other things counts only if it contains servers."""
     if path == "mcp":
         return isinstance(given, dict) and any(map(_is_entry, given.values()))
     if path == "extensions":
@@ -185,7 +186,7 @@ def _of(owner: Mapping[str, Any], key: str, dialect: str) -> ImportedDocument:
 
 
 def _inside(value: Any, taken: Collection[int], depth: int = 0) -> Iterator[ImportedDocument]:
-    """Deeper in the settings of a client, as in the projects of Claude Code; not what is `taken`."""
+    """Servers nested deeper in a client's settings, as in the projects of Claude Code, except those in `taken`."""
     if depth > _MAX_DEPTH or not isinstance(value, dict):
         return
     for name, item in value.items():
@@ -219,7 +220,7 @@ def _refuse_doubles(root: Mapping[str, Any]) -> None:
 
 
 def _name_of(entry: Mapping[str, Any]) -> str:
-    """As the entry says, else the package or the host."""
+    """The entry's own name, or else the package or the host."""
     for key in ("name", "id", "label", "server_label"):
         if isinstance(entry.get(key), str) and entry[key].strip():
             return str(entry[key])
@@ -240,8 +241,8 @@ def _name_of(entry: Mapping[str, Any]) -> str:
 
 
 def naming_word(words: Sequence[str]) -> str:
-    """The package or file in a command line, after which a server is called. Empty where it has only options. No word that
-    may hold a secret: everybody sees a name."""
+    """The package or file in a command line, after which a server is named. Empty if there are only options. Never a
+    word that may contain a secret: everybody sees names."""
     if len(words) > 2 and words[0].lower().removesuffix(".exe") == "cmd" and words[1].lower() == "/c":
         words = words[2:]
     words = started_words(words[0], words[1:]) if words else []

@@ -212,7 +212,7 @@ def short(name: str) -> str:
 
 
 def _doubles(value: Any) -> list[str]:
-    """Of the object and all objects in it."""
+    """Repeated names in the object and in all objects inside it."""
     found, waiting = [], [value]
     while waiting:
         item = waiting.pop()

@@ -1,8 +1,8 @@
 """From text to objects: JSON, JSON with comments, JSON5, TOML and YAML, with the prose of a README around them.
 
-Runs in a process of its own (`text_child`), because no parser of these can be trusted to end soon: nothing of the
-product may be imported here. Names that occur twice in one object are kept in `Pairs.doubles`: which of the two is
-meant is unknowable.
+Runs in a process of its own (`text_child`), because none of these parsers can be trusted to finish soon: nothing else
+of mcpadmin may be imported here. Names that occur twice in one object are kept in `Pairs.doubles`, because nobody can
+know which of the two is meant.
 """
 
 import json
@@ -30,8 +30,8 @@ _OBJECT = re.compile(r"^[ \t>]*(?=[{\[])", re.MULTILINE)
 _TABLE = re.compile(r"^\[\[?[\w.\"' -]+\]\]?[ \t]*(?:#.*)?$", re.MULTILINE)
 _SETTING = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*[\w.\"' -]+=")
 _NEXT = re.compile(r"[\s,;]*(?=[{\[])")
-# Outside of strings: comments, an ellipsis for "and so on", punctuation. Each alternative takes what it has seen, closed or
-# not, so that no text is gone over twice.
+# Outside strings: comments, an ellipsis for "and so on", punctuation. Each alternative consumes what it has seen,
+# closed or not, so that no text is scanned twice.
 _JSONC = re.compile(
     r'(?P<string>"(?:[^"\\\n]|\\[^\n])*"?)|(?P<comment>//[^\n]*|\#[^\n]*|/\*.*?(?:\*/|\Z))|(?P<dots>\.{3}|…)'
     r"|(?P<blank>\s+)|(?P<other>[^\"/#.…\s,{}\[\]]+|.)",
@@ -41,8 +41,8 @@ _JSONC = re.compile(
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits of servers.limits that these parsers keep. YAML and TOML have slower parsers than JSON, and the one of
-    JSON5 takes 40 microseconds a character."""
+    """The limits of servers.limits for these parsers. The YAML and TOML parsers are slower than JSON's, and the JSON5
+    parser takes 40 microseconds per character."""
 
     import_yaml_bytes: int
     import_json5_bytes: int
@@ -50,7 +50,7 @@ class Bounds:
 
 
 class Unreadable(Exception):
-    """Words for people, which quote nothing of the text but names. `limit`: the name of the one that was exceeded."""
+    """A message for people, which quotes only names from the text. `limit`: the name of the exceeded limit."""
 
     def __init__(self, words: str, code: str, limit: str = "") -> None:
         super().__init__(words)
@@ -68,12 +68,12 @@ class Pairs(dict[str, Any]):
 
 
 class OtherValue:
-    """What no configuration has: a date of TOML, a set of YAML."""
+    """A value that no configuration contains: a TOML date, a YAML set."""
 
 
 @dataclass(frozen=True)
 class JsonPart:
-    """`beside`: more text stands before or after the value."""
+    """`beside`: there is more text before or after the value."""
 
     value: Any
     beside: bool = False
@@ -105,7 +105,7 @@ def parts(text: str, bounds: Bounds) -> Iterator[JsonPart]:
 
 
 def _blocks(text: str) -> list[str]:
-    """The code blocks of Markdown that are no commands."""
+    """The code blocks of Markdown that are not commands."""
     found: list[str] = []
     lines: list[str] = []
     fence, keep = "", False
@@ -156,7 +156,7 @@ def _by_format(text: str, bounds: Bounds) -> list[JsonPart]:
     try:
         if is_json(text):
             return _json(text, bounds)
-        if _FRAGMENT.match(text):  # copied from inside of a file
+        if _FRAGMENT.match(text):  # copied from inside a file
             return _json("{" + text.rstrip().rstrip(",") + "}", bounds)
         if _SETTING.match(text):
             return [JsonPart(_toml(text, bounds))]
@@ -179,7 +179,7 @@ def _is_prose(text: str) -> bool:
 
 # --- JSON --------------------------------------------------------------------------------------------------------------
 def _json(text: str, bounds: Bounds) -> list[JsonPart]:
-    """The object, or those that stand one after the other."""
+    """The object, or several in a row."""
     decoder = json.JSONDecoder(object_pairs_hook=pairs_of, parse_constant=no_constant)
     try:
         return [JsonPart(decoder.decode(text))]
@@ -202,7 +202,7 @@ def _json(text: str, bounds: Bounds) -> list[JsonPart]:
 
 
 def without_comments(text: str) -> str:
-    """Strict JSON where the text has comments, an ellipsis or commas too many; each line keeps its length."""
+    """Strict JSON from text with comments, an ellipsis or extra commas; each line keeps its length."""
     out: list[str] = []
     comma, before = -1, ""  # the last comma, and the last token that is neither blank nor comment
     for found in _JSONC.finditer(text):
@@ -266,7 +266,7 @@ def _toml(text: str, bounds: Bounds) -> Any:
 
 # --- YAML --------------------------------------------------------------------------------------------------------------
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml where it is installed
-    """Core schema of YAML 1.2 without floats: `yes`, `1.10` and `0777` stay the text that a process is to be given."""
+    """Core schema of YAML 1.2 without floats: `yes`, `1.10` and `0777` stay text, as a process should receive them."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}
 

@@ -60,7 +60,7 @@ from sessions.mcp.server.refusals import (
 from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import Call
 
-#: the call that this answer is of; absent where nothing was placed
+#: the call that this answer belongs to; absent if none was placed
 CALL_HEADER: Final = "Mcpadmin-Call"
 KEEP_ALIVE_SECONDS: Final = 15.0
 #: a modern stream opens late: until then an error of the server may still become an HTTP status
@@ -81,22 +81,22 @@ class Gone(Exception):
 
 
 class _Waits:
-    """In the place of a response: there is none yet."""
+    """Returned in place of a response: there is none yet."""
 
 
 _WAITS: Final = _Waits()
 
 
 class Calls:
-    """`view` is what a request and a resumed stream have in common."""
+    """Requests and resumed streams share `view`."""
 
     def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck, reads: StreamReads) -> None:
         self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
         self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
         self._inherited = False
-        #: one attempt for all requests that wait for it: each would otherwise wait for the same failing write, in a line
+        #: one attempt for all requests that wait for it: otherwise they would queue, each for the same failing write
         self._inheriting: asyncio.Task[None] | None = None
-        #: calls of which this process does not know whether they were placed, until they are marked as not heard
+        #: calls that may or may not have been placed by this process, until they are marked as unheard
         self._maybe_placed: list[UUID] = []
         #: how many requests wait for a call here
         self._viewers: Counter[UUID] = Counter()
@@ -141,7 +141,7 @@ class Calls:
             if not needed_approval:
                 idempotency.heard(uid)
         except idempotency.Unheard as lost:
-            if connection.closed:  # then it does not hear of that one either
+            if connection.closed:  # so it will not learn about that one either
                 raise Gone from None
             return await self._tell_of(exchange, lost.call)
         except TooManyHeld:
@@ -161,7 +161,7 @@ class Calls:
         )
 
     async def start(self, exchange: Exchange) -> UUID:
-        """The call that is placed now, or was for the same key before. Its agent does not wait here. Raises Refusal."""
+        """Place a call, or find the earlier one with the same key. Its agent does not wait here. Raises Refusal."""
         asked = call_request_of(exchange)
         await self._inherit()
         try:
@@ -185,7 +185,8 @@ class Calls:
             raise Refusal(422, jsonrpc.INVALID_PARAMS, problem.message, {"errors": errors}) from None
 
     async def _tell_of(self, exchange: Exchange, uid: UUID) -> bytes:
-        """Of an equal call whose outcome the agent never heard. A further one is the model's own decision."""
+        """Report an identical call whose outcome never reached the agent. Calling again is then the model's
+        decision."""
         idempotency.heard(uid)
         row = await self._rows.get(uid)
         call = row.call if isinstance(row, Ended) else row
@@ -197,7 +198,7 @@ class Calls:
         return outcomes.tool_error(exchange, words, call)
 
     async def _continued(self, exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
-        """The call that this request answers questions of, or a further one that brings the answers."""
+        """The call whose questions this request answers, or a new call that carries the answers."""
         if not questions.continues(exchange):
             return None
         try:
@@ -274,8 +275,9 @@ class Calls:
         return call
 
     async def _inherit(self) -> None:
-        """Before the first call of this process is placed: what others left behind counts as not heard. Before any: so does
-        what may have been placed here although its agent was refused. Raises Refusal."""
+        """Before this process places its first call, calls that other processes left behind are marked as unheard.
+        Before every call, so are those that may have been placed here although their agent was refused. Raises
+        Refusal."""
         while not self._inherited or self._maybe_placed:
             if self._inheriting is None or self._inheriting.done():
                 self._inheriting = asyncio.create_task(self._take_over())
@@ -293,7 +295,7 @@ class Calls:
             self._maybe_placed = [one for one in self._maybe_placed if one not in calls]
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
-        """On behalf of the agent. Whether the tool stopped is not known."""
+        """Cancel on behalf of the agent. It is unknown whether the tool stopped."""
 
         def work() -> None:
             call = Call.objects.select_related("server").filter(uid=uid).first()
@@ -318,7 +320,7 @@ class Calls:
     ) -> bytes | None:
         """Wait for the end of a call, or until a modern agent must answer a question. Ends with Gone when the agent
         leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended. Raises
-        Refusal (401) when the token no longer counts: the call goes on, and its agent hears no more of it."""
+        Refusal (401) when the token no longer counts: the call continues without its agent."""
         viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
         connection.step = "view" if answer is not None and answer.may_stream else ""  # whole only at the end
         stop = self._hub.watch(f"call.{uid}", viewer.hint)
@@ -341,9 +343,9 @@ class Calls:
         except (Gone, TooSlow):
             await self._left(exchange, uid)
             raise
-        except Refusal:  # the agent hears it; who raises it has noted what it means for the call
+        except Refusal:  # the agent gets it; the code that raised it has recorded what it means
             raise
-        except (asyncio.CancelledError, Exception):  # of this process, no wish of the agent: the call goes on
+        except (asyncio.CancelledError, Exception):  # ours, not the agent's: the call continues
             idempotency.left(uid)
             raise
         finally:
@@ -362,7 +364,7 @@ class Calls:
         *,
         needed_approval: bool,
     ) -> "bytes | _Waits | None":
-        """What is due after the viewer woke: as `view` gives it, or that the agent waits on."""
+        """What `view` should return after the viewer woke, or that the agent keeps waiting."""
         if viewer.take_check() and not await self._reads.tokens.get(exchange.entry.principal.token.pk):
             idempotency.left(uid)
             raise no_longer_valid(exchange.entry.place.slug)
@@ -393,8 +395,8 @@ class Calls:
     async def _offered(
         self, exchange: Exchange, asked: CallRequest | None, uid: UUID, viewer: "_Viewer"
     ) -> bytes | None:
-        """An agent that opens addresses for its person is led to the page where the call is approved: a modern one with
-        the response, whose retry waits here."""
+        """An agent that opens URLs for its person is sent to the page where the call is approved: a modern one by the
+        response, after which its retry waits here."""
         if viewer.offered or asked is None or "requestState" in exchange.params:
             return None
         request = await self._hub.reader.run(partial(approval_messages.visit, exchange, uid))
@@ -407,7 +409,7 @@ class Calls:
         return None
 
     async def _parked(self, exchange: Exchange, uid: UUID, row: Call | None) -> bytes:
-        """The agent does not wait longer. The same call again leads to this one."""
+        """The agent stops waiting. If it makes the same call again, it gets this one."""
         words, meta = await self._hub.reader.run(partial(approval_messages.words, exchange, uid))
         if exchange.method == methods.TOOLS_CALL:
             return outcomes.tool_error(exchange, words, row, meta)
@@ -425,8 +427,8 @@ class Calls:
         return outcomes.message(exchange, row)
 
     async def _left(self, exchange: Exchange, uid: UUID) -> None:
-        """The agent went away without its answer. Not if another request of its waits for the same call: a retry may come
-        before the end of the connection that was lost."""
+        """The agent left without its answer, unless another of its requests waits for the same call: a retry may arrive
+        before the lost connection ends."""
         if self._viewers[uid] > 1:
             return
         idempotency.left(uid)
@@ -435,7 +437,7 @@ class Calls:
 
 
 class _Viewer:
-    """Wakes at hints, at the end of the connection and at its own times. `dirty`: the row is to be read."""
+    """Wakes on hints, at the end of the connection and at its own times. `dirty`: the row must be read."""
 
     def __init__(
         self, exchange: Exchange, answer: Answer | None, connection: Connection, *, dirty: bool = False
@@ -448,7 +450,7 @@ class _Viewer:
         connection.on_close(self._wake.set)
         #: progress, and log lines ready to be sent, in the order in which they came
         self._waiting: list[Progress | bytes] = []
-        #: the call waits for approval; how long the agent waits with it; it was led to the page
+        #: the call waits for approval; how long the agent waits for that; whether it was sent to the page
         self.held = self.offered = False
         self._held_until = time.monotonic() + approval_messages.WAIT_SECONDS
         token = exchange.progress_token
@@ -499,7 +501,7 @@ class _Viewer:
             with suppress(ValueError):
                 data = json.loads(text)
         if len(self._waiting) < _MOST_WAITING:
-            with suppress(InvalidRequest):  # no JSON after all
+            with suppress(InvalidRequest):  # not JSON after all
                 self._waiting.append(streams.log_line(level, logger, data))
 
     def _take_visit(self, hint: dict[str, Any]) -> None:
@@ -512,7 +514,7 @@ class _Viewer:
         return dirty
 
     def take_check(self) -> bool:
-        """Whether it is time to look at the token again."""
+        """Whether it is time to check the token again."""
         now = time.monotonic()
         due = now >= self._check_at
         if due:
@@ -524,7 +526,8 @@ class _Viewer:
         self._pause_seconds = AWAY_SECONDS[0]
 
     async def pause(self) -> None:
-        """The database is away: nothing counts as looked at, and it is asked again in a moment, unless the agent leaves."""
+        """The database is unavailable: nothing counts as read, and it is queried again soon, unless the agent
+        leaves."""
         self._dirty, self._check_at = True, time.monotonic()
         await self._beat()
         with suppress(TimeoutError):
@@ -551,7 +554,7 @@ class _Viewer:
         self._wake.clear()
 
     async def tell(self) -> None:
-        """Progress and signs of life."""
+        """Send progress and keep-alive comments."""
         waiting = await self._tell_waiting()
         if self.relay is not None and self.relay.waits and not waiting:
             await self._send(self.relay.flush())
@@ -577,7 +580,7 @@ class _Viewer:
         return bool(waiting)
 
     async def tell_last(self, call: Call) -> None:
-        """What a lost hint or the rate held back, before the response."""
+        """Before the response, send what a lost hint or the rate limit held back."""
         await self._tell_waiting()
         if self.relay is None:
             return
@@ -622,7 +625,7 @@ def _too_many_held(status: int) -> Refusal:
 
 
 def _rejected(exchange: Exchange, asked: CallRequest, problem: Rejected) -> bytes:
-    """Nothing was sent. A model can mend its arguments, so it reads which of them are wrong."""
+    """Nothing was sent. A model can correct its arguments, so it is told which of them are wrong."""
     if isinstance(problem, Forbidden) and asked.method != methods.TOOLS_CALL:
         raise Refusal(200, FORBIDDEN, problem.message, {"reason": "policy"})
     errors = [f"{where or '/'}: {' '.join(words)}" for where, words in problem.errors.items()]

@@ -1,10 +1,10 @@
 """What is stored of an agent's requests besides their calls, so that none is sent twice by mistake.
 
 A repeated request (the same id in a session, or the same key) attaches to the earlier call. So does a request that is
-identical to a call which is still running after its agent disconnected. A request that is identical to a call of which
-it is not known whether it ran, and whose agent did not hear so, is not sent either: the agent is told about that call
-first. A call that ended with a result stands in the way of no other, unless it needed approval: equal calls are often
-meant, and the lost result is found by id, key or event.
+identical to a call which is still running after its agent disconnected. If it is unknown whether a call ran, and its
+agent was not told so, an identical request is not sent either: the agent is told about that call first. A call that
+ended with a result blocks no other, unless it needed approval: identical calls are often intended, and the lost result
+is found by id, key or event.
 """
 
 import hashlib
@@ -285,7 +285,7 @@ def heard_of_asked(call: UUID) -> None:
     """The agent receives the outcome of a call that needed approval. From now on an identical request is a new call, in
     every web process. For a work thread."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
-    with suppress(AuditUnavailable):  # then it receives this outcome once more
+    with suppress(AuditUnavailable):  # then it gets this outcome again
         writer().submit_and_wait(lambda: rows.update(unheard_at=None))
 
 

@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Weight:
-    """Of the tools' list: `before` is that of all tools of the members under their own names."""
+    """The weight of the tools list: `before` is that of all tools of the members under their own names."""
 
     tools_before: int
     tools: int
@@ -69,7 +69,7 @@ class Contents:
 
     @property
     def off(self) -> list[Member]:
-        """Whose tools are counted, though agents do not get them now."""
+        """Members whose tools are counted although agents do not get them now."""
         return [member for member in self.members if member.off]
 
     def of(self, member: Member) -> dict[str, list[Line]]:
@@ -131,7 +131,7 @@ def _reason(row: Row, name: str) -> str:
 
 
 def tokens_of(body: str) -> int:
-    """Of a tool as a model gets it: clients pass on name, description and input schema."""
+    """The tokens of a tool as a model gets it: clients pass on name, description and input schema."""
     value = json.loads(body)
     seen = {key: value[key] for key in SEEN_BY_MODELS if key in value}
     return model_tokens.count(json.dumps(seen, ensure_ascii=False, separators=(",", ":")))

@@ -222,7 +222,7 @@ def at_server(exchange: Exchange, server_id: int | None, target: str) -> Exchang
 
 
 def _target(entry: Entry, place: BundleEndpoint, kind: DefinitionKind, name: str) -> tuple[Member, str]:
-    """By the table. What is hidden is refused as what is not there."""
+    """Resolved by the table. A hidden definition is refused like one that does not exist."""
     unknown = unknown_tool(name) if kind == DefinitionKind.TOOL else invalid_params(f"Unknown prompt: {name[:200]}")
     found = exposed.find(place.bundle.pk, kind, name)
     if found is None or (isinstance(found, Renamed) and not found.now):
@@ -279,7 +279,7 @@ def _reach(place: Endpoint | BundleEndpoint) -> list[tuple[str, list[str]]]:
 
 
 def readable(entry: Entry, asked: Iterable[str]) -> set[str]:
-    """Those of the URIs, as the agent knows them, that a bundle offers. One query."""
+    """The URIs, as the agent knows them, that a bundle offers. One query."""
     place = entry.place
     if not isinstance(place, BundleEndpoint):
         return set()
@@ -294,14 +294,14 @@ def readable(entry: Entry, asked: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class _Lists:
-    """Of one member: those of the URIs asked for that it lists, and its templates."""
+    """For one member: the requested URIs that it lists, and its templates."""
 
     resources: set[str] = field(default_factory=set)
     templates: list[str] = field(default_factory=list)
 
 
 def _lists(asked: Sequence[tuple[Member, str]]) -> dict[str, _Lists]:
-    """By the uid of the member. One query."""
+    """The lists by the uid of the member. One query."""
     members, originals = {one.endpoint.server.pk: one for one, _ in asked}, {original for _, original in asked}
     found = {one.uid: _Lists() for one in members.values()}
     if not members:

@@ -228,7 +228,7 @@ def _is_listed(member: Member, method: str) -> bool:
 
 
 def _outcome(member: Member, method: str) -> str:
-    """Of a member in this list, for those who wonder what is missing."""
+    """The outcome for a member in this list, for people who wonder what is missing."""
     if _is_listed(member, method):
         return f"as before: {member.down}" if member.down else "ok"
     return member.down or problem(member.endpoint, method) or "not connected yet"

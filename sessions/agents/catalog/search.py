@@ -124,7 +124,7 @@ def _said(wanted: set[str], text: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Of scripts without spaces, each two characters that follow each other."""
+    """In scripts without spaces, every two consecutive characters."""
     found: list[str] = []
     for word in _WORD.findall(normalize("NFC", _CAMEL.sub(" ", text)).casefold()):
         if word.isascii():

@@ -1,4 +1,4 @@
-"""Who may come in, and how much: tokens, and the limits of each."""
+"""Authenticates agents and enforces their limits: tokens, and how much each may do."""
 
 import asyncio
 import hashlib
@@ -34,13 +34,14 @@ from sessions.mcp.server.refusals import QUOTA, UNAUTHORIZED, Refusal, later
 
 _MOST_NOTED: Final = 10_000
 _NOTED_SECONDS: Final = 60.0
-#: in which a stream that another one replaces ends, also in another web process
+#: time within which a replaced stream ends, even in another web process
 _REPLACED_SECONDS: Final = 2.0
 log = structlog.get_logger(__name__)
 
 
 class Admission:
-    """Whether a request's token counts, and whether another request or stream is taken on. `forget()` drops what is known of every token: permissions or tokens changed."""
+    """Decides whether a request's token is valid, and whether another request or stream is accepted. `forget()` drops
+    everything cached about tokens, because permissions or tokens changed."""
 
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader
@@ -49,7 +50,7 @@ class Admission:
         self._streams = 0
         self._used: OrderedDict[int, float] = OrderedDict()
         self._refused: OrderedDict[int, float] = OrderedDict()
-        #: this process stops: streams end in an orderly way, and no request is taken on
+        #: this process is stopping: streams end in an orderly way, and no request is accepted
         self.draining = False
         self._drains: list[Callable[[], None]] = []
 
@@ -59,7 +60,7 @@ class Admission:
             callback()
 
     def on_drain(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Returns what ends it."""
+        """Returns a function that removes the callback."""
         self._drains.append(callback)
         return partial(self._drains.remove, callback)
 
@@ -68,7 +69,8 @@ class Admission:
 
     # --- tokens --------------------------------------------------------------------------------------------------
     async def principal(self, authorization: str, address: str, slug: str) -> Principal:
-        """Of a bearer token at the endpoint `slug`. Raises Refusal (401), which leads to the authorization server."""
+        """The principal of a bearer token at the endpoint `slug`. Raises Refusal (401), which names the authorization
+        server."""
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() != "bearer" or not (text := text.strip()):
             words = "Sign in with OAuth, or send a token: Authorization: Bearer mca_…. Create one on the Agents page."
@@ -79,8 +81,8 @@ class Admission:
         return found
 
     async def caller(self, authorization: str, address: str) -> Principal:
-        """Of a bearer token at the HTTP API, which is no endpoint of its own: what a grant for one endpoint may do there is
-        for the caller to decide. Raises Refusal (401)."""
+        """The principal of a bearer token at the HTTP API, which is not an endpoint: the caller decides what a grant
+        for one endpoint may do there. Raises Refusal (401)."""
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() != "bearer" or not (text := text.strip()):
             raise _unauthorized("Send a token from the Agents page: Authorization: Bearer mca_….", None)
@@ -103,8 +105,8 @@ class Admission:
         return found
 
     async def _note_refusal(self, unknown: Unknown, address: str) -> None:
-        """A genuine token that no longer counts is of interest; any text that looks like one is not. The event is durable
-        before the program is told, so that nobody who was refused is missing in the log."""
+        """Records a genuine token that is no longer valid, but not any text that looks like one. The event is durable
+        before the program is told, so that no refusal is missing from the log."""
         token = unknown.token
         log.warning("agent_refused", why=unknown.why, ip=address, token=token.shown if token else None)
         if token is None or not _due(self._refused, token.pk):
@@ -131,7 +133,7 @@ class Admission:
             yield
 
     async def admit(self, principal: Principal) -> None:
-        """The rates alone, before it is known whether the request may wait. Raises Refusal (429)."""
+        """Check only the rates, before it is known whether the request may wait. Raises Refusal (429)."""
         rates, _ = quotas.of_principal(principal)
         async with self._counted(rates, ()):
             return
@@ -145,7 +147,7 @@ class Admission:
 
     @asynccontextmanager
     async def at(self, owner: PolicyOwner) -> AsyncIterator[None]:
-        """And against those of the endpoint or bundle, if it has any. Raises Refusal (429)."""
+        """Counts against the limits of the endpoint or bundle, if it has any. Raises Refusal (429)."""
         known = policy_check.memory.known([owner])
         policy, *_ = known if known is not None else await self._reader.run(partial(policy_check.memory.read, [owner]))
         async with self._counted(*quotas.of_owner(owner, policy)):
@@ -153,8 +155,8 @@ class Admission:
 
     @asynccontextmanager
     async def call(self, exchange: Exchange, asked: CallRequest) -> AsyncIterator[Counted]:
-        """And against those of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal (429). One
-        that exceeds a limit of rules goes on: it may lead to an earlier call, and is none then."""
+        """Counts against the limits of its tool, resource or prompt, and of the server behind a bundle. Raises Refusal
+        (429). A request over a limit of a rule continues: it may lead to an earlier call, and then does not count."""
         known = await self._policies(exchange.entry)
         rates = quotas.of_rules(known, exchange, asked)
         async with self._counting.revocable(rates, *quotas.of_call(known, exchange)) as counted:
@@ -163,7 +165,7 @@ class Admission:
             yield counted
 
     async def repeats(self, exchange: Exchange, asked: CallRequest) -> bool:
-        """Whether equal calls come too often for the endpoint. False where it sets no number."""
+        """Whether identical calls come too often for the endpoint. False if it sets no limit."""
         known = await self._policies(exchange.entry)
         most = known.equal_calls if asked.method == methods.TOOLS_CALL else None
         if most is None:
@@ -178,7 +180,7 @@ class Admission:
 
     @asynccontextmanager
     async def stream(self, principal: Principal, *, replaces: bool = False) -> AsyncIterator[None]:
-        """`replaces`: another stream is ending, and its place is waited for. Raises Refusal (429, 503)."""
+        """`replaces`: another stream is ending, and this one waits for its place. Raises Refusal (429, 503)."""
         until = time.monotonic() + (_REPLACED_SECONDS if replaces else 0.0)
         async with AsyncExitStack() as place:
             while True:
@@ -210,7 +212,7 @@ class Admission:
             yield
 
     async def still_valid(self, principal: Principal, address: str) -> Principal | None:
-        """For a stream: the same token with the permissions of now. None when it counts no more."""
+        """For a stream: the same token with its current permissions. None if it is no longer valid."""
         try:
             return await self._reader.run(partial(tokens.still_valid, principal.token.pk, address))
         except Unknown:

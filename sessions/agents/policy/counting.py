@@ -115,7 +115,7 @@ class _Elsewhere:
 
 @dataclass(frozen=True)
 class _Written:
-    """A number in flight as it stands in Redis, and when its lifetime began (time.monotonic)."""
+    """A number in flight as stored in Redis, and when its lifetime began (time.monotonic)."""
 
     count: int
     at: float
@@ -135,7 +135,7 @@ class Counted:
 
 
 class Counting:
-    """Of one web process."""
+    """The limits of one web process."""
 
     def __init__(self) -> None:
         config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
@@ -223,7 +223,7 @@ class Counting:
         )
 
     def _counted_in_advance(self, rate: Rate) -> bool:
-        """One less afterwards."""
+        """Uses up one of them."""
         known = self._known.get(rate.key)
         if known is None or not known.advance or known.number != int(time.time() // rate.seconds):
             return False
@@ -241,7 +241,7 @@ class Counting:
             known = self._known.get(one.rate.key)
             if known is not None and known.number == one.number:
                 one.before, one.count = known.before, 1 + known.next_advance
-                known.next_advance = 0  # until this is answered: questions at the same time would take it several times
+                known.next_advance = 0  # until this is answered: concurrent requests would take it several times
             commands.append(("INCRBY", self._window_key(one.rate, one.number), one.count))
             if one.before is None:
                 commands.append(("EXPIRE", self._window_key(one.rate, one.number), _lifetime(one.rate)))
@@ -296,7 +296,7 @@ class Counting:
         return count
 
     async def _take_back(self, rates: Sequence[Rate], counted_at: float) -> None:
-        """Also of a rate that was not asked for: what is counted in advance stays as it is."""
+        """Also for a rate that did not ask Redis: what is counted in advance stays as it is."""
         commands: Commands = []
         for rate in rates:
             key = self._window_key(rate, int(counted_at // rate.seconds))
@@ -317,7 +317,7 @@ class Counting:
                 return Exceeded(rate.name, rate.words, rate.seconds / rate.most, alone=True)
         return None
 
-    # --- what ended, and what goes on for long -------------------------------------------------------------------
+    # --- requests that ended, and long-running ones --------------------------------------------------------------
     def _land(self, flights: Sequence[InFlight]) -> None:
         for one in flights:
             self._flying[one.key] -= 1
@@ -336,7 +336,7 @@ class Counting:
             self._keeper = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Tell the other processes. Beside the requests: none waits for it."""
+        """Tell the other processes, in the background: no request waits for it."""
         try:
             while self._stale or self._flying:
                 with suppress(TimeoutError):
@@ -354,7 +354,7 @@ class Counting:
             await self._ask(commands)
 
     def _telling(self, key: str) -> Commands:
-        """What says how many requests of this process are in flight; nothing where Redis knows."""
+        """The commands that store how many requests of this process are in flight; none if Redis has that number."""
         count, written, now = self._flying[key], self._written.get(key), time.monotonic()
         if not count:
             return [] if self._written.pop(key, None) is None else [("HDEL", self._flight_key(key), self._process)]
@@ -376,8 +376,8 @@ class Counting:
 
     # --- Redis ---------------------------------------------------------------------------------------------------
     async def _ask(self, commands: Commands) -> list[Any]:
-        """The answers, errors of single commands among them. While Redis is being asked, what comes is asked
-        together."""
+        """The answers, including errors of single commands. Commands that arrive during a round trip share the next
+        one."""
         if not self._asking:
             self._asking = True
             try:
@@ -419,7 +419,7 @@ class Counting:
             return list(await pipe.execute(raise_on_error=False))
 
     async def _run(self, work: Any) -> Any:
-        """None while Redis is away."""
+        """None while Redis is unreachable."""
         if time.monotonic() < self._apart_until:
             work.close()
             return None
@@ -438,13 +438,13 @@ def _lifetime(rate: Rate) -> int:
 
 
 def _share(rate: Rate) -> float:
-    """How much of the window before counts."""
+    """The fraction of the previous window that counts."""
     return 1.0 - (time.time() % rate.seconds) / rate.seconds
 
 
 def _counted_of(before: int, share: float) -> int:
-    """How many requests of the window before count. Whole ones: of a small limit, a fraction would refuse every request of
-    the window."""
+    """How many requests of the previous window count. A whole number: with a small limit, a fraction would refuse every
+    request of the window."""
     return int(before * share)
 
 

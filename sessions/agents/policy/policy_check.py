@@ -37,7 +37,7 @@ class Forbidden(Rejected):
 
 
 class _Memory(Recent[tuple[type[PolicyOwner], int], Policy]):
-    """Of the policies of endpoints and bundles."""
+    """Caches the policies of endpoints and bundles."""
 
     def known(self, owners: Sequence[PolicyOwner]) -> list[Policy] | None:
         """None if one has to be read."""
@@ -62,7 +62,7 @@ def policy_owner_of(place: Endpoint | BundleEndpoint) -> PolicyOwner:
 
 
 def policies_of(entry: Entry) -> Policies:
-    """Of a request to one server, perhaps through a bundle. For a thread."""
+    """The policies for a request to one server, perhaps through a bundle. For a thread."""
     return _joined(entry, memory.read(_owners(entry)))
 
 
@@ -73,12 +73,12 @@ def remembered(entry: Entry) -> Policies | None:
 
 
 def policies_of_members(entry: Entry, place: BundleEndpoint) -> dict[int, Policies]:
-    """Of requests to each member, by the key of its server. For a thread."""
+    """The policies for requests to each member, by the key of its server. For a thread."""
     return _of_members(entry, place, memory.read(_of_bundle(place)))
 
 
 def policies_by_server(entry: Entry) -> dict[int, Policies]:
-    """Of each server that the entry reaches, by its key. For a thread."""
+    """The policies for each server that the entry reaches, by its key. For a thread."""
     place = entry.place
     return (
         policies_of_members(entry, place)

@@ -29,7 +29,7 @@ def _rate(key: str, per_second: int, name: str, words: str) -> Rate:
 
 
 def of_principal(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
-    """Of any request."""
+    """Limits of every request."""
     return _rates(principal), _flights(principal)
 
 
@@ -69,7 +69,7 @@ def _flight(key: str, name: str) -> InFlight:
 
 
 def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFlight]]:
-    """Of all requests at an endpoint or bundle, if it has limits."""
+    """Limits of all requests at an endpoint or bundle, if it has any."""
     rates, flights = [], []
     key = f"server:{owner.pk}" if isinstance(owner, Server) else f"bundle:{owner.pk}"
     if (rate := policy.requests_per_second) is not None:
@@ -82,13 +82,13 @@ def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFli
 
 
 def of_call(known: Policies, exchange: Exchange) -> tuple[list[Rate], list[InFlight]]:
-    """Of the server behind a bundle; a server's own endpoint was counted before."""
+    """Limits of the server behind a bundle; for a server's own endpoint, the request was counted before."""
     entry = exchange.entry
     return ([], []) if entry.bundle is None else of_owner(entry.endpoint.server, known.endpoint)
 
 
 def of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> list[Rate]:
-    """Of what rules limit. A request that brings answers belongs to a call that was counted."""
+    """Limits set by rules. A request that brings answers belongs to a call that was already counted."""
     answers = exchange.era is Era.MODERN and "requestState" in exchange.params
     if asked.method == methods.COMPLETE or answers:
         return []

@@ -61,7 +61,7 @@ class OrphanedTasks:
         self._news.set()
 
     async def _run(self) -> None:
-        """Until none is left, or the session ends. A session that ends cancels none of them at the server."""
+        """Runs until none is left or the session ends. The end of a session cancels none of them at the server."""
         while self._is_open():
             self._news.clear()
             try:

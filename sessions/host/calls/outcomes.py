@@ -100,7 +100,8 @@ def of_result(
 
 
 async def of_answer(answer: Any, outcome: Callable[[], CallOutcome]) -> CallOutcome:
-    """What `outcome` makes of `answer`. To search a large one for secrets takes seconds, in which the loop goes on."""
+    """What `outcome` makes of `answer`. Searching a large one for secrets takes seconds, during which the loop
+    continues."""
     if len(dumped(answer)) <= LARGE_CHARS:
         return outcome()
     return await asyncio.get_running_loop().run_in_executor(_threads, outcome)
@@ -152,7 +153,7 @@ def cancelled_while_waiting(origin: Origin, detail: str = "", unsure: str = MAY_
 
 
 def task_goes_on(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
-    """Cancelled, but its task cannot be: it is followed on."""
+    """The call was cancelled, but its task cannot be: it is still followed."""
     words = (
         f"{detail or 'It was cancelled.'} The server does not support cancelling tasks, so the task continues there."
     )
@@ -166,7 +167,7 @@ def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
 
 
 def not_stored(outcome: CallOutcome, problem: Exception) -> CallOutcome:
-    """Of an outcome that the database refuses: how the call ended, without anything that the server sent."""
+    """For an outcome that the database refuses: how the call ended, without anything that the server sent."""
     return CallOutcome(
         outcome.state,
         fault=outcome.fault,

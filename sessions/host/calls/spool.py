@@ -199,7 +199,7 @@ def _read(path: Path) -> tuple[list[SpooledOutcome], list[bytes]]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Of a worker that is gone, so nobody appends to it."""
+    """Replace the file of a worker that is gone, so nobody appends to it."""
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

@@ -41,13 +41,13 @@ from sessions.mcp.core.input_requests import Gone, InputRequest, Origin
 
 MINUTE = 60.0
 CLOSE_SECONDS = 3.0
-#: of one session, that wait for agents alone: people's inbox has a limit of its own
+#: requests of one session that wait only for agents: the inbox of people has a limit of its own
 AGENT_REQUESTS_OPEN: Final = 64
 #: answers that were given to the client a moment ago, and may not have reached the server
 ANSWERS_KEPT: Final = 64
-#: visits of agents whose end the server has not reported yet; it need not do so
+#: visits by agents that the server has not reported as complete; it need not do so
 VISITS_KEPT: Final = 256
-#: of an elicitation id: of a visit with a longer one, nobody hears the end
+#: length of an elicitation id: the end of a visit with a longer one is not reported
 VISIT_CHARS: Final = 1_000
 _GONE: Final[Mapping[str, str]] = {
     Gone.WITHDRAWN: "The server withdrew the request.",
@@ -100,7 +100,7 @@ class Inbox:
         return list(self._waits)
 
     def holds_back(self, call_uid: UUID) -> Origin | None:
-        """For what the call waits, if no request of it is at the server: it is sent again after the answer."""
+        """What the call waits for, if none of its requests is at the server: it is sent again after the answer."""
         origins = (wait.origin for wait in self._waits.values() if wait.call_uid == call_uid)
         return next((origin for origin in origins if origin in ("round", "error")), None)
 
@@ -245,7 +245,7 @@ class Inbox:
 
     # --- visits of URLs -----------------------------------------------------------------------------------------------
     def _note_visit(self, asked: InputRequest, call: PendingCall) -> None:
-        """The agent hears of its end too, also where the call ends now with the error that names the URL."""
+        """The agent is also told when the visit ends, even if the call ends now with the error that names the URL."""
         if identity := _visit_of(asked):
             self._visits[identity, call.uid] = False
             if len(self._visits) > VISITS_KEPT:
@@ -260,7 +260,7 @@ class Inbox:
             self._spawn(self._visited(uid))
 
     async def _visited(self, uid: UUID) -> None:
-        """What a person did at the same moment stays."""
+        """An answer that a person gave at the same moment is kept."""
         await self._gone(uid, Gone.VISITED)
         with suppress(DatabaseAway):  # the next tick looks too
             self.take(await self._db.read(partial(reads.settled, [uid])))

@@ -44,7 +44,7 @@ class Spoken:
             self._pass_on(event.tag.agent, event, text, logger, is_json)
 
     def _pass_on(self, agent: CallingAgent, event: LogMessage, text: str, logger: str, is_json: bool) -> None:
-        """To the agent that made the call, if it wants lines of this level."""
+        """Pass the line on to the agent that made the call, if it requested lines of this level."""
         level, order = agent.on_behalf.log_level, LOG_LEVELS.index
         if level is None or event.level not in LOG_LEVELS or order(event.level) < order(level):
             return

@@ -1,1 +1,2 @@
-"""Packages of launchers: resolved, verified and installed before a server starts, compared with the registry in between"""
+"""Packages of launchers: resolved, verified and installed before a server starts, and regularly compared with the
+registry"""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from sessions.host import trees
 
-#: what is known of a folder, in files beside it
+#: files next to a folder with what is known about it
 DIGEST, INTERPRETER = "installed", "python"
 MOST_BYTES = 32 * 1024 * 1024
 
 
 def read(path: Path) -> str:
-    """Raises OSError, also for what is no plain file or is too large."""
+    """Raises OSError, also if it is not a regular file or is too large."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:

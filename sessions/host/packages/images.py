@@ -50,7 +50,7 @@ async def _found(programs: Programs, command: PackageCommand, folder: Path, outp
 
 
 def reference(pin: Pin) -> str:
-    """By its digest; by its id where it was built here and has none."""
+    """By its digest, or by its id if it was built here and has no digest."""
     return f"{pin.name}@{pin.integrity}" if pin.is_portable else pin.integrity
 
 

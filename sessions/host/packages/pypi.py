@@ -115,7 +115,7 @@ async def _make_environment(programs: Programs, command: PackageCommand, folder:
 
 
 def interpreter(folder: Path) -> str:
-    """The installation of the interpreter, outside of the folder."""
+    """The installation of the interpreter, outside the folder."""
     return str(Path(files.read(files.beside(folder, files.INTERPRETER))).parent.parent)
 
 
@@ -197,7 +197,7 @@ def _hashes_of(lock: str, name: str) -> set[str]:
 
 
 def hashes_of(pin: Pin) -> set[str]:
-    """Of all files of the package itself."""
+    """The hashes of all files of the package itself."""
     return _hashes_of(pin.lock, pin.name)
 
 

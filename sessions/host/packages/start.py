@@ -1,4 +1,4 @@
-"""From a launcher's command to the program that really runs: what is pinned, installed by us and verified."""
+"""From a launcher's command to the program that actually runs: pinned, installed by us and verified."""
 
 import asyncio
 import fcntl
@@ -37,7 +37,7 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 @dataclass(frozen=True)
 class PackageStart:
     """The package of one connection. `pin`: what the database had when its values were read. `server_id` is None for a
-    draft, whose package is pinned nowhere."""
+    draft, whose package is not pinned."""
 
     command: PackageCommand
     folder: Path
@@ -51,8 +51,8 @@ class PackageStart:
 def package_of(
     source: Server | Registration, spec: object, folder: Path, seconds: float, server: Server | None
 ) -> PackageStart | None:
-    """None where there is nothing to pin. Reads the pin: call it in a reader thread. `server`: whose pin applies, if it
-    is of the same package."""
+    """None if there is nothing to pin. Reads the pin: call it in a reader thread. `server`: its pin applies if it is
+    for the same package."""
     if not isinstance(spec, StdioSpec):
         return None
     registered = commands.readable(source.command, source.arguments)
@@ -99,7 +99,7 @@ async def prepared(
                 break
             pin = await _kept(db, start, found, pin)
             if pin == found:
-                break  # else another worker was faster, and what it pinned is to be installed
+                break  # else another worker was faster, and its pin must be installed
         if grown and start.server_id is not None:
             await db.read(partial(_prune, start.folder, start.server_id, folder))
     return run_by(start.command, spec, found, folder), found
@@ -145,9 +145,10 @@ async def scratch(start: PackageStart) -> AsyncIterator[Path]:
 
 
 async def _installed(programs: Programs, start: PackageStart, pin: Pin | None) -> tuple[Pin, Path, bool]:
-    """The last: whether it was installed now. What is there already waits for no registry that others cannot reach."""
+    """The last value: whether it was installed now. An installed package does not wait while others wait for a
+    registry."""
     if pin is not None and (found := await asyncio.to_thread(_find, start.folder, pin)) is not None:
-        if os.geteuid() == 0:  # what the server is granted can change whose processes it has
+        if os.geteuid() == 0:  # the server's access can change which user it runs as
             await asyncio.to_thread(directories.hand_over, found, start.user)
         return pin, found, False
     async with _one_of_few():
@@ -161,7 +162,7 @@ async def _newly_installed(programs: Programs, start: PackageStart, pin: Pin | N
         if start.command.ecosystem != Ecosystem.IMAGE:
             run_by(start.command, programs.spec, done, folder)  # a package without the program is not pinned
         files.write(files.beside(folder, files.DIGEST), json.dumps({"digest": _digest(done)}))
-    except BaseException:  # also when cancelled: half an installation is none
+    except BaseException:  # also when cancelled: an incomplete installation must not stay
         await asyncio.to_thread(files.remove, folder)
         raise
     return done, folder
@@ -208,17 +209,17 @@ def _mark(folder: Path) -> str:
 
 
 def _new_folder(start: PackageStart, prefix: str) -> Path:
-    """Of the server's user, if it has one."""
+    """Owned by the server's user, if it has one."""
     start.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=start.folder))
     if start.user is not None:
         os.chown(folder, start.user, start.user)
-        start.folder.chmod(0o711)  # its user passes to the folder, and lists none
+        start.folder.chmod(0o711)  # its user can enter the folder, but not list its siblings
     return folder
 
 
 def _prune(root: Path, server_id: int, new: Path) -> None:
-    """Keep what is pinned, offered, or could be gone back to, and what was just installed."""
+    """Keep what is pinned, offered, or available for going back, and what was just installed."""
     kept = {_digest(Pin.of(row)) for row in PinnedPackage.objects.filter(server_id=server_id)}
     for folder in _folders(root):
         if folder != new and _mark(folder) not in kept:
@@ -227,7 +228,7 @@ def _prune(root: Path, server_id: int, new: Path) -> None:
 
 @asynccontextmanager
 async def _written(command: PackageCommand) -> AsyncIterator[None]:
-    """A full disk, for example, is no fault of ours."""
+    """Report a full disk, for example, as a problem of the machine and not as a bug."""
     try:
         yield
     except TimeoutError:  # which is an OSError too
@@ -240,7 +241,7 @@ async def _written(command: PackageCommand) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _alone(root: Path, lock: str = ".lock") -> AsyncIterator[None]:
-    """One installation in a folder at a time, or one lookup, also of other workers on this machine."""
+    """One installation in a folder at a time, or one lookup, across all workers on this machine."""
     await asyncio.to_thread(root.mkdir, mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(root / lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -38,7 +38,7 @@ class Counts:
 
 
 class NotificationCounts:
-    """Those of one session."""
+    """The counts of one session."""
 
     def __init__(self, writer: "CountWriter", lease: Lease) -> None:
         self.lease = lease
@@ -62,7 +62,7 @@ class NotificationCounts:
         return self._counts.count > 0
 
     def take(self, most: int | None = None) -> Counts:
-        """Those that wait longest, of up to `most` subscriptions; without it all."""
+        """The counts that have waited longest, of at most `most` subscriptions; all of them without `most`."""
         waiting = self._counts.numbers
         return Counts({pk: waiting.pop(pk) for pk in list(waiting)[:most]})
 

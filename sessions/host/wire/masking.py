@@ -1,4 +1,4 @@
-"""Masks HTTP headers and URLs: what is a credential by its name, beside the values that the redactor knows."""
+"""Masks HTTP headers and URLs: whatever is a credential by name, in addition to the values that the redactor knows."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

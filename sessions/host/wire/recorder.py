@@ -66,7 +66,7 @@ class WireRecorder:
         self._theirs: dict[str, _Open] = {}
         #: the calls that the server runs as tasks, by task
         self._tasks: dict[str, _Open] = {}
-        #: what the newest result of each call asked a person for
+        #: what the newest result of each call requested from a person
         self._asked: dict[UUID | None, dict[str, privacy.Asked]] = {}
 
     # --- transports.recording.Recorder ---------------------------------------------------------------------------
@@ -259,14 +259,16 @@ class WireRecorder:
             return self.redacted(plain)
 
     def _masked_beginning(self, data: bytes, most: int) -> str:
-        """Of a message that is too large to keep, and as much more as is searched: a secret that is cut at its end cannot be
-        recognised, so as much as it may take is left out, here of ours and later of those that are detected."""
+        """The beginning of a message that is too large to keep. A secret that is cut off at the end cannot be
+        recognised, so as much as the longest one may take is left out: here for our own secrets, later for detected
+        ones."""
         longest = max(self._redactor.longest, self._hidden.longest)
         text = data[: most + _ESCAPED * (longest + CUT_CHARS)].decode("utf-8", "replace")
         masked = self.redacted(unescaped(text))
         return masked[: max(0, len(masked) - longest - _ESCAPED)] if longest else masked
 
-    # --- for both ------------------------------------------------------------------------------------------------------
+    # --- messages and exchanges
+    # ----------------------------------------------------------------------------------------
     def redacted(self, text: str, most: int | None = None) -> str:
         masked = self._hidden.text(self._redactor.text(text)) if text else ""
         return masked if most is None else storable(masked, most)
@@ -284,7 +286,7 @@ class WireRecorder:
         return masked_headers(headers, self._masker)
 
     def has_room(self) -> bool:
-        """Counts one more that is dropped if not."""
+        """If not, counts one more dropped message."""
         if room := self._log.has_room():
             return room
         self._log.drop()
@@ -371,7 +373,7 @@ def _unchanged(text: str) -> str:
 
 
 def _parsed(data: bytes, limits: Limits) -> Any:
-    """None if it is no JSON; ProtocolError if it is over a limit."""
+    """None if it is not JSON; ProtocolError if it exceeds a limit."""
     if len(data) > limits.message_values:
         json_text.check_values(data, limits.message_values)
     value = _loaded(data)
@@ -381,7 +383,7 @@ def _parsed(data: bytes, limits: Limits) -> Any:
 
 
 def _loaded(data: bytes) -> Any:
-    """None if it is no JSON. Some that orjson refuses, such as half a pair of surrogates, is JSON to others."""
+    """None if it is not JSON. Other parsers accept some of what orjson rejects, such as lone surrogates."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -413,7 +415,7 @@ def _task_of(params: dict[str, Any]) -> str:
 
 
 def _without_state(data: bytes) -> bytes:
-    """The server's `requestState` may hold what is personal, and nobody needs to read it (2026-07-28, multi-round
+    """The server's `requestState` may contain personal data, and nobody needs to read it (2026-07-28, multi-round
     requests)."""
     value = json.loads(data)  # with integers of any size
     parts = {

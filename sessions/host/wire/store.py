@@ -21,7 +21,7 @@ _entry_values = attrgetter(*insert.names[4:])
 
 
 def append_all(batches: Sequence[tuple[WireLog, WireBatch]]) -> None:
-    """In the current transaction, for sessions that are still ours. Sets `newest` of each batch."""
+    """Runs in the current transaction, for sessions that are still ours. Sets `newest` of each batch."""
     privacy.seal_bodies(entry for _, batch in batches for entry in batch.to_write)
     held = _held([log.lease for log, _ in batches])
     rows: list[list[Any]] = []

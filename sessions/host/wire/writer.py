@@ -6,7 +6,7 @@ from sessions.host.batch_writer import BatchWriter
 from sessions.host.wire.log import WireBatch, WireLog
 from sessions.host.wire.store import append_all
 
-#: of all sessions together
+#: limit for all sessions together
 PENDING_BYTES = 64 * 1024 * 1024
 
 
@@ -16,10 +16,10 @@ class WireWriter(BatchWriter[WireBatch]):
     # A commit for each call would cost more than its rows: within a second many calls share one.
     flush_seconds = 1.0
     pause_seconds = 0.1
-    # Under load a batch waits long for its turn and is written in a few milliseconds, so its time is no measure.
+    # Under load, a batch waits long for its turn and is written within milliseconds, so its duration says nothing.
     rest = 0.0
 
-    #: of what waits in all logs
+    #: bytes that wait in all logs
     pending_bytes = 0
 
     def has_room(self) -> bool:

@@ -43,10 +43,10 @@ Result = TypeVar("Result")
 #: times that one operation may request the same additional scopes, and how many such requests we meet in total
 _STEP_UPS: Final = 2
 _STEP_UP_KINDS: Final = 32
-#: seconds after which a sign-in from which nobody came back may have met a server that no longer knows the client, or
-#: that could not fetch our document: it says so on a page of its own
+#: if nobody came back from a sign-in after so many seconds, the server may not know the client any more, or could not
+#: fetch our document: it says so only on a page of its own
 _NOT_BACK: Final = 60.0
-#: seconds between two tries to renew a token that still holds, and how long a request waits for one
+#: seconds between two attempts to renew a token that is still valid, and how long a request waits for one
 _EARLY_PAUSE: Final = 5.0
 _EARLY_WAIT: Final = 2.0
 
@@ -133,7 +133,8 @@ class Authorization:
         return self._grant if self._grant is not None and self._grant.signed_in else None
 
     async def _renew_early(self, grant: Grant) -> None:
-        """While the token is valid, a slow or absent authorization server delays no request and is not asked often."""
+        """While the token is valid, a slow or unreachable authorization server delays no request and is rarely
+        asked."""
         if not flows.renewable(self.settings, grant):
             return
         now = self._clock()
@@ -276,7 +277,7 @@ class Authorization:
 
 
 def _forgotten(grant: Grant, refused: TokenRefused | SignInRefused) -> bool:
-    """Whether the server no longer knows the client id that it issued to us. That of the official SDK says
+    """Whether the server no longer knows the client id that it issued to us. The official SDK's server then says
     `unauthorized_client`."""
     known = grant.registration
     said = refused.error in ("invalid_client", "unauthorized_client")

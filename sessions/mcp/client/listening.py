@@ -54,7 +54,7 @@ class Listening:
         return honoured
 
     async def _replace(self, stream: "_Stream | None") -> None:
-        """All are told before the first wait: a follow that is cancelled here leaves no stream that nobody stops."""
+        """All are notified before the first wait, so that a follow cancelled here leaves no stream running."""
         before, self._stream = self._stream, stream
         ending = [old for old in (self._replaced, before) if old is not None]
         self._replaced = before

@@ -62,7 +62,7 @@ class Opener:
         return opened, self._kept(opened, None, now)
 
     def _kept(self, opened: opening.Opened, memory: Remembered | None, now: float) -> Remembered | None:
-        """A verdict that was only reused keeps its age, so that it expires some day. A verdict from a time-out is not
+        """A verdict that was only reused keeps its age, so that it eventually expires. A verdict from a time-out is not
         kept."""
         if not opened.certain:
             return None

@@ -176,7 +176,8 @@ class TaskRun:
             self._fetching.add_done_callback(self._on_fetched)
 
     def _on_fetched(self, fetching: asyncio.Task[dict[str, Any] | RpcError]) -> None:
-        """After a failure that passes it is asked for again with the next poll: at once would be as fast as it fails."""
+        """After a temporary failure, it is requested again with the next poll: otherwise we would retry as fast as it
+        fails."""
         if fetching.cancelled() or not _passes(fetching.exception()):
             self._wake.set()
 

@@ -127,7 +127,7 @@ class Tasks:
         return {"task": {} if ttl is None else {"ttl": ttl}}
 
     def _cancel_late(self, event: Event) -> None:
-        """The answer to a call that was given up: the task that it names is cancelled in its place."""
+        """The answer to a call that was given up: the task that it names is cancelled instead."""
         result = event.result if type(event) is LateAnswer and event.method == methods.TOOLS_CALL else None
         if result is not None and protocol.announces(result, asked_for=False):
             self._cancel_aside(result["task"]["taskId"])

@@ -31,7 +31,7 @@ class Fault(StrEnum):
     #: nothing on this machine can confine a command
     NOT_CONFINED = "not_confined"
     PROCESS_EXITED = "process_exited"
-    #: the registry offers other content under the version that a launcher shall run
+    #: the registry offers different content under the version that a launcher should run
     PACKAGE_CHANGED = "package_changed"
     #: the registry does not answer, and the package is not installed yet
     PACKAGE_UNAVAILABLE = "package_unavailable"

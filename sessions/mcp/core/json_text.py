@@ -194,7 +194,7 @@ def _value_end(text: str, at: int) -> int:
 
 
 def _string_end(text: str, at: int) -> int:
-    """Of the string whose first quotation mark is at `at`."""
+    """The end of the string whose first quotation mark is at `at`."""
     at += 1
     while text[at := _end(_IN_STRING, text, at)] != '"':
         pass

@@ -83,7 +83,7 @@ def granted(requested: Filter, acknowledged: Any, refused: Mapping[str, str]) ->
 
 
 def _named(requested: frozenset[str], named: Any) -> frozenset[str]:
-    """Those of `requested` that the server names. A server may add or drop the trailing slash of a URI."""
+    """The `requested` ones that the server names. A server may add or drop the trailing slash of a URI."""
     if not isinstance(named, list):
         return frozenset()
     names = {name.rstrip("/") for name in named if isinstance(name, str)}
@@ -91,7 +91,7 @@ def _named(requested: frozenset[str], named: Any) -> frozenset[str]:
 
 
 def _named_resources(requested: frozenset[str], named: Any) -> frozenset[str]:
-    """Also those that the server names in their normal form."""
+    """Includes those that the server names in their normal form."""
     found = _named(requested, named)
     if len(found) == len(requested) or not isinstance(named, list):
         return found

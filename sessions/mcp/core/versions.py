@@ -32,7 +32,7 @@ class Revision:
     completions_declared: bool = True
     completion_context: bool = False
     extensions: bool = False
-    #: a client resumes a response whose stream ends early, and obeys when it is told how long to wait before that
+    #: a client resumes a response whose stream ends early, and waits before that for as long as the server says
     resumes: bool = False
 
 

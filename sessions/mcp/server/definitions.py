@@ -15,7 +15,8 @@ BAD_SCHEMA: Final = "The input schema does not describe an object. Clients would
 
 
 def drop_other_structure(tool: dict[str, Any]) -> bool:
-    """Until 2025-11-25 an output schema is that of an object, as structured content is. Whether it was another one."""
+    """Until 2025-11-25, an output schema must be an object schema, like structured content. Returns whether it was
+    another."""
     if "outputSchema" not in tool or _is_schema_of_object(tool["outputSchema"]):
         return False
     del tool["outputSchema"]

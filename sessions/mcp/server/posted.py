@@ -75,13 +75,13 @@ def _reason(problem: ProtocolError) -> str:
 
 
 def id_of(value: Any) -> RequestId | None:
-    """The id of what may be no valid message."""
+    """The id of a message that may be invalid."""
     identity = value.get("id") if isinstance(value, dict) else None
     return identity if jsonrpc.is_id(identity) else None
 
 
 def request_id(posted: Posted) -> RequestId | None:
-    """Of one request. None for a batch, a notification and a response."""
+    """The id of one request. None for a batch, a notification and a response."""
     value = posted.values[0]
     return id_of(value) if not posted.batch and isinstance(value, dict) and "method" in value else None
 

@@ -9,7 +9,7 @@ from ..core.jsonrpc import RequestId
 
 #: legacy code of a resource that does not exist; modern servers use INVALID_PARAMS
 RESOURCE_NOT_FOUND: Final = -32002
-#: our own codes: outside of the range that JSON-RPC and MCP keep for themselves
+#: our own codes: outside the range that JSON-RPC and MCP reserve
 UNAUTHORIZED: Final = 4010
 #: a scope or a right is missing, or a rule denies the request
 FORBIDDEN: Final = 4030

@@ -21,7 +21,7 @@ class Exchange(Protocol):
         """There is no answer, or it broke off."""
 
     def read(self, size: int) -> None:
-        """So many more bytes of the answer's body arrived."""
+        """This many more bytes of the answer's body arrived."""
 
     def ended(self) -> None:
         """The answer is over, or is read no further. May be called again."""

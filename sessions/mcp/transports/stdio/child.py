@@ -229,8 +229,8 @@ class Child(asyncio.SubprocessProtocol):
             self._rest(2, _STDERR_PAUSE - self._stderr_credit / _STDERR_RATE)
 
     def _rest(self, fd: int, seconds: float) -> None:
-        """Pause reading this output; meanwhile the child blocks in its write. Not after its exit: what it left is little,
-        and must be read before the end."""
+        """Pause reading this output; meanwhile the child blocks in its write. Not after its exit: little is left then,
+        and it must be read before the end."""
         if not self._exited.is_set() and (pipe := self._output(fd)) is not None:
             pipe.pause_reading()
             self._loop.call_later(seconds, self._read_on, fd)

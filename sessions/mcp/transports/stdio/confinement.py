@@ -68,7 +68,7 @@ _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # only compared
 _SCRIPTS: Final = frozenset(
     (".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".lua")
 )
-#: folders that hold everything, where a script or program is only by chance
+#: folders that hold everything: a script or program in them says nothing about the rest
 _TOO_MUCH: Final = frozenset(("/", "/etc", "/home", "/root", "/tmp", "/var", "/opt", "/srv", "/mnt", "/media"))  # noqa: S108  # only compared
 #: a second, short path of a server's own temporary folder. UNIX sockets have paths of at most 107 characters, and
 #: browsers create some below TMPDIR. A container's /tmp is in memory.
@@ -351,8 +351,8 @@ def _within(path: str, folder: str) -> bool:
 
 
 def _led_to(path: str) -> str:
-    """Where a path leads as it is granted: its “..” are resolved before its links. In the other order, a link that the server
-    made could stand for the folders between."""
+    """Where a granted path leads: its “..” are resolved before its links. In the other order, a link that the server
+    created could replace the folders in between."""
     return os.path.realpath(os.path.normpath(path))
 
 

@@ -234,7 +234,7 @@ class Gate:
                 answer = self._listen(call, thread, first & 0xFFFFFFFF, second)
             else:
                 answer = self._decide(call, thread, first & 0xFFFFFFFF, second, third & 0xFFFFFFFF)
-        except (OSError, TypeError, ValueError):  # a caller that got no answer would wait for ever
+        except (OSError, TypeError, ValueError):  # a caller that got no answer would wait forever
             answer = errno.EACCES
         if answer is not None:
             self._respond(call, answer)

@@ -1,9 +1,9 @@
 """Stdio servers in containers of a runtime that the operator names: podman, or a command line that understands docker's.
 
 The container holds what bubblewrap would show: without an image, an empty root with the system's programs and what was
-granted, mounted read-only, so no registry is needed and servers run as the machine's programs. With an image, that stands
-for the system's programs. The first process is a keeper (see runner.hold): it connects to a socket in a folder of this
-worker, takes the pipes of the server from there, and ends with the worker; then the kernel ends everything in the
+granted, mounted read-only, so no registry is needed and servers run the machine's programs. With an image, the image
+replaces the system's programs. The first process is a keeper (see runner.hold): it connects to a socket in a folder of
+this worker, takes the pipes of the server from there, and ends with the worker; then the kernel ends everything in the
 container. The runtime's own client has ended by then, so it takes no memory and no message passes through it."""
 
 import asyncio
@@ -31,7 +31,7 @@ from .connect_gate import Network
 #: seconds for a container to start; the machine may be busy with many
 _PATIENCE: Final = 60.0
 _QUESTION_SECONDS: Final = 20.0
-#: for its first process to connect, after the runtime says that it runs
+#: seconds for its first process to connect, after the runtime reports that it runs
 _CONNECT_SECONDS: Final = 20.0
 #: of the folders that the container keeps in memory
 _MEMORY: Final = "256m"
@@ -48,7 +48,7 @@ _PEER: Final = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`words`: the program, and options that stand before its command. `image`: empty for the machine's own programs."""
+    """`words`: the program, and options before its command. `image`: empty for the machine's own programs."""
 
     words: tuple[str, ...]
     image: str = ""
@@ -78,7 +78,7 @@ def _problem(words: str) -> LaunchError:
 
 
 async def abilities(runtime: Runtime) -> Abilities:
-    """What the help of its command `run` says. LaunchError if it cannot be used as it is named."""
+    """What the help of its command `run` says. LaunchError if the runtime cannot be used."""
     code, output, errors = await _output([runtime.program(), *runtime.words[1:], "run", "--help"])
     if code:
         raise _problem(f"`{runtime.name} run --help` failed: {_short(errors or output)}")
@@ -125,8 +125,8 @@ def _short(text: str) -> str:
 
 
 class _Place:
-    """What one container needs on this machine: a root that holds nothing but links and small files, and the folder of the
-    socket. Locked while it is in use, so that the next start of the server removes what a killed worker left."""
+    """What one container needs on this machine: a root with nothing but links and small files, and the folder of the
+    socket. Locked while in use, so that the next start of the server removes what a killed worker left behind."""
 
     def __init__(self, parent: str, links: Mapping[str, str], files: Mapping[str, str]) -> None:
         self._stack = ExitStack()
@@ -226,7 +226,7 @@ def _keeper() -> tuple[str, ...]:
 
 
 def _most(name: str) -> str:
-    """Runtimes ask for more than a worker may have, if nothing is said; some lower their own limits first."""
+    """By default, runtimes request more than a worker may have; some lower their own limits first."""
     most = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1]
     most = _LIMITS[name] if most == resource.RLIM_INFINITY else min(most, _LIMITS[name])
     return f"{most}:{most}"

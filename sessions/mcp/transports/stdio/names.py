@@ -191,7 +191,7 @@ def _without_answer(question: bytes, code: int) -> bytes:
 
 
 def _question_name(message: bytes) -> str:
-    """Of a message with one question."""
+    """The name in a message with one question."""
     if len(message) < 12 or message[4:6] != b"\0\1":
         raise IndexError("No single question.")
     labels, at = [], 12
@@ -212,7 +212,8 @@ def _after_name(message: bytes, at: int) -> int:
 
 
 def _addresses(message: bytes) -> list[str]:
-    """Of all A and AAAA records of the answer, whatever name they belong to: a server's alias leads to others."""
+    """The addresses in all A and AAAA records of the answer, whatever name they belong to: an alias leads to other
+    names."""
     questions, answers = struct.unpack_from("!HH", message, 4)
     at, found = 12, []
     for _ in range(questions):

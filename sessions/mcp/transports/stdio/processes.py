@@ -151,7 +151,7 @@ def _end_all(uid: int) -> None:
 
 
 def _is_of(process: str, uid: int) -> bool:
-    """By its status: the owner of the folder is root where a process forbids dumps of itself."""
+    """Determined from its status: root owns the folder if a process forbids dumps of itself."""
     try:
         with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as file:
             facts = dict(line.split(":", 1) for line in file if line.startswith(("State:", "Uid:")))

@@ -2,11 +2,11 @@
 
 It runs in an interpreter of its own (`confinement.RUNNER`), uses only the standard library and imports as little as
 possible, because each start pays for it. Its job arrives on a socket (argument 1) and never in its own environment or
-arguments: those would be read by the programs that run before the confinement stands, some of them as root. The socket
-carries back one message: the step that failed, or `ok` with the seccomp listener and a pipe that closes when the server
-runs.
+arguments: those would be read by the programs that run before the confinement is in place, some of them as root. The
+socket carries back one message: the step that failed, or `ok` with the seccomp listener and a pipe that closes when the
+server runs.
 
-Where neither a PID namespace nor a user of its own marks what the server starts, one such process for each worker
+If neither a PID namespace nor a user of its own identifies what the server starts, one such process for each worker
 (`nurse`) forks a keeper for each server, and the server is a child of its keeper: see `keep`. In a container, the keeper
 is the first process (`hold`).
 """
@@ -60,17 +60,17 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "move_pages": (279, 239), "migrate_pages": (256, 238), "process_mrelease": (448, 448),
     "file_setattr": (469, 469),
 }  # fmt: skip
-#: as if the kernel had none. The first is memory that no limit counts; of the others, arguments lie in memory, out of the
-#: filter's sight, and libraries fall back to calls that it can judge
+#: refused as if the kernel had none of them. The first allocates memory that no limit counts; the others pass arguments
+#: in memory, which the filter cannot see, and libraries fall back to calls that it can judge
 ABSENT: dict[str, tuple[int | None, int | None]] = {
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "fchmodat2": (452, 452), "openat2": (437, 437),
     "clone3": (435, 435),
 }  # fmt: skip
-#: shared memory and queues of System V and POSIX outlive their processes and belong to all of the machine
+#: shared memory and queues of System V and POSIX outlive their processes and are visible to the whole machine
 SHARED_IPC: dict[str, tuple[int | None, int | None]] = {
     "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
 }  # fmt: skip
-#: changes of files by their path that Landlock does not judge: refused where files of others are in sight
+#: changes to files by path that Landlock does not check: refused where other users' files are visible
 FILE_CHANGES: dict[str, tuple[int | None, int | None]] = {
     "chown": (92, None), "lchown": (94, None), "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "setxattrat": (463, 463), "removexattrat": (466, 466),
@@ -102,7 +102,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class StepFailed(Exception):
-    """`args`: the step in words, an errno."""
+    """`args`: a description of the step, and an errno."""
 
 
 def checked(step: str, result: int) -> int:
@@ -158,8 +158,8 @@ def _if_set(bits: int, body: Code) -> Code:
 def filter_code(machine: str, *, modes: bool = False, others: bool = False, ipc: bool = False) -> bytes:
     """The seccomp program. Sockets: TCP, UNIX streams, and routing netlink (for the list of interfaces). Without
     datagram sockets no message can carry an address of its own, so `connect` is the only way to reach anything.
-    `modes`: files of others are in sight, whose modes, times and attributes Landlock does not protect. `others`: so
-    are processes of our user. `ipc`: shared memory and queues are its own."""
+    `modes`: other users' files are visible, and Landlock does not protect their modes, times and attributes. `others`:
+    processes of our user are visible too. `ipc`: the server has its own shared memory and queues."""
     column = _COLUMN[machine]
 
     def number(name: str) -> int | None:
@@ -232,7 +232,7 @@ def filter_code(machine: str, *, modes: bool = False, others: bool = False, ipc:
     if others:
         for numbers in OTHERS.values():
             code += _when(numbers[column], of_itself)
-        # Their first argument says of what the second is the number: 0 and 1 are processes.
+        # Their first argument says what kind of id the second is: 0 and 1 mean processes.
         code += _when(
             number("setpriority"), [*_arg(0), *_if_equal(0, [*_arg(1), *_if_equal(0, allow), *refuse]), *refuse]
         )
@@ -298,8 +298,8 @@ def restrict(read: list[str], write: list[str], devices: list[str], listed: list
 
 
 def opened(path: str) -> int:
-    """An O_PATH descriptor, through no link: the path was resolved when it was judged, and a link that stands there now
-    was put there since. Those of /proc depend on who asks. OSError."""
+    """An O_PATH descriptor, opened without following links: the path was resolved when it was checked, so a link found
+    now was created since. Links in /proc depend on who reads them. Raises OSError."""
     how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, 0 if path.startswith("/proc/") else 4)
     target = call("openat2", -100, path.encode("utf-8", "surrogateescape"), how, ctypes.c_size_t(len(how)))
     if target < 0:
@@ -388,8 +388,8 @@ class View:
             self._read_only(at)
 
     def _made(self, at: str, *, directory: bool) -> int:
-        """An O_PATH descriptor of what to mount on, made if needed. Through no link: where folders of the server are mounted
-        already, a link in them would lead out of the view."""
+        """An O_PATH descriptor of the mount point, created if needed. Follows no link: where folders of the server are
+        mounted already, a link in them would lead out of the view."""
         flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
         *parents, last = at.strip("/").split("/")
         folder = os.open(self._root, flags | os.O_DIRECTORY)
@@ -414,7 +414,7 @@ class View:
         return file
 
     def _read_only(self, at: str) -> None:
-        """With everything below. Kernels before 5.12 leave that to Landlock."""
+        """Including everything below. On kernels before 5.12 this is left to Landlock."""
         attributes = _MountAttributes(set=1)
         mounted = opened(self._root + at)
         call("mount_setattr", mounted, b"", 0x8000 | 0x1000, ctypes.byref(attributes), ctypes.c_size_t(32))
@@ -453,9 +453,9 @@ def mapped_tree(source: int, uid: int, mappings: dict[tuple[int, int], int], *, 
 
 
 def graft(process: int, uid: int) -> None:
-    """Puts folders of others into the mount namespace of a container, as `View` does: the server's user stands for their
-    owners. As root, outside of the container. The paths arrive on stdin, each with what is there, whether it may be
-    written, and whether it belongs to others; outer ones first."""
+    """Mounts folders of other users in the mount namespace of a container, as `View` does: the server's user stands for
+    their owners. Runs as root, outside the container. The paths arrive on stdin, outer ones first, each with its kind,
+    whether it is writable, and whether it belongs to another user."""
     mappings: dict[tuple[int, int], int] = {}
     trees: list[tuple[str, int]] = []
     for path, source, writable, of_others in marshal.loads(sys.stdin.buffer.read()):  # noqa: S302  # from the worker
@@ -478,7 +478,7 @@ def graft(process: int, uid: int) -> None:
 
 
 def _mapping(users: tuple[int, int], groups: tuple[int, int]) -> int:
-    """A descriptor of a user namespace that maps one user and one group; -1 if there is none to be had."""
+    """A descriptor of a user namespace that maps one user and one group; -1 if none can be created."""
     inside, outside = os.pipe()
     child = os.fork()
     if child == 0:
@@ -516,7 +516,7 @@ def drop_capabilities() -> None:
 
 
 def set_capabilities(kept: int = 0) -> None:
-    """Keep those of the mask that this process has."""
+    """Keep only the capabilities in this mask that the process has."""
     header, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
     checked("reading capabilities", call("capget", header, sets))
     permitted = struct.unpack("6I", sets.raw)[1] & kept
@@ -541,7 +541,7 @@ def close_others(kept: set[int]) -> None:
 
 
 def die_with_parent(alive: int) -> None:
-    """A change of user cleared the signal. `alive` ends with the parent, so a death in between is seen too."""
+    """Changing the user cleared the signal. `alive` closes with the parent, so a death in between is noticed too."""
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     if not lives(alive):
         os._exit(1)
@@ -561,10 +561,10 @@ TERMINATE, END = b"t", b"e"
 
 
 def nurse(orders: _socket.socket) -> tuple[int, int]:
-    """Returns in each server of a worker, which this process forks with its keeper: what they share with it costs no
-    memory. Ends with its worker; the keepers notice for themselves."""
+    """Forks each server of a worker with its keeper, so that they share this process's memory; returns in each server.
+    Ends with its worker; the keepers notice that on their own."""
     prctl(PR_SET_DUMPABLE, 0)
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody asks how keepers ended
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nothing waits for the keepers' exit codes
     while True:
         descriptors = taken(orders)
         if not descriptors:
@@ -579,8 +579,8 @@ def nurse(orders: _socket.socket) -> tuple[int, int]:
 
 
 def hold(path: str) -> tuple[int, int]:
-    """The first process of a container: the worker waits at the socket, and hands over what `keep` takes. Without a worker
-    the container ends here."""
+    """The first process of a container: the worker listens on the socket and hands over the arguments of `keep`.
+    Without a worker, the container ends here."""
     leash = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     leash.connect(path)
     descriptors = taken(leash)
@@ -600,12 +600,13 @@ def taken(connection: _socket.socket) -> list[int]:
 
 
 def keep(leash: _socket.socket, descriptors: list[int]) -> tuple[int, int]:
-    """Returns in a child of this process, which is to become the server, with its control socket and the pipe that tells
-    of its parent. This process stays, unconfined and therefore out of the server's reach, until nothing is left of it.
+    """Returns in a child of this process, which becomes the server, with its control socket and the pipe that closes
+    with its parent. This process stays, unconfined and therefore out of the server's reach, until nothing of the server
+    is left.
 
     As the subreaper, or the first process of a PID namespace, it inherits each process whose parent ends, whatever
     session or group that process made for itself. So when the server has ended, when END arrives or when the worker
-    dies, it kills its children until there are none. It knows nothing of the job, and holds none of the server's
+    dies, it kills its children until there are none. It knows nothing about the job, and holds none of the server's
     pipes. To the worker it reports the server's exit code, negative for a signal."""
     control, alive, *standard = descriptors
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, {_signal.SIGCHLD})
@@ -637,7 +638,7 @@ def keep(leash: _socket.socket, descriptors: list[int]) -> tuple[int, int]:
 
 
 def watch(server: int, leash: _socket.socket) -> int | None:
-    """The server's exit code, negative for a signal; None when it is to be ended."""
+    """The server's exit code, negative for a signal; None if it must be terminated."""
     signals = struct.pack("Q120x", 1 << _signal.SIGCHLD - 1)
     ended = checked("watching the server", _libc.signalfd(-1, signals, os.O_CLOEXEC))
     ready = ctypes.create_string_buffer(struct.pack("ihhihh", ended, _POLLIN, 0, leash.fileno(), _POLLIN, 0))
@@ -666,8 +667,8 @@ def terminate(server: int) -> None:
 
 
 def reap(*, kill: bool) -> list[tuple[int, int]]:
-    """What has ended; with `kill` only returns when no child is left. Only children are killed: their numbers cannot be
-    another process's before they are reaped. What they leave behind becomes a child."""
+    """The children that ended; with `kill`, returns only when no child is left. Only children are killed: their pids
+    cannot be reused before they are reaped. Processes that they leave behind become children too."""
     ended: list[tuple[int, int]] = []
     while True:
         for child in children() if kill else ():

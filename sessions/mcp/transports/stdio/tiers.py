@@ -1,4 +1,4 @@
-"""How stdio servers are confined on this machine: chosen by a probe that really tries what must be refused."""
+"""How stdio servers are confined on this machine: chosen by a probe that actually attempts what must be refused."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ except OSError:
 print(json.dumps(found))
 """
 _PROBE_SECONDS: Final = 20.0
-#: of the folder /tmp that bubblewrap keeps in memory
+#: size of the folder /tmp that bubblewrap keeps in memory
 _TMP_BYTES: Final = 256 * 1024 * 1024
 _found: Confines | None = None
 _containers: tuple[Runtime, container.Abilities] | None = None
@@ -75,7 +75,7 @@ def _users() -> tuple[int, int]:
 
 
 def own_user() -> str:
-    """The number that a machine's administrator knows: outside of our user namespace."""
+    """The number that the machine's administrator sees: outside our user namespace."""
     uid = os.geteuid()
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/uid_map").read_text("ascii").splitlines():
@@ -96,7 +96,8 @@ def stands_for_owners() -> bool:
 
 
 async def confines(runtime: Runtime | None = None) -> Confines:
-    """The best that works here. The first call in a process probes for it. `runtime`: of containers, tried first."""
+    """The best tier that works here. The first call in a process probes for it. `runtime`: a container runtime to try
+    first."""
     global _found
     if _found is None:
         _found = await _probed(runtime)

@@ -92,7 +92,7 @@ class StdioTransport(Transport):
         try:
             await self._start(self._child, (program, *self._args), env)
         except LaunchError:
-            self._over = True  # what is left of the processes that should have confined it ends unheard
+            self._over = True  # the end of the remaining confinement processes is not reported
             raise
         except (OSError, ValueError) as exc:
             self._over = True
@@ -166,12 +166,12 @@ class StdioTransport(Transport):
             self._print(line)
 
     def _is_message(self, line: bytes) -> bool:
-        """Servers also print JSON of their own, and lines of a log that quote a message."""
+        """Servers also print other JSON, and log lines that quote a message."""
         start = _MESSAGE.match(line) if b'"jsonrpc"' in line else None
         return start is not None and (start.group(1) is None or self._is_json(line))
 
     def _is_json(self, line: bytes) -> bool:
-        """A line of a log may begin like a batch: with a level or a time in brackets."""
+        """A log line may begin like a batch: with a level or a time in brackets."""
         try:
             json_text.parse(line, self._limits)
         except ProtocolError as exc:
@@ -219,7 +219,7 @@ class StdioTransport(Transport):
                     self._on_refused(f"refused access to {path}")
 
     def _on_refused(self, what: str) -> None:
-        """Say once what the confinement refused, where the server's own messages stand."""
+        """Report once what the confinement refused, among the server's own messages."""
         if self._receiver is None or what in self._refusals or len(self._refusals) >= _REFUSALS:
             return
         self._refusals.add(what)
@@ -260,5 +260,5 @@ class StdioTransport(Transport):
 
 
 def _quoted(text: str) -> str:
-    """Only we say what begins with the mark."""
+    """Quoted, because only our own lines may begin with the mark."""
     return f"“{text}”" if text.startswith(REFUSAL_MARK) else text

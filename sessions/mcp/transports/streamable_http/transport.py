@@ -140,8 +140,9 @@ class StreamableHttpTransport(Transport):
         return False
 
     async def _refused(self, outgoing: Outgoing, response: httpx.Response, *, with_session: bool) -> None:
-        """Not 2xx: deliver a JSON-RPC error from the body, unless the status alone decides. With another id than ours
-        its words may decide too; with ours not those to a call, as a tool has sessions and keys of its own."""
+        """Not 2xx: deliver a JSON-RPC error from the body, unless the status alone decides. If its id is not ours, its
+        text may decide too. If it is ours, the text of an answer to a call does not: tools have sessions and keys of
+        their own."""
         body = await self._error_body(outgoing, response, with_session=with_session)
         error = await self._wire.refused(response, wire_session=with_session, body=body)
         if body is not None and b'"jsonrpc"' in body:

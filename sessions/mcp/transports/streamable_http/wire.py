@@ -41,11 +41,11 @@ _LONGEST_RETRY_MS: Final = 3_600_000
 _LONGEST_PAUSE: Final = 30.0
 #: a stream that lasted this many seconds did not fail: gateways cut silent streams
 STEADY: Final = 10.0
-#: seconds to read the body of a refusal, which only provides words
+#: seconds to read the body of a refusal, which only provides the error message
 _WORDS_SECONDS: Final = 2.0
 #: seconds to read a body that has no meaning
 _REST: Final = 0.5
-#: answers until the habits of a server show: those to its opening and its lists
+#: the first answers, which show how a server behaves: those to the opening and the lists
 _BEGINNING: Final = 8
 #: key in a response's extensions: whether its request carried a credential
 _CREDENTIAL: Final = "credential"
@@ -243,8 +243,8 @@ class Wire:
         return response
 
     def _ended_before(self, error: McpError, outgoing: Outgoing) -> bool:
-        """Whether a request that may be repeated probably met a connection that the server had ended without a word. A
-        server that does so from the beginning gets a connection for each request, so that no call can meet one."""
+        """Whether a repeatable request was probably sent on a connection that the server had silently closed. A server
+        that does so from the beginning gets a connection for each request, so that this cannot happen to a call."""
         if not self._answers or error.fault is not Fault.CONNECTION_LOST or outgoing.method not in REPEATABLE:
             return False
         if self._answers < _BEGINNING:
