@@ -148,10 +148,10 @@ def _with_permission(user: User, server: Server | None, permission: str) -> Serv
         raise Http404("This server does not exist, or you don't have access to it.")
     if permission != "view":
         require(user, permission, server)
-    return seen_by(user, server)
+    return with_identity_of(user, server)
 
 
-def seen_by(user: User, server: Server) -> Server:
+def with_identity_of(user: User, server: Server) -> Server:
     """With the identity under which this user sees it."""
     server.seen_as = identity_key(user, server)
     return server
@@ -162,7 +162,7 @@ def seen_by_each(user: User, servers: Collection[Server]) -> None:
     asked = [server.pk for server in servers if server.signs_in_as != SignsInAs.SHARED]
     own = dict(own_identities(user).filter(server__in=asked).values_list("server_id", "pk")) if asked else {}
     for server in servers:
-        server.seen_as = _seen_as(server, own.get(server.pk))
+        server.seen_as = _identity_key_of_viewer(server, own.get(server.pk))
 
 
 # --- identities: the one place that says which identity a user has at a server ----------------------------------------
@@ -176,10 +176,10 @@ def identity_key(user: User, server: Server) -> int | None:
     if server.signs_in_as == SignsInAs.SHARED:
         return None
     own = own_identities(user).filter(server_id=server.pk).values_list("pk", flat=True).first()
-    return _seen_as(server, own)
+    return _identity_key_of_viewer(server, own)
 
 
-def _seen_as(server: Server, own: int | None) -> int | None:
+def _identity_key_of_viewer(server: Server, own: int | None) -> int | None:
     if server.signs_in_as == SignsInAs.SHARED:
         return None
     return own or (0 if server.signs_in_as == SignsInAs.PERSONAL else None)
@@ -187,7 +187,7 @@ def _seen_as(server: Server, own: int | None) -> int | None:
 
 def may_control(user: User, server: Server) -> bool:
     """Whether the user may pause, disconnect or reconnect the session that their calls use: their own one with
-    permission to call, one that others use with permission to change the server. `server`: as `seen_by` returned it."""
+    permission to call, one that others use with permission to change the server. `server`: as `with_identity_of` returned it."""
     return may(user, "change" if server.seen_as is None else "call_tool")
 
 
@@ -211,7 +211,7 @@ def identities_of(user: User | None) -> QuerySet[Identity]:
     return Identity.objects.filter(Q(pk__in=own.values("pk")) | shared & ~Q(server__in=own.values("server_id")))
 
 
-def sees_personal(user: User) -> bool:
+def may_see_personal_sessions(user: User) -> bool:
     """Whether the user may see sessions of other people's own identities, with their calls, log lines and questions:
     people who may read everyone's results may. The identities themselves are never used for anyone else."""
     return may(user, "view_payload")
@@ -219,7 +219,7 @@ def sees_personal(user: User) -> bool:
 
 def seen_of_people(user: User, personal: Q, own: Q) -> Q:
     """Shared rows and this user's own; all rows for a user who may see everyone's."""
-    return Q() if sees_personal(user) else ~personal | own
+    return Q() if may_see_personal_sessions(user) else ~personal | own
 
 
 def draft_for(user: User, uid: UUID) -> ServerDraft:

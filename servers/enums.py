@@ -183,7 +183,7 @@ class PinState(TextChoices):
     OFFERED = "offered", "Offered"
 
 
-class Way(TextChoices):
+class ActionSource(TextChoices):
     """The interface through which an action was requested."""
 
     PAGE = "page", "Page"

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Deliveries:
+class LoopQueue:
     """Runs functions of other threads in one loop, in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -46,12 +46,12 @@ class Deliveries:
 _of_thread = local()
 
 
-def deliveries() -> Deliveries:
+def deliveries() -> LoopQueue:
     """The deliveries of the running loop. A thread runs one loop at a time."""
     loop = asyncio.get_running_loop()
     if getattr(_of_thread, "loop", None) is not loop:
-        _of_thread.loop, _of_thread.deliveries = loop, Deliveries(loop)
-    found: Deliveries = _of_thread.deliveries
+        _of_thread.loop, _of_thread.deliveries = loop, LoopQueue(loop)
+    found: LoopQueue = _of_thread.deliveries
     return found
 
 
@@ -70,7 +70,7 @@ async def result_of(future: "Future[T]", *, cancels: bool = True) -> T:
         raise
 
 
-async def both_done(job: "Future[T]", second: Callable[[T], "Future[Any]"], seconds: float) -> None:
+async def wait_for_both(job: "Future[T]", second: Callable[[T], "Future[Any]"], seconds: float) -> None:
     """Wait until `job` failed, or the `second` future that its result holds is done, or the time is up: with one wake-up
     of the loop instead of two. A wait that is cancelled also cancels `job`."""
     mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -7,9 +7,9 @@ server_changed = Signal()  # server_uid: UUID, change: AuditAction, reconnect: b
 # identity_id: whose credentials changed, None for the registration itself
 # server: Server, before the transaction that deletes it. An answer that is not None is a function: what it does would hold
 # the database for too long in that transaction, and is done before, once the server is disabled
-server_goes = Signal()
-account_goes = Signal()  # user: User; the same of an account
-grants_go = Signal()  # grants: QuerySet[AgentToken]; the same of grants, once they count no more
+server_deleting = Signal()
+account_deleting = Signal()  # user: User; the same of an account
+grants_deleting = Signal()  # grants: QuerySet[AgentToken]; the same of grants, once they count no more
 authorization_asked = Signal()  # authorization_uid: UUID, label: str (of the worker that must do its next step)
 identity_ended = Signal()  # identity_id: int; in the transaction that ends it, each answer counts what it ended
 draft_changed = Signal()  # draft_uid: UUID

@@ -54,7 +54,7 @@ class CallState(TextChoices):
 UNSENT = (CallState.HELD, CallState.REQUESTED)
 
 
-class ArgumentDoubt(TextChoices):
+class ArgumentProblemKind(TextChoices):
     """Why a person was asked before the arguments of a call were sent."""
 
     NONE = "", ""

@@ -20,7 +20,7 @@ from servers.commit_hooks import after_commit
 from servers.enums import AuditAction
 from servers.models import AgentToken, Payload, Server
 from servers.signals import (
-    account_goes,
+    account_deleting,
     agent_policy_changed,
     audit_recorded,
     authorization_asked,
@@ -28,14 +28,14 @@ from servers.signals import (
     bundle_changed,
     client_document_asked,
     draft_changed,
-    grants_go,
+    grants_deleting,
     identity_ended,
     job_changed,
     machines_asked,
     payload_erased,
     rows_removed,
     server_changed,
-    server_goes,
+    server_deleting,
     sign_ins_ended,
     sink_asked,
     work_handed_over,
@@ -77,17 +77,17 @@ def _identity_goes(identity_id: int, **_: Any) -> int:
     return changed_registrations.identity_ended(identity_id)
 
 
-@receiver(server_goes)
+@receiver(server_deleting)
 def _history_goes(server: Server, **_: Any) -> Callable[[], None] | None:
     return changed_registrations.long_history(server)
 
 
-@receiver(account_goes)
+@receiver(account_deleting)
 def _history_of_user_goes(user: Any, **_: Any) -> Callable[[], None] | None:
     return changed_registrations.long_history_of_user(user)
 
 
-@receiver(grants_go)
+@receiver(grants_deleting)
 def _history_of_grants_goes(grants: QuerySet[AgentToken], **_: Any) -> Callable[[], None] | None:
     return changed_registrations.long_history_of_grants(grants)
 

@@ -146,9 +146,9 @@ class _Steps:
 def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps, found = _Steps(), dict[str, int]()
     found["draft"] = steps.do("drafts", purge_drafts)
-    found["sign-in"] = steps.do("sign-ins", browser_sessions.forget_over)
+    found["sign-in"] = steps.do("sign-ins", browser_sessions.delete_expired)
     steps.do("server sign-ins", authorizations.purge)
-    found["link"] = steps.unless_held("invitations", links.forget_over)
+    found["link"] = steps.unless_held("invitations", links.delete_expired)
     found["export"] = steps.do("exports", files.expire)
     steps.do("agents' sessions", agent_sessions.end_idle)
     steps.do("agents' subscriptions", follows.end_unfollowed)
@@ -194,9 +194,9 @@ def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading
     try:
         asyncio.run(_until(given_up, s3.put_file(store, key, path, policy=egress_policy(), content_type=kind)))
     except asyncio.CancelledError:
-        raise exporting.NotPut("The upload was abandoned.") from None
+        raise exporting.UploadFailed("The upload was abandoned.") from None
     except NotDelivered as problem:
-        raise exporting.NotPut(problem.detail) from problem
+        raise exporting.UploadFailed(problem.detail) from problem
     return f"{schedules.where(schedule)}/{name}"
 
 

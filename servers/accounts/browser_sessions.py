@@ -146,7 +146,7 @@ def end(user: Any, ids: Collection[int] | None = None, keep_key: str = "") -> in
     return len(keys)
 
 
-def forget_over() -> int:
+def delete_expired() -> int:
     """Remove sessions that are over and where they were used, in small transactions: Django leaves their rows. Returns how
     many sessions went."""
     before = timezone.now() - _SETTLED

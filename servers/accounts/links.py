@@ -184,7 +184,7 @@ def _password_changed(instance: Any, created: bool, **_: Any) -> None:
         revoke_password_links(instance)
 
 
-def forget_over() -> int:
+def delete_expired() -> int:
     """Remove unused invitations and password links, with the names and addresses in them. Returns how many were
     removed. A used invitation is deleted with its account."""
     before = timezone.now() - FORGOTTEN_AFTER

@@ -27,7 +27,7 @@ from servers.audit.record import Actor, ServerRef
 from servers.credentials import identities, reference_grants
 from servers.enums import AuditAction
 from servers.models import Identity, Server
-from servers.signals import account_goes, work_handed_over
+from servers.signals import account_deleting, work_handed_over
 
 
 def mark(user: Any) -> str:
@@ -59,7 +59,7 @@ def set_permissions(
             )
         given = frozenset(own) | held_by_groups(groups)
         authority.require_give(given, superuser)
-        if superuser and service_accounts.is_one(row):
+        if superuser and service_accounts.is_service_account(row):
             raise Refused("A service account can't be a superuser. Give it the permissions that it needs.", action)
         if row.is_superuser and not superuser:
             require_not_self(by, row, "You can't remove your own superuser status. Another superuser can.", action)
@@ -153,7 +153,7 @@ def end_identity(actor: Actor, by: Any, user: Any, identity: Identity) -> None:
 def delete(actor: Actor, by: Any, user: Any) -> None:
     """Only if nothing is lost with the account; the audit log keeps the name. An account with a long history is
     disabled first, and stays disabled if its history could not be detached."""
-    if before := [work for _, work in account_goes.send(type(user), user=user) if work is not None]:
+    if before := [work for _, work in account_deleting.send(type(user), user=user) if work is not None]:
         with managed(actor, by, user.get_username()) as trail:
             row = _locked_to_delete(by, user)
             if row.is_active:

@@ -19,7 +19,7 @@ from servers.models import ServiceAccount
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NewServiceAccount:
     """`permissions` are codenames of the catalog. Such an account is never a superuser."""
 
     name: str
@@ -28,7 +28,7 @@ class Wanted:
     permissions: Collection[str] = ()
 
 
-def add(actor: Actor, by: Any, wanted: Wanted) -> Any:
+def add(actor: Actor, by: Any, wanted: NewServiceAccount) -> Any:
     """The new user. Raises access.Denied (recorded) for permissions that `by` does not have, IntegrityError for a taken
     name."""
     with managed(actor, by, wanted.name) as trail:
@@ -43,13 +43,13 @@ def add(actor: Actor, by: Any, wanted: Wanted) -> Any:
     return user
 
 
-def is_one(user: Any) -> bool:
+def is_service_account(user: Any) -> bool:
     return ServiceAccount.objects.filter(user_id=user.pk).exists()
 
 
 def require_person(user: Any, action: AuditAction) -> None:
     """Raises Refused."""
-    if is_one(user):
+    if is_service_account(user):
         raise Refused(f"{user.get_username()} is a service account. It has tokens and never signs in.", action)
 
 
@@ -57,7 +57,7 @@ def require_managed(by: Any, user: Any) -> None:
     """Whether `by` may act for this service account: it has no permission that `by` lacks. Raises access.Denied and
     Refused. In the caller's transaction."""
     authority, [row] = lock(by, user)
-    if not is_one(row):
+    if not is_service_account(row):
         raise Refused(f"{row.get_username()} is a person and creates tokens in their own account.")
     authority.require_reach(row)
 

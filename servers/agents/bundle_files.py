@@ -17,7 +17,7 @@ from servers.agents.policy_forms import BundlePolicyForm, RuleForm
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.bundles import changing, exposed, names, offers, overrides
-from servers.bundles.changing import Membership, Wanted, current_members
+from servers.bundles.changing import BundleInput, Membership, current_members
 from servers.bundles.forms import FILE_CHARS
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
@@ -72,7 +72,7 @@ def export(actor: Actor, bundle: Bundle) -> str:
     return text
 
 
-def bring(actor: Actor, user: Any, text: str) -> Bundle:
+def import_bundle(actor: Actor, user: Any, text: str) -> Bundle:
     """Import all of it or nothing. Raises access.Denied (recorded) and a ValidationError that says what is wrong."""
     value = _parsed(text)
     wanted, policy = _wanted(user, value), value.get("policy")
@@ -157,7 +157,7 @@ def _renamed(targets: Targets) -> NewNames:
     }
 
 
-def _created(actor: Actor, user: Any, wanted: Wanted, targets: Targets) -> Bundle:
+def _created(actor: Actor, user: Any, wanted: BundleInput, targets: Targets) -> Bundle:
     """Create it with the names that its rules refer to: which of two twins is listed first there is arbitrary."""
     with transaction.atomic():
         bundle = changing.create(actor, user, wanted)
@@ -220,7 +220,7 @@ def _parsed(text: str) -> dict[str, Any]:
     return value
 
 
-def _wanted(user: Any, value: dict[str, Any]) -> Wanted:
+def _wanted(user: Any, value: dict[str, Any]) -> BundleInput:
     members = value.get("members")
     if not isinstance(members, list) or not all(isinstance(one, dict) for one in members):
         raise ValidationError("members must be a list of objects.")
@@ -233,7 +233,7 @@ def _wanted(user: Any, value: dict[str, Any]) -> Wanted:
     listing = value.get("listing", BundleListing.ALL)
     if listing not in BundleListing.values:
         raise ValidationError(f"listing must be one of {', '.join(BundleListing.values)}.")
-    return Wanted(
+    return BundleInput(
         _text(value, "name")[:120],
         [
             Membership(

@@ -7,7 +7,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from servers import access
-from servers.agents.tokens import MOST_DAYS, Wanted
+from servers.agents.tokens import MOST_DAYS, NewToken
 from servers.enums import AgentScope
 from servers.kit.choices import ServersField, offer
 from servers.kit.lines import unique_lines
@@ -92,10 +92,10 @@ class TokenForm(forms.Form):
         """The chosen service account; None: the person's own. After is_valid()."""
         return self._accounts.get(self.cleaned_data.get("account", ""))
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> NewToken:
         """After is_valid()."""
         given = self.cleaned_data
-        return Wanted(
+        return NewToken(
             given["name"],
             given["days"],
             given["scopes"],
@@ -128,6 +128,6 @@ class EndpointTokenForm(forms.Form):
         widget=forms.Select(attrs={"class": "form-select"}),
     )
 
-    def wanted(self, servers: Sequence[Server]) -> Wanted:
+    def wanted(self, servers: Sequence[Server]) -> NewToken:
         """After is_valid()."""
-        return Wanted(self.cleaned_data["name"], self.cleaned_data["days"], USUAL_SCOPES, servers)
+        return NewToken(self.cleaned_data["name"], self.cleaned_data["days"], USUAL_SCOPES, servers)

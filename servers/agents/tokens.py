@@ -49,7 +49,7 @@ class Unknown(Exception):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NewToken:
     """What a new token should allow. `servers` None: every server, including those registered later."""
 
     name: str
@@ -94,14 +94,14 @@ def names_tool(token: AgentToken, tool: str) -> bool:
 
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
-def issue(actor: Actor, user: Any, wanted: Wanted) -> Issued:
+def issue(actor: Actor, user: Any, wanted: NewToken) -> Issued:
     """Issue a personal token of `user`. Raises access.Denied (recorded) and ValidationError by field."""
     permissions.require(user, actor, "call_tool", subject=wanted.name[:200])
     with audited(actor) as trail:
         return _issued(trail, user, wanted)
 
 
-def issue_for(actor: Actor, by: Any, account: Any, wanted: Wanted) -> Issued:
+def issue_for(actor: Actor, by: Any, account: Any, wanted: NewToken) -> Issued:
     """A token of a service account, issued by a person who manages it. Raises access.Denied (recorded), Refused, and
     ValidationError by field."""
     if not access.may(account, "call_tool"):
@@ -113,7 +113,7 @@ def issue_for(actor: Actor, by: Any, account: Any, wanted: Wanted) -> Issued:
         return _issued(trail, account, wanted)
 
 
-def _issued(trail: Trail, user: Any, wanted: Wanted) -> Issued:
+def _issued(trail: Trail, user: Any, wanted: NewToken) -> Issued:
     addresses = [str(network) for network in _networks(wanted.addresses)]
     require_room(user)
     public_id = new_public_id()
@@ -147,7 +147,7 @@ def require_room(user: Any) -> None:
     """Raises ValidationError when this account has too many tokens and grants."""
     active = AgentToken.objects.filter(user_id=user.pk, revoked_at=None, expires_at__gt=timezone.now())
     if active.count() >= limits.number("agent_tokens"):
-        who = f"{user.get_username()} has" if service_accounts.is_one(user) else "You have"
+        who = f"{user.get_username()} has" if service_accounts.is_service_account(user) else "You have"
         raise ValidationError(
             f"{who} too many tokens. {limits.stated('agent_tokens')} Revoke one that you no longer use."
         )
@@ -170,7 +170,7 @@ def revoke(actor: Actor, user: Any, token: AgentToken) -> bool:
     return True
 
 
-def seen_by(user: Any) -> QuerySet[AgentToken]:
+def visible_tokens(user: Any) -> QuerySet[AgentToken]:
     """One's own; everyone's for those who manage users."""
     rows = AgentToken.objects.select_related("user", "client").prefetch_related("servers")
     return rows if access.may(user, MANAGE) else rows.filter(user_id=user.pk)
@@ -215,7 +215,7 @@ def still_valid(token_pk: int, address: str) -> Principal:
     return _valid(token, address)
 
 
-def that_count(token_pks: Collection[int]) -> dict[int, bool]:
+def still_valid_keys(token_pks: Collection[int]) -> dict[int, bool]:
     """Which of these tokens are still valid; their permissions were checked before. One query."""
     rows = AgentToken.objects.filter(pk__in=token_pks, revoked_at=None, expires_at__gt=timezone.now())
     return dict.fromkeys(rows.filter(user__is_active=True).values_list("pk", flat=True), True)

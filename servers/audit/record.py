@@ -20,7 +20,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from servers.audit.command_line import at_command_line
-from servers.enums import AuditAction, AuditOutcome, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome
 from servers.json.canonical import canonical, sha256
 from servers.models import AuditEvent, AuditHead, Server
 from servers.requests import client_address
@@ -38,13 +38,13 @@ _current_actor: ContextVar["Actor | None"] = ContextVar("current_actor", default
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts, and through which interface (a value of Way). `name` is kept when the account is deleted."""
+    """Who acts, and through which interface (an ActionSource value). `name` is kept when the account is deleted."""
 
     id: int | None
     name: str
     ip: str = ""
     request_id: str = ""
-    way: str = Way.PAGE
+    way: str = ActionSource.PAGE
 
     @classmethod
     def of(cls, request: HttpRequest) -> "Actor":
@@ -52,7 +52,7 @@ class Actor:
         return cls.of_user(user, client_ip(request), getattr(request, "request_id", ""))
 
     @classmethod
-    def of_user(cls, user: Any, ip: str = "", request_id: str = "", way: str = Way.PAGE) -> "Actor":
+    def of_user(cls, user: Any, ip: str = "", request_id: str = "", way: str = ActionSource.PAGE) -> "Actor":
         """The actor for a signed-in user; for an anonymous visitor or None, an actor without id and name."""
         if user is None or not user.is_authenticated:
             return cls(None, "", ip, request_id, way)
@@ -70,9 +70,9 @@ class Actor:
 
 
 #: the product itself: housekeeping, session hosts
-SYSTEM = Actor(None, "mcpadmin", way=Way.TASK)
+SYSTEM = Actor(None, "mcpadmin", way=ActionSource.TASK)
 #: the operator at the command line, where no account is named
-OPERATOR = Actor(None, "mcpadmin", way=Way.COMMAND)
+OPERATOR = Actor(None, "mcpadmin", way=ActionSource.COMMAND)
 
 
 @contextmanager

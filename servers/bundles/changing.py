@@ -65,7 +65,7 @@ class Membership:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BundleInput:
     """`slug` empty: made from the name."""
 
     name: str
@@ -89,16 +89,16 @@ def current_members(bundle: Bundle) -> QuerySet[BundleMember]:
     return bundle.members.filter(retired_at=None).select_related("server").order_by("position", "pk")
 
 
-def with_member(bundle: Bundle, alias: str, **changed: Any) -> Wanted:
+def with_member(bundle: Bundle, alias: str, **changed: Any) -> BundleInput:
     """The bundle as it is, except for these fields of one Membership."""
     members = [
         replace(Membership.of(row), **(changed if row.alias == alias else {})) for row in current_members(bundle)
     ]
-    return Wanted(bundle.name, members, bundle.slug, bundle.instructions, bundle.listing, bundle.pinned)
+    return BundleInput(bundle.name, members, bundle.slug, bundle.instructions, bundle.listing, bundle.pinned)
 
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
-def create(actor: Actor, user: Any, wanted: Wanted) -> Bundle:
+def create(actor: Actor, user: Any, wanted: BundleInput) -> Bundle:
     """Raises access.Denied (recorded) and ValidationError by field."""
     permissions.require(user, actor, PERMISSION, subject=wanted.name[:200])
     slug = wanted.slug or _free_slug(wanted.name)
@@ -112,7 +112,7 @@ def create(actor: Actor, user: Any, wanted: Wanted) -> Bundle:
     return bundle
 
 
-def change(actor: Actor, user: Any, bundle: Bundle, wanted: Wanted, expected_version: int) -> Bundle:
+def change(actor: Actor, user: Any, bundle: Bundle, wanted: BundleInput, expected_version: int) -> Bundle:
     """Raises as `create`, and Conflict."""
     permissions.require(user, actor, PERMISSION, subject=bundle.name)
     slug = wanted.slug or bundle.slug
@@ -214,7 +214,7 @@ def _shortened(value: Any) -> Any:
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
-def check(wanted: Wanted, slug: str, bundle: Bundle | None = None) -> None:
+def check(wanted: BundleInput, slug: str, bundle: Bundle | None = None) -> None:
     """Raises ValidationError by field."""
     wrong: dict[str, list[str]] = {}
     if not wanted.name.strip():

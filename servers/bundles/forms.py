@@ -12,8 +12,8 @@ from servers.bundles.changing import (
     INSTRUCTIONS_CHARS,
     MOST_PATTERNS,
     PATTERN_CHARS,
+    BundleInput,
     Membership,
-    Wanted,
     current_members,
     former_members,
     of_deleted_servers,
@@ -145,7 +145,7 @@ class BundleForm(forms.Form):
         parts = [one.is_valid() for one in self.members]
         return super().is_valid() and all(parts)
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> BundleInput:
         """After is_valid()."""
         given = self.cleaned_data
         kept = [one for one in self.members if not one.cleaned_data["remove"]]
@@ -159,7 +159,7 @@ class BundleForm(forms.Form):
             taken = [*orphans, *(row.alias for row in owners.values() if row.server_id != server.pk)]
             proposed = names.alias_from(server.slug, [*taken, *(one.alias for one in members)])
             members.append(Membership(server, proposed))
-        return Wanted(
+        return BundleInput(
             given["name"].strip(),
             members,
             given["slug"].strip().lower(),

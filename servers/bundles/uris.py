@@ -29,7 +29,7 @@ def is_readable(uri: str) -> bool:
     return not is_global(uri) or _WITH_HOST.match(uri) is not None
 
 
-def outward(alias: str, uri: str) -> str:
+def exposed_uri(alias: str, uri: str) -> str:
     if is_global(uri):
         return uri
     if (found := _HIERARCHICAL.match(uri)) is not None:
@@ -48,7 +48,7 @@ def inward(uri: str) -> tuple[str, str] | None:
 
 def template_outward(alias: str, template: str) -> str | None:
     """Rewrites only the part before the first variable. None if that is impossible: the template is then hidden."""
-    return outward(alias, template) if _SCHEME.match(literal(template)) else None
+    return exposed_uri(alias, template) if _SCHEME.match(literal(template)) else None
 
 
 def literal(template: str) -> str:

@@ -104,7 +104,7 @@ def grant(actor: Actor, user: Any, name: str, to: Any) -> ReferenceGrant:
     with audited(actor) as trail:
         row, made = ReferenceGrant.objects.get_or_create(name=name, **holder, defaults={"created_by_id": user.pk})
         if made:
-            trail.note(AuditAction.REFERENCE_GRANT, None, name[:300], {"to": holder_words(row)})
+            trail.note(AuditAction.REFERENCE_GRANT, None, name[:300], {"to": describe_holder(row)})
     return row
 
 
@@ -130,7 +130,7 @@ def _end(trail: Trail, grants: Iterable[ReferenceGrant]) -> None:
     for grant in grants:
         servers = _dependent(grant)
         if ReferenceGrant.objects.filter(pk=grant.pk).delete()[0]:
-            trail.note(AuditAction.REFERENCE_REVOKE, None, grant.name[:300], {"from": holder_words(grant)})
+            trail.note(AuditAction.REFERENCE_REVOKE, None, grant.name[:300], {"from": describe_holder(grant)})
             dependent |= {server.pk: server for server in servers}
     for server in dependent.values():
         _reconnect(server)
@@ -190,7 +190,7 @@ def checked_name(text: str) -> str:
     return inner
 
 
-def holder_words(grant: ReferenceGrant) -> str:
+def describe_holder(grant: ReferenceGrant) -> str:
     if grant.user is not None:
         return str(grant.user.get_username())
     if grant.group is not None:
@@ -215,7 +215,7 @@ class GrantRow:
 def rows() -> list[GrantRow]:
     """All grants, by name. One query."""
     found = ReferenceGrant.objects.select_related("user", "group", "server", "credential", "created_by")
-    return [GrantRow(row, _kind(row), holder_words(row)) for row in found]
+    return [GrantRow(row, _kind(row), describe_holder(row)) for row in found]
 
 
 @dataclass(frozen=True)

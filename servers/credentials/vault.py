@@ -144,12 +144,12 @@ def attach(actor: Actor, user: Any, server: Server, credential: Credential) -> C
         current = Server.objects.select_for_update(no_key=True).get(pk=server.pk)
         if declares and current.transport == TransportKind.STDIO:
             variables.declare(trail, current, credential.details.get("variable", ""))
-        use = put_to_use(trail, current, credential)
+        use = attach_in_transaction(trail, current, credential)
         _notify([use.identity])
     return use
 
 
-def put_to_use(trail: Trail, server: Server, credential: Credential) -> CredentialUse:
+def attach_in_transaction(trail: Trail, server: Server, credential: Credential) -> CredentialUse:
     """Runs in the transaction of a verb that has checked the permissions."""
     identity = Identity.objects.get(server=server, kind=IdentityKind.SHARED)
     _require_fit(identity, credential)

@@ -29,7 +29,7 @@ from servers.jobs.lifecycle import JobOutcome, Lost, counted
 from servers.jobs.running import JobProgress, Stopping
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule
 
-#: (schedule, file, name, given_up) -> where it is now, in words. Raises NotPut. Ends soon after `given_up` is set:
+#: (schedule, file, name, given_up) -> where it is now, in words. Raises UploadFailed. Ends soon after `given_up` is set:
 #: another attempt then uploads the events. Provided by `sessions`: only workers connect
 Upload = Callable[[ExportSchedule, Path, str, threading.Event], str]
 
@@ -48,7 +48,7 @@ class Outdated(Exception):
         super().__init__("Rows were removed or erased each time the file was being written. Export again later.")
 
 
-class NotPut(Exception):
+class UploadFailed(Exception):
     """The file could not be stored where the schedule says. The message is for the page."""
 
 
@@ -69,7 +69,7 @@ def run(upload: Upload, progress: JobProgress) -> JobOutcome:
         place = _deliver(export, upload, progress) if export.schedule is not None else ""
     except access.Denied:
         return _ended(export, progress.job, failed="The person who requested it no longer has permission.")
-    except (selection.QueryNotUnderstood, NotPut, KeyMissing, Outdated, SealError) as problem:
+    except (selection.QueryNotUnderstood, UploadFailed, KeyMissing, Outdated, SealError) as problem:
         return _ended(export, progress.job, failed=str(problem))
     except OSError as problem:
         return _ended(export, progress.job, failed=_of_disk(problem))
@@ -181,7 +181,7 @@ def _deliver(export: Export, upload: Upload, progress: JobProgress) -> str:
     path, name, given_up = files.path_of(export), files.name_of(export), threading.Event()
     if schedule.target == ExportTarget.DIRECTORY:
         if schedule.directory not in settings.EXPORT_DIRECTORIES:
-            raise NotPut(f"{schedule.directory} is no longer in MCPADMIN_EXPORT_DIRECTORIES.")
+            raise UploadFailed(f"{schedule.directory} is no longer in MCPADMIN_EXPORT_DIRECTORIES.")
         put: Callable[[], object] = partial(files.put_into, Path(schedule.directory), name, path)
     else:
         put = partial(upload, schedule, path, name, given_up)

@@ -29,7 +29,7 @@ from servers.kit.json_tree import NODES, Tree
 from servers.kit.markdown import looks_like_markdown, render_markdown
 from servers.kit.styles import BUNDLE, STYLES
 from servers.kit.visible import visible_html, visible_text
-from servers.kit.words import byte_words, duration_words, elapsed_words, shortened
+from servers.kit.words import format_bytes, format_duration, format_elapsed, shortened
 from servers.models import Server
 
 register = template.Library()
@@ -144,12 +144,12 @@ def elapsed(since: datetime | str) -> SafeString:
     moment = datetime.fromisoformat(since) if isinstance(since, str) else since
     seconds = max(0, int((timezone.now() - moment).total_seconds()))
     iso = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return format_html('<time class="num" datetime="{}" data-elapsed>{}</time>', iso, elapsed_words(seconds))
+    return format_html('<time class="num" datetime="{}" data-elapsed>{}</time>', iso, format_elapsed(seconds))
 
 
 @register.simple_tag
 def duration_ms(milliseconds: float | None) -> str:
-    return "—" if milliseconds is None else duration_words(float(milliseconds))
+    return "—" if milliseconds is None else format_duration(float(milliseconds))
 
 
 @register.filter
@@ -161,7 +161,7 @@ def number(value: Any) -> Any:
 
 @register.simple_tag(name="bytes")
 def bytes_tag(count: int | None) -> str:
-    return "—" if count is None else byte_words(int(count))
+    return "—" if count is None else format_bytes(int(count))
 
 
 @register.simple_tag

@@ -46,7 +46,7 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
-def duration_words(milliseconds: float) -> str:
+def format_duration(milliseconds: float) -> str:
     """`812 ms`, `1.24 s`, `30.0 s`, `2 min 05 s`, `1 h 04 min`, `6 d 04 h`."""
     if milliseconds < 1:
         return "<1 ms" if milliseconds > 0 else "0 ms"
@@ -66,14 +66,14 @@ def _long_duration(seconds: int) -> str:
     return f"{hours} h {rest:02d} min" if hours < 24 else f"{hours // 24} d {hours % 24:02d} h"
 
 
-def clock_words(seconds: int) -> str:
+def format_clock(seconds: int) -> str:
     """`0:07`, `12:30`, `1:02:03`: as countdown.js writes a time that runs."""
     hours, rest = divmod(seconds, 3600)
     minutes, seconds = divmod(rest, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def elapsed_words(seconds: int) -> str:
+def format_elapsed(seconds: int) -> str:
     """`7 s`, `2 min 05 s`, `1 h 02 min`: as time.js counts on."""
     if seconds < 60:
         return f"{seconds} s"
@@ -81,7 +81,7 @@ def elapsed_words(seconds: int) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def byte_words(count: int) -> str:
+def format_bytes(count: int) -> str:
     """`612 B`, `4.1 kB`, `8.4 MB` (powers of 1000, as transfer sizes are read)."""
     size = float(count)
     for unit in ("B", "kB", "MB", "GB"):

@@ -1,6 +1,6 @@
 from django.db import models
 
-from servers.enums import AuditAction, AuditOutcome, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome
 
 #: steps of calls, which are three of four events: the explorer shows them as the timeline of their call
 CALL_STEPS = tuple(action.value for action in AuditAction if action.value.startswith("call:"))
@@ -38,7 +38,7 @@ class AuditEvent(models.Model):
     ip = models.CharField(max_length=45, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
     # null: of body version 1. A column that may be null is added to a table of millions of rows at once.
-    way = models.CharField(max_length=10, choices=Way, null=True)  # noqa: DJ001  # as above
+    way = models.CharField(max_length=10, choices=ActionSource, null=True)  # noqa: DJ001  # as above
 
     class Meta:
         ordering = ["-seq"]

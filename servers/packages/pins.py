@@ -233,7 +233,7 @@ def _restart(server: Server) -> None:
 
 # --- by copying or importing a registration
 # ------------------------------------------------------------------------------
-def bring(trail: Trail, server: Server, pin: Pin, user: access.User) -> None:
+def carry_over_pin(trail: Trail, server: Server, pin: Pin, user: access.User) -> None:
     """The pin that an import or the original of a copy carries, for a server that has none. In the caller's transaction."""
     if pin.requested != requested(server) or row_of(server) is not None:
         return

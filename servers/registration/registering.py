@@ -22,7 +22,7 @@ from servers.audit.record import Actor, ServerRef
 from servers.configuration import Registration, ValueInput
 from servers.credentials.binding import blank_moved
 from servers.credentials.variables import with_declared
-from servers.credentials.vault import choosable, put_to_use, require_chosen
+from servers.credentials.vault import attach_in_transaction, choosable, require_chosen
 from servers.enums import AuditAction, EraChoice, IdentityKind
 from servers.models import Bundle, Credential, Identity, Server
 from servers.packages import pins
@@ -33,7 +33,7 @@ from servers.registration.differences import FieldDifference, changes, columns_o
 from servers.registration.needed_credentials import as_values, used_by
 from servers.registration.reference_permissions import answers, require_changed_references, require_references
 from servers.registration.values import merged, require_reentered, write_values
-from servers.signals import server_changed, server_goes
+from servers.signals import server_changed, server_deleting
 from servers.validators import RESERVED_SLUGS
 
 __all__ = [
@@ -114,7 +114,7 @@ def change(
             current.reference_grants.all().delete()
         _apply(trail, current, data, answered=answered)
         if package is not None:
-            pins.bring(trail, current, package, user)
+            pins.carry_over_pin(trail, current, package, user)
     return current
 
 
@@ -185,7 +185,7 @@ def restore(actor: Actor, user: Any, server: Server) -> Server:
 def delete(actor: Actor, user: Any, server: Server) -> None:
     """A server with a long history is disabled first, and stays disabled if its history could not be detached."""
     permissions.require(user, actor, "delete_server", server)
-    if before := [work for _, work in server_goes.send(Server, server=server) if work is not None]:
+    if before := [work for _, work in server_deleting.send(Server, server=server) if work is not None]:
         _switch(actor, server, AuditAction.SERVER_DISABLE, _disabling)
         for work in before:
             cast("Callable[[], None]", work)()
@@ -225,9 +225,9 @@ def _create(
         trail.note(action, ServerRef.of(server), server.name, details)
         _note_credentials(trail, server, values)
         for credential in chosen:
-            put_to_use(trail, server, credential)
+            attach_in_transaction(trail, server, credential)
         if package is not None:
-            pins.bring(trail, server, package, user)
+            pins.carry_over_pin(trail, server, package, user)
         _notify(server, action)
     return server
 

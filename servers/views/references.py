@@ -40,7 +40,7 @@ def _granted(request: HttpRequest, form: ReferenceGrantForm) -> bool:
     except ValidationError as problem:
         form.add_error("name", problem.messages)
         return False
-    messages.success(request, f"${{{row.name}}} is granted to {reference_grants.holder_words(row)}.")
+    messages.success(request, f"${{{row.name}}} is granted to {reference_grants.describe_holder(row)}.")
     return True
 
 
@@ -51,7 +51,7 @@ def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
     found = ReferenceGrant.objects.select_related("user", "group", "server", "credential").filter(uid=uid).first()
     if found is None:
         raise Http404("This grant does not exist.")
-    holder = reference_grants.holder_words(found)
+    holder = reference_grants.describe_holder(found)
     if request.method != "POST":
         context = {"nav": "credentials", "written": f"${{{found.name}}}", "holder": holder}
         return render(request, "references/revoke.html", context)

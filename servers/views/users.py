@@ -170,7 +170,9 @@ def add_service_account(request: HttpRequest) -> HttpResponse:
     form = ServiceAccountForm(Authority.of(request.user), request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         data = form.cleaned_data
-        wanted = service_accounts.Wanted(data["name"], data["purpose"], list(data["groups"]), tuple(data["own"]))
+        wanted = service_accounts.NewServiceAccount(
+            data["name"], data["purpose"], list(data["groups"]), tuple(data["own"])
+        )
         try:
             user = service_accounts.add(Actor.of(request), request.user, wanted)
         except IntegrityError:

@@ -20,7 +20,7 @@ from servers.agents.tokens import Principal
 from servers.audit.writer import AuditUnavailable
 from sessions.agents import endpoints
 from sessions.agents.answer import Answer, Send, TooSlow
-from sessions.agents.calls.calls import Gone
+from sessions.agents.calls.calls import AgentDisconnected
 from sessions.agents.connection import Connection, Disconnected, Receive, Scope, too_many_values
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import identified, modern_exchange, unavailable
@@ -124,7 +124,7 @@ class AgentsApplication:
             )
         except AuditUnavailable as problem:
             await answer.refuse(unavailable(problem))
-        except (Gone, Disconnected):
+        except (AgentDisconnected, Disconnected):
             pass  # no one is left to answer
         except TooSlow:
             log.warning("agent_too_slow", path=str(scope["path"]), user_id=user_id)

@@ -130,7 +130,7 @@ class Member:
         return self.down if self.endpoint.connected and not self.listed else ""
 
     def outward(self, uri: str) -> str:
-        return uris.outward(self.alias, uri)
+        return uris.exposed_uri(self.alias, uri)
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def _of_slug(user: Any, slug: str) -> Endpoint | None:
 
 
 def of_server(user: Any, server: Server) -> Endpoint:
-    identity = access.seen_by(user, server).identity_filter
+    identity = access.with_identity_of(user, server).identity_filter
     return Endpoint(server, identity, McpSession.objects.filter(server=server, **identity).first())
 
 

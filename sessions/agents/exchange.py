@@ -7,7 +7,7 @@ from typing import Any
 
 from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
-from servers.enums import Way
+from servers.enums import ActionSource
 from sessions.agents import agent_sessions
 from sessions.agents.connection import Connection
 from sessions.agents.endpoints import Entry
@@ -63,7 +63,7 @@ class Exchange:
     def actor(self) -> Actor:
         """The person: the audit log records the token's owner as the actor. The event of the call says which agent it
         was."""
-        return Actor.of_user(self.entry.principal.user, self.address, self.request_id, Way.AGENT)
+        return Actor.of_user(self.entry.principal.user, self.address, self.request_id, ActionSource.AGENT)
 
 
 def modern_exchange(entry: Entry, connection: Connection, request: ModernRequest) -> Exchange:

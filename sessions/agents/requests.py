@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from servers.audit.record import Actor
-from servers.enums import AgentScope, BundleListing, Way
+from servers.enums import ActionSource, AgentScope, BundleListing
 from sessions import hints
 from sessions.agents import agent_sessions, endpoints, follows
 from sessions.agents.answer import Answer
@@ -200,7 +200,7 @@ def _is_known(entry: Entry, method: str, only: Collection[str] | None) -> bool:
     return place.connected and (not method or lists.was_read(place, method))
 
 
-def _found(entry: Entry, wanted: search.Wanted) -> dict[str, Any]:
+def _found(entry: Entry, wanted: search.SearchQuery) -> dict[str, Any]:
     """For a thread: servers decide how much text there is to search."""
     tools = lists.findable(entry)
     return search.answer(search.found(tools, wanted.query, wanted.limit), len(tools))
@@ -222,7 +222,7 @@ def instructions(entry: Entry) -> str:
 def _connect(entry: Entry) -> None:
     """As a call does: an on-demand server opens its session for the first agent that needs it. A member that this
     person cannot open does not block the others."""
-    actor, user = Actor.of_user(entry.principal.user, way=Way.AGENT), entry.principal.user
+    actor, user = Actor.of_user(entry.principal.user, way=ActionSource.AGENT), entry.principal.user
     if isinstance(entry.place, Endpoint):
         commands.open_session(actor, commands.session_for(user, entry.place.server))
         return

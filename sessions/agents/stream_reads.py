@@ -6,7 +6,7 @@ from uuid import UUID
 from servers.agents import tokens
 from sessions.agents import follows
 from sessions.agents.follows import Events
-from sessions.live.reader import Reader, Together
+from sessions.live.reader import BatchedReads, Reader
 
 #: how soon a revoked token ends its streams, also without a hint. All streams of a process check at the same moments
 CHECK_SECONDS: Final = 5.0
@@ -19,6 +19,6 @@ def next_check(now: float) -> float:
 class StreamReads:
     def __init__(self, reader: Reader) -> None:
         #: whether a token, by its key, still counts
-        self.tokens: Together[int, bool] = Together(reader, tokens.that_count)
+        self.tokens: BatchedReads[int, bool] = BatchedReads(reader, tokens.still_valid_keys)
         #: of subscriptions
-        self.events: Together[UUID, Events] = Together(reader, follows.events_of)
+        self.events: BatchedReads[UUID, Events] = BatchedReads(reader, follows.events_of)

@@ -12,7 +12,7 @@ from servers import access
 from servers.agents.addresses import slug_of
 from servers.agents.tokens import Principal
 from servers.audit.record import Actor
-from servers.enums import AgentScope, Way
+from servers.enums import ActionSource, AgentScope
 from servers.models import BundleMember, Server
 from servers.requests import WebRequest
 from servers.storable import storable
@@ -37,7 +37,7 @@ class Caller:
 
     @property
     def actor(self) -> Actor:
-        return Actor.of_user(self.user, self.address, self.request_id, Way.AGENT)
+        return Actor.of_user(self.user, self.address, self.request_id, ActionSource.AGENT)
 
     @property
     def only(self) -> str:

@@ -237,7 +237,7 @@ def _detail(caller: Caller, uid: UUID) -> _CallText:
     if readable:
         record_reading(caller.actor, call, call.arguments, call.result)
     if state.final and _is_own(caller, call) and call.agent.unheard_at is not None:
-        idempotency.heard_of_asked(uid)
+        idempotency.mark_approval_delivered(uid)
     failed = state is CallState.RPC_ERROR
     words = call if readable else without_words(call)
     shown = CallOut(

@@ -72,7 +72,7 @@ def _create(caller: Caller, given: SubscriptionIn) -> SubscriptionOut:
     server = caller.servers().filter(slug=given.server, archived_at=None).first()
     if server is None:
         raise not_found("server")
-    server = access.seen_by(caller.user, server)
+    server = access.with_identity_of(caller.user, server)
     _require_allowed(caller, server, methods.RESOURCES_SUBSCRIBE, given.uri)
     return _out(subscribing.subscribe(caller.actor, caller.user, server, given.uri, title=given.title))
 

@@ -57,7 +57,7 @@ def why_not(user: Any, approval: Approval) -> str:
     call = approval.call
     if not access.may(user, "answer_question"):
         return access.lacking("answer_question")
-    if call.personal and call.user_id != user.pk and not access.sees_personal(user):
+    if call.personal and call.user_id != user.pk and not access.may_see_personal_sessions(user):
         return "This call uses someone's personal identity. Only that person, or someone with permission to read everyone's results, can decide."
     if call.user_id != user.pk or call.server is None:
         return ""

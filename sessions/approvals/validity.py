@@ -117,6 +117,6 @@ def _hidden(call: Call, member: BundleMember, tool: str) -> list[str]:
 def _name(member: BundleMember, server: Server, kind: DefinitionKind, key: str) -> str:
     """As rules of the bundle mean it now: the alias may have changed."""
     if kind == DefinitionKind.RESOURCE:
-        return uris.outward(member.alias, key)
+        return uris.exposed_uri(member.alias, key)
     target = str(server.uid), key
     return exposed.preview(member.bundle_id, kind, {target: member.alias})[target]

@@ -17,11 +17,11 @@ from django.utils import timezone
 
 from servers.audit.record import Event
 from servers.crypto import SealError, open_bytes, seal_bytes
-from servers.enums import AuditAction, AuditOutcome, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome
 from sessions.calls import statements
 from sessions.calls.final_states import FinalState, announce, end_now, finish_event
 from sessions.calls.operations import operation_of
-from sessions.calls.statements import Standing
+from sessions.calls.statements import CallPreconditions
 from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core.on_behalf import OnBehalf
 from sessions.models import AgentRound, Approval, Call
@@ -40,7 +40,7 @@ class CallingAgent:
     on_behalf: OnBehalf = field(repr=False)
     capabilities: Mapping[str, Any]
     asks_people: bool
-    standing: Standing = field(repr=False)
+    standing: CallPreconditions = field(repr=False)
 
 
 def sealed(content: Mapping[str, Any], *, back: bool = False) -> AgentRound:
@@ -60,7 +60,7 @@ def opened(row: AgentRound) -> dict[str, Any]:
 
 def agent_of(call: Call) -> CallingAgent | None:
     """None for the call of a person. Raises SealError."""
-    if call.way != Way.AGENT:
+    if call.way != ActionSource.AGENT:
         return None
     found = statements.agent_call(call.pk, *operation_of(call.method).place(call.target))
     if found is None:
@@ -78,7 +78,7 @@ def agent_of(call: Call) -> CallingAgent | None:
 _VOIDED: Final = FinalState(CallState.REQUESTED, CallState.REFUSED, AuditOutcome.DENIED, "")
 
 
-def barrier(found: Standing) -> str:
+def barrier(found: CallPreconditions) -> str:
     """Why an agent's call may not be sent although it was placed; empty if it may. The definitions are stored by the same
     thread that claims calls, so none changes between the read and the claim."""
     if found.ended:

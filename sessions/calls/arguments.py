@@ -7,7 +7,7 @@ from typing import Any
 
 from servers.definitions.versions import digest_of
 from servers.schemas import checker, parse
-from sessions.enums import ArgumentDoubt
+from sessions.enums import ArgumentProblemKind
 
 
 class Rejected(Exception):
@@ -26,7 +26,7 @@ class NotListed(Rejected):
 
 
 @dataclass(frozen=True)
-class Given:
+class SubmittedArguments:
     """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm` is what the person typed.
     `as_task`: run the tool as a task where that is optional. `unchecked`: also with arguments that cannot be checked;
     `anyway`: also with those, and with arguments that the schema of the tool forbids."""
@@ -41,20 +41,20 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Doubt:
+class ArgumentProblem:
     """Whether something speaks against the arguments: `reason` says what, and quotes none of them."""
 
-    kind: ArgumentDoubt = ArgumentDoubt.NONE
+    kind: ArgumentProblemKind = ArgumentProblemKind.NONE
     reason: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.kind)
 
 
-NO_DOUBT = Doubt()
+NO_DOUBT = ArgumentProblem()
 
 
-def read_arguments(schema: Any, given: Given) -> tuple[Any, Doubt]:
+def read_arguments(schema: Any, given: SubmittedArguments) -> tuple[Any, ArgumentProblem]:
     """Return the arguments, and what speaks against them. Raises Rejected.
 
     May wait for the schema checker: never call it in an event loop.
@@ -66,11 +66,13 @@ def read_arguments(schema: Any, given: Given) -> tuple[Any, Doubt]:
     if verdict.state == "invalid" and not given.anyway:
         raise Rejected(_summary(verdict.errors), verdict.errors, confirm="anyway")
     if verdict.state == "invalid":
-        return value, Doubt(ArgumentDoubt.INVALID, _summary(verdict.errors).rstrip("."))
-    return value, Doubt(ArgumentDoubt.UNCHECKED, verdict.reason) if verdict.state == "unable" else NO_DOUBT
+        return value, ArgumentProblem(ArgumentProblemKind.INVALID, _summary(verdict.errors).rstrip("."))
+    return value, ArgumentProblem(
+        ArgumentProblemKind.UNCHECKED, verdict.reason
+    ) if verdict.state == "unable" else NO_DOUBT
 
 
-def _value(schema: Any, given: Given) -> Any:
+def _value(schema: Any, given: SubmittedArguments) -> Any:
     if given.form is None and given.text is None:
         return given.value
     parsed = _parsed(schema, given)
@@ -81,7 +83,7 @@ def _value(schema: Any, given: Given) -> Any:
     return parsed.value
 
 
-def _parsed(schema: Any, given: Given) -> parse.Parsed:
+def _parsed(schema: Any, given: SubmittedArguments) -> parse.Parsed:
     """The page's form has two modes. In JSON mode its one field contains everything."""
     if given.form is None:
         return parse.parse_json(given.text or "{}")

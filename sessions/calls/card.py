@@ -15,7 +15,7 @@ from servers.audit import payloads
 from servers.crypto import SealError
 from servers.models import Payload
 from sessions.calls import statements
-from sessions.calls.operations import Words, words_of
+from sessions.calls.operations import OperationTexts, texts_of
 from sessions.calls.outcome_words import NOT_CHECKED, OutcomeWords, late_answer_of, outcome_of
 from sessions.calls.results import View, lighter, parsed, view_of
 from sessions.enums import UNSENT, CallState
@@ -93,8 +93,8 @@ class Card:
         return mark_safe(str(self.call.pk))  # noqa: S308  # digits
 
     @cached_property
-    def words(self) -> Words:
-        return words_of(self.call.method)
+    def words(self) -> OperationTexts:
+        return texts_of(self.call.method)
 
     @cached_property
     def running(self) -> bool:

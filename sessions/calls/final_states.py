@@ -19,7 +19,7 @@ from servers.audit.proof.notes import stamp
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import writer
 from servers.commit_hooks import after_commit
-from servers.enums import AuditAction, AuditOutcome, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome
 from servers.models import Unredacted
 from sessions import hints
 from sessions.connections import commands
@@ -145,7 +145,7 @@ def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
             call.duration_ms = elapsed_ms(call.sent_at or call.created_at, now)
             Call.objects.filter(pk=call.pk).update(duration_ms=call.duration_ms)
             Unredacted.objects.filter(payload_id=call.arguments_id).delete()
-            if call.way == Way.AGENT:
+            if call.way == ActionSource.AGENT:
                 _end_approval(call, final)
             changed.append(call)
     return changed

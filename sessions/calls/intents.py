@@ -24,7 +24,7 @@ from servers.randomness import random_uuid
 from servers.schemas import secrets
 from sessions import hints
 from sessions.calls import final_states, statements
-from sessions.calls.arguments import Doubt
+from sessions.calls.arguments import ArgumentProblem
 from sessions.calls.targets import Target
 from sessions.connections import commands, lifecycle
 from sessions.enums import CallState, Desired
@@ -45,7 +45,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Companion:
+class AgentPart:
     """What belongs to a call of an agent besides its row. `write` runs in the call's transaction and may raise, which
     refuses the call. `details` stand in the event of the request. `check` takes the place of a person's confirmation:
     it may raise Rejected, or hold the call."""
@@ -123,7 +123,7 @@ class Intent:
     unredacted: Unredacted | None = None
     repeats: Call | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    companion: Companion | None = None
+    companion: AgentPart | None = None
     hold: Hold | None = None
     origin: Origin | None = None
     settlement: _Settlement = field(default_factory=_Settlement)
@@ -149,10 +149,10 @@ def intent_of(
     arguments: StoredArguments,
     deadline: datetime,
     repeats: Call | None,
-    doubt: Doubt,
+    doubt: ArgumentProblem,
     *,
     as_task: bool = False,
-    companion: Companion | None = None,
+    companion: AgentPart | None = None,
     hold: Hold | None = None,
     origin: Origin | None = None,
 ) -> Intent:

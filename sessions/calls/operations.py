@@ -10,17 +10,17 @@ from typing import Any
 from servers.enums import DefinitionKind
 from servers.schemas.input_schema import input_schema_of
 from sessions.calls import plain_arguments
-from sessions.calls.arguments import NO_DOUBT, Doubt, Given, Rejected, read_arguments
+from sessions.calls.arguments import NO_DOUBT, ArgumentProblem, Rejected, SubmittedArguments, read_arguments
 from sessions.mcp.core import methods
 
 TARGET_BYTES = 8 * 1024
 Definition = Mapping[str, Any]
 #: arguments as stored, and what speaks against them
-Read = tuple[Any, Doubt]
+Read = tuple[Any, ArgumentProblem]
 
 
 @dataclass(frozen=True)
-class Words:
+class OperationTexts:
     """`noun`: what a target is. `open` leads to its page, `edit` to its form with the arguments of the call.
 
     `unsure` ends a failure without an answer, `refused` one where the server only refused. `cancelled` says what a
@@ -39,7 +39,7 @@ class Words:
     empty: str = "The server returned no content."
 
 
-_TOOL_WORDS = Words(
+_TOOL_WORDS = OperationTexts(
     noun="tool",
     again="Run again",
     open="Open the tool",
@@ -58,9 +58,9 @@ class Operation:
     listed; empty if it need not be."""
 
     method: str
-    words: Words
+    words: OperationTexts
     place: Callable[[str], tuple[DefinitionKind, str]]
-    read: Callable[[str, Definition, Given], Read]
+    read: Callable[[str, Definition, SubmittedArguments], Read]
     missing: str = ""
     check_target: Callable[[str], None] = lambda target: None
     destructive: Callable[[Definition], bool] = lambda definition: False
@@ -74,7 +74,7 @@ def operation_of(method: str) -> Operation:
         raise Rejected("mcpadmin does not send this method on request.") from problem
 
 
-def words_of(method: str) -> Words:
+def texts_of(method: str) -> OperationTexts:
     """Works also for a call whose method this version does not know."""
     found = OPERATIONS.get(method, OPERATIONS[methods.TOOLS_CALL])
     return found.words
@@ -91,7 +91,7 @@ def check_length(target: str) -> None:
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------
-def _read_tool_arguments(target: str, tool: Definition, given: Given) -> Read:
+def _read_tool_arguments(target: str, tool: Definition, given: SubmittedArguments) -> Read:
     return read_arguments(input_schema_of(tool), given)
 
 
@@ -139,21 +139,21 @@ OPERATIONS: Mapping[str, Operation] = {
         ),
         Operation(
             methods.RESOURCES_READ,
-            Words("resource", "Read again", "Open the resource", "Edit and read"),
+            OperationTexts("resource", "Read again", "Open the resource", "Edit and read"),
             lambda target: (DefinitionKind.RESOURCE, target),
             lambda target, definition, given: (plain_arguments.of_resource(target, given), NO_DOUBT),
             check_target=plain_arguments.check_uri,
         ),
         Operation(
             methods.PROMPTS_GET,
-            Words("prompt", "Get again", "Open the prompt", "Edit and get"),
+            OperationTexts("prompt", "Get again", "Open the prompt", "Edit and get"),
             lambda target: (DefinitionKind.PROMPT, target),
             lambda target, definition, given: (plain_arguments.of_prompt(definition, given), NO_DOUBT),
             missing="no longer offers a prompt with this name. Reload the list or choose another prompt.",
         ),
         Operation(
             methods.COMPLETE,
-            Words("completion", "Ask again", "Open its form"),
+            OperationTexts("completion", "Ask again", "Open its form"),
             _completed,
             lambda target, definition, given: (plain_arguments.of_completion(given), NO_DOUBT),
             missing="no longer offers the prompt or template of this completion.",

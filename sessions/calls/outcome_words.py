@@ -8,7 +8,7 @@ from typing import Any
 
 from sessions.calls import final_states, missing_features
 from sessions.calls.claims import DATA_CHARS
-from sessions.calls.operations import words_of
+from sessions.calls.operations import texts_of
 from sessions.calls.rpc_codes import name_of
 from sessions.connections.diagnosis import Explanation, explain
 from sessions.enums import CallState
@@ -115,7 +115,7 @@ def _rpc_error(call: Call) -> OutcomeWords:
         "alert-circle",
         "JSON-RPC error",
         call.error_message,
-        remedy or words_of(call.method).refused,
+        remedy or texts_of(call.method).refused,
         code=code,
         code_name=name_of(code, session.revision if session else "", call.method),
         data=call.error_data,
@@ -126,7 +126,7 @@ def _rpc_error(call: Call) -> OutcomeWords:
 def _failed(call: Call) -> OutcomeWords:
     explanation = explain(call.fault, call.detail, call.server)
     if call.fault in _REFUSED_ANSWERS:
-        text = f"{call.detail} {words_of(call.method).unsure} Only its answer was rejected."
+        text = f"{call.detail} {texts_of(call.method).unsure} Only its answer was rejected."
         return OutcomeWords("viol", "lock", explanation.title, text, explanation.remedy)
     if call.fault == Fault.INSUFFICIENT_SCOPE:
         signs_in = call.server is not None
@@ -144,7 +144,7 @@ def _unknown(call: Call) -> OutcomeWords:
         text = "The server runs it as a task, whose result will be shown here."
     else:
         text = "The call was sent, but its answer was lost. mcpadmin does not repeat it; check the server before running it again."
-        remedy = words_of(call.method).remedy
+        remedy = texts_of(call.method).remedy
     return OutcomeWords("warn", "clock-x", "Outcome unknown", f"{call.detail} {text}".strip(), remedy)
 
 
@@ -157,7 +157,7 @@ def late_answer_of(call: Call, answer: Any = None) -> OutcomeWords:
         return _late_error(call, answer["error"])
     if call.method == methods.TOOLS_CALL and tasks.announces(answer, asked_for=False):
         text = "The server reported the call's task only after the call had ended."
-        return OutcomeWords("warn", "clock", late, text, words_of(call.method).remedy)
+        return OutcomeWords("warn", "clock", late, text, texts_of(call.method).remedy)
     if call.method == methods.TOOLS_CALL and declares_error(answer):
         late = f"{late}: the tool reported an error"
     return OutcomeWords("warn", "clock", late, f"{text} It is shown below.")
@@ -171,7 +171,7 @@ def _late_error(call: Call, error: Mapping[str, Any]) -> OutcomeWords:
         "clock",
         "Late answer: JSON-RPC error",
         f"The server answered with an error after the call had ended: {error.get('message') or 'no message'}",
-        words_of(call.method).remedy,
+        texts_of(call.method).remedy,
         code=code,
         code_name="" if code is None else name_of(code, call.session.revision if call.session else "", call.method),
         data="" if data is None else json.dumps(data, ensure_ascii=False)[:DATA_CHARS],
@@ -190,13 +190,13 @@ def _cancelled(call: Call) -> OutcomeWords:
         return OutcomeWords("warn", "player-stop", f"Cancelled{by}", call.detail or "It did not reach the server.")
     if IN_A_ROUND in call.detail or BEFORE_A_VISIT in call.detail:
         return OutcomeWords("warn", "player-stop", f"Cancelled{by}", call.detail)
-    text = f"The server was notified. MCP does not confirm cancellations, {words_of(call.method).cancelled}"
+    text = f"The server was notified. MCP does not confirm cancellations, {texts_of(call.method).cancelled}"
     return OutcomeWords("warn", "player-stop", f"Cancelled{by}", f"{why_cancelled(call)} {text}".strip())
 
 
 def why_cancelled(call: Call) -> str:
     """Of a call that was cancelled while it ran, not by its cancellation alone; empty if nothing is known."""
-    why = call.detail.removesuffix(words_of(call.method).unsure).strip()
+    why = call.detail.removesuffix(texts_of(call.method).unsure).strip()
     return "" if why == WHILE_IT_RAN else why
 
 

@@ -23,11 +23,11 @@ from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome
 from servers.kit.visible import is_typed
-from servers.loops import both_done, result_of
+from servers.loops import result_of, wait_for_both
 from servers.models import Server
 from servers.schemas import checker, jsontext
 from sessions import hints
-from sessions.calls.arguments import Doubt, Given, Rejected
+from sessions.calls.arguments import ArgumentProblem, Rejected, SubmittedArguments
 from sessions.calls.final_states import (
     CANCELLED_BEFORE,
     REFUSED_UNCONFIRMED,
@@ -39,8 +39,8 @@ from sessions.calls.final_states import (
     request_cancel,
 )
 from sessions.calls.intents import (
+    AgentPart,
     AlreadyPlaced,
-    Companion,
     Intent,
     Origin,
     intent_of,
@@ -57,10 +57,10 @@ from sessions.models import Call
 __all__ = [
     "AlreadyPlaced",
     "AuditUnavailable",
-    "Given",
     "MaybePlaced",
     "Origin",
     "Rejected",
+    "SubmittedArguments",
     "aplace",
     "cancel",
     "check",
@@ -87,7 +87,7 @@ def place(
     user: Any,
     server: Server,
     target: str,
-    given: Given,
+    given: SubmittedArguments,
     *,
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
@@ -109,12 +109,12 @@ async def aplace(
     user: Any,
     server_uid: UUID,
     target: str,
-    given: Given,
+    given: SubmittedArguments,
     *,
     begin: Begin,
     begin_slow: Begin,
     method: str = TOOLS_CALL,
-    companion: Companion | None = None,
+    companion: AgentPart | None = None,
 ) -> Call:
     """`place` for an event loop. `begin` starts the checks in a thread that waits for nothing but the database.
     `begin_slow` starts those that need the schema checker's child process in a thread that may wait for it.
@@ -144,7 +144,7 @@ class _Submitted(NamedTuple):
 
 
 async def _durable(submitting: "Future[_Submitted]") -> Call:
-    await both_done(submitting, attrgetter("future"), DURABLE_SECONDS)
+    await wait_for_both(submitting, attrgetter("future"), DURABLE_SECONDS)
     submitted = await result_of(submitting)
     with _refusing(submitted.intent):
         left = submitted.at + DURABLE_SECONDS - time.monotonic()
@@ -172,11 +172,11 @@ def check(
     user: Any,
     server_uid: UUID,
     name: str,
-    given: Given,
+    given: SubmittedArguments,
     *,
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
-    companion: Companion | None = None,
+    companion: AgentPart | None = None,
     origin: Origin | None = None,
 ) -> Intent:
     """Everything that may refuse a call: `find_target` checks the permission, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
@@ -207,7 +207,7 @@ def check(
     )
 
 
-def _require_confirmation(target: Target, destructive: bool, given: Given, doubt: Doubt) -> None:
+def _require_confirmation(target: Target, destructive: bool, given: SubmittedArguments, doubt: ArgumentProblem) -> None:
     named = isinstance(given.confirm, str) and is_typed(given.confirm, target.name)  # a socket sends any JSON
     if destructive and not named:
         raise Rejected("This tool is marked destructive. Type its name to confirm, then run it again.", confirm="name")

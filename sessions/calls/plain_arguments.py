@@ -6,7 +6,7 @@ from typing import Any
 
 from servers.schemas import jsontext
 from servers.schemas.pointer import escape
-from sessions.calls.arguments import Given, Rejected
+from sessions.calls.arguments import Rejected, SubmittedArguments
 
 FIELD = "arg."
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -20,7 +20,7 @@ def check_uri(uri: str) -> None:
         raise Rejected(words, {"/uri": [words]})
 
 
-def of_resource(uri: str, given: Given) -> dict[str, Any]:
+def of_resource(uri: str, given: SubmittedArguments) -> dict[str, Any]:
     """Only the URI. Arguments of a repeated call must contain the same URI."""
     if _object(given) not in ({}, {"uri": uri}):
         raise Rejected("Reading a resource takes only its URI.")
@@ -36,7 +36,7 @@ def prompt_fields(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(fields.values())
 
 
-def of_prompt(definition: Mapping[str, Any], given: Given) -> dict[str, Any]:
+def of_prompt(definition: Mapping[str, Any], given: SubmittedArguments) -> dict[str, Any]:
     """Checks that required arguments are there. Arguments that the server did not declare are passed on."""
     values = _object(given)
     errors = {f"/{escape(name)}": ["Must be text."] for name in values if not isinstance(values[name], str)}
@@ -50,7 +50,7 @@ def of_prompt(definition: Mapping[str, Any], given: Given) -> dict[str, Any]:
 
 
 # --- completion ------------------------------------------------------------------------------------------------------
-def of_completion(given: Given) -> dict[str, Any]:
+def of_completion(given: SubmittedArguments) -> dict[str, Any]:
     """`argument` {name, value} and, if the form has more fields, `context` {arguments}."""
     values = _object(given)
     argument = _texts(values.get("argument"))
@@ -73,7 +73,7 @@ def typed(data: Any) -> dict[str, str]:
     return {name.removeprefix(FIELD): value for name, value in data.items() if name.startswith(FIELD)}
 
 
-def _object(given: Given) -> dict[str, Any]:
+def _object(given: SubmittedArguments) -> dict[str, Any]:
     """Form fields are texts by name. Empty ones count as absent; a browser's line breaks become \n."""
     if given.form is not None:
         return {

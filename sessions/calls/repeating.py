@@ -13,7 +13,7 @@ from servers.definitions.listing import compatibility_of
 from servers.definitions.versions import body_of
 from servers.models import Definition, Server
 from sessions.calls.operations import OPERATIONS
-from sessions.calls.placing import Given, Origin, Rejected, place
+from sessions.calls.placing import Origin, Rejected, SubmittedArguments, place
 from sessions.calls.visibility import may_read
 from sessions.enums import CallState
 from sessions.models import Call
@@ -93,7 +93,7 @@ def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "", any
         raise Rejected("The arguments of this call were erased. Fill in the form again.")
     if call.arguments.redacted:
         raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
-    given = Given(text=text, confirm=confirm, as_task=call.as_task, anyway=anyway)
+    given = SubmittedArguments(text=text, confirm=confirm, as_task=call.as_task, anyway=anyway)
     origin = Origin(twin=lambda: _twin(call, user))
     return place(actor, user, call.server, call.target, given, method=call.method, repeats=call, origin=origin)
 

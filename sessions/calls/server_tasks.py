@@ -215,7 +215,7 @@ _WORDS: Final[dict[str, str]] = {
 
 def lines(user: Any, server: Server) -> Sequence[TaskLine]:
     """The newest tasks of the calls that this user may see."""
-    calls = Call.objects.filter(visibility.seen_by(user), server=server)
+    calls = Call.objects.filter(visibility.visible_q(user), server=server)
     rows = ServerTask.objects.filter(call__in=calls).select_related("call__user", "session").order_by("-call_id")
     return [
         TaskLine(task, task.call, _is_running(task), visibility.may_read(user, task.call)) for task in rows[:MOST_SHOWN]

@@ -169,7 +169,7 @@ def waiting(uid: UUID) -> tuple[Call, Payload, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CallPreconditions:
     """What an agent's call depends on. `ended`: its token is no longer valid. `asked`: a person approved it.
     `made_with`: the digest of the definition that it was made with, empty for none. `approved_digest`: see
     Definition."""
@@ -198,7 +198,9 @@ WHERE agent.call_id = %s
 """.format(columns=f"{_AGENT.sql}, {_ROUND.sql}", **_TABLES)  # the same
 
 
-def agent_call(call_pk: int, kind: DefinitionKind, key: str) -> tuple[AgentCall, AgentRound | None, Standing] | None:
+def agent_call(
+    call_pk: int, kind: DefinitionKind, key: str
+) -> tuple[AgentCall, AgentRound | None, CallPreconditions] | None:
     """An agent's call besides its row: the agent's answers that are sent with it, and what it depends on now. `kind`
     and `key`: those of its target's definition."""
     now = param(AgentToken, "expires_at", timezone.now())
@@ -207,7 +209,7 @@ def agent_call(call_pk: int, kind: DefinitionKind, key: str) -> tuple[AgentCall,
     if agent is None:
         return None
     ended, asked, server, target, made_with, digest, approved = row[_AGENT.count + _ROUND.count :]
-    standing = Standing(bool(ended), bool(asked), server, target, made_with, digest, approved or "")
+    standing = CallPreconditions(bool(ended), bool(asked), server, target, made_with, digest, approved or "")
     return agent, _ROUND.read(row[_AGENT.count : _AGENT.count + _ROUND.count]), standing
 
 

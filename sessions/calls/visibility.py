@@ -11,7 +11,7 @@ from sessions.models import Call
 
 def visible(user: access.User) -> QuerySet[Call]:
     """The calls that the user may see."""
-    rows = Call.objects.filter(on_visible_servers(user), seen_by(user))
+    rows = Call.objects.filter(on_visible_servers(user), visible_q(user))
     return rows if access.may(user, "view") else rows.none()
 
 
@@ -20,7 +20,7 @@ def on_visible_servers(user: access.User) -> Q:
     return Q(server__in=access.visible_servers(user)) | Q(server=None)
 
 
-def seen_by(user: access.User) -> Q:
+def visible_q(user: access.User) -> Q:
     """Calls through a person's own session are visible to that person and to those who may see all."""
     return access.seen_of_people(user, Q(personal=True), Q(user_id=user.pk))
 

@@ -27,7 +27,7 @@ def may_approve(user: Any, server: Server) -> bool:
 
 
 def approve(actor: Actor, user: Any, server: Server, definition: Definition, digest: str) -> bool:
-    """`digest`: of the version that the page showed. False if another one is current. `server` as `access.seen_by` returned
+    """`digest`: of the version that the page showed. False if another one is current. `server` as `access.with_identity_of` returned
     it. Raises access.Denied (recorded)."""
     try:
         access.require_control(user, server)

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from servers.agents.oauth import registration
 from servers.kit.markdown import render_markdown
-from servers.kit.words import byte_words
+from servers.kit.words import format_bytes
 from servers.limits import LIMITS, ProductLimit
 from servers.models import Server
 from servers.privacy import changing as privacy
@@ -197,7 +197,7 @@ def _of_pages(refused: Refused | None) -> Iterator[Setting]:
     for kind, days, megabytes in form.pairs():
         limit = kept[kind]
         parts = [f"{limit.days} days"] if limit.days is not None else []
-        parts += [byte_words(limit.bytes)] if limit.bytes is not None else []
+        parts += [format_bytes(limit.bytes)] if limit.bytes is not None else []
         yield Setting(
             f"Storage: {kind.label.lower()}",
             about,

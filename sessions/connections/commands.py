@@ -86,7 +86,7 @@ def session_to_control(actor: Actor, user: access.User, server: Server) -> McpSe
     """As `session_for`, for commands that everyone whose calls use the session would notice: all but connecting and
     reloading the lists, which each call may do too. Raises access.Denied, recorded."""
     try:
-        access.require_control(user, access.seen_by(user, server))
+        access.require_control(user, access.with_identity_of(user, server))
     except access.Denied as denied:
         permissions.record_denial(actor, denied)
         raise

@@ -183,7 +183,7 @@ def select(user: access.User, query: Query, stream: Stream, *, by_arms: bool = T
         never |= found == NOTHING and not term.negated
         rows = rows.filter(_none_of(found) if term.negated else found)
     compared = bool(rest) or streams.only_own(query) or any(arm.rest for arm in arms)
-    checked = compared or not access.sees_personal(user)
+    checked = compared or not access.may_see_personal_sessions(user)
     selection = Selection(stream, rows, arms, None, checked=checked)
     if never:
         return replace(selection, low=0, high=0)

@@ -24,7 +24,7 @@ from django.urls import reverse
 
 from servers import access
 from servers.audit import query as audit
-from servers.enums import AuditAction, AuditOutcome, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome
 from servers.models import AuditEvent, Server
 from servers.models.audit import CALL_STEPS
 from sessions.calls import visibility
@@ -77,7 +77,7 @@ _LEVELS = ("debug", "info", "notice")
 METHODS = {"tool": TOOLS_CALL, "resource": RESOURCES_READ, "prompt": PROMPTS_GET, "completion": COMPLETE}
 KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 CHOICES["outcome"] = {name: words for name, (words, _) in OUTCOMES.items()}
-CHOICES["way"] = {way.value: str(way.label) for way in Way if way != Way.SCHEDULE}  # no row has it
+CHOICES["way"] = {way.value: str(way.label) for way in ActionSource if way != ActionSource.SCHEDULE}  # no row has it
 CHOICES["status"] = {**dict(CallState.choices), **dict(AuditOutcome.choices)}
 CHOICES["kind"] = {
     **{kind: kind.capitalize() for kind in METHODS},

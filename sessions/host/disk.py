@@ -15,7 +15,7 @@ MOST_FILES = limits.number("stdio_files")
 _BLOCK = 512
 
 
-class Taken(NamedTuple):
+class DiskUsage(NamedTuple):
     size: int
     files: int
 
@@ -28,7 +28,7 @@ class DiskMeter:
         self._free: dict[int, tuple[int, int]] = {}
         self._over = set[int]()
 
-    def excess(self, folders: Mapping[int, Sequence[str]], most: int) -> dict[int, Taken]:
+    def excess(self, folders: Mapping[int, Sequence[str]], most: int) -> dict[int, DiskUsage]:
         """What each server takes, of those that take more than `most` bytes, or have too many files. `folders`: by session."""
         fuller = self._fuller({place for places in folders.values() for place in places[:1]})
         looked_at = [session for session in folders if fuller or session in self._over]
@@ -55,7 +55,7 @@ class DiskMeter:
         return found
 
 
-def _taken(folders: Sequence[str]) -> Taken:
+def _taken(folders: Sequence[str]) -> DiskUsage:
     """On disk. Links are counted, not followed."""
     size = files = 0
     for folder in folders:
@@ -63,6 +63,6 @@ def _taken(folders: Sequence[str]) -> Taken:
             for state in trees.states(folder):
                 files += 1
                 if files > MOST_FILES:
-                    return Taken(size, files)
+                    return DiskUsage(size, files)
                 size += state.st_blocks * _BLOCK
-    return Taken(size, files)
+    return DiskUsage(size, files)

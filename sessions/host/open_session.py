@@ -25,7 +25,7 @@ from sessions.host.desired_state import Roots
 from sessions.host.inbox.waiting import Inbox
 from sessions.host.launch import Launch
 from sessions.host.logs.session_log import ServerLog
-from sessions.host.logs.spoken import Spoken
+from sessions.host.logs.spoken import ServerMessages
 from sessions.host.opening import Diagnosis, make_client, roots_for
 from sessions.host.packages.start import prepared
 from sessions.host.subscriptions.notification_counts import NotificationCounts
@@ -102,7 +102,7 @@ class OpenSession:
         launch = replace(launch, spec=replace(launch.spec, recorder=self.recorder))
         launched = launch.package is None
         self.diagnosis = Diagnosis(self.redactor, step="handshake", hints=launch.hints, launched=launched)
-        self.spoken = Spoken(log, self.redactor, self.diagnosis)
+        self.spoken = ServerMessages(log, self.redactor, self.diagnosis)
         self.inbox = Inbox(db, lease, launch, log, self.redactor)
         launch = authorized(launch, db, self.redactor)
         self._authorization = None if isinstance(launch.spec, StdioSpec) else launch.spec.authorization

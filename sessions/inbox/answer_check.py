@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from servers.schemas import checker, jsontext, parse
 from servers.schemas.pointer import join
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.enums import QuestionKind
 
 Action = Literal["accept", "decline", "cancel"]
@@ -47,18 +47,20 @@ def prefilled(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {name: field["default"] for name, field in _fields(schema).items() if "default" in field}
 
 
-def read_answer(kind: str, params: Mapping[str, Any], action: Action, given: Given | None) -> dict[str, Any] | None:
+def read_answer(
+    kind: str, params: Mapping[str, Any], action: Action, given: SubmittedArguments | None
+) -> dict[str, Any] | None:
     """The answer to store; None if only the action is sent. Raises Unfit."""
     if action != "accept" or kind == QuestionKind.URL:
         return None
-    given = given or Given(value={})
+    given = given or SubmittedArguments(value={})
     if kind == QuestionKind.SAMPLING:
         return _sampled(params, given.value)
     return _content(requested_schema(params), given)
 
 
 # --- a form ----------------------------------------------------------------------------------------------------------
-def _content(schema: dict[str, Any], given: Given) -> dict[str, Any]:
+def _content(schema: dict[str, Any], given: SubmittedArguments) -> dict[str, Any]:
     value = _coerced(schema, _value(schema, given))
     verdict = checker.check(schema, value)
     if verdict.state == "invalid":
@@ -69,7 +71,7 @@ def _content(schema: dict[str, Any], given: Given) -> dict[str, Any]:
     return value
 
 
-def _value(schema: dict[str, Any], given: Given) -> Any:
+def _value(schema: dict[str, Any], given: SubmittedArguments) -> Any:
     if given.form is None and given.text is None:
         return given.value
     parsed = parse.parse_json(given.text or "") if given.form is None else parse.parse_form(schema, given.form)

@@ -26,7 +26,7 @@ from servers.enums import AuditAction, AuditOutcome, PayloadKind, RedactedPart
 from servers.models import Payload, Unredacted
 from servers.privacy import redaction
 from sessions import hints
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.enums import QuestionState
 from sessions.inbox.answer_check import Action, Unfit, prefilled, read_answer, requested_schema
 from sessions.inbox.more_time import longer
@@ -38,7 +38,7 @@ __all__ = [
     "STATES",
     "Action",
     "AuditUnavailable",
-    "Given",
+    "SubmittedArguments",
     "Unfit",
     "answer",
     "dismiss",
@@ -99,7 +99,9 @@ def _owned(actor: Actor) -> dict[str, Any]:
     return {"owner_id": actor.id, "owner_name": actor.name[:150]}
 
 
-def answer(actor: Actor, user: Any, question: Question, action: Action, given: Given | None = None) -> bool:
+def answer(
+    actor: Actor, user: Any, question: Question, action: Action, given: SubmittedArguments | None = None
+) -> bool:
     """Give the final answer. False if the question had already ended: another person was faster, or the answer is no
     longer needed.
 

@@ -12,7 +12,7 @@ from django.utils.safestring import mark_safe
 
 from servers import access
 from servers.kit.visible import visible_html, visible_text
-from servers.kit.words import clock_words
+from servers.kit.words import format_clock
 from servers.models import Server
 from sessions.approvals import reading as approvals
 from sessions.enums import ApprovalState, CallState, QuestionKind, QuestionState
@@ -117,7 +117,7 @@ def request_title(question: Question, form: str = "html") -> str:
 @register.filter
 def time_left(moment: datetime) -> str:
     """The same words as in countdown.js."""
-    return clock_words(max(0, round((moment - timezone.now()).total_seconds())))
+    return format_clock(max(0, round((moment - timezone.now()).total_seconds())))
 
 
 _TITLES = {

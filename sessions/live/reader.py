@@ -78,7 +78,7 @@ def _is_connected() -> bool:
     return connections[DEFAULT_DB_ALIAS].connection is not None
 
 
-class Together(Generic[K, V]):
+class BatchedReads(Generic[K, V]):
     """`get(key)` for many waiters: requests that arrive during a read share the next one."""
 
     def __init__(self, reader: Reader, read: Callable[[list[K]], Mapping[K, V]], most: int = 200) -> None:

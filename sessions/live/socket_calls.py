@@ -11,7 +11,7 @@ from django.http import Http404
 
 from servers import limits
 from sessions.calls import placing, visibility
-from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.placing import AuditUnavailable, Rejected, SubmittedArguments
 from sessions.live.call_frames import card_html
 from sessions.live.hub import Hub
 from sessions.live.reader import Reader
@@ -85,7 +85,7 @@ async def cancel(reader: Reader, socket: Socket, body: Mapping[str, Any]) -> Non
         return socket.send(_rejected(ref, _SUSPENDED))
     try:
         uid = _uid(body.get("call"))
-        seen = visibility.seen_by(socket.viewer.user)
+        seen = visibility.visible_q(socket.viewer.user)
         found = await reader.run(lambda: Call.objects.select_related("server").filter(seen, uid=uid).first())
         if found is None:
             return socket.send(_rejected(ref, _NO_CALL))
@@ -105,7 +105,7 @@ def _rejected(
     return body | {"confirm": confirm} if confirm else body
 
 
-def _given(body: Mapping[str, Any]) -> Given:
+def _given(body: Mapping[str, Any]) -> SubmittedArguments:
     confirm, as_task = body.get("confirm", ""), body.get("task") is True
     unchecked, anyway = body.get("unchecked") is True, body.get("anyway") is True
     if isinstance(form := body.get("form"), dict):
@@ -113,11 +113,13 @@ def _given(body: Mapping[str, Any]) -> Given:
             str(name): [str(value) for value in values] for name, values in form.items() if isinstance(values, list)
         }
         confirm = confirm or next(iter(fields.get("_confirm", [])), "")
-        return Given(form=fields, confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
+        return SubmittedArguments(form=fields, confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
     if isinstance(text := body.get("json"), str):
-        return Given(text=text, confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
+        return SubmittedArguments(text=text, confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
     if "args" in body:
-        return Given(value=body["args"], confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway)
+        return SubmittedArguments(
+            value=body["args"], confirm=confirm, as_task=as_task, unchecked=unchecked, anyway=anyway
+        )
     raise _Malformed("The message carries no arguments.")
 
 

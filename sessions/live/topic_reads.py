@@ -26,7 +26,7 @@ from sessions.live.call_frames import CallKey
 from sessions.live.call_stream import CallStream
 from sessions.live.feeds import FeedPart
 from sessions.live.frames import Frame, encode
-from sessions.live.reader import Reader, Together
+from sessions.live.reader import BatchedReads, Reader
 from sessions.live.server_frames import ServerKey
 from sessions.live.streams import EVERYTHING, RECHECK, Dirty, FeedStream, Row, SnapshotStream, Stream, TopicSubscription
 from sessions.live.topics import Topic, TopicKind
@@ -56,10 +56,10 @@ Read = Callable[[set[Dirty], SnapshotStream], Awaitable[list[Frame]]]
 class TopicReads:
     def __init__(self, reader: Reader, fell_behind: Callable[[TopicSubscription], None]) -> None:
         self.reader, self._fell_behind = reader, fell_behind
-        self._calls: Together[CallKey, Frame] = Together(reader, call_frames.call_frames)
-        self._call_versions: Together[UUID, int] = Together(reader, call_frames.call_versions)
-        self._servers: Together[ServerKey, Frame] = Together(reader, server_frames.server_frames)
-        self._drafts: Together[UUID, Frame] = Together(reader, draft_frames.draft_frames)
+        self._calls: BatchedReads[CallKey, Frame] = BatchedReads(reader, call_frames.call_frames)
+        self._call_versions: BatchedReads[UUID, int] = BatchedReads(reader, call_frames.call_versions)
+        self._servers: BatchedReads[ServerKey, Frame] = BatchedReads(reader, server_frames.server_frames)
+        self._drafts: BatchedReads[UUID, Frame] = BatchedReads(reader, draft_frames.draft_frames)
 
     def stream(self, topic: Topic) -> Stream:
         if topic.feed:
@@ -90,7 +90,9 @@ class TopicReads:
 
     def _feed(self, topic: Topic) -> FeedStream:
         """After a restart all sockets need the same rows: one read and one encoding serve them."""
-        parts: Together[int, FeedPart] = Together(self.reader, partial(feeds.feeds_after, topic), most=FEED_CURSORS)
+        parts: BatchedReads[int, FeedPart] = BatchedReads(
+            self.reader, partial(feeds.feeds_after, topic), most=FEED_CURSORS
+        )
 
         async def read_after(seq: int) -> FeedPart:
             return await parts.get(seq) or FeedPart([], False)

@@ -36,7 +36,7 @@ class Viewer:
 
     @property
     def sees_personal(self) -> bool:
-        return access.sees_personal(self.user)
+        return access.may_see_personal_sessions(self.user)
 
     @property
     def permissions(self) -> frozenset[str]:

@@ -4,9 +4,9 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from servers.enums import Way
+from servers.enums import ActionSource
 from servers.models import Identity, Payload, Server
-from sessions.enums import ArgumentDoubt, CallState
+from sessions.enums import ArgumentProblemKind, CallState
 from sessions.models.session import McpSession
 
 #: calls beyond these are few, and have an index of their own
@@ -36,7 +36,9 @@ class Call(models.Model):
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False
     )
     user_name = models.CharField(max_length=150)
-    way = models.CharField(max_length=10, choices=Way, blank=True)  # blank: of a version that did not record it
+    way = models.CharField(
+        max_length=10, choices=ActionSource, blank=True
+    )  # blank: of a version that did not record it
     method = models.CharField(max_length=60, default="tools/call")
     target = models.TextField()  # name of the tool or prompt, URI of the resource, reference of a completion
     definition_digest = models.CharField(max_length=64, blank=True)
@@ -47,7 +49,7 @@ class Call(models.Model):
     result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     as_task = models.BooleanField(default=False)  # the user chose a task where the tool can run without one
-    doubt = models.CharField(max_length=10, choices=ArgumentDoubt, blank=True, default="", db_default="")
+    doubt = models.CharField(max_length=10, choices=ArgumentProblemKind, blank=True, default="", db_default="")
     saved = models.UUIDField(null=True)  # the saved call that it was placed from, which may be deleted
     repeats = models.ForeignKey(
         "self", null=True, on_delete=models.SET_NULL, related_name="repeated_by", db_index=False

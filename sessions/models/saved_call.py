@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from servers.models import Payload, Server
-from sessions.enums import ArgumentDoubt
+from sessions.enums import ArgumentProblemKind
 
 
 def shared_stay(collector: Any, field: Any, rows: Any, using: str) -> None:
@@ -33,7 +33,7 @@ class SavedCall(models.Model):
     arguments = models.ForeignKey(Payload, on_delete=models.PROTECT, related_name="+")
     # the digest of the payload that the arguments were copied from: erasing it erases them here, too
     source = models.CharField(max_length=64, blank=True)
-    doubt = models.CharField(max_length=10, choices=ArgumentDoubt, blank=True, default="")
+    doubt = models.CharField(max_length=10, choices=ArgumentProblemKind, blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -94,13 +94,13 @@ def attention(user: access.User, servers: QuerySet[Server]) -> Attention:
 
 def running_calls(user: access.User, servers: QuerySet[Server]) -> int:
     """Whenever they began, without completions."""
-    calls = Call.objects.filter(visibility.seen_by(user), state__in=[state for state in CallState if not state.final])
+    calls = Call.objects.filter(visibility.visible_q(user), state__in=[state for state in CallState if not state.final])
     return _at(servers, calls).exclude(method=COMPLETE).count()
 
 
 def latest_calls(user: access.User, servers: QuerySet[Server], count: int = 10) -> list[Call]:
     """Without completions, which a form requests by itself: only the history lists them."""
-    calls = _at(servers, Call.objects.filter(visibility.seen_by(user))).exclude(method=COMPLETE)
+    calls = _at(servers, Call.objects.filter(visibility.visible_q(user))).exclude(method=COMPLETE)
     return list(calls.select_related("server")[:count])
 
 

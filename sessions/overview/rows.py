@@ -138,7 +138,7 @@ def dependents(user: access.User, server: Server) -> Dependents:
     session = server.sessions.filter(identity__kind=IdentityKind.SHARED).first()
     own, personal = Q(identity__user_id=user.pk), Q(identity__kind=IdentityKind.PERSONAL)
     subscriptions = server.subscriptions.filter(access.seen_of_people(user, personal, own))
-    calls = server.calls.filter(visibility.seen_by(user)).aggregate(
+    calls = server.calls.filter(visibility.visible_q(user)).aggregate(
         all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS))
     )
     return Dependents(

@@ -124,7 +124,7 @@ HISTORY_METHODS = [("", "All except completions"), *((method, method) for method
 
 
 def history(user: access.User, server: Server, before: int | None, method: str = "") -> RowsPage[Call]:
-    calls = server.calls.filter(visibility.seen_by(user)).select_related("user", "agent")
+    calls = server.calls.filter(visibility.visible_q(user)).select_related("user", "agent")
     if method in OPERATIONS:
         calls = calls.filter(method=method)
     elif method != "all":

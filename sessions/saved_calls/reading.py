@@ -9,7 +9,7 @@ from django.http import Http404
 from servers import access
 from servers.models import Server
 from sessions.calls import visibility
-from sessions.calls.operations import Words, words_of
+from sessions.calls.operations import OperationTexts, texts_of
 from sessions.models import Call, SavedCall
 
 
@@ -22,8 +22,8 @@ class Entry:
     may_change: bool
 
     @property
-    def words(self) -> Words:
-        return words_of(self.saved.method)
+    def words(self) -> OperationTexts:
+        return texts_of(self.saved.method)
 
     @property
     def runnable(self) -> bool:
@@ -76,7 +76,7 @@ def entries(user: access.User, server: Server, method: str = "", target: str = "
 
 
 def _entries(user: access.User, rows: list[SavedCall]) -> list[Entry]:
-    calls = Call.objects.filter(visibility.seen_by(user), saved__in=[row.uid for row in rows]).order_by()
+    calls = Call.objects.filter(visibility.visible_q(user), saved__in=[row.uid for row in rows]).order_by()
     newest = calls.values("saved").annotate(newest=Max("pk")).values("newest")
     last = {call.saved: call for call in Call.objects.filter(pk__in=newest)} if rows else {}
     return [Entry(row, last.get(row.uid), may_change(user, row)) for row in rows]

@@ -7,7 +7,7 @@ from servers import access
 from servers.audit import payloads
 from servers.audit.record import Actor
 from sessions.calls.arguments import Rejected
-from sessions.calls.placing import Given, Origin, place
+from sessions.calls.placing import Origin, SubmittedArguments, place
 from sessions.calls.repeating import SecondThought, definition_for, thought_of, twin_among
 from sessions.models import Call, SavedCall
 
@@ -16,7 +16,7 @@ def second_thought(user: Any, saved: SavedCall) -> SecondThought:
     """`unknown`: of this person's newest call of it."""
     newest = _calls(saved).filter(user_id=user.pk).order_by("-pk").first()
     unknown = newest is not None and newest.effect_unknown
-    definition = definition_for(access.seen_by(user, saved.server), saved.method, saved.target)
+    definition = definition_for(access.with_identity_of(user, saved.server), saved.method, saved.target)
     return thought_of(definition, saved.method, saved.definition_digest, saved.doubt, unknown=unknown)
 
 
@@ -27,7 +27,7 @@ def run(actor: Actor, user: Any, saved: SavedCall, *, confirm: str = "", anyway:
         raise Rejected("The arguments of this saved call were erased. Delete it, or save it again.")
     if saved.arguments.redacted:
         raise Rejected("Some arguments of this saved call are masked. Use Edit and run, and enter them again.")
-    given = Given(text=text, confirm=confirm, as_task=saved.as_task, anyway=anyway)
+    given = SubmittedArguments(text=text, confirm=confirm, as_task=saved.as_task, anyway=anyway)
     origin = Origin(twin=partial(_twin, saved, user), saved=saved.uid)
     return place(actor, user, saved.server, saved.target, given, method=saved.method, origin=origin)
 

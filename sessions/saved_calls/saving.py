@@ -16,7 +16,7 @@ from servers.privacy import redaction
 from servers.schemas import jsontext, secrets
 from servers.schemas.input_schema import input_schema_of
 from sessions.calls import visibility
-from sessions.calls.arguments import Given, Rejected
+from sessions.calls.arguments import Rejected, SubmittedArguments
 from sessions.calls.operations import OPERATIONS, operation_of
 from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
 from sessions.models import Call, SavedCall
@@ -34,7 +34,15 @@ class Unsaved(Exception):
 
 
 def save_form(
-    actor: Actor, user: Any, server: Server, method: str, target: str, given: Given, name: str, *, shared: bool
+    actor: Actor,
+    user: Any,
+    server: Server,
+    method: str,
+    target: str,
+    given: SubmittedArguments,
+    name: str,
+    *,
+    shared: bool,
 ) -> SavedCall:
     """The arguments of a form, also those that the schema of the tool forbids. Raises Unsaved and access.Denied."""
     permissions.require(user, actor, "call_tool", server, subject=target)

@@ -584,7 +584,7 @@ def _where(user: access.User, wanted: Dimensions) -> tuple[str, list[Any]]:
     if wanted.without_methods:
         where += f" AND method NOT IN ({', '.join(['%s'] * len(wanted.without_methods))})"
         values += sorted(wanted.without_methods)
-    if not access.sees_personal(user):
+    if not access.may_see_personal_sessions(user):
         where, values = where + " AND owner_id IN (0, %s)", [*values, user.pk or 0]
     return where, values
 
@@ -625,7 +625,7 @@ def _matches(call: CountedCall, user: access.User, wanted: Dimensions) -> bool:
         and (wanted.caller is None or call.user_name == wanted.caller)
         and all(not words or getattr(call, name) in words for name, words in sets.items())
         and call.method not in wanted.without_methods
-        and (call.owner_id in (0, user.pk) or access.sees_personal(user))
+        and (call.owner_id in (0, user.pk) or access.may_see_personal_sessions(user))
     )
 
 

@@ -54,7 +54,7 @@ def remove_server_rule(request: HttpRequest, slug: str, uid: UUID) -> HttpRespon
 
 def _server_page(request: HttpRequest, server: Server, *, rule: Any = None, form: Any = None) -> HttpResponse:
     reaching = Q(every_server=True) | Q(servers=server)
-    mine = tokens.seen_by(request.user).filter(reaching, revoked_at=None).distinct().order_by("name")[:200]
+    mine = tokens.visible_tokens(request.user).filter(reaching, revoked_at=None).distinct().order_by("name")[:200]
     offered = [token for token in mine if token.state == "active"]
     chosen = next((token for token in offered if str(token.uid) == request.GET.get("token")), None)
     row = AgentPolicy.objects.filter(server=server).first()
@@ -133,7 +133,7 @@ def change_token(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove_token_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
-    mine = AgentRule.objects.filter(policy__token__in=tokens.seen_by(request.user), uid=uid)
+    mine = AgentRule.objects.filter(policy__token__in=tokens.visible_tokens(request.user), uid=uid)
     rule = mine.select_related("policy__token").first()
     if rule is None or rule.policy.token is None:
         raise Http404("This rule no longer exists.")
@@ -165,11 +165,11 @@ def _token_page(request: HttpRequest, token: AgentToken, *, rule: Any = None, fo
 
 
 def _preview(request: HttpRequest, server: Server, token: AgentToken) -> Preview:
-    return preview(access.seen_by(request.user, server), token, request.GET.get("page", ""))
+    return preview(access.with_identity_of(request.user, server), token, request.GET.get("page", ""))
 
 
 def _token(request: HttpRequest, uid: UUID) -> AgentToken:
-    token: AgentToken | None = tokens.seen_by(request.user).filter(uid=uid).first()
+    token: AgentToken | None = tokens.visible_tokens(request.user).filter(uid=uid).first()
     if token is None:
         raise Http404("This token does not exist, or you don't have access to it.")
     return token

@@ -37,7 +37,7 @@ from sessions.overview import numbers
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     mark = numbers.agents_mark()  # first: what changes from here on has another one
-    seen = tokens.seen_by(request.user)
+    seen = tokens.visible_tokens(request.user)
     whose = _person(request)
     if whose is not None:
         seen = seen.filter(user_id=whose.pk)
@@ -125,7 +125,7 @@ def _shown(request: HttpRequest, issued: tokens.Issued) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
     """GET asks for confirmation; POST revokes."""
-    token: AgentToken | None = tokens.seen_by(request.user).filter(uid=uid).first()
+    token: AgentToken | None = tokens.visible_tokens(request.user).filter(uid=uid).first()
     if token is None:
         raise Http404("This token does not exist, or you don't have access to it.")
     if request.method != "POST" and token.state == "active":

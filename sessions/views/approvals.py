@@ -12,7 +12,7 @@ from servers.audit.record import Actor
 from servers.audit.writer import AuditUnavailable
 from sessions.approvals import deciding, reading
 from sessions.approvals.deciding import Decision
-from sessions.calls.operations import words_of
+from sessions.calls.operations import texts_of
 from sessions.calls.payload_readings import record_reading
 from sessions.enums import ApprovalState
 from sessions.models import Approval
@@ -37,7 +37,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
         "card": card,
         "approval": approval,
         "call": approval.call,
-        "words": words_of(approval.call.method),
+        "words": texts_of(approval.call.method),
     }
     return render(request, "inbox/approval.html", context)
 

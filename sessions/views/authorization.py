@@ -144,7 +144,7 @@ def progress(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
     if row.state in _WAITS_FOR_WORKER and not over:
         authorizations.ask(row)
     context: dict[str, Any] = server_context(
-        request, server_page.header(access.seen_by(request.user, row.identity.server)), "settings"
+        request, server_page.header(access.with_identity_of(request.user, row.identity.server)), "settings"
     )
     context |= {"row": row, "over": over, "host": urlsplit(row.issuer).netloc, "insecure": row.issuer[:5] == "http:"}
     expected = issuers.expected(row.identity.server)

@@ -22,7 +22,7 @@ from servers.agents.configurations import configurations
 from servers.agents.forms import EndpointTokenForm
 from servers.audit.record import Actor
 from servers.bundles import changing, names, offers
-from servers.bundles.changing import Conflict, Wanted
+from servers.bundles.changing import BundleInput, Conflict
 from servers.bundles.forms import BundleForm, ImportForm
 from servers.definitions import model_tokens
 from servers.enums import AuditAction, BundleListing
@@ -212,7 +212,7 @@ def _warn_of_many(request: HttpRequest, weight: bundle_contents.Weight) -> None:
         )
 
 
-def _weight(user: Any, wanted: Wanted, bundle: Bundle | None) -> bundle_contents.Weight:
+def _weight(user: Any, wanted: BundleInput, bundle: Bundle | None) -> bundle_contents.Weight:
     unsaved = Bundle(pk=bundle.pk if bundle else None, listing=wanted.listing, pinned=list(wanted.pinned))
     rows = [
         BundleMember(server=one.server, alias=one.alias, **one.columns())
@@ -321,12 +321,12 @@ def export(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def bring(request: HttpRequest) -> HttpResponse:
+def import_bundle(request: HttpRequest) -> HttpResponse:
     access.require(request.user, changing.PERMISSION)
     form = ImportForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
-            made = bundle_files.bring(Actor.of(request), request.user, form.cleaned_data["text"])
+            made = bundle_files.import_bundle(Actor.of(request), request.user, form.cleaned_data["text"])
         except ValidationError as problem:
             for text in problem.messages:
                 form.add_error("text", text)

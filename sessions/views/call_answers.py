@@ -19,7 +19,7 @@ from sessions.calls import visibility
 from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import AuditUnavailable, Rejected
 from sessions.calls.repeating import SecondThought
-from sessions.enums import ArgumentDoubt
+from sessions.enums import ArgumentProblemKind
 from sessions.models import Call
 
 
@@ -49,8 +49,8 @@ def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | Non
         "problem": str(problem) if problem else "",
         "errors": problem.errors if isinstance(problem, Rejected) else {},
         "ask_name": thought.name or missing == "name",
-        "ask_unchecked": missing == "unchecked" or thought.doubt == ArgumentDoubt.UNCHECKED,
-        "ask_anyway": missing == "anyway" or thought.doubt == ArgumentDoubt.INVALID,
+        "ask_unchecked": missing == "unchecked" or thought.doubt == ArgumentProblemKind.UNCHECKED,
+        "ask_anyway": missing == "anyway" or thought.doubt == ArgumentProblemKind.INVALID,
         "thought": thought,
     }
 

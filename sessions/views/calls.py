@@ -22,9 +22,9 @@ from servers.models import AuditEvent, Server
 from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import placing, repeating, result_files, visibility
-from sessions.calls.operations import words_of
+from sessions.calls.operations import texts_of
 from sessions.calls.payload_readings import record_reading
-from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
+from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Rejected, SubmittedArguments
 from sessions.calls.repeating import SecondThought
 from sessions.models import Call
 from sessions.overview import server_page
@@ -59,7 +59,7 @@ def place(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     tool = request.GET.get("tool", "")
     fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
-    given = Given(
+    given = SubmittedArguments(
         form=fields,
         confirm=request.POST.get("_confirm", ""),
         as_task="_task" in request.POST,
@@ -161,7 +161,7 @@ def _page(request: WebRequest, call: Call) -> dict[str, Any]:
         "may_read": may_read,
         "arguments": readable_arguments(call) if may_read else None,
         "permissions": access.permissions(request.user),
-        "words": words_of(call.method),
+        "words": texts_of(call.method),
     }
 
 
@@ -171,7 +171,7 @@ def detail(request: WebRequest, uid: UUID) -> HttpResponse:
     call = visible_call(request, uid)
     context = _page(request, call) | {
         "attempts": call.attempts.all(),
-        "repetitions": call.repeated_by.filter(visibility.seen_by(request.user)).order_by("id")[:20],
+        "repetitions": call.repeated_by.filter(visibility.visible_q(request.user)).order_by("id")[:20],
         "timeline": _timeline(request, call),
         "stored": [one for one in (call.arguments, call.result, call.late_result) if one is not None],
     }

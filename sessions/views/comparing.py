@@ -19,7 +19,7 @@ from servers.numbers import whole_number
 from servers.requests import WebRequest
 from sessions.calls import visibility
 from sessions.calls.compared import Parts, argument_parts, result_parts
-from sessions.calls.operations import words_of
+from sessions.calls.operations import texts_of
 from sessions.calls.payload_readings import record_reading
 from sessions.models import Call
 from sessions.models.call import Head
@@ -58,7 +58,7 @@ def choose(request: WebRequest, uid: UUID) -> HttpResponse:
     context = {
         "nav": "servers",
         "call": call,
-        "words": words_of(call.method),
+        "words": texts_of(call.method),
         "others": [*before[:OFFERED], *after[:OFFERED]],
         "entered": entered,
     }

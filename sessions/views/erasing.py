@@ -85,7 +85,7 @@ def _owner(user: Any, payload: Payload) -> Owner | None:
     servers = visibility.on_visible_servers(user)
     everything = access.may(user, "view_auditevent")
     calls = Call.objects.filter(Q(arguments=payload) | Q(result=payload) | Q(late_result=payload), servers)
-    call = (calls if everything else calls.filter(visibility.seen_by(user))).select_related("server").first()
+    call = (calls if everything else calls.filter(visibility.visible_q(user))).select_related("server").first()
     if call is not None:
         over = CallState(call.state).final or call.arguments_id != payload.pk
         return Owner(
@@ -115,7 +115,7 @@ def _of_version(user: Any, version: ResourceVersion | None) -> Owner | None:
         return None
     subscription = version.subscription
     shared = subscription.identity.user_id in (None, user.pk)
-    if not shared and not access.sees_personal(user):
+    if not shared and not access.may_see_personal_sessions(user):
         return None
     context = PayloadContext(ServerRef.of(subscription.server), subscription.identity.name, subscription.uri)
     url = reverse("subscriptions:detail", args=[subscription.uid])

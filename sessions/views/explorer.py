@@ -29,7 +29,7 @@ from servers.numbers import whole_number
 from servers.requests import WebRequest, return_to
 from servers.views.audit import shown_event
 from sessions.calls import visibility
-from sessions.calls.operations import words_of
+from sessions.calls.operations import texts_of
 from sessions.calls.payload_readings import record_reading
 from sessions.explorer import columns, language, saved_views, search, statistics, streams, timeline
 from sessions.explorer.language import Query, QueryError
@@ -430,7 +430,7 @@ def _call(request: WebRequest, uid: UUID) -> dict[str, Any]:
         "may_read": may_read,
         "arguments": readable_arguments(call) if may_read else None,
         "permissions": access.permissions(request.user),
-        "words": words_of(call.method),
+        "words": texts_of(call.method),
         "timeline": timeline.timeline(request.user, call),
         "neighbours": _neighbours(request, call),
         "proof": _proof(request, call),
@@ -441,7 +441,7 @@ def _neighbours(request: WebRequest, call: Call) -> list[dict[str, Any]]:
     """The calls of the same session just before and after, newest first, with the call itself."""
     if call.session_id is None or call.server_id is None:
         return []
-    same = Call.objects.filter(visibility.seen_by(request.user), server=call.server_id, session=call.session_id)
+    same = Call.objects.filter(visibility.visible_q(request.user), server=call.server_id, session=call.session_id)
     after = list(same.filter(pk__gt=call.pk).order_by("pk")[:_NEIGHBOURS])[::-1]
     before = list(same.filter(pk__lt=call.pk).order_by("-pk")[:_NEIGHBOURS])
     around = [*after, call, *before] if after or before else []

@@ -19,7 +19,7 @@ from sessions.approvals import reading as approvals
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import answering, reads
 from sessions.inbox import card as question_card
-from sessions.inbox.answering import Action, AuditUnavailable, Given, Unfit
+from sessions.inbox.answering import Action, AuditUnavailable, SubmittedArguments, Unfit
 from sessions.inbox.visit_address import read_address
 from sessions.models import Question
 from sessions.views.call_answers import as_file
@@ -184,10 +184,10 @@ def _action(request: HttpRequest) -> Action:
     raise Http404("Choose accept, decline or cancel.")
 
 
-def _given(request: HttpRequest, question: Question, form: SamplingForm | None) -> Given | None:
+def _given(request: HttpRequest, question: Question, form: SamplingForm | None) -> SubmittedArguments | None:
     if form is not None:
         return form.given()
-    return Given(form=posted(request.POST)) if question.kind == QuestionKind.FORM else None
+    return SubmittedArguments(form=posted(request.POST)) if question.kind == QuestionKind.FORM else None
 
 
 def _refused(request: HttpRequest, question: Question, form: SamplingForm | None, problem: Unfit) -> HttpResponse:

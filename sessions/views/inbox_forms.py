@@ -13,7 +13,7 @@ from servers.schemas.jsontext import JsonProblem
 from servers.schemas.nodes import Node, ObjectNode
 from servers.schemas.operations import apply
 from servers.schemas.parse import parse_form
-from sessions.inbox.answering import Given, Unfit, prefilled, requested_schema
+from sessions.inbox.answering import SubmittedArguments, Unfit, prefilled, requested_schema
 from sessions.inbox.secret_fields import secret_fields
 
 
@@ -120,11 +120,11 @@ class SamplingForm(forms.Form):
                 self.add_error("text", str(problem))
         return cleaned
 
-    def given(self) -> Given:
+    def given(self) -> SubmittedArguments:
         """For a valid form."""
         data = self.cleaned_data
         content = data["content"] if data["as_json"] else data["text"].replace("\r\n", "\n")
-        return Given(value={"content": content, "model": data["model"], "stopReason": data["reason"]})
+        return SubmittedArguments(value={"content": content, "model": data["model"], "stopReason": data["reason"]})
 
     def refuse(self, problem: Unfit) -> None:
         """Show the domain's errors at the fields that they concern."""

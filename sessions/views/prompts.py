@@ -15,7 +15,7 @@ from servers.numbers import whole_number
 from servers.requests import WebRequest
 from servers.schemas.pointer import unescape
 from sessions.calls import placing
-from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.placing import AuditUnavailable, Rejected, SubmittedArguments
 from sessions.calls.plain_arguments import typed
 from sessions.catalog import prompts as prompt_page
 from sessions.catalog import search
@@ -78,7 +78,7 @@ def get(request: WebRequest, slug: str) -> HttpResponse:
     fields."""
     server = access.server_for(request.user, slug)
     name = request.GET.get("prompt", "")
-    given = Given(form={field: [str(value) for value in values] for field, values in request.POST.lists()})
+    given = SubmittedArguments(form={field: [str(value) for value in values] for field, values in request.POST.lists()})
     try:
         return see_other(placing.place(Actor.of(request), request.user, server, name, given, method=PROMPTS_GET))
     except Rejected as problem:

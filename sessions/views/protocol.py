@@ -149,7 +149,7 @@ def _again(user: access.User, server: Server, message: WireMessage, text: str) -
         return {"again": reverse("servers:refresh", args=[server.slug])}
     if message.method not in OPERATIONS or message.call_uid is None:
         return {}
-    if not Call.objects.filter(visibility.seen_by(user), uid=message.call_uid).exists():
+    if not Call.objects.filter(visibility.visible_q(user), uid=message.call_uid).exists():
         return {}
     found = {"repeat": reverse("calls:repeat", args=[message.call_uid])}
     if message.method == methods.TOOLS_CALL:

@@ -22,7 +22,7 @@ from servers.privacy.payload_readings import PayloadContext
 from servers.requests import WebRequest
 from sessions.calls import placing, visibility
 from sessions.calls.payload_readings import record_reading
-from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.placing import AuditUnavailable, Rejected, SubmittedArguments
 from sessions.calls.plain_arguments import FIELD, typed
 from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
@@ -170,7 +170,7 @@ def read(request: HttpRequest, slug: str) -> HttpResponse:
     try:
         if not uri:
             raise Rejected(form.problem or "Fill in the fields of the template." if form else "Enter a URI.")
-        given = Given(value={})
+        given = SubmittedArguments(value={})
         return see_other(placing.place(Actor.of(request), request.user, server, uri, given, method=RESOURCES_READ))
     except (Rejected, AuditUnavailable) as problem:
         messages.error(request, str(problem))

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from servers import access
 from servers.audit.record import Actor
 from servers.requests import WebRequest
-from sessions.calls.operations import words_of
-from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Given, Rejected
+from sessions.calls.operations import texts_of
+from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Rejected, SubmittedArguments
 from sessions.calls.repeating import SecondThought
 from sessions.models import Call, SavedCall
 from sessions.overview import server_page
@@ -38,7 +38,7 @@ def save_form(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
     method, target = request.GET.get("method", ""), request.GET.get("target", "")
     fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
-    given = Given(form=fields, as_task="_task" in request.POST, anyway=True)
+    given = SubmittedArguments(form=fields, as_task="_task" in request.POST, anyway=True)
     name, shared = request.POST.get("_name", ""), "_shared" in request.POST
     try:
         if "_filled" not in request.POST:
@@ -119,7 +119,7 @@ def _ask(
         "heading": f"Run “{saved.name}”?",
         "saved": saved,
         "target": saved.target,
-        "words": words_of(saved.method),
+        "words": texts_of(saved.method),
     }
     return render(request, "saved_calls/run.html", context, status=422 if problem else 200)
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.urls import reverse
 
 from servers.kit.visible import visible_text
-from servers.kit.words import byte_words, duration_words
+from servers.kit.words import format_bytes, format_duration
 from sessions.enums import WireDirection, WireKind
 from sessions.models import WireMessage
 from sessions.wire import reading
@@ -30,8 +30,8 @@ def row(message: WireMessage) -> dict[str, Any]:
         "id": visible_text(message.rpc_id),
         "word": word,
         "tone": tone,
-        "duration": "" if message.duration_ms is None else duration_words(message.duration_ms),
-        "size": "" if kind == WireKind.DROPPED else byte_words(message.size),
+        "duration": "" if message.duration_ms is None else format_duration(message.duration_ms),
+        "size": "" if kind == WireKind.DROPPED else format_bytes(message.size),
         "pair": _pair(message),
         "call": reverse("calls:detail", args=[message.call_uid]) if message.call_uid else "",
         "connection": message.connection,
@@ -70,8 +70,8 @@ def network_row(message: WireMessage, carried: Carried, connection: int) -> dict
     return found | {
         "sent_bytes": carried.sent,
         "received_bytes": received,
-        "sent": byte_words(carried.sent) if carried.sent else "",
-        "size": "" if message.kind == WireKind.DROPPED else byte_words(received),
+        "sent": format_bytes(carried.sent) if carried.sent else "",
+        "size": "" if message.kind == WireKind.DROPPED else format_bytes(received),
         "stream": stream,
         "stream_tone": "bad" if carried.end_fault else "run" if stream == "Stream open" else "",
         "messages": carried.messages,

@@ -47,7 +47,7 @@ for number in range({people}):
     user = get_user_model().objects.create_user(f"person{{number}}")
     user.user_permissions.set(permissions)
     for _ in range({each}):
-        wanted = tokens.Wanted("benchmark", 7, ["mcp:list", "mcp:read", "mcp:call"])
+        wanted = tokens.NewToken("benchmark", 7, ["mcp:list", "mcp:read", "mcp:call"])
         print("TOKEN", tokens.issue(Actor.of_user(user), user, wanted).text)
 """
 

@@ -29,7 +29,7 @@ from servers.audit.record import SYSTEM, Event  # noqa: E402  # after the set-up
 from servers.audit.writer import writer  # noqa: E402  # after the set-up
 from servers.enums import AuditAction, AuditOutcome, PayloadKind  # noqa: E402  # after the set-up
 from servers.jobs.running import LONGEST_PAUSE_SECONDS, REST  # noqa: E402  # after the set-up
-from servers.kit.words import byte_words  # noqa: E402  # after the set-up
+from servers.kit.words import format_bytes  # noqa: E402  # after the set-up
 from sessions.enums import StoredKind  # noqa: E402  # after the set-up
 from sessions.models import McpSession, RetentionLimit, StorageHour  # noqa: E402  # after the set-up
 from sessions.retention import job, ledger, storage  # noqa: E402  # after the set-up
@@ -181,13 +181,14 @@ class Days:
         over = [kind for kind, most in self.limits.items() if sizes[kind] > most]
         self.over += bool(over)
         shown = ", ".join(
-            f"{kind.value} {byte_words(size)}" + (f" of {byte_words(self.limits[kind])}" if kind in self.limits else "")
+            f"{kind.value} {format_bytes(size)}"
+            + (f" of {format_bytes(self.limits[kind])}" if kind in self.limits else "")
             for kind, size in sizes.items()
         )
         disk = storage.disk_now()
         longest = max((ms for ms, _ in found["held"]), default=0.0)
         print(
-            f"day {day:>2}: {shown}; database {byte_words(disk.database)}, unused {byte_words(disk.reusable or 0)}; "
+            f"day {day:>2}: {shown}; database {format_bytes(disk.database)}, unused {format_bytes(disk.reusable or 0)}; "
             f"made in {made:.0f} s, trimmed in {found['seconds']:.0f} s, {len(found['held'])} transactions, longest {longest:.0f} ms"
             + (f"; OVER: {', '.join(over)}" if over else ""),
             flush=True,

@@ -95,7 +95,7 @@ ada = User.objects.get(username={admin!r})
 token = Parts(CredentialKind.BEARER, dict(), dict(token=Secret("token-of-a-picture")))
 credential = vault.create(SYSTEM, ada, "c" * 120, token, "https://" + "h" * 60 + ".example/" + "p" * 300)
 joined = [bundles.Membership(server, "work")]
-bundles.create(SYSTEM, ada, bundles.Wanted("B" * 120, joined, slug="team-tools", instructions=uri))
+bundles.create(SYSTEM, ada, bundles.BundleInput("B" * 120, joined, slug="team-tools", instructions=uri))
 OAuthClient.objects.create(kind="registered", client_id="pictured", name="p" * 120, redirect_uris=[{callback!r}])
 OAuthClient.objects.create(
     kind="document", client_id="https://program.invalid/" + "c" * 300, document="failed", document_problem=uri)

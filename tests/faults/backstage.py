@@ -126,10 +126,10 @@ def programs(names: list[str], each: int, bundle: str, slugs: list[str]) -> list
     """The tokens of people who each have `each`, and a bundle of these servers."""
     people = [get_user_model().objects.create_superuser(name) for name in names]
     members = [Membership(server, f"s{n}") for n, server in enumerate(Server.objects.filter(slug__in=slugs))]
-    changing.create(Actor.of_user(people[0]), people[0], changing.Wanted(bundle, members, bundle))
+    changing.create(Actor.of_user(people[0]), people[0], changing.BundleInput(bundle, members, bundle))
     scopes = [scope.value for scope in AgentScope]
     return [
-        tokens.issue(Actor.of_user(person), person, tokens.Wanted(f"agent {number}", 7, scopes)).text
+        tokens.issue(Actor.of_user(person), person, tokens.NewToken(f"agent {number}", 7, scopes)).text
         for person in people
         for number in range(each)
     ]

@@ -10,7 +10,7 @@ from django.test import RequestFactory
 from servers.kit import json_tree as _json_tree
 from servers.kit.icons import UnknownIcon
 from servers.kit.visible import is_typed, visible_html, visible_text
-from servers.kit.words import byte_words, duration_words, session_look
+from servers.kit.words import format_bytes, format_duration, session_look
 
 
 def render(source: str, **context: Any) -> str:
@@ -140,7 +140,7 @@ def test_a_timestamp_is_utc_and_machine_readable() -> None:
     ],
 )
 def test_durations_are_said_in_the_unit_that_fits(milliseconds: float, words: str) -> None:
-    assert duration_words(milliseconds) == words
+    assert format_duration(milliseconds) == words
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_durations_are_said_in_the_unit_that_fits(milliseconds: float, words: st
     ],
 )
 def test_sizes_are_said_in_the_unit_that_fits(count: int, words: str) -> None:
-    assert byte_words(count) == words
+    assert format_bytes(count) == words
 
 
 def test_a_condition_explains_a_session_that_is_not_ready() -> None:

@@ -81,14 +81,14 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from servers.accounts import service_accounts
 from servers.agents import tokens
-from servers.agents.tokens import Wanted
+from servers.agents.tokens import NewToken
 from servers.audit.record import Actor
 from servers.bundles import changing as bundles
 from servers.models import AgentToken, OAuthClient, Server
 from sessions.models import AgentCall, AgentSession, Call
 ada, now = User.objects.get(username="{admin}"), timezone.now()
 actor, server = Actor.of_user(ada), Server.objects.get(slug="{slug}")
-issue = lambda name, *more: tokens.issue(actor, ada, Wanted(name, 90, ["mcp:list", "mcp:read", "mcp:call"], *more)).token
+issue = lambda name, *more: tokens.issue(actor, ada, NewToken(name, 90, ["mcp:list", "mcp:read", "mcp:call"], *more)).token
 cursor = issue("Cursor on the desk", [server], ["search_*", "add"], ["10.20.0.0/16"])
 AgentToken.objects.filter(pk=cursor.pk).update(
     last_used_at=now - timedelta(minutes=3), last_address="10.20.4.17", last_program="Cursor 3.1.0")
@@ -106,8 +106,8 @@ client("registered", "pictured", "Cursor", "http://127.0.0.1:33418/callback")
 client("document", "https://program.invalid/client.json", "", "", document="failed", document_at=now,
     document_problem="The name program.invalid was not found.")
 client("added", "blocked", "Old script", "https://old.example/callback", added_by="{admin}", blocked_at=now)
-bundles.create(actor, ada, bundles.Wanted("Team tools", [bundles.Membership(server, "work")]))
-service_accounts.add(actor, ada, service_accounts.Wanted(
+bundles.create(actor, ada, bundles.BundleInput("Team tools", [bundles.Membership(server, "work")]))
+service_accounts.add(actor, ada, service_accounts.NewServiceAccount(
     "nightly", "The nightly report. Ask {admin}.", permissions=("view_server", "call_tool")))
 """
 

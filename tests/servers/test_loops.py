@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from servers.loops import Deliveries, both_done, deliveries, result_of
+from servers.loops import LoopQueue, deliveries, result_of, wait_for_both
 
 
 def in_a_thread(job: Callable[[], Any]) -> None:
@@ -31,7 +31,7 @@ async def test_what_waits_together_wakes_the_loop_once_and_keeps_its_order() -> 
             wakes.append(job)
             woken(job)
 
-    own = Deliveries(Counting())  # type: ignore[arg-type]  # the two methods that it uses
+    own = LoopQueue(Counting())  # type: ignore[arg-type]  # the two methods that it uses
     in_a_thread(lambda: [own.put(lambda n=n: seen.append(n)) for n in range(50)])  # type: ignore[misc]  # bound now
     in_a_thread(lambda: own.put(done.set))
     await asyncio.wait_for(done.wait(), 5)
@@ -81,7 +81,7 @@ async def test_a_future_that_was_cancelled_ends_the_wait() -> None:
 async def test_two_steps_in_threads_are_waited_for_together() -> None:
     job: Future[tuple[Future[int]]] = Future()
     step: Future[int] = Future()
-    waiting = asyncio.create_task(both_done(job, itemgetter(0), 60.0))
+    waiting = asyncio.create_task(wait_for_both(job, itemgetter(0), 60.0))
     in_a_thread(lambda: job.set_result((step,)))
     for _ in range(5):  # more turns of the loop than a delivery takes
         await asyncio.sleep(0)
@@ -95,9 +95,9 @@ async def test_two_steps_in_threads_are_waited_for_together() -> None:
 async def test_a_first_step_that_fails_or_takes_too_long_ends_the_wait_for_both() -> None:
     failed: Future[tuple[Future[int]]] = Future()
     in_a_thread(lambda: failed.set_exception(KeyError("x")))
-    await asyncio.wait_for(both_done(failed, itemgetter(0), 60.0), 5)
+    await asyncio.wait_for(wait_for_both(failed, itemgetter(0), 60.0), 5)
     slow: Future[tuple[Future[int]]] = Future()
-    await asyncio.wait_for(both_done(slow, itemgetter(0), 0.01), 5)
+    await asyncio.wait_for(wait_for_both(slow, itemgetter(0), 0.01), 5)
     assert not slow.done()
 
 
@@ -126,7 +126,7 @@ async def test_a_delivery_that_raises_does_not_hold_up_those_after_it() -> None:
 
 
 def test_a_closed_loop_is_not_an_error_of_the_thread_that_reports() -> None:
-    async def own() -> Deliveries:
+    async def own() -> LoopQueue:
         return deliveries()
 
     found = asyncio.run(own())

@@ -143,7 +143,7 @@ def test_the_page_has_tokens_and_saved_calls_of_this_person_alone(hers: Client, 
     other.force_login(person("olga", "view_server", "call_tool"))
     save(other, "Hidden from Carla", shared=True)
     save(hers, "Daily check", shared=False)
-    tokens.issue(Actor.of_user(carla), carla, tokens.Wanted("laptop", 30, ["mcp:list"]))
+    tokens.issue(Actor.of_user(carla), carla, tokens.NewToken("laptop", 30, ["mcp:list"]))
     page = words(hers.get("/account/"))
     assert "Daily check" in page
     assert "laptop" in page
@@ -151,7 +151,7 @@ def test_the_page_has_tokens_and_saved_calls_of_this_person_alone(hers: Client, 
 
 
 def test_revoking_a_token_asks_first(hers: Client, carla: Any) -> None:
-    token = tokens.issue(Actor.of_user(carla), carla, tokens.Wanted("laptop", 30, ["mcp:list"])).token
+    token = tokens.issue(Actor.of_user(carla), carla, tokens.NewToken("laptop", 30, ["mcp:list"])).token
     address = f"/agents/tokens/{token.uid}/revoke/"
     page = words(hers.get("/account/"))
     assert f'href="{address}"' in page
@@ -162,7 +162,7 @@ def test_revoking_a_token_asks_first(hers: Client, carla: Any) -> None:
 def test_a_deletion_says_what_goes_and_shared_calls_stay(hers: Client, carla: Any, server: Server, admin: Any) -> None:  # noqa: F811  the fixture
     save(hers, "Everyone uses this", shared=True)
     save(hers, "Only mine", shared=False)
-    tokens.issue(Actor.of_user(carla), carla, tokens.Wanted("laptop", 30, ["mcp:list"]))
+    tokens.issue(Actor.of_user(carla), carla, tokens.NewToken("laptop", 30, ["mcp:list"]))
     ada = Client()
     ada.force_login(admin)
     page = words(ada.get(f"/users/{carla.pk}/delete/"))

@@ -19,7 +19,7 @@ from servers.agents.configurations import configurations
 from servers.agents.policies import Rule
 from servers.audit.record import Actor
 from servers.bundles import changing, exposed, names
-from servers.bundles.changing import Membership, Wanted
+from servers.bundles.changing import BundleInput, Membership
 from servers.bundles.exposed import Renamed
 from servers.bundles.overrides import Override
 from servers.definitions.versions import store_listing
@@ -54,7 +54,7 @@ def server(slug: str, *tools: str) -> Server:
 
 
 def make(ann: Any, *members: Membership, slug: str = "team", **more: Any) -> Bundle:
-    return changing.create(Actor.of_user(ann), ann, Wanted("Team", members, slug, **more))
+    return changing.create(Actor.of_user(ann), ann, BundleInput("Team", members, slug, **more))
 
 
 def edit(bundle: Bundle, *members: tuple[Server, str], **more: Any) -> dict[str, Any]:
@@ -95,7 +95,9 @@ def test_who_read_the_members_before_an_alias_changed_gives_no_name_under_the_ol
     bundle, kind = make(ann, Membership(web, "web"), Membership(wiki, "wiki")), DefinitionKind.TOOL
     before = {(str(one.uid), "search"): one.slug for one in (web, wiki)}
     exposed.assign(bundle.pk, kind, before)
-    changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", [Membership(web, "net")], "team"), bundle.version)
+    changing.change(
+        Actor.of_user(ann), ann, bundle, BundleInput("Team", [Membership(web, "net")], "team"), bundle.version
+    )
     exposed.assign(bundle.pk, kind, before)
     assert exposed.known(bundle.pk, kind) == {}
     exposed.assign(bundle.pk, kind, {(str(web.uid), "search"): "net"})
@@ -158,7 +160,7 @@ def test_servers_and_bundles_share_their_short_names(signed_in: Client, ann: Any
     assert "The bundle Team has this short name" in errors(signed_in.post("/servers/add/", form))
     web.slug = "team"
     with pytest.raises(ValidationError, match="short name"):
-        changing.check(Wanted("Y", [Membership(web, "web")]), "team")
+        changing.check(BundleInput("Y", [Membership(web, "web")]), "team")
 
 
 def test_a_tool_whose_name_no_line_of_a_form_holds_stays_hidden_when_something_else_is_edited(
@@ -254,7 +256,7 @@ def test_one_server_and_many_cost_the_same_number_of_queries(
         *(Membership(server(f"s{n}", "a", "b"), f"m{n}x") for n in "abc"),
     ]
     Server.objects.update(signs_in_as=sign_in)
-    changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", members, "team"), bundle.version)
+    changing.change(Actor.of_user(ann), ann, bundle, BundleInput("Team", members, "team"), bundle.version)
     assert count() == before
 
 
@@ -333,7 +335,7 @@ def test_models_see_what_the_page_shows_and_a_tool_can_be_described_for_them(sig
     bundle.members.all().delete()
     bundle.names.all().delete()
     bundle.delete()
-    made = bundle_files.bring(Actor.of_user(ann), ann, text)
+    made = bundle_files.import_bundle(Actor.of_user(ann), ann, text)
     assert made.members.get().overrides == {"search": override}
 
 
@@ -552,7 +554,7 @@ def test_a_server_that_someone_else_added_meanwhile_keeps_what_it_offers(signed_
     web, wiki = server("web", "search"), server("wiki", "search")
     bundle = make(ann, Membership(web, "web"))
     mine, both = edit(bundle, (web, "web"), name="Mine"), [Membership(web, "web"), Membership(wiki, "wiki", ["s*"])]
-    bundle = changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", both), bundle.version)
+    bundle = changing.change(Actor.of_user(ann), ann, bundle, BundleInput("Team", both), bundle.version)
     answer = signed_in.post("/agents/bundles/team/edit/", mine)
     assert answer.status_code == 422
     assert "They added Wiki, which stays unless you remove it." in errors(answer)
@@ -570,7 +572,9 @@ def test_a_server_that_someone_else_removed_meanwhile_is_still_in_the_form(signe
     overridden = Membership(wiki, "wiki", overrides={"drop": Override("Drops it.")})
     bundle = make(ann, Membership(web, "web"), overridden)
     mine = edit(bundle, (web, "web"), (wiki, "wiki"), **{f"member-{wiki.uid}-tools": "search"})
-    bundle = changing.change(Actor.of_user(ann), ann, bundle, Wanted("Team", [Membership(web, "web")]), bundle.version)
+    bundle = changing.change(
+        Actor.of_user(ann), ann, bundle, BundleInput("Team", [Membership(web, "web")]), bundle.version
+    )
     answer = signed_in.post("/agents/bundles/team/edit/", mine)
     assert "They removed Wiki, which comes back unless you remove it." in errors(answer)
     again = mine | {"version": bundle.version}
@@ -620,7 +624,7 @@ def test_the_alias_of_a_deleted_server_is_given_to_no_other_one(signed_in: Clien
     boss = person("boss", "view_server", "delete_server")
     registering.delete(Actor.of_user(boss), boss, web)
     again = server("web", "drop")
-    wanted = Wanted("Team", [Membership(wiki, "wiki"), Membership(again, "web")], "team")
+    wanted = BundleInput("Team", [Membership(wiki, "wiki"), Membership(again, "web")], "team")
     with pytest.raises(ValidationError, match="it belonged to a server that was deleted"):
         changing.change(Actor.of_user(ann), ann, bundle, wanted, bundle.version)
     added = edit(bundle, (wiki, "wiki"), add=[str(again.uid)])

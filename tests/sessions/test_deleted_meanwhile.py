@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.definitions.versions import store_listing
 from servers.enums import AuditAction, DefinitionKind
 from servers.models import AuditEvent, Server
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.models import McpSession
 from sessions.saved_calls import saving
 from sessions.views import bulk
@@ -111,6 +111,6 @@ def test_a_call_that_is_saved_while_its_server_is_deleted_is_not_said_to_have_a_
     user = get_user_model().objects.get()
     with pytest.raises(saving.Unsaved, match="The server has been deleted"):
         saving.save_form(
-            Actor.of_user(user), user, server, "tools/call", "echo", Given(value={}), "Greet", shared=False
+            Actor.of_user(user), user, server, "tools/call", "echo", SubmittedArguments(value={}), "Greet", shared=False
         )
     assert not AuditEvent.objects.filter(action=AuditAction.SAVED_CALL_CREATE).exists()

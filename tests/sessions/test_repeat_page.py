@@ -19,7 +19,7 @@ from servers.models import Definition
 from servers.secret import MASK
 from sessions.calls import repeating
 from sessions.calls.placing import AuditUnavailable, MaybePlaced
-from sessions.enums import ArgumentDoubt, CallState
+from sessions.enums import ArgumentProblemKind, CallState
 from sessions.models import Call
 from tests.servers.conftest import person
 from tests.servers.schemas.browser_form import posted
@@ -138,7 +138,7 @@ def test_after_the_clock_was_set_back_a_click_makes_a_new_call() -> None:
     [
         ("wipe", {}, "Type <code>wipe</code> to confirm"),
         ("echo", {"state": CallState.OUTCOME_UNKNOWN}, WARNING),
-        ("echo", {"doubt": ArgumentDoubt.INVALID}, "even though they don't match the tool's schema"),
+        ("echo", {"doubt": ArgumentProblemKind.INVALID}, "even though they don't match the tool's schema"),
         ("echo", {"definition_digest": "an older version"}, "has had a breaking change"),
     ],
 )

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from servers.enums import Way
+from servers.enums import ActionSource
 from sessions.enums import ApprovalState
 from sessions.live import call_frames
 from sessions.models import AgentCall, Approval, Call, McpSession
@@ -35,7 +35,7 @@ def client(ann: Any) -> Client:
 
 def agents_call(session: McpSession, ann: Any) -> Call:
     call = ended_call(session, user=ann)
-    Call.objects.filter(pk=call.pk).update(way=Way.AGENT)
+    Call.objects.filter(pk=call.pk).update(way=ActionSource.AGENT)
     AgentCall.objects.create(call=call, token_name="Laptop", program="program 0.1.0", same=str(call.pk))
     return call
 

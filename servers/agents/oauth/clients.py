@@ -26,7 +26,7 @@ from servers.audit.record import Actor
 from servers.enums import AuditAction, DocumentState, OAuthClientKind
 from servers.models import AgentToken, OAuthClient
 from servers.schemas import jsontext
-from servers.signals import client_document_asked, grants_go
+from servers.signals import client_document_asked, grants_deleting
 from servers.storable import storable
 
 #: how long a document that was read is valid; failures are retried sooner
@@ -342,7 +342,7 @@ def delete(actor: Actor, user: Any, client: OAuthClient) -> None:
 
 
 def _letting_go(grants: QuerySet[AgentToken]) -> list[Callable[[], None]]:
-    answers = (work for _, work in grants_go.send(AgentToken, grants=grants) if work is not None)
+    answers = (work for _, work in grants_deleting.send(AgentToken, grants=grants) if work is not None)
     return [cast("Callable[[], None]", work) for work in answers]
 
 

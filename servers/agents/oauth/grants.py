@@ -19,7 +19,7 @@ from servers.agents.addresses import address_of
 from servers.agents.tokens import ACCESS_PREFIX, MOST_DAYS
 from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
-from servers.enums import AgentScope, AuditAction, Way
+from servers.enums import ActionSource, AgentScope, AuditAction
 from servers.models import AgentToken, Bundle, OAuthClient, OAuthCode, OAuthToken, Server
 
 CODE_SECONDS: Final = 60
@@ -224,7 +224,7 @@ def _stolen(grant: AgentToken, why: str) -> None:
 
 
 def _end(grant: AgentToken, by: str, why: str) -> None:
-    with audited(Actor(grant.user_id, grant.user.get_username(), way=Way.AGENT)) as trail:
+    with audited(Actor(grant.user_id, grant.user.get_username(), way=ActionSource.AGENT)) as trail:
         grant.revoked_at, grant.revoked_by = timezone.now(), by
         grant.save(update_fields=["revoked_at", "revoked_by"])
         details = {"token": str(grant.uid), "of": grant.user.get_username(), "why": why}

@@ -21,7 +21,7 @@ _BYTES = 4 * 1024 * 1024
 #: digests of this role name payloads that a person had erased
 ERASED = "erased"
 #: called with damage; raises it, unless the verification should continue after it
-Meet = Callable[[Broken], None]
+OnDamage = Callable[[Broken], None]
 _Verified = Sequence[tuple[AuditEvent, dict[str, Any]]]
 
 
@@ -57,7 +57,7 @@ class Whole:
             raise Broken(None, f"The signed checkpoints cannot be checked. {exc}") from exc
         return cls(trusted, cut, taken_back, outside, removed, cut.seq if cut is not None else 0)
 
-    def beginning(self, meet: Meet) -> tuple[int, str | None]:
+    def beginning(self, meet: OnDamage) -> tuple[int, str | None]:
         """Number of the first event that must exist, and the hash that it must name. An interrupted cut leaves the last
         of the events that it covers: whatever the first of these names, the others lead to the signed hash."""
         if self.cut is None:
@@ -100,7 +100,7 @@ class Whole:
                 self.unfit.add(first.statement)  # it may name an earlier event: behind that it would be found again
             raise Broken(first.seq, first.words)
 
-    def finish(self, meet: Meet, report: Callable[[], None]) -> None:
+    def finish(self, meet: OnDamage, report: Callable[[], None]) -> None:
         """After the last event."""
         self._beyond(meet)
         unsaid = {digest: seq for digest, seq in self.erased.items() if digest not in self.erasures}
@@ -144,7 +144,7 @@ class Whole:
             return None
         return one if (one.seq, one.hash, one.kind) == (row.seq, row.hash, row.kind) else None
 
-    def _beyond(self, meet: Meet) -> None:
+    def _beyond(self, meet: OnDamage) -> None:
         """Statements about events that the log does not have. The log may have grown since; it never shrinks."""
         newest = Checkpoint.objects.order_by("-seq").first()
         known = [one for ones in self.outside.values() for one in ones]

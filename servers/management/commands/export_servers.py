@@ -5,7 +5,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers import access
 from servers.audit.record import Actor
-from servers.enums import Way
+from servers.enums import ActionSource
 from servers.registration.exporting import Form, exported
 
 
@@ -34,5 +34,7 @@ class Command(BaseCommand):
         found = list(chosen)
         if unknown := set(options["slug"]) - {server.slug for server in found}:
             raise CommandError(f"There is no server {', '.join(sorted(unknown))}.")
-        text = exported(Actor.of_user(user, way=Way.COMMAND), found, Form(options["form"]), own=not options["plain"])
+        text = exported(
+            Actor.of_user(user, way=ActionSource.COMMAND), found, Form(options["form"]), own=not options["plain"]
+        )
         self.stdout.write(text, ending="")

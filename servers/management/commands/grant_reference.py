@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers.audit.record import Actor
 from servers.credentials import reference_grants
-from servers.enums import Way
+from servers.enums import ActionSource
 from servers.models import ReferenceGrant
 
 
@@ -40,8 +40,10 @@ class Command(BaseCommand):
             if options["revoke"]:
                 self._revoke(user, options["reference"], holder)
             else:
-                made = reference_grants.grant(Actor.of_user(user, way=Way.COMMAND), user, options["reference"], holder)
-                self.stdout.write(f"{made.name} is granted to {reference_grants.holder_words(made)}.")
+                made = reference_grants.grant(
+                    Actor.of_user(user, way=ActionSource.COMMAND), user, options["reference"], holder
+                )
+                self.stdout.write(f"{made.name} is granted to {reference_grants.describe_holder(made)}.")
         except PermissionDenied as exc:
             raise CommandError(str(exc)) from exc
         except ValidationError as exc:
@@ -52,8 +54,8 @@ class Command(BaseCommand):
         found = ReferenceGrant.objects.filter(name=reference_grants.checked_name(reference), **of).first()
         if found is None:
             raise CommandError("This grant does not exist.")
-        reference_grants.revoke(Actor.of_user(user, way=Way.COMMAND), user, found)
-        self.stdout.write(f"{found.name} is no longer granted to {reference_grants.holder_words(found)}.")
+        reference_grants.revoke(Actor.of_user(user, way=ActionSource.COMMAND), user, found)
+        self.stdout.write(f"{found.name} is no longer granted to {reference_grants.describe_holder(found)}.")
 
 
 def _holder(options: dict[str, Any]) -> Any:

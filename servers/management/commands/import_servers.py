@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from servers import limits
 from servers.audit.record import Actor
-from servers.enums import Way
+from servers.enums import ActionSource
 from servers.kit.visible import visible_text
 from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
 from servers.registration.importing.document import ImportedDocument, read
@@ -51,7 +51,7 @@ class Command(BaseCommand):
             return
         typed = dict(map(_value, options["value"]))
         decisions = {one.index: _decision(one, Choice(options["on_conflict"]), typed) for one in proposals}
-        outcomes = apply(Actor.of_user(user, way=Way.COMMAND), user, document, proposals, decisions)
+        outcomes = apply(Actor.of_user(user, way=ActionSource.COMMAND), user, document, proposals, decisions)
         for outcome in outcomes:
             self.stdout.write(_became(outcome))
         if any(outcome.result == "refused" for outcome in outcomes):

@@ -9,6 +9,7 @@ from servers.audit.record import Actor
 from servers.credentials import vault as credentials
 from servers.crypto import SealError
 from servers.enums import (
+    ActionSource,
     ConnectionPolicy,
     Environment,
     EraChoice,
@@ -17,7 +18,6 @@ from servers.enums import (
     SignsInAs,
     TransportKind,
     ValueKind,
-    Way,
 )
 from servers.models import Credential
 from servers.registration import registering
@@ -99,7 +99,11 @@ class Command(BaseCommand):
         data, chosen = _registration(options), _chosen(user, options["credential"])
         try:
             server = registering.register(
-                Actor.of_user(user, way=Way.COMMAND), user, data, enabled=not options["disabled"], chosen=chosen
+                Actor.of_user(user, way=ActionSource.COMMAND),
+                user,
+                data,
+                enabled=not options["disabled"],
+                chosen=chosen,
             )
         except (PermissionDenied, SealError) as exc:
             raise CommandError(str(exc)) from exc

@@ -35,13 +35,13 @@ from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.agents.stream_reads import StreamReads, next_check
 from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing, statements
-from sessions.calls.arguments import Given, NotListed, Rejected
+from sessions.calls.arguments import NotListed, Rejected, SubmittedArguments
 from sessions.calls.intents import Hold
 from sessions.calls.targets import Target
 from sessions.enums import CallState
 from sessions.hints.hint_rows import first_row, is_passing
 from sessions.live.hub import Hub
-from sessions.live.reader import Together
+from sessions.live.reader import BatchedReads
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.errors import InvalidRequest
 from sessions.mcp.core.headers import ANNOTATION
@@ -76,7 +76,7 @@ log = structlog.get_logger(__name__)
 Progress = tuple[float, float | None, str | None]
 
 
-class Gone(Exception):
+class AgentDisconnected(Exception):
     """The agent closed its connection."""
 
 
@@ -92,7 +92,7 @@ class Calls:
 
     def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck, reads: StreamReads) -> None:
         self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
-        self._rows: Together[UUID, Call | Ended] = Together(hub.reader, _read)
+        self._rows: BatchedReads[UUID, Call | Ended] = BatchedReads(hub.reader, _read)
         self._inherited = False
         #: one attempt for all requests that wait for it: otherwise they would queue, each for the same failing write
         self._inheriting: asyncio.Task[None] | None = None
@@ -105,7 +105,7 @@ class Calls:
         self, exchange: Exchange, answer: Answer | None, connection: Connection, *, mirrors: bool = False
     ) -> bytes | None:
         """The response to one request; None if nothing may be sent any more. Progress goes to `answer`. `mirrors`: its
-        headers must repeat arguments where the definition says so. Raises Refusal, and Gone."""
+        headers must repeat arguments where the definition says so. Raises Refusal, and AgentDisconnected."""
         asked = call_request_of(exchange)
         async with self._admission.call(exchange, asked) as counted:
             return await self._performed(exchange, asked, answer, connection, mirrors, counted)
@@ -130,7 +130,7 @@ class Calls:
                 uid, late, needed_approval = found, True, True  # perhaps
             else:
                 if exchange.era is Era.MODERN and connection.closed:  # a modern agent that leaves cancels
-                    raise Gone
+                    raise AgentDisconnected
                 placed = await self._place_counted(exchange, asked, found, counted, mirrors=mirrors)
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except idempotency.SameRequest as earlier:
@@ -139,10 +139,10 @@ class Calls:
             uid, late, needed_approval = earlier.call, True, earlier.asked
             name = await self._hub.reader.work(partial(idempotency.attach, exchange, uid))
             if not needed_approval:
-                idempotency.heard(uid)
-        except idempotency.Unheard as lost:
+                idempotency.mark_delivered(uid)
+        except idempotency.UndeliveredCall as lost:
             if connection.closed:  # so it will not learn about that one either
-                raise Gone from None
+                raise AgentDisconnected from None
             return await self._tell_of(exchange, lost.call)
         except TooManyHeld:
             if asked.method != methods.TOOLS_CALL:
@@ -172,8 +172,8 @@ class Calls:
                 raise Refusal(409, DUPLICATE, "This key was already used for another call.") from None
             await self._hub.reader.work(partial(idempotency.attach, exchange, earlier.call))
             return earlier.call
-        except idempotency.Unheard as lost:
-            idempotency.heard(lost.call)
+        except idempotency.UndeliveredCall as lost:
+            idempotency.mark_delivered(lost.call)
             words = "The outcome of an identical call with this token was never delivered, so it is not known whether it ran. Check the server, then start it again."
             raise Refusal(409, DUPLICATE, words, {"call": str(lost.call)}) from None
         except TooManyHeld:
@@ -187,7 +187,7 @@ class Calls:
     async def _tell_of(self, exchange: Exchange, uid: UUID) -> bytes:
         """Report an identical call whose outcome never reached the agent. Calling again is then the model's
         decision."""
-        idempotency.heard(uid)
+        idempotency.mark_delivered(uid)
         row = await self._rows.get(uid)
         call = row.call if isinstance(row, Ended) else row
         name = exchange.named(str(exchange.params.get("name")))
@@ -225,14 +225,14 @@ class Calls:
             raise too_many(counted.exceeded)
         try:
             return await self._place(exchange, asked, continuation, mirrors=mirrors)
-        except (idempotency.SameRequest, idempotency.Unheard, TooManyHeld, Rejected):
+        except (idempotency.SameRequest, idempotency.UndeliveredCall, TooManyHeld, Rejected):
             await counted.take_back()
             raise
 
     async def _place(
         self, exchange: Exchange, asked: CallRequest, continuation: Continuation | None, *, mirrors: bool = False
     ) -> Call:
-        """Raises Refusal, Rejected, and SameRequest, Unheard and TooManyHeld of the ledger."""
+        """Raises Refusal, Rejected, and SameRequest, UndeliveredCall and TooManyHeld of the ledger."""
         if unknown := _hidden_arguments(exchange):
             raise Rejected(f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called.")
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
@@ -251,11 +251,11 @@ class Calls:
                 principal.user,
                 server.uid,
                 asked.target,
-                Given(value=asked.arguments),
+                SubmittedArguments(value=asked.arguments),
                 begin=reader.begin_run,
                 begin_slow=reader.begin_work,
                 method=asked.method,
-                companion=idempotency.companion(exchange, asked, check, continuation),
+                companion=idempotency.agent_part(exchange, asked, check, continuation),
             )
         except NotListed as problem:
             raise (
@@ -288,10 +288,10 @@ class Calls:
 
     async def _take_over(self) -> None:
         if not self._inherited:
-            await self._hub.reader.work(idempotency.inherit)
+            await self._hub.reader.work(idempotency.mark_orphans_undelivered)
             self._inherited = True
         if calls := list(self._maybe_placed):
-            await self._hub.reader.work(partial(idempotency.unconfirmed, calls))
+            await self._hub.reader.work(partial(idempotency.mark_undelivered, calls))
             self._maybe_placed = [one for one in self._maybe_placed if one not in calls]
 
     async def cancel(self, exchange: Exchange, uid: UUID) -> None:
@@ -318,7 +318,7 @@ class Calls:
         late: bool = False,
         needed_approval: bool = False,
     ) -> bytes | None:
-        """Wait for the end of a call, or until a modern agent must answer a question. Ends with Gone when the agent
+        """Wait for the end of a call, or until a modern agent must answer a question. Ends with AgentDisconnected when the agent
         leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended. Raises
         Refusal (401) when the token no longer counts: the call continues without its agent."""
         viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
@@ -331,7 +331,7 @@ class Calls:
             while True:
                 await viewer.wait()
                 if connection.closed:
-                    raise Gone
+                    raise AgentDisconnected
                 try:
                     found = await self._looked(exchange, uid, viewer, answer, asked, needed_approval=needed_approval)
                 except (OperationalError, InterfaceError) as problem:  # the call goes on, so its agent waits on
@@ -340,13 +340,13 @@ class Calls:
                     continue
                 if not isinstance(found, _Waits):
                     return found
-        except (Gone, TooSlow):
+        except (AgentDisconnected, TooSlow):
             await self._left(exchange, uid)
             raise
         except Refusal:  # the agent gets it; the code that raised it has recorded what it means
             raise
         except (asyncio.CancelledError, Exception):  # ours, not the agent's: the call continues
-            idempotency.left(uid)
+            idempotency.mark_disconnected(uid)
             raise
         finally:
             stop()
@@ -366,7 +366,7 @@ class Calls:
     ) -> "bytes | _Waits | None":
         """What `view` should return after the viewer woke, or that the agent keeps waiting."""
         if viewer.take_check() and not await self._reads.tokens.get(exchange.entry.principal.token.pk):
-            idempotency.left(uid)
+            idempotency.mark_disconnected(uid)
             raise no_longer_valid(exchange.entry.place.slug)
         await viewer.tell()
         due = viewer.waited_long_enough
@@ -377,7 +377,7 @@ class Calls:
         if isinstance(row, Ended):
             await viewer.tell_last(row.call)
             if needed_approval:
-                await self._hub.reader.work(partial(idempotency.heard_of_asked, uid))
+                await self._hub.reader.work(partial(idempotency.mark_approval_delivered, uid))
             return await self._response(exchange, row)
         viewer.held = row is not None and row.state == CallState.HELD
         if viewer.held and due:
@@ -431,7 +431,7 @@ class Calls:
         before the lost connection ends."""
         if self._viewers[uid] > 1:
             return
-        idempotency.left(uid)
+        idempotency.mark_disconnected(uid)
         if exchange.era is Era.MODERN:
             await self.cancel(exchange, uid)
 

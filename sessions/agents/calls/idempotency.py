@@ -39,7 +39,7 @@ from sessions.agents.calls.questions import Continuation, one_exchange
 from sessions.agents.exchange import Exchange
 from sessions.approvals.requesting import request_approval
 from sessions.calls import agent_calls
-from sessions.calls.intents import Companion, Hold
+from sessions.calls.intents import AgentPart, Hold
 from sessions.calls.targets import Target
 from sessions.enums import CallState
 from sessions.mcp.core import methods
@@ -74,7 +74,7 @@ class SameRequest(Exception):
         self.asked = asked
 
 
-class Unheard(Exception):
+class UndeliveredCall(Exception):
     """An identical call with this token ended, and its outcome never reached the agent."""
 
     def __init__(self, call: UUID) -> None:
@@ -103,13 +103,13 @@ def is_short(request_id: RequestId) -> bool:
     return not stored_id(request_id).startswith(_DIGEST)
 
 
-def companion(
+def agent_part(
     exchange: Exchange,
     asked: CallRequest,
     check: Callable[[Target], Hold | None],
     continuation: Continuation | None = None,
-) -> Companion:
-    """The agent's part of a new call. Writing it raises SameRequest, Unheard and TooManyHeld; then no call is placed.
+) -> AgentPart:
+    """The agent's part of a new call. Writing it raises SameRequest, UndeliveredCall and TooManyHeld; then no call is placed.
     Raises AuditUnavailable if there is no key to encrypt the answers that are sent with it."""
     token = exchange.entry.principal.token
     row = _identifying(exchange, asked) | {
@@ -144,7 +144,7 @@ def companion(
         details |= {"bundle": exchange.via.bundle, "named": exchange.via.shown[:500]}
     if continuation is not None:
         details |= {"answers": ", ".join(sorted(continuation.added.get("inputResponses", {})))[:500]}
-    return Companion(write, details, check)
+    return AgentPart(write, details, check)
 
 
 def _identifying(exchange: Exchange, asked: CallRequest) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _identifying(exchange: Exchange, asked: CallRequest) -> dict[str, Any]:
 
 
 def check_repeated(exchange: Exchange, asked: CallRequest) -> None:
-    """Raises SameRequest and Unheard where placing a call would. For a thread."""
+    """Raises SameRequest and UndeliveredCall where placing a call would. For a thread."""
     _check(_identifying(exchange, asked), tool=asked.method == methods.TOOLS_CALL)
 
 
@@ -206,7 +206,7 @@ def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None
             raise SameRequest(call.uid, equal=True)
     for call in recent:
         if call.state in _UNSURE or (call.state in _UNSURE_IF_RUN and call.may_have_run):
-            raise Unheard(call.uid)
+            raise UndeliveredCall(call.uid)
 
 
 def attach(exchange: Exchange, call: UUID) -> str:
@@ -239,19 +239,19 @@ def _names_of(exchange: Exchange, first: AgentCall) -> list[dict[str, Any]]:
 
 
 # --- outcomes that reached the agent ------------------------------------------------------------------------------------
-def left(call: UUID) -> None:
+def mark_disconnected(call: UUID) -> None:
     """The agent disconnected before the response. Never waits."""
     _later(AgentCall.objects.filter(call__uid=call, unheard_at=None), unheard_at=timezone.now())
 
 
-def heard(call: UUID) -> None:
+def mark_delivered(call: UUID) -> None:
     """The agent is now waiting for this call, or knows its outcome. Nothing changes for a call that is waiting for
     approval. Never waits."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)
     _later(rows.exclude(call__state=CallState.HELD), unheard_at=None)
 
 
-def inherit() -> None:
+def mark_orphans_undelivered() -> None:
     """This web process has just started: agents of unfinished calls, and of calls that ended without a response, may
     have been waiting in a process that died. If other processes are alive, their agents lose nothing: an identical call
     of theirs attaches to the running one. Waits for the writer: for a work thread. Raises AuditUnavailable."""
@@ -262,7 +262,7 @@ def inherit() -> None:
         writer().submit_and_wait(lambda: AgentCall.objects.filter(pk__in=found).update(unheard_at=now))
 
 
-def unconfirmed(calls: list[UUID]) -> None:
+def mark_undelivered(calls: list[UUID]) -> None:
     """Their agents were refused although these calls may have been placed. Waits for the writer, which has by then done
     what was submitted before: for a work thread. Raises AuditUnavailable."""
     now = timezone.now()
@@ -281,7 +281,7 @@ def cancelled(exchange: Exchange, call: UUID) -> None:
         AgentAttachment.objects.filter(call__call__uid=call, **own).update(cancelled_at=now)
 
 
-def heard_of_asked(call: UUID) -> None:
+def mark_approval_delivered(call: UUID) -> None:
     """The agent receives the outcome of a call that needed approval. From now on an identical request is a new call, in
     every web process. For a work thread."""
     rows = AgentCall.objects.filter(call__uid=call, unheard_at__isnull=False)

@@ -10,7 +10,7 @@ from servers.audit import payloads
 from sessions.agents.call_request import call_request_of
 from sessions.agents.calls.questions import input_required
 from sessions.agents.exchange import Exchange
-from sessions.calls.operations import words_of
+from sessions.calls.operations import texts_of
 from sessions.calls.outcome_words import why_cancelled
 from sessions.enums import CallState
 from sessions.mcp.core import json_text, jsonrpc, methods
@@ -164,7 +164,7 @@ def _words(name: str, call: Call, state: CallState) -> str:
         if not call.may_have_run:
             return f"{name} was cancelled{by} before it ran. It did not run."
         why = why_cancelled(call)
-        return f"{name} was cancelled{by} while it ran, {words_of(call.method).cancelled} {why}".strip()
+        return f"{name} was cancelled{by} while it ran, {texts_of(call.method).cancelled} {why}".strip()
     if state in (CallState.EXPIRED, CallState.NOT_SENT):
         return f"{name} was not sent: {detail} It can be called again."
     if state is CallState.REFUSED:

@@ -20,7 +20,7 @@ from servers.enums import AgentScope
 from sessions.agents.call_request import CallRequest, answerable
 from sessions.agents.exchange import Exchange
 from sessions.calls import agent_calls
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.enums import QuestionKind, QuestionState
 from sessions.inbox import answering, reads
 from sessions.inbox.answering import Action, Unfit
@@ -198,5 +198,5 @@ def _settle(exchange: Exchange, row: Question, value: Mapping[str, Any] | None) 
         raise Unfit("An answer must have an action: accept, decline or cancel.")
     else:
         action, content = _ACTIONS[named], value.get("content")
-    given = Given(value=content if content is not None else {}) if action == "accept" else None
+    given = SubmittedArguments(value=content if content is not None else {}) if action == "accept" else None
     answering.answer(exchange.actor, exchange.entry.principal.user, row, action, given)

@@ -112,7 +112,7 @@ def _line(row: Row, named: Mapping[names.Target, str]) -> Line:
             reason = uris.HIDDEN
         elif row.kind == DefinitionKind.RESOURCE and not uris.is_readable(row.key):
             reason = uris.NO_HOST
-        return Line(row, uris.outward(row.member.alias, row.key), offered, reason, 0)
+        return Line(row, uris.exposed_uri(row.member.alias, row.key), offered, reason, 0)
     name = named[row.target]
     body = lists.exposed_body(row, named, ()) if row.kind == DefinitionKind.TOOL else ""
     if body is None:

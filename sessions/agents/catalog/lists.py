@@ -264,7 +264,7 @@ def _pinned(place: BundleEndpoint, rows: list[Row], names: Mapping[Target, str])
 
 
 def _outward(row: Row, names: Mapping[Target, str]) -> str:
-    return names.get(row.target) or uris.outward(row.member.alias, row.key)
+    return names.get(row.target) or uris.exposed_uri(row.member.alias, row.key)
 
 
 def _with_bodies(rows: list[Row]) -> list[Row]:
@@ -304,16 +304,16 @@ def _exposed(
         definitions.drop_other_structure(value)
     changed: dict[str, str] = {}
     if kind == DefinitionKind.RESOURCE:
-        changed["uri"] = uris.outward(alias, value["uri"])
+        changed["uri"] = uris.exposed_uri(alias, value["uri"])
     elif kind == DefinitionKind.RESOURCE_TEMPLATE:
-        changed["uriTemplate"] = uris.outward(alias, value["uriTemplate"])
+        changed["uriTemplate"] = uris.exposed_uri(alias, value["uriTemplate"])
     else:
         changed["name"] = name
         if owner and isinstance(title := value.get("title"), str):
             changed["title"] = f"{title} ({owner})"
     if kind not in _NAMED and not isinstance(value.get("name"), str):
         changed["name"] = next(iter(changed.values()))
-    return json_text.encode(rewriting.definition(value, partial(uris.outward, alias), **changed))
+    return json_text.encode(rewriting.definition(value, partial(uris.exposed_uri, alias), **changed))
 
 
 def findable(entry: Entry) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ class Preview:
 
 
 def preview(server: Server, token: AgentToken | None, number: str = "") -> Preview:
-    """`server` as `access.seen_by` returned it. Without a token: for one with every scope and no rules. `number`: of the
+    """`server` as `access.with_identity_of` returned it. Without a token: for one with every scope and no rules. `number`: of the
     page."""
     known = policies.policies_at(server, token) if token is not None else Policies(policies.policy_of(server), ANY)
     scoped = token is None or AgentScope.DESTRUCTIVE.value in token.scopes

@@ -72,12 +72,12 @@ DEFINITIONS: Final = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchQuery:
     query: str
     limit: int
 
 
-def wanted(exchange: Exchange) -> Wanted | str:
+def wanted(exchange: Exchange) -> SearchQuery | str:
     """What *find tool* is asked for; or words for the model that it can act on."""
     given = exchange.params.get("arguments")
     query = given.get("query") if isinstance(given, dict) else None
@@ -86,7 +86,7 @@ def wanted(exchange: Exchange) -> Wanted | str:
     limit = given.get("limit", _FOUND) if isinstance(given, dict) else _FOUND
     if type(limit) is not int or not 1 <= limit <= MOST_FOUND:
         return f"/limit: Enter a number from 1 to {MOST_FOUND}."
-    return Wanted(query[:500], limit)
+    return SearchQuery(query[:500], limit)
 
 
 def found(items: Sequence[dict[str, Any]], query: str, limit: int) -> list[dict[str, Any]]:

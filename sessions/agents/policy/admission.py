@@ -20,7 +20,7 @@ from servers.agents.policies import Policies
 from servers.agents.tokens import Principal, Unknown
 from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
-from servers.enums import AuditAction, AuditOutcome, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome
 from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
@@ -111,7 +111,7 @@ class Admission:
         log.warning("agent_refused", why=unknown.why, ip=address, token=token.shown if token else None)
         if token is None or not _due(self._refused, token.pk):
             return
-        actor = Actor(token.user_id, token.user.get_username(), address, way=Way.AGENT)
+        actor = Actor(token.user_id, token.user.get_username(), address, way=ActionSource.AGENT)
         details = {"token": str(token.uid), "why": unknown.why}
         event = Event(AuditAction.AGENT_TOKEN_REFUSE, AuditOutcome.DENIED, actor, subject=token.name, details=details)
         try:

@@ -13,7 +13,7 @@ import structlog
 
 from sessions.calls import claims
 from sessions.calls.claims import CallOutcome, PendingCall
-from sessions.calls.operations import words_of
+from sessions.calls.operations import texts_of
 from sessions.enums import CallState
 from sessions.host.calls import outcomes, senders
 from sessions.host.calls.progress import CallProgress
@@ -158,7 +158,7 @@ class CallRun:
             outcome = await self._perform(call, live)
         except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs a final state
             log.exception("host.call_broke", call=str(self.uid))
-            outcome = outcomes.of_fault_of_ours(exc, words_of(call.method).unsure)
+            outcome = outcomes.of_fault_of_ours(exc, texts_of(call.method).unsure)
         try:
             await self._record(call, live, outcome)
         except (RowsOrphaned, RowsRefused):  # no later try would do better
@@ -180,7 +180,7 @@ class CallRun:
             await self._db.persist(partial(claims.finish, call, live.lease, bare), list)
 
     async def _perform(self, call: PendingCall, live: OpenSession) -> CallOutcome:
-        sender, unsure = senders.sender_of(call.method), words_of(call.method).unsure
+        sender, unsure = senders.sender_of(call.method), texts_of(call.method).unsure
         progress = CallProgress(self._db, call, live.lease, live.redactor)
         request = OperationRequest(call, live, progress, partial(self._before_send, call, live))
         outcome = await self._outcome(sender, request, unsure)

@@ -37,7 +37,7 @@ from sessions.mcp.client.answerers import Answer
 from sessions.mcp.core import input_requests as rules
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.flow import TokenBucket
-from sessions.mcp.core.input_requests import Gone, InputRequest, Origin
+from sessions.mcp.core.input_requests import InputRequest, Origin, WithdrawalReason
 
 MINUTE = 60.0
 CLOSE_SECONDS = 3.0
@@ -50,8 +50,8 @@ VISITS_KEPT: Final = 256
 #: length of an elicitation id: the end of a visit with a longer one is not reported
 VISIT_CHARS: Final = 1_000
 _GONE: Final[Mapping[str, str]] = {
-    Gone.WITHDRAWN: "The server withdrew the request.",
-    Gone.CONNECTION_OVER: "The connection closed before anyone answered.",
+    WithdrawalReason.WITHDRAWN: "The server withdrew the request.",
+    WithdrawalReason.CONNECTION_OVER: "The connection closed before anyone answered.",
 }
 _CALL_OVER: Final = "The call ended before anyone answered."
 _VISITED: Final = "The server reported that the visit is complete."
@@ -234,10 +234,10 @@ class Inbox:
         for uid, wait in self._waits.items():
             if wait.call_uid == call_uid and not wait.answer.done():
                 wait.answer.set_result(Settled(uid, QuestionState.WITHDRAWN, None))
-                self._spawn(self._gone(uid, Gone.CALL_OVER))
+                self._spawn(self._gone(uid, WithdrawalReason.CALL_OVER))
 
     async def _gone(self, uid: UUID, why: str) -> None:
-        if why == Gone.VISITED:
+        if why == WithdrawalReason.VISITED:
             end = partial(questions.end, uid, QuestionState.ACCEPTED, _VISITED)
         else:
             end = partial(questions.withdraw, uid, _GONE.get(why, _CALL_OVER))
@@ -261,7 +261,7 @@ class Inbox:
 
     async def _visited(self, uid: UUID) -> None:
         """An answer that a person gave at the same moment is kept."""
-        await self._gone(uid, Gone.VISITED)
+        await self._gone(uid, WithdrawalReason.VISITED)
         with suppress(DatabaseAway):  # the next tick looks too
             self.take(await self._db.read(partial(reads.settled, [uid])))
 
@@ -283,7 +283,7 @@ class Inbox:
         by the process that finds them."""
         waiting = {wait.task for wait in self._waits.values() if wait.task is not None}
         for task in waiting:
-            task.cancel(Gone.CONNECTION_OVER)
+            task.cancel(WithdrawalReason.CONNECTION_OVER)
         if waiting:
             await asyncio.wait(waiting, timeout=CLOSE_SECONDS)
         if self._writes:

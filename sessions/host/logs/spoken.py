@@ -22,7 +22,7 @@ from sessions.mcp.core.methods import LOG_LEVELS
 PASSED_CHARS = 8_000
 
 
-class Spoken:
+class ServerMessages:
     def __init__(self, log: ServerLog, redactor: Redactor, diagnosis: Diagnosis) -> None:
         self._log, self._redactor, self._diagnosis = log, redactor, diagnosis
         self._repeats = Repeats(log)

@@ -10,7 +10,7 @@ from ..core.flow import TokenBucket
 from ..core.input_requests import InputRequest, Root
 from ..core.limits import Limits
 
-#: Answers one question, or raises Refused. Runs in its own task, which is cancelled (with a Gone that says why) when
+#: Answers one question, or raises Refused. Runs in its own task, which is cancelled (with a WithdrawalReason) when
 #: the answer is no longer needed. Any other error reaches the server as "Internal error", without our text.
 Answer = Callable[[InputRequest], Awaitable[Mapping[str, Any]]]
 

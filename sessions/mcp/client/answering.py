@@ -13,7 +13,7 @@ from ..core import input_requests as rules
 from ..core import jsonrpc, methods
 from ..core.errors import McpError
 from ..core.events import NotDelivered, ProtocolViolation, RequestRefused
-from ..core.input_requests import Gone, InputRequest, Refusal, Refused, ServerRequest
+from ..core.input_requests import InputRequest, Refusal, Refused, ServerRequest, WithdrawalReason
 from ..core.jsonrpc import RequestId
 from ..core.received_tasks import AT_ONCE, TaskOutcome
 from ..core.session import Outgoing, Session
@@ -74,7 +74,7 @@ class Answering:
         """The server cancelled its request: stop, and do not answer."""
         one = self._open.get(identity)
         if one is not None:
-            one.task.cancel(Gone.WITHDRAWN)
+            one.task.cancel(WithdrawalReason.WITHDRAWN)
 
     def give_up(self, ours: RequestId) -> None:
         """Our request is over: answer what the server asked for it as if the person had left."""
@@ -82,13 +82,13 @@ class Answering:
         for one in self._open.values():
             if one.request.of == ours:
                 one.given_up = True
-                one.task.cancel(Gone.CALL_OVER)
+                one.task.cancel(WithdrawalReason.CALL_OVER)
 
     def stop(self) -> None:
         """No one is left to answer: the connection is over, or the server forgot the session."""
         self._tasks.stop()
         for one in self._open.values():
-            one.task.cancel(Gone.CONNECTION_OVER)
+            one.task.cancel(WithdrawalReason.CONNECTION_OVER)
 
     def _ended(self, identity: RequestId) -> None:
         one = self._open.pop(identity)

@@ -11,7 +11,7 @@ from typing import Any
 from ..core import input_requests as rules
 from ..core.errors import Fault, LocalError, McpError, NotReady, ProtocolError
 from ..core.events import Event, OtherNotification, RequestRefused
-from ..core.input_requests import Gone, InputRequest, Origin, Refused
+from ..core.input_requests import InputRequest, Origin, Refused, WithdrawalReason
 from ..core.limits import Limits
 from ..core.rounds import Question, Visit
 from ..core.session import Session
@@ -59,7 +59,7 @@ class Collecting:
         closed = NotReady("The session was closed.", Fault.CLOSED, may_have_run=True)
         self._over = self._pump.ended_while_running(error or closed)
         for task in self._working:
-            task.cancel(Gone.CONNECTION_OVER)
+            task.cancel(WithdrawalReason.CONNECTION_OVER)
 
     # -- one question
 
@@ -88,7 +88,7 @@ class Collecting:
             return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
-                task.cancel(Gone.CALL_OVER)
+                task.cancel(WithdrawalReason.CALL_OVER)
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, work: Coroutine[Any, Any, dict[str, Any]]) -> "asyncio.Task[dict[str, Any]]":
@@ -150,7 +150,7 @@ class Collecting:
         finally:
             del self._visited[over]
             notified.cancel()
-            answered.cancel(Gone.VISITED if over.is_set() else Gone.CALL_OVER)
+            answered.cancel(WithdrawalReason.VISITED if over.is_set() else WithdrawalReason.CALL_OVER)
             await asyncio.gather(notified, answered, return_exceptions=True)
 
     def _on_event(self, event: Event) -> None:

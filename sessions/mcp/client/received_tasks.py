@@ -12,7 +12,7 @@ from uuid import uuid4
 from ..core import input_requests as rules
 from ..core import methods
 from ..core import received_tasks as protocol
-from ..core.input_requests import Gone, ServerRequest
+from ..core.input_requests import ServerRequest, WithdrawalReason
 from ..core.jsonrpc import RequestId
 from ..core.received_tasks import ReceivedTask, TaskOutcome
 
@@ -61,7 +61,7 @@ class ReceivedTasks:
             return protocol.cancelled_too_late()
         self._end(task, _given_up(task), cancelled=True)
         if task.task_id in self._running:
-            self._running[task.task_id][1].cancel(Gone.WITHDRAWN)
+            self._running[task.task_id][1].cancel(WithdrawalReason.WITHDRAWN)
         return task.wire()
 
     async def result(self, request: ServerRequest) -> TaskOutcome:
@@ -76,12 +76,12 @@ class ReceivedTasks:
         """Our request is over: what the server asked for it needs no answer any more."""
         for request, running in self._running.values():
             if request.of == ours:
-                running.cancel(Gone.CALL_OVER)
+                running.cancel(WithdrawalReason.CALL_OVER)
 
     def stop(self) -> None:
         """No one is left to fetch an answer."""
         for _, running in self._running.values():
-            running.cancel(Gone.CONNECTION_OVER)
+            running.cancel(WithdrawalReason.CONNECTION_OVER)
         self._tasks.clear()
         self._ends = {identity: end for identity, end in self._ends.items() if identity in self._running}
 

@@ -40,7 +40,7 @@ class InputRequest:
     tag: Any = None
 
 
-class Gone(StrEnum):
+class WithdrawalReason(StrEnum):
     """Why an answer is no longer needed: the first argument of the CancelledError that ends the answering task."""
 
     WITHDRAWN = "withdrawn"  # the server cancelled its request

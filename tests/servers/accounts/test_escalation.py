@@ -190,7 +190,7 @@ def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str
             actor, by, by, groups=[deploy], own=["manage_users", "add_server"], superuser=False
         ),
         lambda: links.invite(actor, by, Invitation("New", "", False, [deploy], ())),
-        lambda: service_accounts.add(actor, by, service_accounts.Wanted("robot", groups=[deploy])),
+        lambda: service_accounts.add(actor, by, service_accounts.NewServiceAccount("robot", groups=[deploy])),
     ]
     if through == "person":
         acts = [lambda: links.issue_password_link(actor, by, target)]

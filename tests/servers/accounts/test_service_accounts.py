@@ -13,7 +13,7 @@ from django.test import Client
 from servers import access, limits
 from servers.accounts import links, people, service_accounts
 from servers.accounts.authority import BeyondAuthority, Refused
-from servers.accounts.service_accounts import Wanted
+from servers.accounts.service_accounts import NewServiceAccount
 from servers.agents import tokens
 from servers.audit.record import Actor
 from servers.enums import AuditAction
@@ -30,12 +30,12 @@ def manager(db: None) -> Any:
 
 
 def token(by: Any, account: Any) -> tokens.Issued:
-    return tokens.issue_for(Actor.of_user(by), by, account, tokens.Wanted("nightly", 7, ["mcp:list", "mcp:call"]))
+    return tokens.issue_for(Actor.of_user(by), by, account, tokens.NewToken("nightly", 7, ["mcp:list", "mcp:call"]))
 
 
 def test_a_program_acts_as_a_service_account_with_the_permissions_of_that_account(manager: Any) -> None:
     account = service_accounts.add(
-        Actor.of_user(manager), manager, Wanted("nightly", "The nightly run.", (), PERMISSIONS)
+        Actor.of_user(manager), manager, NewServiceAccount("nightly", "The nightly run.", (), PERMISSIONS)
     )
     issued = token(manager, account)
     principal = tokens.principal_of(issued.text, "")
@@ -49,7 +49,9 @@ def test_a_program_acts_as_a_service_account_with_the_permissions_of_that_accoun
 
 
 def test_a_service_account_never_signs_in_and_is_never_a_superuser(manager: Any, admin: Any) -> None:
-    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly", permissions=PERMISSIONS))
+    account = service_accounts.add(
+        Actor.of_user(manager), manager, NewServiceAccount("nightly", permissions=PERMISSIONS)
+    )
     for password in ("", "!", "nightly"):
         assert authenticate(None, username="nightly", password=password) is None
     with pytest.raises(Refused, match="never signs in"):
@@ -60,9 +62,11 @@ def test_a_service_account_never_signs_in_and_is_never_a_superuser(manager: Any,
 
 def test_nobody_gives_a_service_account_or_takes_by_its_token_what_they_lack(manager: Any, admin: Any) -> None:
     with pytest.raises(BeyondAuthority):
-        service_accounts.add(Actor.of_user(manager), manager, Wanted("strong", permissions=("manage_stdio",)))
+        service_accounts.add(
+            Actor.of_user(manager), manager, NewServiceAccount("strong", permissions=("manage_stdio",))
+        )
     strong = service_accounts.add(
-        Actor.of_user(admin), admin, Wanted("strong", permissions=(*PERMISSIONS, "manage_stdio"))
+        Actor.of_user(admin), admin, NewServiceAccount("strong", permissions=(*PERMISSIONS, "manage_stdio"))
     )
     with pytest.raises(BeyondAuthority):
         token(manager, strong)
@@ -76,7 +80,9 @@ def test_nobody_gives_a_service_account_or_takes_by_its_token_what_they_lack(man
 
 
 def test_too_many_tokens_are_said_to_be_those_of_the_service_account(manager: Any) -> None:
-    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly", permissions=PERMISSIONS))
+    account = service_accounts.add(
+        Actor.of_user(manager), manager, NewServiceAccount("nightly", permissions=PERMISSIONS)
+    )
     for _ in range(limits.number("agent_tokens")):
         token(manager, account)
     with pytest.raises(ValidationError, match="nightly has too many tokens"):
@@ -110,10 +116,12 @@ def test_disabling_says_what_becomes_of_tokens_and_says_nothing_of_signing_in_fo
 ) -> None:
     client = Client()
     client.force_login(manager)
-    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("nightly"))
+    account = service_accounts.add(Actor.of_user(manager), manager, NewServiceAccount("nightly"))
     assert "No permissions." in words(client, account)
     assert "can sign in" not in words(client, account)
-    account = service_accounts.add(Actor.of_user(manager), manager, Wanted("hourly", permissions=PERMISSIONS))
+    account = service_accounts.add(
+        Actor.of_user(manager), manager, NewServiceAccount("hourly", permissions=PERMISSIONS)
+    )
     token(manager, account)
     asked = words(client, account, "disable/")
     assert "Agents can no longer use the tokens of hourly." in asked
@@ -147,5 +155,5 @@ def test_a_service_account_never_takes_the_name_of_a_person_however_it_is_writte
     assert answer.status_code == 422
     assert "A user with that username already exists." in answer.content.decode()
     with pytest.raises(IntegrityError):
-        service_accounts.add(Actor.of_user(manager), manager, Wanted(name))
+        service_accounts.add(Actor.of_user(manager), manager, NewServiceAccount(name))
     assert authenticate(None, username="max", password="correct horse battery") == manager

@@ -238,7 +238,7 @@ def test_the_policy_of_a_bundle_is_changed_by_those_who_may_change_servers(token
     tool = {"name": "wipe", "inputSchema": {"type": "object"}}
     store_listing(session.server, DefinitionKind.TOOL, [tool], timezone.now())
     maker = person("olga", "view_server", "change_server")
-    wanted = changing.Wanted("Team", [changing.Membership(session.server, "files")], "team")
+    wanted = changing.BundleInput("Team", [changing.Membership(session.server, "files")], "team")
     changing.create(Actor.of_user(maker), maker, wanted)
     olga, vera = browser(maker), browser(person("vera", "view_server"))
     posted = {"effect": "ask", "kind": "tool", "pattern": "files__w*", "calls_per_minute": ""}

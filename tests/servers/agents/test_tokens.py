@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from servers import access, limits
 from servers.agents import tokens
-from servers.agents.tokens import Unknown, Wanted
+from servers.agents.tokens import NewToken, Unknown
 from servers.audit.record import Actor
 from servers.enums import AuditAction
 from servers.models import AgentToken, AuditEvent, Server
@@ -29,7 +29,7 @@ def ann(db: None) -> Any:
 
 def issue(user: Any, **more: Any) -> tokens.Issued:
     fields: dict[str, Any] = {"name": "laptop", "days": 7, "scopes": [LIST, CALL]}
-    return tokens.issue(Actor.of_user(user), user, Wanted(**fields | more))
+    return tokens.issue(Actor.of_user(user), user, NewToken(**fields | more))
 
 
 def why(text: str, address: str = "192.0.2.1") -> str:
@@ -123,8 +123,8 @@ def test_only_those_who_manage_users_revoke_tokens_of_others(ann: Any, admin: An
         tokens.revoke(Actor.of_user(bob), bob, token)
     assert tokens.principal_of(issue(ann, name="b").text, "")
     assert tokens.revoke(Actor.of_user(admin), admin, token)
-    assert list(tokens.seen_by(bob)) == []
-    assert tokens.seen_by(admin).count() == 2
+    assert list(tokens.visible_tokens(bob)) == []
+    assert tokens.visible_tokens(admin).count() == 2
 
 
 def test_the_number_of_tokens_is_bounded(ann: Any, monkeypatch: pytest.MonkeyPatch) -> None:

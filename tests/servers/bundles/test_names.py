@@ -73,7 +73,7 @@ def test_an_alias_is_short_and_proposed_so_that_none_looks_like_another() -> Non
 
 @given(ALIASES, URIS)
 def test_a_uri_can_be_read_back_and_keeps_its_scheme(alias: str, uri: str) -> None:
-    outward = uris.outward(alias, uri)
+    outward = uris.exposed_uri(alias, uri)
     if uris.is_global(uri):
         assert outward == uri
         return
@@ -84,11 +84,11 @@ def test_a_uri_can_be_read_back_and_keeps_its_scheme(alias: str, uri: str) -> No
 
 @given(ALIASES, ALIASES, URIS)
 def test_uris_of_two_members_never_meet(one: str, two: str, uri: str) -> None:
-    assert one == two or uris.is_global(uri) or uris.outward(one, uri) != uris.outward(two, uri)
+    assert one == two or uris.is_global(uri) or uris.exposed_uri(one, uri) != uris.exposed_uri(two, uri)
 
 
 def test_a_bundle_in_a_bundle_and_an_expanded_template_can_be_read_back() -> None:
-    twice = uris.outward("bb", uris.outward("aa", "test://x"))
+    twice = uris.exposed_uri("bb", uris.exposed_uri("aa", "test://x"))
     assert uris.inward(twice) == ("bb", "test://aa.mcp/x")
     template = uris.template_outward("aa", "test://t/{id}/data")
     assert template == "test://aa.mcp/t/{id}/data"

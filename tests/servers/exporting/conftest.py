@@ -37,7 +37,7 @@ def _surroundings(settings: Any, tmp_path: Path) -> Iterator[None]:
 
 
 def no_store(schedule: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
-    raise work.NotPut("There is no store in this test.")
+    raise work.UploadFailed("There is no store in this test.")
 
 
 def exported(user: Any, actor: Actor, kind: ExportFormat = ExportFormat.JSONL, **options: Any) -> Export:  # noqa: F811  a fixture by its name

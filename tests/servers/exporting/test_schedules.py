@@ -424,7 +424,7 @@ def test_an_upload_is_given_up_with_its_job(
         began.set()
         assert given_up.wait(30)
         ended.set()
-        raise work.NotPut("given up")
+        raise work.UploadFailed("given up")
 
     def lose(progress: running.JobProgress, done: int, total: int | None = None) -> None:
         if began.is_set():

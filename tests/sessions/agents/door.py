@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from servers.agents.tokens import Wanted, issue
+from servers.agents.tokens import NewToken, issue
 from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.enums import DefinitionKind, PayloadKind
@@ -54,7 +54,7 @@ def make_listed(slug: str = "files", *tools: str, **fields: Any) -> McpSession:
 
 
 def token_of(user: Any, *scopes: str) -> str:
-    wanted = Wanted("laptop", 7, [f"mcp:{scope}" for scope in scopes or ("list", "read", "call")])
+    wanted = NewToken("laptop", 7, [f"mcp:{scope}" for scope in scopes or ("list", "read", "call")])
     return issue(Actor.of_user(user), user, wanted).text
 
 

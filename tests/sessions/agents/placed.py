@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from servers.agents import tokens
-from servers.agents.tokens import Principal, Wanted
+from servers.agents.tokens import NewToken, Principal
 from servers.audit.record import Actor
 from servers.audit.writer import writer
 from sessions.agents import endpoints
@@ -15,14 +15,14 @@ from sessions.agents.endpoints import Entry
 from sessions.agents.exchange import Exchange
 from sessions.agents.policy.policy_check import PolicyCheck
 from sessions.calls import intents, placing
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.mcp.core.versions import Era
 from sessions.models import Call
 
 
 def principal_of(user: Any, *scopes: str, name: str = "laptop") -> Principal:
     """Of a new token."""
-    wanted = Wanted(name, 7, [f"mcp:{scope}" for scope in scopes or ("list", "read", "call")])
+    wanted = NewToken(name, 7, [f"mcp:{scope}" for scope in scopes or ("list", "read", "call")])
     return tokens.principal_of(tokens.issue(Actor.of_user(user), user, wanted).text, "")
 
 
@@ -34,7 +34,7 @@ def place(
     params = {"name": name, "arguments": arguments}
     exchange = bundles.routed(Exchange(entry, Era.MODERN, "2026-07-28", 1, "tools/call", params, {}, "", "", program))
     asked = call_request_of(exchange)
-    companion = idempotency.companion(exchange, asked, partial(check.check, exchange, asked, repeated=False))
-    server, given = exchange.entry.endpoint.server, Given(value=asked.arguments)
+    companion = idempotency.agent_part(exchange, asked, partial(check.check, exchange, asked, repeated=False))
+    server, given = exchange.entry.endpoint.server, SubmittedArguments(value=asked.arguments)
     intent = placing.check(exchange.actor, principal.user, server.uid, asked.target, given, companion=companion)
     return writer().submit_and_wait(partial(intents.write, intent), partial(intents.requested, intent))

@@ -26,7 +26,7 @@ user = get_user_model().objects.get(username={name!r})
 servers = Server.objects.filter(slug__in={servers!r}) if {servers!r} else None
 active = AgentToken.objects.filter(user=user, revoked_at=None)  # of earlier modules of tests: the product allows fifty
 AgentToken.objects.filter(pk__in=[token.pk for token in active.order_by("-pk")[30:]]).update(revoked_at=timezone.now())
-wanted = tokens.Wanted({label!r}, 7, {scopes!r}, servers, {tools!r}, {addresses!r})
+wanted = tokens.NewToken({label!r}, 7, {scopes!r}, servers, {tools!r}, {addresses!r})
 print("TOKEN", tokens.issue(Actor.of_user(user), user, wanted).text)
 """
 ONE_A_SECOND = """

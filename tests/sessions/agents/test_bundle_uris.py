@@ -52,7 +52,7 @@ def entry() -> Entry:
         define(sessions[slug], DefinitionKind.RESOURCE, SHARED)
     define(sessions["wiki"], DefinitionKind.RESOURCE_TEMPLATE, "test://pages/{number}", "test://hidden/{x}")
     members = [Membership(one.server, slug, resources=("*", "!test://hidden*")) for slug, one in sessions.items()]
-    changing.create(Actor.of_user(ann), ann, changing.Wanted("Team", members, "team"))
+    changing.create(Actor.of_user(ann), ann, changing.BundleInput("Team", members, "team"))
     principal = principal_of(ann)
     return Entry(principal, endpoints.endpoint_of(principal, "team"))
 

@@ -18,14 +18,14 @@ CHANGE = """
 from django.contrib.auth import get_user_model
 from servers.audit.record import Actor
 from servers.bundles import changing
-from servers.bundles.changing import Membership, Wanted
+from servers.bundles.changing import BundleInput, Membership
 from servers.bundles.overrides import Override
 from servers.models import Bundle, Server
 user = get_user_model().objects.get(username={user!r})
 def of(slug, alias, overrides={{}}, **offers):
     said = {{tool: Override(*one) for tool, one in overrides.items()}}
     return Membership(Server.objects.get(slug=slug), alias, overrides=said, **offers)
-wanted = Wanted({name!r}, [of(slug, alias, **offers) for slug, alias, offers in {members!r}], {slug!r}, "Use it well.", {listing!r}, {pinned!r})
+wanted = BundleInput({name!r}, [of(slug, alias, **offers) for slug, alias, offers in {members!r}], {slug!r}, "Use it well.", {listing!r}, {pinned!r})
 known = Bundle.objects.filter(slug={slug!r}).first()
 if known: changing.change(Actor.of_user(user), user, known, wanted, known.version)
 else: changing.create(Actor.of_user(user), user, wanted)

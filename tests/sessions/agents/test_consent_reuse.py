@@ -182,7 +182,7 @@ def test_3_a_consent_is_used_up_by_its_call(world: World) -> None:
     assert world.send(call)
     assert not world.send(call)
     assert world.decide(call) is Decision.LATE
-    idempotency.heard_of_asked(call.uid)
+    idempotency.mark_approval_delivered(call.uid)
     again = world.place(principal, "files", id="a")
     assert (world.send(again), approval_of(again)) == (False, ApprovalState.OPEN)
     assert Attempt.objects.count() == 1
@@ -299,7 +299,7 @@ def test_8_of_two_uses_at_once_one_is_sent(world: World, monkeypatch: pytest.Mon
 # --- bundles -----------------------------------------------------------------------------------------------------------------
 def team(world: World) -> Bundle:
     members = [Membership(session.server, slug) for slug, session in world.sessions.items()]
-    return changing.create(Actor.of_user(world.boss), world.boss, changing.Wanted("Team", members, "team"))
+    return changing.create(Actor.of_user(world.boss), world.boss, changing.BundleInput("Team", members, "team"))
 
 
 def rule_of(world: World, bundle: Bundle, effect: PolicyEffect, pattern: str) -> None:

@@ -91,7 +91,7 @@ def test_a_process_that_starts_counts_what_lately_had_no_answer_as_not_heard() -
     old = called(token, at=timezone.now() - timedelta(hours=1))
     for state, one in [*calls.items(), (CallState.SENT, old)]:
         Call.objects.filter(pk=one.call_id).update(state=state)
-    idempotency.inherit()
+    idempotency.mark_orphans_undelivered()
     unheard = set(AgentCall.objects.exclude(unheard_at=None).values_list("call__state", "pk"))
     assert unheard == {(state.value, calls[state].pk) for state in states[:3]}
 
@@ -110,7 +110,7 @@ async def test_requests_share_one_attempt_at_what_others_left_behind_and_its_fai
     await door.thread(make_listed, "files")
     token = await door.thread(token_of, ada)
     with monkeypatch.context() as patched:
-        patched.setattr(idempotency, "inherit", fails)
+        patched.setattr(idempotency, "mark_orphans_undelivered", fails)
         asked = [door.modern(token, "files", "tools/call", {"name": "echo", "arguments": {}}, id=n) for n in range(20)]
         for one in asked:
             await one.ends()
@@ -130,7 +130,7 @@ async def test_the_log_names_what_a_request_waits_for_that_has_no_answer_for_lon
     await door.thread(make_listed, "files")
     token = await door.thread(token_of, ada)
     monkeypatch.setattr(asgi, "SILENT_SECONDS", 0.3)
-    monkeypatch.setattr(idempotency, "inherit", lambda: time.sleep(0.6))
+    monkeypatch.setattr(idempotency, "mark_orphans_undelivered", lambda: time.sleep(0.6))
     call = door.modern(token, "files", "tools/call", {"name": "echo", "arguments": {}})
     await door.finish(uid := await door.viewed())
     door.hint(f"call.{uid}")

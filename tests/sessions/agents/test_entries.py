@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from servers.agents.tokens import Wanted, issue
+from servers.agents.tokens import NewToken, issue
 from servers.audit.record import Actor
 from servers.enums import SignsInAs
 from servers.models import Server
@@ -116,7 +116,7 @@ async def test_a_log_level_counts_from_the_next_request_on(door: Door, ada: Any)
 async def test_what_is_remembered_opens_nothing_to_another_token(door: Door, ada: Any) -> None:
     def tokens() -> tuple[str, str, str]:
         elsewhere = Server.objects.filter(slug="other")
-        narrow = Wanted("narrow", 7, ["mcp:list"], elsewhere)
+        narrow = NewToken("narrow", 7, ["mcp:list"], elsewhere)
         return token_of(ada), token_of(ada), issue(Actor.of_user(ada), ada, narrow).text
 
     await door.thread(make_listed, "files")

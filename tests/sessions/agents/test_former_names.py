@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from servers.agents import tokens
-from servers.agents.tokens import Principal, Wanted
+from servers.agents.tokens import NewToken, Principal
 from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.bundles.changing import Membership
@@ -35,7 +35,7 @@ def web() -> Server:
 
 
 def principal_of(user: Any, servers: Any = None, tools: tuple[str, ...] = ()) -> Principal:
-    wanted = Wanted("laptop", 7, SCOPES, servers=servers, tools=tools)
+    wanted = NewToken("laptop", 7, SCOPES, servers=servers, tools=tools)
     return tokens.principal_of(tokens.issue(Actor.of_user(user), user, wanted).text, "")
 
 
@@ -51,7 +51,7 @@ def told(principal: Principal, name: str) -> str:
 
 def of(user: Any, *members: tuple[Server, str]) -> Bundle:
     """The bundle, with these members from now on; each tool has a name."""
-    wanted = changing.Wanted("Team", [Membership(one, alias) for one, alias in members], "team")
+    wanted = changing.BundleInput("Team", [Membership(one, alias) for one, alias in members], "team")
     known, actor = Bundle.objects.filter(slug="team").first(), Actor.of_user(user)
     if known is None:
         bundle = changing.create(actor, user, wanted)
@@ -84,7 +84,7 @@ def test_a_tool_of_a_server_that_left_is_named_only_to_an_agent_that_reaches_the
 
 def test_a_former_name_leads_to_the_new_one_that_no_agent_has_listed_yet(ann: Any, web: Server) -> None:
     bundle = of(ann, (web, "web"))
-    wanted = changing.Wanted("Team", [Membership(web, "net")], "team")
+    wanted = changing.BundleInput("Team", [Membership(web, "net")], "team")
     changing.change(Actor.of_user(ann), ann, bundle, wanted, bundle.version)
     assert told(principal_of(ann), "web__drop") == "web__drop was renamed to net__drop."
 

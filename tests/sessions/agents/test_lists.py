@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from servers.agents import tokens
-from servers.agents.tokens import Wanted
+from servers.agents.tokens import NewToken
 from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.enums import DefinitionKind
@@ -39,7 +39,7 @@ def ann(db: None) -> Any:
 
 
 def entry(user: Any, session: McpSession, **more: Any) -> Entry:
-    wanted = Wanted("t", 7, ["mcp:list", "mcp:call"], **more)
+    wanted = NewToken("t", 7, ["mcp:list", "mcp:call"], **more)
     principal = tokens.principal_of(tokens.issue(Actor.of_user(user), user, wanted).text, "")
     return Entry(principal, endpoints.endpoint_of(principal, session.server.slug))
 
@@ -235,14 +235,14 @@ def test_an_endpoint_is_there_for_those_who_may_see_the_server_and_a_session_for
 def test_streams_find_out_together_which_tokens_count_no_more(ann: Any, django_assert_num_queries: Any) -> None:
     bob = person("bob", "view_server", "call_tool")
     made = [
-        tokens.issue(Actor.of_user(user), user, Wanted("t", 7, ["mcp:list"])).token for user in (ann, ann, ann, bob)
+        tokens.issue(Actor.of_user(user), user, NewToken("t", 7, ["mcp:list"])).token for user in (ann, ann, ann, bob)
     ]
     good, revoked, expired, disabled = made
     tokens.revoke(Actor.of_user(ann), ann, revoked)
     AgentToken.objects.filter(pk=expired.pk).update(expires_at=timezone.now())
     type(bob).objects.filter(pk=bob.pk).update(is_active=False)
     with django_assert_num_queries(1):
-        assert tokens.that_count([good.pk, revoked.pk, expired.pk, disabled.pk, 0]) == {good.pk: True}
+        assert tokens.still_valid_keys([good.pk, revoked.pk, expired.pk, disabled.pk, 0]) == {good.pk: True}
 
 
 def test_a_long_list_is_paged_and_only_the_bodies_of_a_page_are_read(ann: Any) -> None:
@@ -289,7 +289,7 @@ def test_where_those_with_tools_are_off_a_bundles_list_is_an_error_and_no_server
     bundle = Bundle.objects.create(slug="team", name="Team")
     for position, session in enumerate((files, docs)):
         bundle.members.create(server=session.server, alias=session.server.slug, position=position, **EVERYTHING)
-    wanted = Wanted("t", 7, ["mcp:list", "mcp:call"])
+    wanted = NewToken("t", 7, ["mcp:list", "mcp:call"])
     principal = tokens.principal_of(tokens.issue(Actor.of_user(ann), ann, wanted).text, "")
 
     def found() -> Entry:

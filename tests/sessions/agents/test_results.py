@@ -28,7 +28,7 @@ from tests.sessions.agents.door import LEGACY, MODERN, Door, make_listed, token_
 ASKED = {"a": {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {}}}}
 ECHO = {"name": "echo", "arguments": {}}
 LINK = {"type": "resource_link", "uri": "test://a", "name": "a"}
-VIA = Via("Team", "web__t", partial(uris.outward, "web"))
+VIA = Via("Team", "web__t", partial(uris.exposed_uri, "web"))
 
 
 def told(text: str, era: Era, method: str = "tools/call", via: Via | None = None) -> bytes:

@@ -44,13 +44,13 @@ from servers.agents.oauth import grants
 from servers.agents.oauth.grants import Consent
 from servers.audit.record import Actor
 from servers.bundles import changing
-from servers.bundles.changing import Membership, Wanted
+from servers.bundles.changing import BundleInput, Membership
 from servers.models import AgentToken, OAuthClient, OAuthCode, Server
 settings.PUBLIC_URL = "BASE_URL"  # a grant is for an address; a shell does not know the port of the web process
 User = get_user_model()
 ada = User.objects.get(username="ada")
 servers = [Server.objects.get(slug=slug) for slug in ("legacy", "modern")]
-changing.create(Actor.of_user(ada), ada, Wanted("Matrix", [Membership(server, alias) for server, alias in zip(servers, ("one", "two"))], "matrix"))
+changing.create(Actor.of_user(ada), ada, BundleInput("Matrix", [Membership(server, alias) for server, alias in zip(servers, ("one", "two"))], "matrix"))
 client = OAuthClient.objects.create(kind="added", client_id="matrix", name="Matrix", redirect_uris=["http://127.0.0.1/cb"])
 permissions = Permission.objects.filter(codename__in=["view_server", "call_tool"])
 found = []
@@ -59,7 +59,7 @@ for number, (kind, scopes, state) in enumerate(CREDENTIALS):
     user.user_permissions.set(permissions)
     user, scopes = User.objects.get(pk=user.pk), [f"mcp:{scope}" for scope in scopes]
     if kind == "token":
-        issued = tokens.issue(Actor.of_user(user), user, tokens.Wanted("matrix", 7, scopes, servers[:1]))
+        issued = tokens.issue(Actor.of_user(user), user, tokens.NewToken("matrix", 7, scopes, servers[:1]))
         token, text = issued.token, issued.text
     else:
         endpoint = grants.endpoint_of(user, "legacy" if kind == "grant" else "matrix")

@@ -254,7 +254,7 @@ async def test_an_agent_without_the_scope_is_not_told_which_tools_a_bundle_has(
     door: Door, ada: Any, session: Any, name: str
 ) -> None:
     def joined() -> str:
-        wanted = changing.Wanted("Team", [changing.Membership(session.server, "files")], "team")
+        wanted = changing.BundleInput("Team", [changing.Membership(session.server, "files")], "team")
         changing.create(Actor.of_user(ada), ada, wanted)
         return token_of(ada, "read")
 

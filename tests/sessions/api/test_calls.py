@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from servers.agents import tokens
-from servers.agents.tokens import Wanted
+from servers.agents.tokens import NewToken
 from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
@@ -48,7 +48,7 @@ def call() -> Call:
 
 
 def shown(user: Any, call: Call) -> dict[str, Any]:
-    issued = tokens.issue(Actor.of_user(user), user, Wanted("laptop", 7, ["mcp:history"]))
+    issued = tokens.issue(Actor.of_user(user), user, NewToken("laptop", 7, ["mcp:history"]))
     caller = Caller(tokens.principal_of(issued.text, ""), "192.0.2.7", "request-0001")
     found: dict[str, Any] = json.loads(calls._detail(caller, call.uid).text)
     return found
@@ -69,7 +69,7 @@ def test_the_words_of_the_server_are_for_those_who_may_read_the_call(call: Call)
 
 
 def test_cancelling_a_call_of_another_token_is_refused_and_recorded(call: Call) -> None:
-    issued = tokens.issue(Actor.of_user(call.user), call.user, Wanted("laptop", 7, ["mcp:call", "mcp:history"]))
+    issued = tokens.issue(Actor.of_user(call.user), call.user, NewToken("laptop", 7, ["mcp:call", "mcp:history"]))
     caller = Caller(tokens.principal_of(issued.text, ""), "192.0.2.7", "request-0001")
     with pytest.raises(Problem) as refused:
         calls._cancel(caller, call.uid)

@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from servers.agents import tokens
-from servers.agents.tokens import Wanted
+from servers.agents.tokens import NewToken
 from servers.audit import payloads, writer
 from servers.audit.record import Actor
 from servers.enums import AuditAction, PolicyEffect, PolicyKind
@@ -51,7 +51,7 @@ def worlds(user: Any) -> Iterator[tuple[Caller, McpSession, str]]:
     """Of each rule a server of its own, its caller, and the words of the rule."""
     for number, (owner, words, rule) in enumerate(RULES):
         session = make_session(f"files-{number}")
-        issued = tokens.issue(Actor.of_user(user), user, Wanted("laptop", 7, ["mcp:read"]))
+        issued = tokens.issue(Actor.of_user(user), user, NewToken("laptop", 7, ["mcp:read"]))
         of: dict[str, Any] = {"server": session.server} if owner == "server" else {"token": issued.token}
         policy = AgentPolicy.objects.create(**of, otherwise=PolicyEffect.ALLOW if rule else PolicyEffect.DENY)
         given = {"pattern": "file:///etc/*", **rule} if rule else {"pattern": PLAIN, "effect": PolicyEffect.ALLOW}
@@ -134,5 +134,5 @@ def _digests(user: Any, subscription: Subscription) -> list[str | None]:
 
 
 def _caller(user: Any) -> Caller:
-    issued = tokens.issue(Actor.of_user(user), user, Wanted("laptop", 7, ["mcp:read"]))
+    issued = tokens.issue(Actor.of_user(user), user, NewToken("laptop", 7, ["mcp:read"]))
     return Caller(tokens.principal_of(issued.text, ""), "192.0.2.7", "request-0001")

@@ -19,7 +19,7 @@ from servers.enums import DefinitionKind, EraChoice, SignsInAs
 from servers.models import Server
 from servers.registration import registering
 from sessions.calls import claims, intents, placing
-from sessions.calls.placing import Given
+from sessions.calls.placing import SubmittedArguments
 from sessions.enums import CallState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
@@ -77,7 +77,7 @@ def test_on_postgresql_a_call_does_not_wait_for_a_change_of_what_it_refers_to(ch
     store_listing(server, DefinitionKind.TOOL, [{"name": "echo", "inputSchema": {"type": "object"}}], timezone.now())
     user = get_user_model().objects.create_superuser("ada")
     get_user_model().objects.create_user("bo")
-    intent = placing.check(Actor.of_user(user), user, server.uid, "echo", Given(value={}))
+    intent = placing.check(Actor.of_user(user), user, server.uid, "echo", SubmittedArguments(value={}))
     with transaction.atomic():
         _CHANGES[change](server, user)
         assert meanwhile(partial(intents.write, intent)) is not None

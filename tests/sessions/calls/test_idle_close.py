@@ -15,7 +15,7 @@ from servers.definitions.versions import store_listing
 from servers.enums import DefinitionKind
 from sessions.calls import intents, placing
 from sessions.calls.intents import Intent
-from sessions.calls.placing import Given
+from sessions.calls.placing import SubmittedArguments
 from sessions.connections import lifecycle
 from sessions.connections.lifecycle import Lease
 from sessions.enums import CallState, Desired
@@ -41,7 +41,7 @@ def requested() -> tuple[Lease, Intent]:
     lease = make_hold(session)
     store_listing(session.server, DefinitionKind.TOOL, [TOOL], timezone.now())
     user = get_user_model().objects.create_superuser("ada")
-    return lease, placing.check(Actor.of_user(user), user, session.server.uid, "echo", Given(value={}))
+    return lease, placing.check(Actor.of_user(user), user, session.server.uid, "echo", SubmittedArguments(value={}))
 
 
 def desired() -> str:

@@ -16,7 +16,7 @@ from servers.enums import AuditAction, DefinitionKind, TransportKind
 from servers.models import AuditEvent, Server
 from sessions.calls import placing, repeating
 from sessions.calls.operations import completion_reference, completion_target
-from sessions.calls.placing import Given, Rejected
+from sessions.calls.placing import Rejected, SubmittedArguments
 from sessions.connections import commands
 from sessions.enums import CallState
 from sessions.mcp.core.methods import COMPLETE, PROMPTS_GET, RESOURCES_READ
@@ -50,7 +50,7 @@ def caller() -> Any:
 
 
 def place(user: Any, server: Server, method: str, target: str, **given: Any) -> Call:
-    return placing.place(Actor.of_user(user), user, server, target, Given(**given), method=method)
+    return placing.place(Actor.of_user(user), user, server, target, SubmittedArguments(**given), method=method)
 
 
 def arguments(call: Call) -> Any:

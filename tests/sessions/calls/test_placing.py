@@ -26,10 +26,10 @@ from servers.enums import AuditAction, AuditOutcome, OAuthClientKind, TransportK
 from servers.models import AgentToken, AuditEvent, Definition, Identity, OAuthClient, Payload, Server
 from servers.registration import registering
 from sessions.calls import final_states, placing, repeating
-from sessions.calls.placing import AuditUnavailable, Given, Rejected
+from sessions.calls.placing import AuditUnavailable, Rejected, SubmittedArguments
 from sessions.calls.proof import CallRows
 from sessions.connections import commands
-from sessions.enums import ArgumentDoubt, CallState, Desired
+from sessions.enums import ArgumentProblemKind, CallState, Desired
 from sessions.models import AgentCall, Call, McpSession, Worker
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
 
@@ -80,7 +80,7 @@ def caller() -> Any:
 
 def place(user: Any, server: Server, tool: str = "echo", **given: Any) -> Call:
     given = given or {"value": {"text": "hello"}}
-    return placing.place(Actor.of_user(user), user, server, tool, Given(**given))
+    return placing.place(Actor.of_user(user), user, server, tool, SubmittedArguments(**given))
 
 
 def test_a_placed_call_is_durable_with_its_payload_and_event(caller: Any, server: Server) -> None:
@@ -175,7 +175,7 @@ def test_the_name_of_a_destructive_tool_is_no_confirmation_of_arguments_that_can
         with pytest.raises(Rejected) as refusal:
             place(caller, server, "odd", value={}, **given)
         assert refusal.value.confirm == missing
-    assert place(caller, server, "odd", value={}, confirm="odd", unchecked=True).doubt == ArgumentDoubt.UNCHECKED
+    assert place(caller, server, "odd", value={}, confirm="odd", unchecked=True).doubt == ArgumentProblemKind.UNCHECKED
 
 
 def test_arguments_of_a_tool_whose_schema_has_nulls_are_checked_on_its_page_and_when_it_is_called(
@@ -410,12 +410,14 @@ def test_arguments_that_the_schema_forbids_are_sent_only_on_request_and_marked(c
     with pytest.raises(Rejected) as refusal:
         place(caller, server, value={"text": 7})
     assert refusal.value.confirm == "anyway"
-    given = Given(value={"text": 7}, anyway=True)
+    given = SubmittedArguments(value={"text": 7}, anyway=True)
     call = placing.place(Actor.of_user(caller), caller, server, "echo", given)
-    assert call.doubt == ArgumentDoubt.INVALID
+    assert call.doubt == ArgumentProblemKind.INVALID
     event = AuditEvent.objects.get(action=AuditAction.CALL_REQUEST)
     assert json.loads(event.body)["details"]["invalid"] == "1 invalid argument"
     with pytest.raises(Rejected, match="destructive"):
-        placing.place(Actor.of_user(caller), caller, server, "wipe", Given(value={}, anyway=True))
-    fitting = placing.place(Actor.of_user(caller), caller, server, "echo", Given(value={"text": "7"}, anyway=True))
+        placing.place(Actor.of_user(caller), caller, server, "wipe", SubmittedArguments(value={}, anyway=True))
+    fitting = placing.place(
+        Actor.of_user(caller), caller, server, "echo", SubmittedArguments(value={"text": "7"}, anyway=True)
+    )
     assert fitting.doubt == ""

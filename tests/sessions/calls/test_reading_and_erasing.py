@@ -13,7 +13,7 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor, Event, record
-from servers.enums import AuditAction, AuditOutcome, PayloadKind, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome, PayloadKind
 from servers.models import AuditEvent, Payload, PrivacySettings
 from sessions.calls import server_tasks
 from sessions.calls.claims import CallOutcome
@@ -297,12 +297,12 @@ def test_with_the_contents_the_words_of_its_task_and_the_stderr_of_a_session_tha
 
 def test_a_task_that_is_followed_on_does_not_bring_the_erased_words_back(call: Call) -> None:
     lease = make_hold(McpSession.objects.get())
-    Call.objects.update(state=CallState.OUTCOME_UNKNOWN, result=None, way=Way.AGENT)
+    Call.objects.update(state=CallState.OUTCOME_UNKNOWN, result=None, way=ActionSource.AGENT)
     now = timezone.now()
     begun = {"begun_at": now, "changed_at": now, "seen_at": now, "status": "working", "session_id": call.session_id}
     ServerTask.objects.create(call=call, task_id="t", message=f"exporting {ARGUMENT}", **begun)
     [orphan] = server_tasks.orphans(lease.session_id)
-    assert orphan.call.actor.way == Way.AGENT
+    assert orphan.call.actor.way == ActionSource.AGENT
     payloads.erase(call.arguments)
     for status in (Status.WORKING, Status.WORKING, Status.FAILED):
         server_tasks.seen(orphan.call, lease, TaskState("t", status, f"exporting {ARGUMENT}"))

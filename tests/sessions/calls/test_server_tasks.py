@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from servers.audit import payloads
 from servers.crypto import SealError
-from servers.enums import PayloadKind, Way
+from servers.enums import ActionSource, PayloadKind
 from sessions.calls import server_tasks
 from sessions.calls.claims import CallOutcome
 from sessions.enums import CallState, Desired, SessionState
@@ -146,7 +146,7 @@ def test_a_task_whose_result_came_late_is_completed(ada: Any, task: ServerTask) 
 def test_a_task_that_is_followed_on_for_an_agent_asks_whom_its_call_could_ask(ada: Any, task: ServerTask) -> None:
     assert task.session_id is not None
     assert [orphan.call.agent for orphan in server_tasks.orphans(task.session_id)] == [None]
-    Call.objects.update(way=Way.AGENT)
+    Call.objects.update(way=ActionSource.AGENT)
     token = principal_of(ada).token
     AgentCall.objects.create(call=task.call, token=token, token_name="laptop", same="0", asks_people=False)
     [orphan] = server_tasks.orphans(task.session_id)

@@ -12,7 +12,7 @@ from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.definitions import versions
 from servers.enums import DefinitionKind
-from sessions.calls.arguments import Given, read_arguments
+from sessions.calls.arguments import SubmittedArguments, read_arguments
 from sessions.models import Call
 from tests.servers.conftest import person
 from tests.servers.schemas.browser_form import posted
@@ -107,7 +107,7 @@ def test_half_of_a_surrogate_pair_is_shown_as_its_escape(client: Client) -> None
 def test_an_empty_text_is_no_arguments(client: Client) -> None:
     client.post("/servers/tools/call/?tool=find", {"_mode": "json", "_json": ""})
     assert payloads.read(Call.objects.get().arguments) == "{}"
-    assert read_arguments({"type": "object"}, Given(text=""))[0] == {}
+    assert read_arguments({"type": "object"}, SubmittedArguments(text=""))[0] == {}
 
 
 def test_each_error_names_the_argument_or_the_part_of_it(client: Client) -> None:

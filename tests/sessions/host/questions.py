@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from servers.audit import payloads
 from servers.audit.record import Actor
 from sessions.inbox import answering
-from sessions.inbox.answering import Action, Given
+from sessions.inbox.answering import Action, SubmittedArguments
 from sessions.models import Call, McpSession, Question
 from tests.peers.peers import peer_command
 from tests.sessions.host.harness import await_ready, ended, eventually, wake
@@ -57,7 +57,9 @@ def open_question(session: McpSession) -> Question:
 
 def answer(question: Question, action: Action, value: Any = None, *, by: str = "grace") -> bool:
     user = person(by)
-    return answering.answer(Actor.of_user(user), user, question, action, None if value is None else Given(value=value))
+    return answering.answer(
+        Actor.of_user(user), user, question, action, None if value is None else SubmittedArguments(value=value)
+    )
 
 
 def over(question: Question) -> Question:

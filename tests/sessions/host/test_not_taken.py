@@ -21,7 +21,7 @@ from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database
 from sessions.host.inbox.waiting import Inbox
 from sessions.inbox import answering, more_time
-from sessions.inbox.answering import Given
+from sessions.inbox.answering import SubmittedArguments
 from sessions.inbox.card import end_of
 from sessions.inbox.questions import NOT_SENT, NOT_TAKEN
 from sessions.mcp.core.input_requests import InputRequest
@@ -60,7 +60,9 @@ async def until(look: Callable[[], Any]) -> Any:
 
 def answer() -> None:
     user = person("grace", "view_server", "answer_question")
-    assert answering.answer(Actor.of_user(user), user, Question.objects.get(), "accept", Given(value={"city": "Oslo"}))
+    assert answering.answer(
+        Actor.of_user(user), user, Question.objects.get(), "accept", SubmittedArguments(value={"city": "Oslo"})
+    )
 
 
 def orphan(session_id: int) -> PendingCall:

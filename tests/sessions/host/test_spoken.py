@@ -12,7 +12,7 @@ from servers.secret import MASK, Secret
 from sessions.enums import LogSource
 from sessions.host.answer_redaction import WORDS_CHARS, Redactor
 from sessions.host.logs.session_log import ServerLogLine
-from sessions.host.logs.spoken import Spoken
+from sessions.host.logs.spoken import ServerMessages
 from sessions.host.opening import Diagnosis
 from sessions.mcp.core.events import DiagnosticLine, LogMessage, ProtocolViolation
 
@@ -25,16 +25,16 @@ def lines() -> list[ServerLogLine]:
 
 
 @pytest.fixture
-def spoken(lines: list[ServerLogLine]) -> Spoken:
+def spoken(lines: list[ServerLogLine]) -> ServerMessages:
     redactor = Redactor([Secret("hunter2-hunter2")])
     log: Any = SimpleNamespace(
         add=lines.append, host=lambda text, level: lines.append(ServerLogLine(LogSource.HOST, level, text))
     )
-    return Spoken(log, redactor, Diagnosis(redactor))
+    return ServerMessages(log, redactor, Diagnosis(redactor))
 
 
 def test_a_secret_in_the_json_of_a_log_message_is_masked_and_the_json_stays_json(
-    spoken: Spoken, lines: list[ServerLogLine]
+    spoken: ServerMessages, lines: list[ServerLogLine]
 ) -> None:
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC"  # its end was cut off
     data = {
@@ -57,7 +57,7 @@ def test_a_secret_in_the_json_of_a_log_message_is_masked_and_the_json_stays_json
 
 
 async def test_a_secret_is_masked_in_text_in_stderr_and_in_our_words_about_the_server(
-    spoken: Spoken, lines: list[ServerLogLine]
+    spoken: ServerMessages, lines: list[ServerLogLine]
 ) -> None:
     said = f"hunter2-hunter2 and {TOKEN}"
     spoken.log_message(LogMessage("info", None, said))
@@ -68,7 +68,7 @@ async def test_a_secret_is_masked_in_text_in_stderr_and_in_our_words_about_the_s
 
 
 def test_a_private_key_on_stderr_is_masked_line_by_line_and_no_line_after_it(
-    spoken: Spoken, lines: list[ServerLogLine]
+    spoken: ServerMessages, lines: list[ServerLogLine]
 ) -> None:
     body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
     key = ["-----BEGIN RSA PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED", "", body, f"12:00 {body}", "c2hvcnQ="]
@@ -81,7 +81,7 @@ def test_a_private_key_on_stderr_is_masked_line_by_line_and_no_line_after_it(
 
 
 def test_a_private_key_that_stops_in_the_middle_takes_no_more_than_one_word_with_it(
-    spoken: Spoken, lines: list[ServerLogLine]
+    spoken: ServerMessages, lines: list[ServerLogLine]
 ) -> None:
     for text in ("-----BEGIN PRIVATE KEY-----", "A" * 64, "Listening on port 80", "Ready"):
         spoken.diagnostic(DiagnosticLine("stderr", text))
@@ -92,7 +92,9 @@ LITERALS = " ".join(literal for shape in SHAPES for literal in (*shape.literals,
 
 
 @pytest.mark.parametrize("is_json", [False, True], ids=["text", "JSON"])
-def test_megabytes_of_a_log_message_take_moments(spoken: Spoken, lines: list[ServerLogLine], is_json: bool) -> None:
+def test_megabytes_of_a_log_message_take_moments(
+    spoken: ServerMessages, lines: list[ServerLogLine], is_json: bool
+) -> None:
     text = LITERALS + "a.\\a" * 1_000_000
     began = time.process_time()
     spoken.log_message(LogMessage("info", text, {"note": text} if is_json else text))
@@ -104,7 +106,7 @@ def test_megabytes_of_a_log_message_take_moments(spoken: Spoken, lines: list[Ser
 @pytest.mark.parametrize("secret", [TOKEN, "hunter2-hunter2"], ids=["detected", "of the server"])
 @pytest.mark.parametrize("is_json", [False, True], ids=["text", "JSON"])
 def test_nothing_of_a_secret_stays_where_a_long_message_is_cut(
-    spoken: Spoken, lines: list[ServerLogLine], secret: str, is_json: bool
+    spoken: ServerMessages, lines: list[ServerLogLine], secret: str, is_json: bool
 ) -> None:
     key = f"-----BEGIN PRIVATE KEY-----{'A' * 15_000}-----END PRIVATE KEY-----"  # the mask is much shorter
     for length in range(0, 800, 7):

@@ -17,7 +17,7 @@ from servers.registration import registering
 from servers.registration.registering import Registration
 from servers.secret import Secret
 from sessions.calls import placing
-from sessions.calls.arguments import Given, Rejected
+from sessions.calls.arguments import Rejected, SubmittedArguments
 from sessions.connections import commands
 from sessions.enums import CallState, Desired, SessionState
 from sessions.models import Call, LogLine, McpSession
@@ -71,7 +71,7 @@ def own(user: Any, server: Server) -> Identity:
 
 
 def place(user: Any, server: Server, tool: str = "whoami") -> Call:
-    return placing.place(Actor.of_user(user), user, server, tool, Given(value={}))
+    return placing.place(Actor.of_user(user), user, server, tool, SubmittedArguments(value={}))
 
 
 def answer(call: Call) -> str:

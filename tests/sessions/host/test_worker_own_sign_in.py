@@ -8,7 +8,7 @@ from servers.credentials import identities
 from servers.enums import AuthorizationState, IdentityKind, SignsInAs
 from servers.models import AuditEvent, Credential, Server, ServerAuthorization
 from sessions.calls import placing
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.enums import CallState, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import person
@@ -56,7 +56,7 @@ def test_a_grant_of_somebodys_own_is_never_used_for_everybody(
 
     eventually(lambda: own.identity.definitions.filter(key="greet").exists(), 30)
     actor = identities.Actor.of_user(bea)
-    call = placing.place(actor, bea, server, "greet", Given(value={"name": "Bea"}, confirm="greet"))
+    call = placing.place(actor, bea, server, "greet", SubmittedArguments(value={"name": "Bea"}, confirm="greet"))
     ended = eventually(Call.objects.filter(pk=call.pk, finished_at__isnull=False).first, 30)
     assert (ended.state, ended.identity_name, ended.personal) == (CallState.SUCCEEDED, "bea", True)
     assert protected.events("call") == 1

@@ -12,7 +12,7 @@ from servers.audit.verify import verify
 from servers.models import Definition, Payload, PrivacySettings, RedactionRule, Unredacted
 from servers.secret import MASK
 from sessions.calls import placing, repeating
-from sessions.calls.placing import Given, Rejected
+from sessions.calls.placing import Rejected, SubmittedArguments
 from sessions.enums import CallState
 from sessions.models import Call, McpSession
 from tests.servers.conftest import person
@@ -34,7 +34,7 @@ def session(shared_worker: WorkerProcess, effects: Effects) -> McpSession:
 def log_in(session: McpSession) -> Call:
     user = get_user_model().objects.filter(username="ann").first()
     user = user or person("ann", "view_server", "call_tool", "view_payload")
-    given = Given(value={"user": "ann", "password": PASSWORD})
+    given = SubmittedArguments(value={"user": "ann", "password": PASSWORD})
     return ended(placing.place(Actor.of_user(user), user, session.server, "login", given))
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from django.utils import timezone
 
-from servers.enums import AuditOutcome, Way
+from servers.enums import ActionSource, AuditOutcome
 from sessions.calls import claims, final_states
 from sessions.calls.outcome_words import outcome_of
 from sessions.connections import assignment
@@ -186,12 +186,12 @@ def test_a_sent_call_that_its_worker_does_not_handle_was_not_sent_only_if_its_cl
         order = claims.read_pending_call(call.uid)
         assert order is not None
         claims.claim(order, lease)
-    Call.objects.update(sent_at=timezone.now() - timedelta(minutes=1), way=Way.AGENT)
+    Call.objects.update(sent_at=timezone.now() - timedelta(minutes=1), way=ActionSource.AGENT)
     events = claims.end_unhandled(lease.worker_uid, {running.uid}, {unconfirmed.uid})
     assert {event.call_uid: event.outcome for event in events} == {
         unconfirmed.uid: AuditOutcome.FAILED,
         lost.uid: AuditOutcome.UNKNOWN,
     }
-    assert {event.actor.way for event in events} == {Way.AGENT}
+    assert {event.actor.way for event in events} == {ActionSource.AGENT}
     states = [Call.objects.get(pk=call.pk).state for call in (unconfirmed, lost, running)]
     assert states == [CallState.FAILED, CallState.OUTCOME_UNKNOWN, CallState.SENT]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from servers.schemas.compile import compile_form
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.inbox.answer_check import Unfit, prefilled, read_answer, requested_schema
 
 EVERY = {
@@ -29,7 +29,7 @@ def params(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
 
 
 def read(value: Any, asked: dict[str, Any] | None = None) -> Any:
-    return read_answer("form", asked or params(), "accept", Given(value=value))
+    return read_answer("form", asked or params(), "accept", SubmittedArguments(value=value))
 
 
 def refused(value: Any, asked: dict[str, Any] | None = None) -> dict[str, list[str]]:
@@ -105,25 +105,25 @@ def test_the_defaults_of_the_server_stand_in_the_form_at_first() -> None:
 def test_a_posted_form_is_read_with_its_errors_at_their_fields() -> None:
     asked = params(("name",), name=EVERY["name"], age=EVERY["age"])
     posted = {"arg:/name": ["Eve"], "arg.send:/age": ["0", "on"], "arg:/age": ["36"]}
-    assert read_answer("form", asked, "accept", Given(form=posted)) == {"name": "Eve", "age": 36}
+    assert read_answer("form", asked, "accept", SubmittedArguments(form=posted)) == {"name": "Eve", "age": 36}
     with pytest.raises(Unfit) as caught:
-        read_answer("form", asked, "accept", Given(form=posted | {"arg:/age": ["old"]}))
+        read_answer("form", asked, "accept", SubmittedArguments(form=posted | {"arg:/age": ["old"]}))
     assert caught.value.errors == {"/age": ["Enter a whole number."]}
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @pytest.mark.parametrize("kind", ["form", "url", "sampling"])
 def test_to_decline_or_cancel_nothing_is_filled_in(kind: str, action: Any) -> None:
-    assert read_answer(kind, params(("age",)), action, Given(value={"x": 1})) is None
+    assert read_answer(kind, params(("age",)), action, SubmittedArguments(value={"x": 1})) is None
 
 
 def test_a_visit_has_no_content() -> None:
-    assert read_answer("url", {"url": "https://a.example"}, "accept", Given(value={"x": 1})) is None
+    assert read_answer("url", {"url": "https://a.example"}, "accept", SubmittedArguments(value={"x": 1})) is None
 
 
 # --- sampling --------------------------------------------------------------------------------------------------------
 def sample(value: Any, **asked: Any) -> Any:
-    return read_answer("sampling", SAMPLING | asked, "accept", Given(value=value))
+    return read_answer("sampling", SAMPLING | asked, "accept", SubmittedArguments(value=value))
 
 
 def test_an_answer_in_the_place_of_a_model_is_whole() -> None:

@@ -18,7 +18,7 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from servers.audit.writer import writer
 from servers.crypto import SealError
-from servers.enums import AuditAction, PayloadKind, Way
+from servers.enums import ActionSource, AuditAction, PayloadKind
 from servers.models import AuditEvent, Payload, Unredacted
 from sessions.calls import claims
 from sessions.calls.claims import PendingCall
@@ -26,7 +26,7 @@ from sessions.connections.lifecycle import Lease
 from sessions.enums import QuestionKind, QuestionState
 from sessions.housekeeping import dead_workers, due_calls
 from sessions.inbox import answering, card, questions, reads
-from sessions.inbox.answering import Given, Unfit
+from sessions.inbox.answering import SubmittedArguments, Unfit
 from sessions.inbox.questions import NewQuestion
 from sessions.models import Call, McpSession, Question, Worker
 from tests.sessions.host.make import make_call, make_hold, make_me, make_session, make_worker
@@ -181,7 +181,7 @@ def test_a_question_that_is_over_cannot_be_taken(lease: Lease, ada: Any) -> None
 # --- answered --------------------------------------------------------------------------------------------------------
 def test_an_answer_is_stored_checked_and_of_the_right_types(lease: Lease, pending: PendingCall, grace: Any) -> None:
     question = again(asked(lease, pending))
-    given = Given(value={"city": "Paris", "visits": "3"})
+    given = SubmittedArguments(value={"city": "Paris", "visits": "3"})
     assert answering.answer(Actor.of_user(grace), grace, question, "accept", given)
     closed = again(question)
     assert (closed.state, closed.answered_by, closed.version) == ("accepted", "grace", 2)
@@ -193,7 +193,9 @@ def test_an_answer_is_stored_checked_and_of_the_right_types(lease: Lease, pendin
 def test_an_answer_is_read_by_who_gave_it_and_not_by_a_later_account_of_that_name(lease: Lease, grace: Any) -> None:
     question, taker = again(asked(lease)), person("bob", "answer_question")
     answering.take(Actor.of_user(taker), taker, question)
-    answering.answer(Actor.of_user(grace), grace, again(question), "accept", Given(value={"city": "Paris"}))
+    answering.answer(
+        Actor.of_user(grace), grace, again(question), "accept", SubmittedArguments(value={"city": "Paris"})
+    )
     assert card.answer_of(grace, again(question)) == {"city": "Paris"}
     assert card.answer_of(taker, again(question)) is None
     grace.delete()
@@ -204,7 +206,7 @@ def test_an_answer_is_read_by_who_gave_it_and_not_by_a_later_account_of_that_nam
 
 def test_a_namesake_of_who_answered_reads_an_answer_on_record(lease: Lease, grace: Any) -> None:
     question = again(asked(lease))
-    answering.answer(Actor.of_user(grace), grace, question, "accept", Given(value={"city": "Paris"}))
+    answering.answer(Actor.of_user(grace), grace, question, "accept", SubmittedArguments(value={"city": "Paris"}))
     grace.delete()
     namesake = person("grace", "answer_question", "view_payload")
     browser = Client()
@@ -216,7 +218,9 @@ def test_a_namesake_of_who_answered_reads_an_answer_on_record(lease: Lease, grac
 def test_an_answer_that_does_not_fit_leaves_the_question_open(lease: Lease, grace: Any) -> None:
     question = again(asked(lease))
     with pytest.raises(Unfit) as caught:
-        answering.answer(Actor.of_user(grace), grace, question, "accept", Given(value={"city": "P", "visits": "many"}))
+        answering.answer(
+            Actor.of_user(grace), grace, question, "accept", SubmittedArguments(value={"city": "P", "visits": "many"})
+        )
     assert caught.value.errors.keys() == {"/city", "/visits"}
     assert again(question).state == "open"
 
@@ -228,7 +232,7 @@ def test_an_answer_of_a_program_that_does_not_fit_ends_the_question_and_is_no_de
     bob = person("bob")
     with pytest.raises(access.Denied):
         answering.dismiss(Actor.of_user(bob), bob, question, words)
-    actor = Actor.of_user(grace, way=Way.AGENT)
+    actor = Actor.of_user(grace, way=ActionSource.AGENT)
     assert answering.dismiss(actor, grace, question, words)
     assert not answering.dismiss(actor, grace, question, words)
     closed = again(question)
@@ -292,7 +296,9 @@ def test_an_answer_that_cannot_be_decrypted_holds_up_no_other_and_is_given_up_at
 ) -> None:
     lost, other = again(asked(lease)), again(asked(lease))
     for question in (lost, other):
-        assert answering.answer(Actor.of_user(grace), grace, question, "accept", Given(value={"city": "Oslo"}))
+        assert answering.answer(
+            Actor.of_user(grace), grace, question, "accept", SubmittedArguments(value={"city": "Oslo"})
+        )
     real, unreadable = payloads.to_send, again(lost).answer_id
 
     def to_send(payload: Payload) -> str | None:
@@ -407,6 +413,8 @@ def test_a_question_outlives_its_server(lease: Lease, pending: PendingCall, grac
 
 def test_an_erased_answer_is_not_handed_over_as_an_empty_one(lease: Lease, grace: Any) -> None:
     question = again(asked(lease))
-    assert answering.answer(Actor.of_user(grace), grace, question, "accept", Given(value={"city": "Paris"}))
+    assert answering.answer(
+        Actor.of_user(grace), grace, question, "accept", SubmittedArguments(value={"city": "Paris"})
+    )
     payloads.erase(again(question).answer)
     assert reads.settled([question.uid])[0].content is None

@@ -17,10 +17,10 @@ from servers.audit import payloads
 from servers.audit import writer as writing
 from servers.audit.record import Actor
 from servers.bundles import changing
-from servers.bundles.changing import Membership, Wanted
+from servers.bundles.changing import BundleInput, Membership
 from servers.bundles.overrides import Override
 from servers.definitions.versions import store_listing
-from servers.enums import DefinitionKind, PayloadKind, PolicyEffect, PolicyKind, Way
+from servers.enums import ActionSource, DefinitionKind, PayloadKind, PolicyEffect, PolicyKind
 from servers.models import Definition
 from sessions.approvals import deciding, reading, validity
 from sessions.approvals.deciding import Decision
@@ -35,7 +35,9 @@ pytestmark = pytest.mark.django_db
 def destructive_request(owner: Any, slug: str = "files") -> Approval:
     """By the owner's own agent: the default policy wants another person to approve it."""
     call, now = make_call(make_session(slug)), timezone.now()
-    Call.objects.filter(pk=call.pk).update(way=Way.AGENT, user=owner, user_name=owner.username, state=CallState.HELD)
+    Call.objects.filter(pk=call.pk).update(
+        way=ActionSource.AGENT, user=owner, user_name=owner.username, state=CallState.HELD
+    )
     AgentCall.objects.create(call=call, token_name="Laptop", same="0")
     times = {"created_at": now, "expires_at": now + timedelta(minutes=5)}
     return Approval.objects.create(call_id=call.pk, same="0", why="It is destructive.", destructive=True, **times)
@@ -194,11 +196,11 @@ def test_a_call_through_a_bundle_is_not_released_once_an_agent_could_not_make_it
     session, actor, now = make_session("files"), Actor.of_user(ann), timezone.now()
     schema = {"type": "object", "properties": {"path": {}, "force": {}, "deep": {}}}
     store_listing(session.server, DefinitionKind.TOOL, [{"name": "drop", "inputSchema": schema}], session.state_since)
-    bundle = changing.create(actor, ann, Wanted("Team", [Membership(session.server, "files")], "team"))
-    issued = tokens.issue(actor, ann, tokens.Wanted("laptop", 7, ["mcp:list", "mcp:call"]))
+    bundle = changing.create(actor, ann, BundleInput("Team", [Membership(session.server, "files")], "team"))
+    issued = tokens.issue(actor, ann, tokens.NewToken("laptop", 7, ["mcp:list", "mcp:call"]))
     call = make_call(session, "drop", path="a", force=True)
     digest = Definition.objects.get(key="drop").digest
-    held = {"way": Way.AGENT, "user": ann, "user_name": "ann", "state": CallState.HELD}
+    held = {"way": ActionSource.AGENT, "user": ann, "user_name": "ann", "state": CallState.HELD}
     Call.objects.filter(pk=call.pk).update(**held, definition_digest=digest, identity=session.identity)
     AgentCall.objects.create(call=call, token=issued.token, token_name="laptop", same="0")
     times = {"created_at": now, "expires_at": now + timedelta(minutes=5)}
@@ -216,7 +218,7 @@ def test_a_call_through_a_bundle_is_not_released_once_an_agent_could_not_make_it
     elif what == "another":
         saved(tools=("*", "!echo"), overrides={"drop": Override("", ("deep",))})
     elif what == "the name of now":
-        wanted = Wanted("Team", [Membership(session.server, "net")], "team")
+        wanted = BundleInput("Team", [Membership(session.server, "net")], "team")
         changing.change(actor, ann, bundle, wanted, bundle.version)
         policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, "net__drop"))
     row = Approval.objects.select_related("call__server", "call__arguments", "token__user", "bundle").get(pk=row.pk)

@@ -26,7 +26,7 @@ from django.db.models import F  # noqa: E402  # after django.setup()
 from django.utils import timezone  # noqa: E402  # after django.setup()
 
 from servers.accounts import people  # noqa: E402  # after django.setup()
-from servers.agents.tokens import Wanted, issue  # noqa: E402  # after django.setup()
+from servers.agents.tokens import NewToken, issue  # noqa: E402  # after django.setup()
 from servers.audit import payloads, verify  # noqa: E402  # after django.setup()
 from servers.audit.query import head_seq  # noqa: E402  # after django.setup()
 from servers.audit.record import SYSTEM, Actor, Event, record_many  # noqa: E402  # after django.setup()
@@ -76,7 +76,7 @@ def sign_in(name: str) -> str:
 def token(name: str) -> str:
     """Of an agent that may do what its person may."""
     person, scopes = User.objects.get(username=name), ["mcp:list", "mcp:read", "mcp:call"]
-    return issue(Actor.of_user(person), person, Wanted("laptop", 7, scopes)).text
+    return issue(Actor.of_user(person), person, NewToken("laptop", 7, scopes)).text
 
 
 def sign_out(key: str, name: str) -> None:

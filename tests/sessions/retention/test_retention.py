@@ -31,7 +31,7 @@ from servers.enums import (
 from servers.models import AuditEvent, BackgroundJob, Checkpoint, Identity, Instance, Payload, Sink
 from servers.signals import payload_erased, rows_removed
 from sessions.calls import agent_calls, placing
-from sessions.calls.placing import Given
+from sessions.calls.placing import SubmittedArguments
 from sessions.connections import commands
 from sessions.enums import CallState, Desired, LogSource, QuestionKind, QuestionState, StoredKind
 from sessions.host.logs import store
@@ -217,7 +217,7 @@ def test_the_log_verifies_after_calls_or_their_contents_are_gone(kind: StoredKin
     tool = {"name": "echo", "inputSchema": {"type": "object"}}
     store_listing(session.server, DefinitionKind.TOOL, [tool], session.state_since)
     for _ in range(3):
-        call = placing.place(Actor.of_user(user), user, session.server, "echo", Given(value={}))
+        call = placing.place(Actor.of_user(user), user, session.server, "echo", SubmittedArguments(value={}))
         assert placing.cancel(Actor.of_user(user), user, call)
     keep(kind, days=30)
     run(timezone.now() + timedelta(days=40))

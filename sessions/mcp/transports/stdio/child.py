@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from ..fairness import Share
 from . import confined_start, processes, tiers
 from .confinement import Confinement, job, threads
-from .connect_gate import Gate, Reach
+from .connect_gate import AddressRules, Gate
 from .held import HeldTransport
 from .lifetime import PREFIXES, isolation, resolved
 
@@ -84,7 +84,7 @@ class Child(asyncio.SubprocessProtocol):
         transport, listener = await confined_start.start(lambda: self, await tiers.launch(tier, made), made)
         self._is_kept = isinstance(transport, HeldTransport)
         self.pid = transport.get_pid()
-        reach = Reach(confinement.network, confinement.hosts, on_refused)
+        reach = AddressRules(confinement.network, confinement.hosts, on_refused)
         folders = (*confinement.own, cwd, *confinement.write, *tier.own_tmp_folders)
         self._gate = Gate(listener, reach, folders, confinement.uid, on_refused)
 

@@ -119,7 +119,7 @@ def _own_address(address: str) -> str | None:
         return None  # there is no way to it, as the connection will show
 
 
-class Reach:
+class AddressRules:
     """Judges addresses for one server. Learns from the name server's answers which addresses its hosts have."""
 
     def __init__(
@@ -175,7 +175,12 @@ class Gate:
     words. `folders`: those that it may write; UNIX sockets elsewhere are out of reach."""
 
     def __init__(
-        self, listener: int, reach: Reach, folders: tuple[str, ...], uid: int | None, on_refused: Callable[[str], None]
+        self,
+        listener: int,
+        reach: AddressRules,
+        folders: tuple[str, ...],
+        uid: int | None,
+        on_refused: Callable[[str], None],
     ) -> None:
         self._listener = listener
         self._reach = reach

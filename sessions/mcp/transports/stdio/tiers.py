@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...core.errors import LaunchError
 from . import confined_start, container
 from .confinement import PYTHON, RUNNER, Confinement, Confines, Tier, job, threads
-from .connect_gate import Gate, Network, Reach
+from .connect_gate import AddressRules, Gate, Network
 from .container import Runtime
 from .lifetime import PREFIXES, Isolation, found, isolation, resolved
 
@@ -253,7 +253,7 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
         ),
     )
     transport, listener = await confined_start.start(lambda: collector, await launch(tried, made), made)
-    gate = Gate(listener, Reach(Network.NONE), (), confinement.uid, lambda _: None)
+    gate = Gate(listener, AddressRules(Network.NONE), (), confinement.uid, lambda _: None)
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
             await collector.ended.wait()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sessions.mcp.client import InputRequest
-from sessions.mcp.core.input_requests import Gone
+from sessions.mcp.core.input_requests import WithdrawalReason
 from tests.sessions.mcp.client.answers import ELICIT, FORM, asking, question
 from tests.sessions.mcp.transports.making import Made, connected
 
@@ -42,14 +42,14 @@ async def test_the_server_took_its_question_back() -> None:
         await asked(made, person)
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": "e"}}
         await made.client.call_tool("send", {"messages": [cancelled]})
-        assert await person.why == Gone.WITHDRAWN
+        assert await person.why == WithdrawalReason.WITHDRAWN
 
 
 async def test_who_answers_hears_that_the_connection_is_over() -> None:
     person = Person()
     async with connected(asking(), capabilities=None, answers={ELICIT: person}) as made:
         await asked(made, person)
-    assert await person.why == Gone.CONNECTION_OVER
+    assert await person.why == WithdrawalReason.CONNECTION_OVER
 
 
 async def test_the_connection_is_over_while_a_page_is_visited() -> None:
@@ -58,7 +58,7 @@ async def test_the_connection_is_over_while_a_page_is_visited() -> None:
         call = asyncio.ensure_future(made.client.call_tool("require", {"elicitations": [VISIT]}))
         await person.began.wait()
     await asyncio.wait({call})
-    assert await person.why == Gone.CONNECTION_OVER
+    assert await person.why == WithdrawalReason.CONNECTION_OVER
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["server says so", "call cancelled"])
@@ -73,4 +73,4 @@ async def test_a_visit_is_over_and_a_call_is_over(told: bool) -> None:
         else:
             call.cancel()
         await asyncio.wait({call})
-        assert await person.why == (Gone.VISITED if told else Gone.CALL_OVER)
+        assert await person.why == (WithdrawalReason.VISITED if told else WithdrawalReason.CALL_OVER)

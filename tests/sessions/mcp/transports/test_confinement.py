@@ -32,7 +32,7 @@ from sessions.mcp.transports.stdio import (
 )
 from sessions.mcp.transports.stdio import confinement as confinement_module
 from sessions.mcp.transports.stdio.confinement import job
-from sessions.mcp.transports.stdio.connect_gate import Reach, _own_address
+from sessions.mcp.transports.stdio.connect_gate import AddressRules, _own_address
 from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
 from tests.sessions.mcp.transports.robbery import INTERPRETER, Receiver
 from tests.tools import open_checkout, open_homes
@@ -508,7 +508,7 @@ async def test_an_address_of_another_family_than_its_socket_is_answered(folder: 
 
 
 def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
-    reach = Reach(Network.LISTED, [Host.parsed("*.example.com:443")])
+    reach = AddressRules(Network.LISTED, [Host.parsed("*.example.com:443")])
     assert (reach.may_ask_for("api.example.com"), reach.may_ask_for("example.org")) == (True, False)
     reach.learn("api.example.com", ["10.1.2.3", "169.254.169.254"])
     reach.learn("example.org", ["10.9.9.9"])
@@ -524,14 +524,14 @@ def test_an_address_is_learned_from_the_answer_to_a_listed_name_only() -> None:
     ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "2002:a9fe:a9fe::1"],
 )
 def test_no_listed_host_leads_to_a_metadata_service_also_not_behind_a_gateway(network: Network, address: str) -> None:
-    reach = Reach(network, [Host.parsed("api.example.com"), Host(address, None)])
+    reach = AddressRules(network, [Host.parsed("api.example.com"), Host(address, None)])
     reach.learn("api.example.com", [address, "64:ff9b::a01:203"])
     assert reach.refusal(address, 80) == "it is a cloud metadata service"
     assert reach.refusal("64:ff9b::a01:203", 80) is None
 
 
 def test_a_name_with_ever_new_addresses_does_not_fill_the_memory() -> None:
-    reach = Reach(Network.LISTED, [Host.parsed("api.example.com")])
+    reach = AddressRules(Network.LISTED, [Host.parsed("api.example.com")])
     for part in range(40):
         reach.learn("api.example.com", [f"203.0.{part}.{number}" for number in range(250)])
     assert len(reach._learned) < 5_000
@@ -546,7 +546,7 @@ def test_an_address_of_this_machine_is_known_from_an_address_elsewhere() -> None
 
 def test_an_address_of_this_machine_is_also_known_behind_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect_gate, "_own_address", lambda address: "ours" if address == "8.8.8.8" else None)
-    reach = Reach(Network.PUBLIC)
+    reach = AddressRules(Network.PUBLIC)
     assert reach.refusal("64:ff9b::8.8.8.8", 443) == "ours"
     assert reach.refusal("64:ff9b::8.8.4.4", 443) is None
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from sessions.mcp.transports.stdio import held
-from sessions.mcp.transports.stdio.connect_gate import Network, Reach
+from sessions.mcp.transports.stdio.connect_gate import AddressRules, Network
 from sessions.mcp.transports.stdio.names import Forwarder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines")
@@ -50,7 +50,7 @@ async def test_a_start_that_finds_too_few_descriptors_keeps_none(free: int) -> N
 
 
 async def test_names_are_looked_up_again_after_a_moment_without_a_free_descriptor() -> None:
-    forwarder, asker = Forwarder(), Reach(Network.PUBLIC)
+    forwarder, asker = Forwarder(), AddressRules(Network.PUBLIC)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as client:
         with only(0), pytest.raises(OSError, match="Too many open files"):
             await forwarder.address(client, asker)
