@@ -20,8 +20,8 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
+from servers.audit.batches import Batches
 from servers.audit.record import client_ip
-from servers.audit.spare import Batches
 from servers.signals import sign_ins_ended
 
 log = structlog.get_logger("mcpadmin.sign_ins")

@@ -79,7 +79,7 @@ class Writer:
         self._condition = threading.Condition()
         self._urgent: deque[Work[Any]] = deque()
         self._queue: deque[Work[Any]] = deque()
-        self._spare: deque[Work[Any]] = deque()
+        self._low_priority: deque[Work[Any]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._wake_at: float | None = None
@@ -91,7 +91,7 @@ class Writer:
         events: Callable[[T], list[Event]] | None = None,
         *,
         urgent: bool = False,
-        spare: bool = False,
+        low_priority: bool = False,
         durable: bool = True,
     ) -> "Future[T]":
         """The future of `fn`'s result, done when result and events are durable. Never blocks; raises WriterBusy. Not
@@ -103,12 +103,12 @@ class Writer:
         with self._condition:
             if self._stopping:
                 raise WriterBusy("This process is stopping.")
-            if len(self._queue) + len(self._urgent) + len(self._spare) >= QUEUE_LIMIT:
+            if len(self._queue) + len(self._urgent) + len(self._low_priority) >= QUEUE_LIMIT:
                 raise WriterBusy(
                     f"Too many changes are waiting for the audit log. {limits.stated('audit_queue')} Try again in a moment."
                 )
             self._ensure_thread()
-            (self._urgent if urgent else self._spare if spare else self._queue).append(work)
+            (self._urgent if urgent else self._low_priority if low_priority else self._queue).append(work)
             self._condition.notify()
         return work.future
 
@@ -190,12 +190,12 @@ class Writer:
             batch: list[Work[Any]] = []
             while (self._urgent or self._queue) and len(batch) < BATCH_LIMIT:
                 batch.append((self._urgent or self._queue).popleft())
-            if self._spare and (not batch or self._spare[0].since < time.monotonic() - SPARE_SECONDS):
-                batch.append(self._spare.popleft())
+            if self._low_priority and (not batch or self._low_priority[0].since < time.monotonic() - SPARE_SECONDS):
+                batch.append(self._low_priority.popleft())
             return batch
 
     def _waits(self) -> bool:
-        return bool(self._queue or self._urgent or self._spare)
+        return bool(self._queue or self._urgent or self._low_priority)
 
     def _write(self, batch: list[Work[Any]]) -> None:
         """Whatever happens, each caller gets an outcome, and the thread continues."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from django.db.models import Count, DurationField, ExpressionWrapper, F
 
-from servers.audit.spare import Batches
+from servers.audit.batches import Batches
 from servers.enums import DefinitionChange
 from servers.models import Definition, DefinitionVersion
 

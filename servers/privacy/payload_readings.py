@@ -59,7 +59,7 @@ def record_soon(actor: Actor, found: Iterable[Payload | None], context: PayloadC
     if actor.id is None or not shown:
         return
     try:
-        writer().submit(partial(_new_events, actor, actor.id, shown, context, hour), list, spare=True)
+        writer().submit(partial(_new_events, actor, actor.id, shown, context, hour), list, low_priority=True)
     except WriterBusy as problem:
         log.error("privacy.reading_not_recorded", user=actor.id, call=str(context.call_uid), problem=str(problem))
 

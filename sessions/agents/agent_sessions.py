@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
-from servers.audit.spare import Batches
+from servers.audit.batches import Batches
 from servers.storable import storable
 from sessions import hints
 from sessions.agents.endpoints import Entry

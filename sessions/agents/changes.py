@@ -78,7 +78,7 @@ class Changes:
         self._recheck_at = float("inf")
         self._rechecked = time.monotonic()
         self._members_read = float("-inf")
-        self._told: dict[UUID, float] = {}
+        self._notified_at: dict[UUID, float] = {}
         #: elicitation ids, with the calls in which the server asked for the visits
         self._visits: list[tuple[str, UUID]] = []
         self._stops: list[Callable[[], None]] = []
@@ -99,7 +99,7 @@ class Changes:
 
     async def follow(self, rows: Iterable[follows.Followed]) -> None:
         """Follow these too, except resources that a bundle does not offer."""
-        for one in await self._offered([one for one in rows if one.subscription not in self._followed]):
+        for one in await self._still_offered([one for one in rows if one.subscription not in self._followed]):
             self.add(one)
 
     def add(self, followed: follows.Followed) -> None:
@@ -117,9 +117,9 @@ class Changes:
             del self._followed[subscription]
             self._unfollow.pop(subscription)()
             self._follows_dirty.discard(subscription)
-            self._told.pop(subscription, None)
+            self._notified_at.pop(subscription, None)
 
-    async def _offered(self, rows: Collection[follows.Followed]) -> Collection[follows.Followed]:
+    async def _still_offered(self, rows: Collection[follows.Followed]) -> Collection[follows.Followed]:
         if not rows or not isinstance(self._entry.place, BundleEndpoint):
             return rows
         readable = await self._hub.reader.run(partial(bundles.readable, self._entry, {one.uri for one in rows}))
@@ -231,9 +231,9 @@ class Changes:
             if (self._followed or self._stands) and now - renewed >= follows.RENEW_SECONDS:
                 renewed = now
                 await self._hub.reader.work(self._renew)
-            await self._tell_lists(answer, now)
-            await self._tell_updates(answer, now)
-            await self._tell_visits(answer)
+            await self._notify_lists(answer, now)
+            await self._notify_updates(answer, now)
+            await self._notify_visits(answer)
             await self._wait(min(beat + KEEP_ALIVE_SECONDS, check_at))
 
     def _renew(self) -> None:
@@ -256,7 +256,7 @@ class Changes:
             times.append(self._members_read + MEMBERS_SECONDS)
         if self._lists_dirty:
             times.append(self._lists_told + LISTS_SECONDS)
-        times += [self._told.get(one, 0.0) + UPDATES_SECONDS for one in self._follows_dirty]
+        times += [self._notified_at.get(one, 0.0) + UPDATES_SECONDS for one in self._follows_dirty]
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.01, min(times) - time.monotonic())):
                 await self._wake.wait()
@@ -273,7 +273,7 @@ class Changes:
             return False
         followed_before = set(self._followed)
         if bundles.readable_differ(before, self._entry.place):
-            self._keep(await self._offered(list(self._followed.values())))
+            self._keep(await self._still_offered(list(self._followed.values())))
         if self._entry.session is None and (followed_before - self._followed.keys() or await self._denied()):
             return False  # a listener hears it by the end: it listens again, and the acknowledgement says what is left
         if self._entry.session is not None:
@@ -300,7 +300,7 @@ class Changes:
         key = self._entry.session.key if self._entry.session is not None else ""
         return endpoints.entry_of(principal, self._entry.place.slug, key)
 
-    async def _tell_lists(self, answer: Answer, now: float) -> None:
+    async def _notify_lists(self, answer: Answer, now: float) -> None:
         if not self._lists_dirty or now - self._lists_told < LISTS_SECONDS:
             return
         self._lists_dirty = False
@@ -312,7 +312,7 @@ class Changes:
             self._lists_told = now
             await answer.event(jsonrpc.notification(_TOLD[word], self._mark({}) or None))
 
-    async def _tell_visits(self, answer: Answer) -> None:
+    async def _notify_visits(self, answer: Answer) -> None:
         if not self._visits or self._entry.session is None:
             return
         ended, self._visits = self._visits, []
@@ -322,8 +322,8 @@ class Changes:
             if call in mine:
                 await answer.event(visits.completed(identity))
 
-    async def _tell_updates(self, answer: Answer, now: float) -> None:
-        due = [one for one in self._follows_dirty if now - self._told.get(one, float("-inf")) >= UPDATES_SECONDS]
+    async def _notify_updates(self, answer: Answer, now: float) -> None:
+        due = [one for one in self._follows_dirty if now - self._notified_at.get(one, float("-inf")) >= UPDATES_SECONDS]
         if not due:
             return
         self._follows_dirty -= set(due)
@@ -335,7 +335,7 @@ class Changes:
             before = self._followed[subscription]
             if found.changed_since(before):
                 self._followed[subscription] = replace(before, events=found.count, newest=found.newest)
-                self._told[subscription] = now
+                self._notified_at[subscription] = now
                 params = self._mark({"uri": before.uri})
                 await answer.event(jsonrpc.notification(methods.RESOURCE_UPDATED, params))
 

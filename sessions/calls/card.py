@@ -121,7 +121,7 @@ class Card:
         return self.readable and self.call.server_id is not None
 
     @property
-    def remarkable(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether there is more to say of the end than its state and result."""
         return self.outcome is not None or bool(self.call.schema_violation) or self.late is not None
 
@@ -149,7 +149,7 @@ class Card:
         return round(100 * max(0.0, min(1.0, done / total)))  # a server may name numbers whose ratio is infinite
 
     @property
-    def got_to(self) -> str:
+    def steps_completed(self) -> str:
         """How far the call got by its last progress notification, in numbers; empty if there was none."""
         done, total = self.call.progress, self.call.progress_total
         if done is None:

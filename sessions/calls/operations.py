@@ -23,7 +23,7 @@ Read = tuple[Any, ArgumentProblem]
 class OperationTexts:
     """`noun`: what a target is. `open` leads to its page, `edit` to its form with the arguments of the call.
 
-    `unsure` ends a failure without an answer, `refused` one where the server only refused. `cancelled` says what a
+    `unknown_outcome` ends a failure without an answer, `refused` one where the server only refused. `cancelled` says what a
     cancellation leaves open. `remedy` says what to do while the outcome is unknown.
     `empty`: of a result with nothing in it.
     """
@@ -32,7 +32,7 @@ class OperationTexts:
     again: str
     open: str
     edit: str = ""
-    unsure: str = "The server may have received it."
+    unknown_outcome: str = "The server may have received it."
     refused: str = "The server rejected the request."
     cancelled: str = "so the server may have continued."
     remedy: str = "This request does not change anything on the server, so it is safe to repeat."
@@ -44,7 +44,7 @@ _TOOL_WORDS = OperationTexts(
     again="Run again",
     open="Open the tool",
     edit="Edit and run",
-    unsure="The tool may have run.",
+    unknown_outcome="The tool may have run.",
     refused="The server rejected the request; there is no result from the tool.",
     cancelled="so the tool may have run partially.",
     remedy="Check the server to see whether it ran. Run it again only if it did not, or if running it twice does no harm.",

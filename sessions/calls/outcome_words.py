@@ -126,7 +126,7 @@ def _rpc_error(call: Call) -> OutcomeWords:
 def _failed(call: Call) -> OutcomeWords:
     explanation = explain(call.fault, call.detail, call.server)
     if call.fault in _REFUSED_ANSWERS:
-        text = f"{call.detail} {texts_of(call.method).unsure} Only its answer was rejected."
+        text = f"{call.detail} {texts_of(call.method).unknown_outcome} Only its answer was rejected."
         return OutcomeWords("viol", "lock", explanation.title, text, explanation.remedy)
     if call.fault == Fault.INSUFFICIENT_SCOPE:
         signs_in = call.server is not None
@@ -196,7 +196,7 @@ def _cancelled(call: Call) -> OutcomeWords:
 
 def why_cancelled(call: Call) -> str:
     """Of a call that was cancelled while it ran, not by its cancellation alone; empty if nothing is known."""
-    why = call.detail.removesuffix(texts_of(call.method).unsure).strip()
+    why = call.detail.removesuffix(texts_of(call.method).unknown_outcome).strip()
     return "" if why == WHILE_IT_RAN else why
 
 

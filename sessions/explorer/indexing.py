@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from servers.audit import payloads
 from servers.audit import query as audit
-from servers.audit.spare import Batches, in_turn
+from servers.audit.batches import Batches, in_turn
 from servers.enums import AuditAction
 from servers.models import AuditEvent, Payload
 from servers.sql import database

@@ -84,11 +84,11 @@ _background_jobs = BackgroundJobs()
 
 
 def publish(
-    topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None, *, patient: bool = False
+    topic: str, seq: int | None, kind: str, rows: list[dict[str, Any]] | None = None, *, deferred: bool = False
 ) -> None:
-    """Notify every web process that `topic` changed. From any thread; never blocks, never raises. `patient`: no one
+    """Notify every web process that `topic` changed. From any thread; never blocks, never raises. `deferred`: no one
     waits for it, so it may wait a few milliseconds for others."""
-    _publisher.put({"t": topic, "seq": seq, "kind": kind, "rows": rows}, patient=patient)
+    _publisher.put({"t": topic, "seq": seq, "kind": kind, "rows": rows}, deferred=deferred)
 
 
 def send_inline() -> float | None:
@@ -140,7 +140,7 @@ def lists_announced(server_uid: UUID | str, session_uid: UUID | str, lists: list
 
 def tasks_changed(server_uid: UUID | str) -> None:
     """The server reported on a task, or it is still followed. The row of its call may stay as it is."""
-    publish(f"server.{server_uid}", None, "tasks", patient=True)
+    publish(f"server.{server_uid}", None, "tasks", deferred=True)
 
 
 def call_changed(
@@ -148,14 +148,14 @@ def call_changed(
 ) -> None:
     """A call's row changed. With `server_uid` the pages of that server are notified too. `passing`: the next change is
     expected at once, so no one needs to look yet."""
-    publish(f"call.{call_uid}", version, "call", PASSING if passing else None, patient=passing)
+    publish(f"call.{call_uid}", version, "call", PASSING if passing else None, deferred=passing)
     if server_uid is not None:
         call_of_server_changed(call_uid, server_uid)
 
 
 def call_of_server_changed(call_uid: UUID | str, server_uid: UUID | str) -> None:
     """For the pages that list the calls of a server. A new call needs no other hint: no page can show it yet."""
-    publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}], patient=True)
+    publish(f"server.{server_uid}", None, "call", [{"call": str(call_uid)}], deferred=True)
 
 
 def call_progress(call_uid: UUID | str, progress: float | None, total: float | None, message: str | None) -> None:
@@ -259,7 +259,7 @@ def log_appended(server_uid: UUID | str, seq: int) -> None:
 
 def wire_appended(server_uid: UUID | str, seq: int) -> None:
     """`seq` is the newest message's."""
-    publish(f"wire.{server_uid}", seq, "message", patient=True)
+    publish(f"wire.{server_uid}", seq, "message", deferred=True)
 
 
 def draft_changed(draft_uid: UUID | str, version: int | None = None) -> None:

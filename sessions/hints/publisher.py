@@ -30,7 +30,7 @@ FLUSH_SECONDS = 1.0
 #: the longest that a thread which sends inline waits for Redis, once per outage
 INLINE_SECONDS = 0.1
 #: how long a hint that no one waits for may wait for others to be sent with; half the window of a live list
-COMPANY_SECONDS = 0.05
+BATCH_SECONDS = 0.05
 #: after a lost hint every process is asked to compare everything: repeatedly until Redis takes it, and once more for
 #: those that were not back by then
 LOSS_NOTICE_SECONDS = 2.0
@@ -85,8 +85,8 @@ class Publisher:
     def __init__(self) -> None:
         self._wakes: deque[Wake] = deque()
         self._urgent: deque[Hint] = deque()
-        self._patient: deque[Hint] = deque()
-        self._patient_until = 0.0
+        self._deferred: deque[Hint] = deque()
+        self._deferred_until = 0.0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._idle = threading.Event()
@@ -97,9 +97,9 @@ class Publisher:
         self._inline = threading.local()
         self._reachable = True
 
-    def put(self, hint: Hint, *, patient: bool = False) -> None:
-        """`patient`: no one waits for it."""
-        self._put(self._patient if patient else self._urgent, hint)
+    def put(self, hint: Hint, *, deferred: bool = False) -> None:
+        """`deferred`: no one waits for it."""
+        self._put(self._deferred if deferred else self._urgent, hint)
 
     def wake(self, group: str, message: Message) -> None:
         """Send a message to one worker."""
@@ -109,13 +109,13 @@ class Publisher:
         with self._changed:
             if len(queue) >= QUEUE_LIMIT:
                 queue.popleft()
-            if queue is self._patient and not queue:
-                self._patient_until = time.monotonic() + COMPANY_SECONDS
+            if queue is self._deferred and not queue:
+                self._deferred_until = time.monotonic() + BATCH_SECONDS
             queue.append(item)
             self._idle.clear()
             if self._reachable and hasattr(self._inline, "wire"):
                 return  # this thread is about to call `send_inline`
-            if queue is not self._patient or len(queue) == 1:  # else the thread already knows when to look
+            if queue is not self._deferred or len(queue) == 1:  # else the thread already knows when to look
                 self._changed.notify()
         self.start()
 
@@ -140,11 +140,11 @@ class Publisher:
             self._some_are_lost()
         with self._changed:
             self._sending -= 1
-            left = bool(self._wakes or self._urgent or self._patient)
+            left = bool(self._wakes or self._urgent or self._deferred)
             if not left and not self._sending:
                 self._idle.set()
             if self._reachable:
-                return self._rest_seconds() if self._patient else None
+                return self._rest_seconds() if self._deferred else None
             self._changed.notify()
         if left:
             self.start()
@@ -185,16 +185,16 @@ class Publisher:
                 if any(taken):
                     self._sending += 1
                     return taken
-                if not self._patient and not self._sending:
+                if not self._deferred and not self._sending:
                     self._idle.set()
-                if not self._changed.wait(self._rest_seconds()) and not self._patient and self._loss_notices_due:
+                if not self._changed.wait(self._rest_seconds()) and not self._deferred and self._loss_notices_due:
                     self._loss_notices_due -= 1
                     self._sending += 1
                     return [], [{"t": LOST, "seq": None, "kind": LOST, "rows": None}]
 
     def _rest_seconds(self) -> float | None:
-        if self._patient:
-            return max(0.0, self._patient_until - time.monotonic())
+        if self._deferred:
+            return max(0.0, self._deferred_until - time.monotonic())
         return LOSS_NOTICE_SECONDS if self._loss_notices_due else None
 
     def _take(self) -> tuple[list[Wake], list[Hint]]:
@@ -202,9 +202,9 @@ class Publisher:
         wakes, hints = list(self._wakes), list(self._urgent)
         self._wakes.clear()
         self._urgent.clear()
-        if self._patient and (hints or time.monotonic() >= self._patient_until):
-            hints += self._patient
-            self._patient.clear()
+        if self._deferred and (hints or time.monotonic() >= self._deferred_until):
+            hints += self._deferred
+            self._deferred.clear()
         return wakes, hints
 
     def _send(self, wire: GroupSender, wakes: list[Wake], hints: list[Hint]) -> None:

@@ -46,7 +46,7 @@ class BatchWriter(ABC, Generic[B]):
     rows: ClassVar[int] = 200
     share: ClassVar[int] = 100
     #: whether what waits for the writer, calls for example, goes first
-    spare: ClassVar[bool] = True
+    low_priority: ClassVar[bool] = True
     #: from the first waiting row to its batch
     flush_seconds: ClassVar[float] = 0.2
     #: between two batches: at least this long, and REST times as long as the last one took, up to a limit
@@ -80,7 +80,7 @@ class BatchWriter(ABC, Generic[B]):
         self._waiting.pop(source, None)
         while source.under_way is not None:
             await asyncio.wait({source.under_way})
-        while source.waits and await self._write({source: source.take(self.rows)}, spare=False):
+        while source.waits and await self._write({source: source.take(self.rows)}, low_priority=False):
             pass
         self._waiting.pop(source, None)
 
@@ -90,7 +90,7 @@ class BatchWriter(ABC, Generic[B]):
         while self._waiting:
             await asyncio.sleep(max(pause, self._rests_until - now()))
             began, pause = now(), 0.0
-            await self._write(self._batch(), spare=self.spare)
+            await self._write(self._batch(), low_priority=self.low_priority)
             rest = min(self.rest_limit_seconds, self.rest * (now() - began))
             self._rests_until = now() + max(self.pause_seconds, rest)
         self._task = None
@@ -107,29 +107,29 @@ class BatchWriter(ABC, Generic[B]):
             room -= taken.count
         return batch
 
-    async def _write(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+    async def _write(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
         """False if the database did not take the rows: they wait again. Completes even if the caller is cancelled: the
         rows have no other owner any more."""
-        writing = asyncio.ensure_future(self._written(batch, spare=spare))
+        writing = asyncio.ensure_future(self._written(batch, low_priority=low_priority))
         for source in batch:
             source.under_way = writing
         return await asyncio.shield(writing)
 
-    async def _written(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+    async def _written(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
         batches, away = list(batch.items()), False
         try:
-            await self._db.write(partial(self.append, batches), spare=spare)
+            await self._db.write(partial(self.append, batches), low_priority=low_priority)
             self.written(batches)
         except RowsOrphaned:
-            away = not await self._written_apart(batch, spare=spare)
+            away = not await self._written_apart(batch, low_priority=low_priority)
         except RowsRefused:
-            away = not await self._without_bad_rows(batch, spare=spare)
+            away = not await self._without_bad_rows(batch, low_priority=low_priority)
         except DatabaseAway:
             away = True
             for source, taken in batches:
                 source.put_back(taken)
         except Exception:  # one bad row must neither silence other sessions nor take their rows with it
-            away = not await self._without_bad_rows(batch, spare=spare)
+            away = not await self._without_bad_rows(batch, low_priority=low_priority)
         finally:
             for source in batch:
                 source.under_way = None
@@ -138,16 +138,16 @@ class BatchWriter(ABC, Generic[B]):
                 self._waiting.setdefault(source)
         return not away
 
-    async def _without_bad_rows(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+    async def _without_bad_rows(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
         """Call where the exception is handled: it is logged with the rows that no other try would save."""
         if len(batch) == 1:
             rows = sum(taken.count for taken in batch.values())
             log.exception("host.rows_lost", writer=type(self).__name__, rows=rows)
-        return await self._written_apart(batch, spare=spare)
+        return await self._written_apart(batch, low_priority=low_priority)
 
-    async def _written_apart(self, batch: Mapping[Source[B], B], *, spare: bool) -> bool:
+    async def _written_apart(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
         """The rows of a deleted server are dropped, as are those that no database takes; those of other sources are not
         lost with them."""
         if len(batch) == 1:
             return True
-        return all([await self._written({source: taken}, spare=spare) for source, taken in batch.items()])
+        return all([await self._written({source: taken}, low_priority=low_priority) for source, taken in batch.items()])

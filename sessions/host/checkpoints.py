@@ -71,18 +71,18 @@ class Checkpoints:
         try:
             found = await self._db.read(checkpoints.misfits)
             if found:
-                await self._db.write(partial(_sound, found), spare=True)
+                await self._db.write(partial(_sound, found), low_priority=True)
             elif due:
-                await self._db.write(checkpoints.sign_regular, spare=True)
+                await self._db.write(checkpoints.sign_regular, low_priority=True)
             self._compared = True
         except (KeyMissing, KeyReplaced) as problem:
-            await self._db.write(partial(alarms.sound, AlarmKind.KEY, None, str(problem)), spare=True)
+            await self._db.write(partial(alarms.sound, AlarmKind.KEY, None, str(problem)), low_priority=True)
         except OSError as problem:  # unread, it may contradict what would be signed
             words = f"{settings.CHECKPOINT_FILE} cannot be read: {problem.strerror or problem}. No checkpoint is signed until then."
-            await self._db.write(partial(witnesses.file_failed, words), spare=True)
+            await self._db.write(partial(witnesses.file_failed, words), low_priority=True)
 
     async def _deliver(self, place: Place) -> None:
-        claimed = await self._db.write(partial(witnesses.claim, place), spare=True)
+        claimed = await self._db.write(partial(witnesses.claim, place), low_priority=True)
         if claimed is None or not claimed.checkpoints:
             return
         try:

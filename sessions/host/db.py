@@ -110,13 +110,13 @@ class Database:
         events: Events | None = None,
         *,
         urgent: bool = False,
-        spare: bool = False,
+        low_priority: bool = False,
         durable: bool = True,
     ) -> T:
         """Commit once. Raises RowsOrphaned, RowsRefused, or DatabaseAway, and then the write may still have been
         committed."""
         try:
-            future = writer().submit(fn, events, urgent=urgent, spare=spare, durable=durable)
+            future = writer().submit(fn, events, urgent=urgent, low_priority=low_priority, durable=durable)
             async with asyncio.timeout(WRITE_SECONDS):
                 return await result_of(future)
         except ReferenceDeleted as exc:

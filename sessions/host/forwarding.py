@@ -38,7 +38,7 @@ class Forwarding:
 
     async def _serve(self, pk: int) -> None:
         try:
-            claimed = await self._db.write(partial(delivery.claim, pk), spare=True)
+            claimed = await self._db.write(partial(delivery.claim, pk), low_priority=True)
         except SealError as problem:
             await self._db.persist(partial(delivery.not_opened, pk, str(problem)), list)
             return
@@ -72,7 +72,7 @@ class Forwarding:
                 break
         if going is not None:
             with suppress(DatabaseAway):
-                await self._db.write(partial(delivery.release, going), spare=True)
+                await self._db.write(partial(delivery.release, going), low_priority=True)
 
     async def _delivered(self, claimed: Claimed, batch: Batch) -> tuple[Batch, Outcome] | None:
         """What was sent of the batch: a receiver that finds it too large gets half of it. Nine halves can take longer than the

@@ -115,10 +115,10 @@ class Tick:
         db = self._host.db
         try:
             while not self._closing and (batch := await db.read(indexing.next_batch)):
-                if not await db.write(partial(indexing.write, batch), spare=True, durable=False):
+                if not await db.write(partial(indexing.write, batch), low_priority=True, durable=False):
                     return
                 for _ in range(indexing.PORTIONS if fulltext.in_parts() else 0):
-                    if self._closing or not await db.write(fulltext.merge, spare=True, durable=False):
+                    if self._closing or not await db.write(fulltext.merge, low_priority=True, durable=False):
                         break
                 if not batch.more:
                     return  # until the next beat it is one batch: it costs the same for one call as for many

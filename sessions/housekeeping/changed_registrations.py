@@ -12,8 +12,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Model, QuerySet
 
+from servers.audit.batches import Batches
 from servers.audit.record import SYSTEM
-from servers.audit.spare import Batches
 from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, ConnectionPolicy, IdentityKind
 from servers.models import AgentToken, Identity, Server

@@ -12,7 +12,7 @@ from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from servers.audit import payloads
-from servers.audit.spare import Batches
+from servers.audit.batches import Batches
 from servers.models import Payload, Unredacted
 from servers.signals import rows_removed
 from servers.sql import database

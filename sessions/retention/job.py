@@ -8,12 +8,12 @@ from typing import Any
 from django.utils import timezone
 
 from servers import instance
+from servers.audit.batches import in_turn
 from servers.audit.proof import cuts, removals
 from servers.audit.proof.checkpoints import KeyReplaced
 from servers.audit.proof.cuts import CutRefused
 from servers.audit.proof.key import KeyMissing
 from servers.audit.record import SYSTEM, Event
-from servers.audit.spare import in_turn
 from servers.enums import AuditAction, AuditOutcome
 from servers.forwarding.board import needed_from
 from servers.jobs.lifecycle import JobOutcome, counted

@@ -14,7 +14,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.utils import timezone
 
 from servers.advisory_locks import AdvisoryLock, in_transaction
-from servers.audit.spare import in_turn
+from servers.audit.batches import in_turn
 from servers.sql import database
 from sessions.enums import StoredKind
 from sessions.models import StorageHour

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db.models import OuterRef, Subquery
 
-from servers.audit.spare import Batches
+from servers.audit.batches import Batches
 from servers.enums import IdentityKind
 from sessions.models import McpSession, WireMessage
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from django.db.models import Min, Model, QuerySet
 
+from servers.audit.batches import Batches, in_turn
 from servers.audit.proof import checkpoints
 from servers.audit.proof.notes import stamp
 from servers.audit.record import SYSTEM, Actor, Event
-from servers.audit.spare import Batches, in_turn
 from servers.enums import AuditAction, AuditOutcome, StatementKind
 from servers.models import AuditAlarm, AuditEvent, Checkpoint
 

@@ -108,9 +108,9 @@ class Calls:
         headers must repeat arguments where the definition says so. Raises Refusal, and AgentDisconnected."""
         asked = call_request_of(exchange)
         async with self._admission.call(exchange, asked) as counted:
-            return await self._performed(exchange, asked, answer, connection, mirrors, counted)
+            return await self._perform(exchange, asked, answer, connection, mirrors, counted)
 
-    async def _performed(
+    async def _perform(
         self,
         exchange: Exchange,
         asked: CallRequest,
@@ -125,7 +125,7 @@ class Calls:
         await self._inherit()
         connection.step = "place"
         try:
-            found = await self._continued(exchange, asked) if exchange.era is Era.MODERN else None
+            found = await self._find_continuation(exchange, asked) if exchange.era is Era.MODERN else None
             if isinstance(found, UUID):
                 uid, late, needed_approval = found, True, True  # perhaps
             else:
@@ -143,7 +143,7 @@ class Calls:
         except idempotency.UndeliveredCall as lost:
             if connection.closed:  # so it will not learn about that one either
                 raise AgentDisconnected from None
-            return await self._tell_of(exchange, lost.call)
+            return await self._outcome_of(exchange, lost.call)
         except TooManyHeld:
             if asked.method != methods.TOOLS_CALL:
                 raise _too_many_held(200) from None
@@ -184,7 +184,7 @@ class Calls:
             errors = [{"at": where or "/", "message": " ".join(told)} for where, told in problem.errors.items()]
             raise Refusal(422, jsonrpc.INVALID_PARAMS, problem.message, {"errors": errors}) from None
 
-    async def _tell_of(self, exchange: Exchange, uid: UUID) -> bytes:
+    async def _outcome_of(self, exchange: Exchange, uid: UUID) -> bytes:
         """Report an identical call whose outcome never reached the agent. Calling again is then the model's
         decision."""
         idempotency.mark_delivered(uid)
@@ -197,7 +197,7 @@ class Calls:
         )
         return outcomes.tool_error(exchange, words, call)
 
-    async def _continued(self, exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
+    async def _find_continuation(self, exchange: Exchange, asked: CallRequest) -> UUID | Continuation | None:
         """The call whose questions this request answers, or a new call that carries the answers."""
         if not questions.continues(exchange):
             return None
@@ -333,7 +333,7 @@ class Calls:
                 if connection.closed:
                     raise AgentDisconnected
                 try:
-                    found = await self._looked(exchange, uid, viewer, answer, asked, needed_approval=needed_approval)
+                    found = await self._check_row(exchange, uid, viewer, answer, asked, needed_approval=needed_approval)
                 except (OperationalError, InterfaceError) as problem:  # the call goes on, so its agent waits on
                     log.warning("agents.call_not_read", call=str(uid), problem=str(problem))
                     await viewer.pause()
@@ -341,7 +341,7 @@ class Calls:
                 if not isinstance(found, _Waits):
                     return found
         except (AgentDisconnected, TooSlow):
-            await self._left(exchange, uid)
+            await self._on_disconnect(exchange, uid)
             raise
         except Refusal:  # the agent gets it; the code that raised it has recorded what it means
             raise
@@ -354,7 +354,7 @@ class Calls:
             if not self._viewers[uid]:
                 del self._viewers[uid]
 
-    async def _looked(
+    async def _check_row(
         self,
         exchange: Exchange,
         uid: UUID,
@@ -375,14 +375,14 @@ class Calls:
         row = await self._rows.get(uid)
         viewer.read()
         if isinstance(row, Ended):
-            await viewer.tell_last(row.call)
+            await viewer.send_final_progress(row.call)
             if needed_approval:
                 await self._hub.reader.work(partial(idempotency.mark_approval_delivered, uid))
             return await self._response(exchange, row)
         viewer.held = row is not None and row.state == CallState.HELD
         if viewer.held and due:
-            return await self._parked(exchange, uid, row)
-        if viewer.held and (offer := await self._offered(exchange, asked, uid, viewer)) is not None:
+            return await self._answer_waiting(exchange, uid, row)
+        if viewer.held and (offer := await self._offer_page(exchange, asked, uid, viewer)) is not None:
             return offer
         if row is not None and row.open_questions and (answer is None or answer.may_stream):
             relayed = await self._hub.reader.run(partial(questions.open_of, exchange, row.pk))
@@ -392,7 +392,7 @@ class Calls:
         return _WAITS
 
     # --- approval ------------------------------------------------------------------------------------------------
-    async def _offered(
+    async def _offer_page(
         self, exchange: Exchange, asked: CallRequest | None, uid: UUID, viewer: "_Viewer"
     ) -> bytes | None:
         """An agent that opens URLs for its person is sent to the page where the call is approved: a modern one by the
@@ -408,7 +408,7 @@ class Calls:
         await viewer.ask([request])
         return None
 
-    async def _parked(self, exchange: Exchange, uid: UUID, row: Call | None) -> bytes:
+    async def _answer_waiting(self, exchange: Exchange, uid: UUID, row: Call | None) -> bytes:
         """The agent stops waiting. If it makes the same call again, it gets this one."""
         words, meta = await self._hub.reader.run(partial(approval_messages.words, exchange, uid))
         if exchange.method == methods.TOOLS_CALL:
@@ -426,7 +426,7 @@ class Calls:
             return await self._hub.reader.work(partial(outcomes.message, exchange, row))
         return outcomes.message(exchange, row)
 
-    async def _left(self, exchange: Exchange, uid: UUID) -> None:
+    async def _on_disconnect(self, exchange: Exchange, uid: UUID) -> None:
         """The agent left without its answer, unless another of its requests waits for the same call: a retry may arrive
         before the lost connection ends."""
         if self._viewers[uid] > 1:
@@ -555,7 +555,7 @@ class _Viewer:
 
     async def tell(self) -> None:
         """Send progress and keep-alive comments."""
-        waiting = await self._tell_waiting()
+        waiting = await self._notify_waiting()
         if self.relay is not None and self.relay.waits and not waiting:
             await self._send(self.relay.flush())
         await self._beat()
@@ -569,7 +569,7 @@ class _Viewer:
             else:
                 await self._answer.open()
 
-    async def _tell_waiting(self) -> bool:
+    async def _notify_waiting(self) -> bool:
         """Whether there was any."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
@@ -579,9 +579,9 @@ class _Viewer:
                 await self._offer(*one, time.monotonic())
         return bool(waiting)
 
-    async def tell_last(self, call: Call) -> None:
+    async def send_final_progress(self, call: Call) -> None:
         """Before the response, send what a lost hint or the rate limit held back."""
-        await self._tell_waiting()
+        await self._notify_waiting()
         if self.relay is None:
             return
         if call.progress is not None:

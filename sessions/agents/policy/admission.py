@@ -123,7 +123,7 @@ class Admission:
     def note_use(self, principal: Principal, address: str, program: str) -> None:
         if _due(self._used, principal.token.pk):
             with suppress(WriterBusy):
-                writer().submit(partial(tokens.used, principal.token.pk, address, program), spare=True)
+                writer().submit(partial(tokens.used, principal.token.pk, address, program), low_priority=True)
 
     # --- limits --------------------------------------------------------------------------------------------------
     @asynccontextmanager

@@ -173,7 +173,7 @@ class Counting:
                 self._land(flights)
                 flights = ()
             elif flights:
-                self._keep_telling()
+                self._keep_publishing()
             yield exceeded
         finally:
             self._land(flights)
@@ -197,7 +197,7 @@ class Counting:
         asked_flights = [one for one in flights if not self._far_below(one)]
         asked_rates = [rate for rate in rates if not self._counted_in_advance(rate)]
         if len(asked_flights) < len(flights):
-            self._tell_soon(flights)
+            self._publish_soon(flights)
         if not asked_rates and not asked_flights:
             return None
         now = time.time()
@@ -247,7 +247,7 @@ class Counting:
                 commands.append(("EXPIRE", self._window_key(one.rate, one.number), _lifetime(one.rate)))
                 commands.append(("GET", self._window_key(one.rate, one.number - 1)))
         for flight in flights:
-            commands += self._telling(flight.key)
+            commands += self._publish_commands(flight.key)
         commands += [("HGETALL", self._flight_key(flight.key)) for flight in flights]
         answers = await self._ask(commands)
         found, at = [], 0
@@ -323,15 +323,15 @@ class Counting:
             self._flying[one.key] -= 1
             if self._flying[one.key] <= 0:
                 del self._flying[one.key]
-        self._tell_soon(flights)
+        self._publish_soon(flights)
 
-    def _tell_soon(self, flights: Sequence[InFlight]) -> None:
+    def _publish_soon(self, flights: Sequence[InFlight]) -> None:
         if flights:
             self._stale.update(one.key for one in flights)
             self._landed.set()
-            self._keep_telling()
+            self._keep_publishing()
 
-    def _keep_telling(self) -> None:
+    def _keep_publishing(self) -> None:
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep())
 
@@ -350,10 +350,10 @@ class Counting:
             self._keeper = None
 
     async def _write(self, keys: Iterable[str]) -> None:
-        if commands := [command for key in keys for command in self._telling(key)]:
+        if commands := [command for key in keys for command in self._publish_commands(key)]:
             await self._ask(commands)
 
-    def _telling(self, key: str) -> Commands:
+    def _publish_commands(self, key: str) -> Commands:
         """The commands that store how many requests of this process are in flight; none if Redis has that number."""
         count, written, now = self._flying[key], self._written.get(key), time.monotonic()
         if not count:

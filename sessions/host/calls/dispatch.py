@@ -125,7 +125,7 @@ class CallRun:
         """Cancel the request, which the client reports to the server. A response that arrived first counts."""
         self._cancelled, self._words = True, words
         if self._sending is not None and self._live is not None:
-            self._waited_for = self._live.inbox.holds_back(self.uid)
+            self._waited_for = self._live.inbox.waits_for(self.uid)
             self._sending.cancel()
 
     async def carry(self) -> None:
@@ -158,7 +158,7 @@ class CallRun:
             outcome = await self._perform(call, live)
         except Exception as exc:  # the row is claimed: whatever went wrong on our side, it needs a final state
             log.exception("host.call_broke", call=str(self.uid))
-            outcome = outcomes.of_fault_of_ours(exc, texts_of(call.method).unsure)
+            outcome = outcomes.of_internal_error(exc, texts_of(call.method).unknown_outcome)
         try:
             await self._record(call, live, outcome)
         except (RowsOrphaned, RowsRefused):  # no later try would do better
@@ -180,13 +180,13 @@ class CallRun:
             await self._db.persist(partial(claims.finish, call, live.lease, bare), list)
 
     async def _perform(self, call: PendingCall, live: OpenSession) -> CallOutcome:
-        sender, unsure = senders.sender_of(call.method), texts_of(call.method).unsure
+        sender, unknown_outcome = senders.sender_of(call.method), texts_of(call.method).unknown_outcome
         progress = CallProgress(self._db, call, live.lease, live.redactor)
         request = OperationRequest(call, live, progress, partial(self._before_send, call, live))
-        outcome = await self._outcome(sender, request, unsure)
+        outcome = await self._outcome(sender, request, unknown_outcome)
         return replace(outcome, upstream=request.upstream)
 
-    async def _outcome(self, sender: senders.Sender, request: OperationRequest, unsure: str) -> CallOutcome:
+    async def _outcome(self, sender: senders.Sender, request: OperationRequest, unknown_outcome: str) -> CallOutcome:
         call, live = request.call, request.live
         masks = outcomes.ResultMasks.of(call, live.lease, live.redactor)
         try:
@@ -194,15 +194,15 @@ class CallRun:
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
                 live.client.check()  # this tool alone may be refused; the others and the calls that run may not
-            return await outcomes.of_failure(error, masks, unsure)
+            return await outcomes.of_failure(error, masks, unknown_outcome)
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
             if self._waited_for is not None:
-                return outcomes.cancelled_while_waiting(self._waited_for, self._words, unsure)
+                return outcomes.cancelled_while_waiting(self._waited_for, self._words, unknown_outcome)
             if request.progress.has_task and not live.client.tasks_offer.cancel:
-                return outcomes.task_goes_on(self._words, unsure)
-            return outcomes.cancelled(self._words, unsure)
+                return outcomes.task_not_cancellable(self._words, unknown_outcome)
+            return outcomes.cancelled(self._words, unknown_outcome)
         finally:
             request.progress.close()
         asks = outcomes.requires_input(raw, modern=live.modern)

@@ -119,51 +119,51 @@ def _misshapen(raw: dict[str, Any]) -> str:
     return "\n".join(words)
 
 
-def of_error(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
-    """`unsure` says what is unknown when no answer came."""
+def of_error(error: McpError, masks: ResultMasks, unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
+    """`unknown_outcome` says what is unknown when no answer came."""
     if isinstance(error, RpcError):
         return _rpc_error(error, masks)
     if error.fault is Fault.CANCELLED:
-        return cancelled(masks.text(error.detail), unsure)
+        return cancelled(masks.text(error.detail), unknown_outcome)
     detail = masks.text(error.detail)
     if not error.may_have_run:
         return CallOutcome(CallState.FAILED, fault=error.fault, detail=detail)
     if isinstance(error, ProtocolError) or error.fault in _NO_ANSWER_TO_COME:
-        return _unsure(CallState.FAILED, error.fault, detail, unsure)
-    return _unsure(CallState.OUTCOME_UNKNOWN, error.fault, detail, unsure)
+        return _with_unknown_outcome(CallState.FAILED, error.fault, detail, unknown_outcome)
+    return _with_unknown_outcome(CallState.OUTCOME_UNKNOWN, error.fault, detail, unknown_outcome)
 
 
-async def of_failure(error: McpError, masks: ResultMasks, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+async def of_failure(error: McpError, masks: ResultMasks, unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
     """As `of_error`, of one whose data may be large."""
     data = error.data if isinstance(error, RpcError) else None
-    return await of_answer(data, partial(of_error, error, masks, unsure))
+    return await of_answer(data, partial(of_error, error, masks, unknown_outcome))
 
 
-def cancelled(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+def cancelled(detail: str = "", unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
     """Cancelled after the claim: how far the server got is unknown."""
-    return _unsure(CallState.CANCELLED, Fault.CANCELLED, detail or WHILE_IT_RAN, unsure)
+    return _with_unknown_outcome(CallState.CANCELLED, Fault.CANCELLED, detail or WHILE_IT_RAN, unknown_outcome)
 
 
-def cancelled_while_waiting(origin: Origin, detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+def cancelled_while_waiting(origin: Origin, detail: str = "", unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
     """Cancelled while it waited to be sent again, with an answer or after a visit: nothing of it was at the server."""
     if origin == "error":
         words = f"{detail} {BEFORE_A_VISIT}".strip()
         return CallOutcome(CallState.CANCELLED, fault=Fault.CANCELLED, detail=words)
-    return cancelled(f"{detail} {IN_A_ROUND}".strip(), unsure)
+    return cancelled(f"{detail} {IN_A_ROUND}".strip(), unknown_outcome)
 
 
-def task_goes_on(detail: str = "", unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+def task_not_cancellable(detail: str = "", unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
     """The call was cancelled, but its task cannot be: it is still followed."""
     words = (
         f"{detail or 'It was cancelled.'} The server does not support cancelling tasks, so the task continues there."
     )
-    return _unsure(CallState.OUTCOME_UNKNOWN, Fault.CANCELLED, words, unsure)
+    return _with_unknown_outcome(CallState.OUTCOME_UNKNOWN, Fault.CANCELLED, words, unknown_outcome)
 
 
-def of_fault_of_ours(exc: Exception, unsure: str = MAY_HAVE_RUN) -> CallOutcome:
+def of_internal_error(exc: Exception, unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
     """A bug on our side after the claim: whether the bytes left is unknown."""
     words = f"mcpadmin failed while it ran this call ({type(exc).__name__})."
-    return _unsure(CallState.OUTCOME_UNKNOWN, "internal_error", words, unsure)
+    return _with_unknown_outcome(CallState.OUTCOME_UNKNOWN, "internal_error", words, unknown_outcome)
 
 
 def not_stored(outcome: CallOutcome, problem: Exception) -> CallOutcome:
@@ -190,9 +190,9 @@ async def packed(db: Database, outcome: CallOutcome) -> Payload | None:
         return None
 
 
-def _unsure(state: CallState, fault: str, detail: str, unsure: str) -> CallOutcome:
+def _with_unknown_outcome(state: CallState, fault: str, detail: str, unknown_outcome: str) -> CallOutcome:
     """No usable answer came, and how far the server got is unknown."""
-    return CallOutcome(state, fault=fault, detail=_with_warning(detail, unsure), may_have_run=True)
+    return CallOutcome(state, fault=fault, detail=_with_warning(detail, unknown_outcome), may_have_run=True)
 
 
 def _rpc_error(error: RpcError, masks: ResultMasks) -> CallOutcome:
@@ -217,8 +217,8 @@ def _storable_code(code: int) -> int | None:
     return code if -(2**63) <= code < 2**63 else None
 
 
-def _with_warning(detail: str, unsure: str) -> str:
-    return detail if unsure.rstrip(".").lower() in detail.lower() else f"{detail.rstrip()} {unsure}"
+def _with_warning(detail: str, unknown_outcome: str) -> str:
+    return detail if unknown_outcome.rstrip(".").lower() in detail.lower() else f"{detail.rstrip()} {unknown_outcome}"
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Inbox:
     def uids(self) -> list[UUID]:
         return list(self._waits)
 
-    def holds_back(self, call_uid: UUID) -> Origin | None:
+    def waits_for(self, call_uid: UUID) -> Origin | None:
         """What the call waits for, if none of its requests is at the server: it is sent again after the answer."""
         origins = (wait.origin for wait in self._waits.values() if wait.call_uid == call_uid)
         return next((origin for origin in origins if origin in ("round", "error")), None)

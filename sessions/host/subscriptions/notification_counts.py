@@ -74,7 +74,7 @@ class CountWriter(BatchWriter[Counts]):
     rows = 100
     share = 50
     # The first notification is passed on at once: agents wait for it, and a worker that is killed should not lose it.
-    spare = False
+    low_priority = False
     flush_seconds = 0.0
     pause_seconds = 0.25
     # A batch is written in some milliseconds, and under load waits long for its turn: its time is no measure.

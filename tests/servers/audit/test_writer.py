@@ -384,7 +384,7 @@ def test_spare_work_waits_for_everything_else_and_is_committed_apart() -> None:
     writer().submit(lambda: (held.set(), hold.wait(10)))
     held.wait(10)
     calls: list[Future[Payload]] = []
-    spare = writer().submit(lambda: [call.done() for call in calls], spare=True)
+    spare = writer().submit(lambda: [call.done() for call in calls], low_priority=True)
     calls += [writer().submit(lambda n=n: payload(f"call {n}")) for n in range(3)]
     hold.set()
     assert spare.result(10) == [True, True, True]
@@ -399,7 +399,7 @@ def test_spare_work_is_done_although_other_work_never_ends() -> None:
             writer().submit(call)
 
     writer().submit(call)
-    spare = writer().submit(lambda: payload("lines"), spare=True)
+    spare = writer().submit(lambda: payload("lines"), low_priority=True)
     try:
         assert spare.result(30).text == "lines"
     finally:

@@ -155,7 +155,7 @@ def test_the_last_progress_stays_on_the_card(call: Call) -> None:
         (1e300, float("inf"), "1e+300 of inf"),
     ):
         call.progress, call.progress_total = done, total
-        assert call_card.card_of(call, may_read=True).got_to == words
+        assert call_card.card_of(call, may_read=True).steps_completed == words
     assert "3 of 4" in shown
     assert "step 3" in shown
 

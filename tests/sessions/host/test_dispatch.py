@@ -331,7 +331,7 @@ class Unanswered(Session):
 
     def __init__(self, lease: Lease, waits: str | None = None, *, task: bool = False, cancels: bool = False) -> None:
         super().__init__(lease)
-        self.inbox = SimpleNamespace(holds_back=lambda uid: waits)
+        self.inbox = SimpleNamespace(waits_for=lambda uid: waits)
         self.tasks_offer, self.task, self.followed = SimpleNamespace(cancel=cancels), task, 0
         self.reached = asyncio.Event()
 

@@ -23,18 +23,18 @@ class Shelf:
         self.deleted: set[Any] = set()
         self.refusal: Exception = RowsOrphaned("deleted")
         self.batches: list[list[tuple[Any, list[ServerLogLine]]]] = []
-        self.spare: list[bool] = []
+        self.low_priority: list[bool] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def write(self, job: Any, *, spare: bool) -> None:
+    async def write(self, job: Any, *, low_priority: bool) -> None:
         await self.gate.wait()
         if self.failures:
             self.failures -= 1
             raise DatabaseAway("away")
         if any(source.lease in self.deleted for source, _ in job.args[0]):
             raise self.refusal
-        self.spare.append(spare)
+        self.low_priority.append(low_priority)
         self.batches.append([(source.lease, taken.to_write) for source, taken in job.args[0] if taken.to_write])
 
     def lines(self, lease: Any = None) -> list[ServerLogLine]:
@@ -159,7 +159,7 @@ async def test_a_server_that_floods_gets_its_part_of_a_batch_and_the_others_thei
     assert first == {"flooding": LogWriter.share, "quiet": 3}
     assert max(sum(len(lines) for _, lines in batch) for batch in shelf.batches) <= LogWriter.rows
     assert shelf.lines("flooding")[-1].text == f"line {session_log.PENDING_LIMIT - 1}"
-    assert set(shelf.spare) == {True}
+    assert set(shelf.low_priority) == {True}
 
 
 async def test_after_a_batch_the_writer_rests_in_proportion_to_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:

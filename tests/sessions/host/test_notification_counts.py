@@ -18,7 +18,7 @@ class Tally:
         self.batches: list[int] = []
         self.sums: dict[int, int] = {}
 
-    async def write(self, job: Any, *, spare: bool) -> None:
+    async def write(self, job: Any, *, low_priority: bool) -> None:
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from sessions.hints.group_sender import GroupSender
-from sessions.hints.publisher import COMPANY_SECONDS, GROUP, LOST, Publisher, messages
+from sessions.hints.publisher import BATCH_SECONDS, GROUP, LOST, Publisher, messages
 from sessions.hints.wake import message, worker_group
 from tests.tools.bells import bells
 from tests.tools.valkey import start, stop
@@ -74,7 +74,7 @@ def test_of_more_rings_than_may_wait_the_newest_are_kept(
 
 def test_a_hint_that_nobody_waits_for_goes_along_with_one_that_somebody_does() -> None:
     publisher = _SilentPublisher()
-    publisher.put(hint("audit"), patient=True)
+    publisher.put(hint("audit"), deferred=True)
     publisher.wake("worker.w1", message("call", UUID(int=1)))
     assert publisher._take()[1] == []
     publisher.put(hint("call.1"))
@@ -83,8 +83,8 @@ def test_a_hint_that_nobody_waits_for_goes_along_with_one_that_somebody_does() -
 
 def test_without_company_it_goes_alone_a_moment_later() -> None:
     publisher = _SilentPublisher()
-    publisher.put(hint("audit"), patient=True)
-    time.sleep(COMPANY_SECONDS)
+    publisher.put(hint("audit"), deferred=True)
+    time.sleep(BATCH_SECONDS)
     assert [one["t"] for one in publisher._take()[1]] == ["audit"]
 
 
@@ -98,7 +98,7 @@ def test_a_state_that_passes_is_not_sent_beside_the_one_that_followed_it() -> No
 # --- the thread ------------------------------------------------------------------------------------------------------
 def test_hints_of_either_kind_arrive_and_are_flushed(heard: Heard) -> None:
     publisher = Publisher()
-    publisher.put(hint("audit"), patient=True)
+    publisher.put(hint("audit"), deferred=True)
     assert publisher.flush()
     assert heard.next() == ["audit"]
     publisher.put(hint("call.1"))
@@ -111,7 +111,7 @@ def test_what_is_put_by_many_threads_at_once_is_sent_once_each(heard: Heard) -> 
 
     def put(thread: int) -> None:
         for number in range(200):
-            publisher.put(hint(f"call.{thread}.{number}"), patient=number % 2 == 0)
+            publisher.put(hint(f"call.{thread}.{number}"), deferred=number % 2 == 0)
 
     threads = [threading.Thread(target=put, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -198,10 +198,10 @@ def test_what_the_writers_thread_puts_is_sent_by_it_and_no_other_thread_is_start
 def test_a_hint_that_nobody_waits_for_is_due_a_moment_later_there_too(heard: Heard) -> None:
     publisher = Publisher()
     publisher.send_inline()
-    publisher.put(hint("audit"), patient=True)
+    publisher.put(hint("audit"), deferred=True)
     seconds = publisher.send_inline()
     assert seconds is not None
-    assert 0 < seconds <= COMPANY_SECONDS
+    assert 0 < seconds <= BATCH_SECONDS
     time.sleep(seconds)
     assert publisher.send_inline() is None
     assert heard.next() == ["audit"]

@@ -14,7 +14,7 @@ from ..fairness import Share
 from . import confined_start, processes, tiers
 from .confinement import Confinement, job, threads
 from .connect_gate import AddressRules, Gate
-from .held import HeldTransport
+from .keeper_client import KeeperTransport
 from .lifetime import PREFIXES, isolation, resolved
 
 #: seconds to wait: after closing stdin, after SIGTERM, after SIGKILL
@@ -82,7 +82,7 @@ class Child(asyncio.SubprocessProtocol):
             threads, lambda: job(confinement, program, arguments, cwd=cwd, environment=env, confines=tier)
         )
         transport, listener = await confined_start.start(lambda: self, await tiers.launch(tier, made), made)
-        self._is_kept = isinstance(transport, HeldTransport)
+        self._is_kept = isinstance(transport, KeeperTransport)
         self.pid = transport.get_pid()
         reach = AddressRules(confinement.network, confinement.hosts, on_refused)
         folders = (*confinement.own, cwd, *confinement.write, *tier.own_tmp_folders)

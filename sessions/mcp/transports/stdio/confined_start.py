@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ...core.errors import Fault, LaunchError
-from . import held
+from . import keeper_client
 from .confinement import PYTHON
 
 #: seconds for building the confinement; the machine may be busy with many starts
@@ -42,7 +42,7 @@ async def by_keeper(
     factory: Callable[[], asyncio.SubprocessProtocol], descriptors: tuple[int, int, int]
 ) -> asyncio.SubprocessTransport:
     control, alive, _ = descriptors
-    return await held.start(factory, control, alive)
+    return await keeper_client.start(factory, control, alive)
 
 
 async def start(

@@ -2,7 +2,7 @@
 
 The container holds what bubblewrap would show: without an image, an empty root with the system's programs and what was
 granted, mounted read-only, so no registry is needed and servers run the machine's programs. With an image, the image
-replaces the system's programs. The first process is a keeper (see runner.hold): it connects to a socket in a folder of
+replaces the system's programs. The first process is a keeper (see runner.run_container_init): it connects to a socket in a folder of
 this worker, takes the pipes of the server from there, and ends with the worker; then the kernel ends everything in the
 container. The runtime's own client has ended by then, so it takes no memory and no message passes through it."""
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core.errors import Fault, LaunchError
-from . import held
+from . import keeper_client
 from .confinement import CONTAINER_TMP, LOADER, PYTHON, RUNNER, is_of_the_system, threads
 from .connect_gate import Network
 
@@ -37,7 +37,7 @@ _CONNECT_SECONDS: Final = 20.0
 _MEMORY: Final = "256m"
 #: where a container finds the worker's socket
 _PLACE: Final = "/run/mcpadmin"
-_SOCKET: Final = "leash"
+_SOCKET: Final = "keeper"
 _PREFIX: Final = "container-"
 #: variables by which clients find their engine, storage and helpers
 _VARIABLES: Final = ("PATH", "HOME", "USER", "XDG_", "DOCKER_", "CONTAINER", "REGISTRY_", "STORAGE_", "TMPDIR", "DBUS_")
@@ -222,7 +222,7 @@ def command(runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _
 
 
 def _keeper() -> tuple[str, ...]:
-    return ("-I", "-S", "-c", LOADER, RUNNER, "hold", f"{_PLACE}/{_SOCKET}")
+    return ("-I", "-S", "-c", LOADER, RUNNER, "container-init", f"{_PLACE}/{_SOCKET}")
 
 
 def _most(name: str) -> str:
@@ -240,22 +240,22 @@ def launch(runtime: Runtime, found: Abilities, job: Mapping[str, Any]) -> Callab
     ) -> asyncio.SubprocessTransport:
         loop = asyncio.get_running_loop()
         place = await loop.run_in_executor(threads, _Place, job["mount_point"], job["links"], job["made_files"])
-        with ExitStack() as undone:  # also when cancelled: without its leash the container ends
+        with ExitStack() as undone:  # also when cancelled: without this socket the container ends
             undone.callback(place.remove)
-            leash, pid = await _started(runtime, found, job, place)
-            undone.callback(leash.close)
-            await _graft(job, pid)
-            pipes = held.Pipes()
+            keeper_socket, pid = await _started(runtime, found, job, place)
+            undone.callback(keeper_socket.close)
+            await _mount_granted_folders(job, pid)
+            pipes = keeper_client.Pipes()
             try:
-                socket.send_fds(leash, [b"k"], [*descriptors[:2], *pipes.theirs])
+                socket.send_fds(keeper_socket, [b"k"], [*descriptors[:2], *pipes.theirs])
             except OSError:
                 pipes.close_ours()
                 raise
             finally:
                 pipes.close_theirs()
             undone.pop_all()
-        return await held.attached(
-            factory, leash, pipes, pid=pid, on_end=lambda: loop.run_in_executor(threads, place.remove)
+        return await keeper_client.attached(
+            factory, keeper_socket, pipes, pid=pid, on_end=lambda: loop.run_in_executor(threads, place.remove)
         )
 
     return launched
@@ -264,7 +264,7 @@ def launch(runtime: Runtime, found: Abilities, job: Mapping[str, Any]) -> Callab
 async def _started(
     runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _Place
 ) -> tuple[socket.socket, int]:
-    """The leash of a new container, and its first process as we see it."""
+    """The keeper socket of a new container, and its first process as we see it."""
     loop = asyncio.get_running_loop()
     words = command(runtime, found, job, place)
     with place.listening() as listening:
@@ -275,7 +275,7 @@ async def _started(
             if code:
                 raise _problem(f"{runtime.name} could not start a container: {_short(errors or output)}")
             async with asyncio.timeout(_CONNECT_SECONDS):
-                leash, _ = await connecting
+                keeper_socket, _ = await connecting
         except TimeoutError:
             silent = f"{runtime.name} started a container, but no process of mcpadmin runs in it."
             hint = f" Check that the image {runtime.image} has python3, version 3.8 or newer." if runtime.image else ""
@@ -283,18 +283,18 @@ async def _started(
         finally:
             connecting.cancel()
             running.cancel()
-    pid, *_ = _PEER.unpack(leash.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return leash, pid
+    pid, *_ = _PEER.unpack(keeper_socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return keeper_socket, pid
 
 
-async def _graft(job: Mapping[str, Any], pid: int) -> None:
-    """Let the server's user stand for the owners of granted folders, where we are root. See runner.graft."""
+async def _mount_granted_folders(job: Mapping[str, Any], pid: int) -> None:
+    """Let the server's user stand for the owners of granted folders, where we are root. See runner.mount_granted_folders."""
     others = set(job["owned_by_others"])
     if not others:
         return
     mounts = [(path, source, writable, source in others) for path, source, writable in job["mounts"]]
     process = await asyncio.create_subprocess_exec(
-        *(*PYTHON, "graft", str(pid), str(job["uid"])),
+        *(*PYTHON, "mount", str(pid), str(job["uid"])),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -7,8 +7,8 @@ socket carries back one message: the step that failed, or `ok` with the seccomp 
 server runs.
 
 If neither a PID namespace nor a user of its own identifies what the server starts, one such process for each worker
-(`nurse`) forks a keeper for each server, and the server is a child of its keeper: see `keep`. In a container, the keeper
-is the first process (`hold`).
+(`run_zygote`) forks a keeper for each server, and the server is a child of its keeper: see `run_keeper`. In a
+container, the keeper is the first process (`run_container_init`).
 """
 
 from __future__ import annotations
@@ -452,7 +452,7 @@ def mapped_tree(source: int, uid: int, mappings: dict[tuple[int, int], int], *, 
     return tree
 
 
-def graft(process: int, uid: int) -> None:
+def mount_granted_folders(process: int, uid: int) -> None:
     """Mounts folders of other users in the mount namespace of a container, as `View` does: the server's user stands for
     their owners. Runs as root, outside the container. The paths arrive on stdin, outer ones first, each with its kind,
     whether it is writable, and whether it belongs to another user."""
@@ -556,11 +556,11 @@ def lives(alive: int) -> bool:
 
 
 # --- the keeper ------------------------------------------------------------------------------------------------------
-#: orders on a leash; its end means END
+#: orders on a keeper socket; its end means END
 TERMINATE, END = b"t", b"e"
 
 
-def nurse(orders: _socket.socket) -> tuple[int, int]:
+def run_zygote(orders: _socket.socket) -> tuple[int, int]:
     """Forks each server of a worker with its keeper, so that they share this process's memory; returns in each server.
     Ends with its worker; the keepers notice that on their own."""
     prctl(PR_SET_DUMPABLE, 0)
@@ -572,21 +572,21 @@ def nurse(orders: _socket.socket) -> tuple[int, int]:
         if os.fork() == 0:
             orders.close()
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-            leash, *others = descriptors
-            return keep(_socket.socket(fileno=leash), others)
+            keeper_socket, *others = descriptors
+            return run_keeper(_socket.socket(fileno=keeper_socket), others)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def hold(path: str) -> tuple[int, int]:
-    """The first process of a container: the worker listens on the socket and hands over the arguments of `keep`.
+def run_container_init(path: str) -> tuple[int, int]:
+    """The first process of a container: the worker listens on the socket and hands over the arguments of `run_keeper`.
     Without a worker, the container ends here."""
-    leash = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    leash.connect(path)
-    descriptors = taken(leash)
+    keeper_socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    keeper_socket.connect(path)
+    descriptors = taken(keeper_socket)
     if not descriptors:
         os._exit(1)
-    return keep(leash, descriptors)
+    return run_keeper(keeper_socket, descriptors)
 
 
 def taken(connection: _socket.socket) -> list[int]:
@@ -599,7 +599,7 @@ def taken(connection: _socket.socket) -> list[int]:
     return list(struct.unpack(f"{len(raw) // 4}i", raw)) if data else []
 
 
-def keep(leash: _socket.socket, descriptors: list[int]) -> tuple[int, int]:
+def run_keeper(keeper_socket: _socket.socket, descriptors: list[int]) -> tuple[int, int]:
     """Returns in a child of this process, which becomes the server, with its control socket and the pipe that closes
     with its parent. This process stays, unconfined and therefore out of the server's reach, until nothing of the server
     is left.
@@ -614,7 +614,7 @@ def keep(leash: _socket.socket, descriptors: list[int]) -> tuple[int, int]:
     prctl(PR_SET_DUMPABLE, 0)
     server = os.fork()
     if server == 0:
-        leash.close()
+        keeper_socket.close()
         _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
         os.setsid()
         prctl(PR_SET_DUMPABLE, 1)
@@ -626,24 +626,24 @@ def keep(leash: _socket.socket, descriptors: list[int]) -> tuple[int, int]:
     for descriptor in (0, 1, 2, *descriptors):
         os.close(descriptor)
     set_capabilities(_MAY_KILL)  # as root of a container, it ends processes of another user
-    status = watch(server, leash)
+    status = watch(server, keeper_socket)
     rest = dict(reap(kill=True))
     if status is None:
         status = rest.get(server, -_signal.SIGKILL)
     try:
-        leash.send(struct.pack("i", status))
+        keeper_socket.send(struct.pack("i", status))
     except OSError:
         pass  # the worker is gone
     os._exit(0)
 
 
-def watch(server: int, leash: _socket.socket) -> int | None:
+def watch(server: int, keeper_socket: _socket.socket) -> int | None:
     """The server's exit code, negative for a signal; None if it must be terminated."""
     signals = struct.pack("Q120x", 1 << _signal.SIGCHLD - 1)
     ended = checked("watching the server", _libc.signalfd(-1, signals, os.O_CLOEXEC))
-    ready = ctypes.create_string_buffer(struct.pack("ihhihh", ended, _POLLIN, 0, leash.fileno(), _POLLIN, 0))
+    ready = ctypes.create_string_buffer(struct.pack("ihhihh", ended, _POLLIN, 0, keeper_socket.fileno(), _POLLIN, 0))
     try:
-        leash.send(struct.pack("i", os.getpid()))
+        keeper_socket.send(struct.pack("i", os.getpid()))
         while True:
             _libc.poll(ready, ctypes.c_ulong(2), -1)
             if struct.unpack("ihhihh", ready.raw[:16])[2]:
@@ -652,7 +652,7 @@ def watch(server: int, leash: _socket.socket) -> int | None:
                 if pid == server:  # also when END came because it has ended
                     return status
             if struct.unpack("ihhihh", ready.raw[:16])[5]:
-                if leash.recv(1) != TERMINATE:
+                if keeper_socket.recv(1) != TERMINATE:
                     return None
                 terminate(server)
     except ConnectionError:
@@ -742,12 +742,12 @@ def confine(job: dict[str, Any], control: int, alive: int) -> int:
 def main(arguments: list[str]) -> None:
     report, step, unused = -1, "reading what to run", -1
     try:
-        if arguments[0] == "nurse":
-            number, alive = nurse(_socket.socket(fileno=int(arguments[1])))
-        elif arguments[0] == "hold":
-            number, alive = hold(arguments[1])
-        elif arguments[0] == "graft":
-            return graft(int(arguments[1]), int(arguments[2]))
+        if arguments[0] == "zygote":
+            number, alive = run_zygote(_socket.socket(fileno=int(arguments[1])))
+        elif arguments[0] == "container-init":
+            number, alive = run_container_init(arguments[1])
+        elif arguments[0] == "mount":
+            return mount_granted_folders(int(arguments[1]), int(arguments[2]))
         else:
             number, alive, unused = map(int, arguments)
         control = _socket.socket(fileno=number)

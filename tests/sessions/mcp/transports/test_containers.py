@@ -138,7 +138,7 @@ async def test_a_folder_can_be_granted_to_a_container_whoever_owns_it(
     (given / "file").chmod(0o600)
     script = (
         f"cat {given}/file >/dev/null && r=1; echo y > {given}/new && w=1; echo read ${{r:-0}}, written ${{w:-0}}; "
-        "echo z > $HOME/own && ls /etc/shadow /root /home /run/mcpadmin/leash 2>&1 | grep -c 'cannot access'"
+        "echo z > $HOME/own && ls /etc/shadow /root /home /run/mcpadmin/keeper 2>&1 | grep -c 'cannot access'"
     )
     fields: dict[str, Any] = {grant: (str(given),)}
     lines = await printed(StdioSpec("/bin/sh", ("-c", script), confinement=confinement(folder, **fields)))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from sessions.mcp.transports.stdio import held
+from sessions.mcp.transports.stdio import keeper_client
 from sessions.mcp.transports.stdio.connect_gate import AddressRules, Network
 from sessions.mcp.transports.stdio.names import Forwarder
 
@@ -45,7 +45,7 @@ def only(free: int) -> Iterator[None]:
 async def test_a_start_that_finds_too_few_descriptors_keeps_none(free: int) -> None:
     before = open_descriptors()
     with only(free), pytest.raises(OSError, match="Too many open files"):
-        await held.start(asyncio.SubprocessProtocol, -1, -1)
+        await keeper_client.start(asyncio.SubprocessProtocol, -1, -1)
     assert open_descriptors() == before
 
 

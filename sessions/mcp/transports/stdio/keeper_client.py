@@ -1,5 +1,5 @@
-"""Servers that are children not of this process but of a keeper (see runner.keep). The keeper reports their end, and
-receives commands, over a socket called the leash."""
+"""Servers that are children not of this process but of a keeper (see runner.run_keeper). The keeper reports their end, and
+receives commands, over a socket."""
 
 import asyncio
 import errno
@@ -46,8 +46,8 @@ class Pipes:
 class _Process:
     """The interface of a child process that asyncio's transport expects."""
 
-    def __init__(self, pid: int, pipes: Pipes, leash: socket.socket) -> None:
-        self.pid, self._leash = pid, leash
+    def __init__(self, pid: int, pipes: Pipes, keeper_socket: socket.socket) -> None:
+        self.pid, self._keeper_socket = pid, keeper_socket
         self.stdin = open(pipes.stdin, "wb", 0)  # noqa: SIM115  # the transport closes it, like the next two
         self.stdout = open(pipes.stdout, "rb", 0)  # noqa: SIM115  # as above
         self.stderr = open(pipes.stderr, "rb", 0)  # noqa: SIM115  # as above
@@ -59,7 +59,7 @@ class _Process:
     def send_signal(self, number: int) -> None:
         order = runner.TERMINATE if number == signal.SIGTERM else runner.END
         try:
-            self._leash.send(order)
+            self._keeper_socket.send(order)
         except OSError:
             pass  # the keeper has ended, or its socket is full of commands
 
@@ -67,7 +67,7 @@ class _Process:
         self.send_signal(signal.SIGKILL)
 
 
-class HeldTransport(BaseSubprocessTransport):
+class KeeperTransport(BaseSubprocessTransport):
     """`on_end` is called when no process of the server is left."""
 
     def __init__(
@@ -75,27 +75,27 @@ class HeldTransport(BaseSubprocessTransport):
         loop: asyncio.AbstractEventLoop,
         protocol: asyncio.SubprocessProtocol,
         process: _Process,
-        leash: socket.socket,
+        keeper_socket: socket.socket,
         waiter: asyncio.Future[None],
         on_end: Callable[[], object],
     ) -> None:
-        self._leash, self._on_end = leash, on_end
+        self._keeper_socket, self._on_end = keeper_socket, on_end
         pipe = asyncio.subprocess.PIPE
         super().__init__(loop, protocol, [], False, pipe, pipe, pipe, 0, waiter=waiter, held=process)
-        loop.add_reader(leash, self._on_leash)
+        loop.add_reader(keeper_socket, self._on_keeper_message)
 
     def _start(self, *_: Any, **given: Any) -> None:
         self._proc = given["held"]
 
-    def _on_leash(self) -> None:
+    def _on_keeper_message(self) -> None:
         try:
-            report = self._leash.recv(_NUMBER.size)
+            report = self._keeper_socket.recv(_NUMBER.size)
         except BlockingIOError:
             return
         except ConnectionError:
             report = b""
-        self._loop.remove_reader(self._leash)
-        self._leash.close()
+        self._loop.remove_reader(self._keeper_socket)
+        self._keeper_socket.close()
         self._on_end()
         # Without a report, the keeper was killed.
         self._process_exited(_NUMBER.unpack(report)[0] if len(report) == _NUMBER.size else -signal.SIGKILL)
@@ -103,29 +103,29 @@ class HeldTransport(BaseSubprocessTransport):
 
 async def attached(
     factory: Callable[[], asyncio.SubprocessProtocol],
-    leash: socket.socket,
+    keeper_socket: socket.socket,
     pipes: Pipes,
     *,
     pid: int = 0,
     on_end: Callable[[], object] = lambda: None,
-) -> HeldTransport:
-    """The transport of a server whose keeper already has its descriptors. The transport owns the leash and the pipes
+) -> KeeperTransport:
+    """The transport of a server whose keeper already has its descriptors. The transport owns the socket and the pipes
     from here on. `pid`: the keeper's, in our PID namespace, if the keeper cannot know it. ConnectionError if the keeper
     has ended."""
     loop = asyncio.get_running_loop()
     try:
-        leash.setblocking(False)
-        seen = await loop.sock_recv(leash, _NUMBER.size)
+        keeper_socket.setblocking(False)
+        seen = await loop.sock_recv(keeper_socket, _NUMBER.size)
         if len(seen) != _NUMBER.size:
             raise ConnectionResetError(errno.ECONNRESET, "the process that supervises it has ended")
-    except BaseException:  # also when cancelled: a keeper ends when its leash is closed
-        leash.close()
+    except BaseException:  # also when cancelled: a keeper ends when its socket is closed
+        keeper_socket.close()
         pipes.close_ours()
         on_end()
         raise
     waiter: asyncio.Future[None] = loop.create_future()
-    process = _Process(pid or _NUMBER.unpack(seen)[0], pipes, leash)
-    transport = HeldTransport(loop, factory(), process, leash, waiter, on_end)
+    process = _Process(pid or _NUMBER.unpack(seen)[0], pipes, keeper_socket)
+    transport = KeeperTransport(loop, factory(), process, keeper_socket, waiter, on_end)
     try:
         await waiter
     except BaseException:  # also when cancelled
@@ -168,7 +168,7 @@ class Nursery:
         number, nothing = theirs.fileno(), subprocess.DEVNULL
         with theirs:
             process = subprocess.Popen(  # noqa: S603  # our own interpreter
-                (*PYTHON, "nurse", str(number)),
+                (*PYTHON, "zygote", str(number)),
                 stdin=nothing,
                 stdout=nothing,
                 stderr=nothing,
@@ -190,13 +190,13 @@ def nursery() -> Nursery:
     return _nurseries.setdefault(loop, Nursery())
 
 
-async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int, alive: int) -> HeldTransport:
+async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int, alive: int) -> KeeperTransport:
     """A server below the nursery. OSError."""
-    leash, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    keeper_socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         pipes = Pipes()
     except OSError:
-        leash.close()
+        keeper_socket.close()
         theirs.close()
         raise
     given = [theirs.fileno(), control, alive, *pipes.theirs]
@@ -209,7 +209,7 @@ async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int,
             theirs.close()
             pipes.close_theirs()
     except BaseException:  # also when cancelled
-        leash.close()
+        keeper_socket.close()
         pipes.close_ours()
         raise
-    return await attached(factory, leash, pipes)
+    return await attached(factory, keeper_socket, pipes)

@@ -30,7 +30,7 @@ def in_turn(work: Callable[[], T], events: Callable[[T], list[Event]] | None = N
     """In a transaction of its own, with its events; not inside of one. Raises OperationalError when the database refuses for
     too long. Not `durable`: a power failure may take it back."""
     try:
-        return writer().submit(work, events, spare=True, durable=durable).result(PATIENCE_SECONDS)
+        return writer().submit(work, events, low_priority=True, durable=durable).result(PATIENCE_SECONDS)
     except (AuditUnavailable, FutureTimeout) as problem:
         raise OperationalError(str(problem) or "the writer is busy") from problem
 

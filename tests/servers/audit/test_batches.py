@@ -8,7 +8,7 @@ import pytest
 
 from servers.audit import commit
 from servers.audit import writer as writing
-from servers.audit.spare import BATCH_SECONDS, FEWEST, MOST, Batches, in_turn
+from servers.audit.batches import BATCH_SECONDS, FEWEST, MOST, Batches, in_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
