@@ -29,7 +29,8 @@ from servers.enums import ExportFormat, JobKind
 from servers.exporting import files, schedules
 from servers.exporting import work as exporting
 from servers.jobs import requesting, running, work  # noqa: F401 - work registers the jobs of `servers`
-from servers.jobs.lifecycle import JobOutcome, Lost, counted
+from servers.jobs.lifecycle import JobOutcome, Lost
+from servers.kit.words import format_count
 from servers.models import ExportSchedule, Unredacted
 from servers.packages import checks
 from servers.privacy import payload_readings
@@ -169,7 +170,7 @@ def _housekeeping(progress: running.JobProgress) -> JobOutcome:
     steps.do("search index", partial(indexing.trim, partial(progress, 3, 5)))
     steps.do("erased words", partial(indexing.purge, partial(progress, 3, 5)))
     found["message"] = steps.do("messages", partial(wire_retention.trim_all, partial(progress, 4, 5)))
-    words = [counted(count, noun) for noun, count in found.items() if count]
+    words = [format_count(count, noun) for noun, count in found.items() if count]
     detail = f"Cleaned up {', '.join(words)}." if words else "Nothing to clean up."
     if steps.failed:
         detail = f"{detail} Failed: {', '.join(steps.failed)}. See the worker's log for the reason."
@@ -182,7 +183,7 @@ def _forget_unsent() -> None:
 
 def _statistics(progress: running.JobProgress) -> JobOutcome:
     counted_calls = counting.count_all(progress)
-    words = f"Counted {counted(counted_calls, 'call')}." if counted_calls else "No new calls."
+    words = f"Counted {format_count(counted_calls, 'call')}." if counted_calls else "No new calls."
     return JobOutcome(True, words, {"calls": counted_calls})
 
 

@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from servers.enums import IdentityKind
+from servers.kit.words import format_count
 from servers.models import AgentToken, Credential, Identity, Server
 from servers.signals import belongings_asked
 
@@ -48,7 +49,7 @@ def _owned(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
     names = tuple(servers.filter(owner_id=user.pk).order_by("name").values_list("name", flat=True))
     if not names:
         return []
-    return [Belonging(f"Owner of {counted(len(names), 'server')}", "", True, True, names)]
+    return [Belonging(f"Owner of {format_count(len(names), 'server')}", "", True, True, names)]
 
 
 def _identities(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
@@ -56,10 +57,10 @@ def _identities(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
     if not rows:
         return []
     secrets = Credential.objects.filter(owner_id=user.pk, uses__identity__in=rows).distinct().count()
-    stored = counted(secrets, "personal credential") if secrets else "no stored credential"
+    stored = format_count(secrets, "personal credential") if secrets else "no stored credential"
     note = f"({stored}). It acts as this person and can't be handed over: remove it before deleting the account."
     names = tuple(row.server.name for row in rows)
-    return [Belonging(counted(len(rows), "personal identity", "personal identities"), note, False, True, names)]
+    return [Belonging(format_count(len(rows), "personal identity", "personal identities"), note, False, True, names)]
 
 
 def _tokens(user: Any) -> list[Belonging]:
@@ -68,13 +69,9 @@ def _tokens(user: Any) -> list[Belonging]:
     if not names:
         return []
     note = "They stop working when the account is deleted."
-    return [Belonging(counted(len(names), "agent token"), note, False, False, names, ends=True)]
+    return [Belonging(format_count(len(names), "agent token"), note, False, False, names, ends=True)]
 
 
 def identities_in_use(user: Any, servers: QuerySet[Server]) -> list[Identity]:
     rows = Identity.objects.filter(user_id=user.pk, kind=IdentityKind.PERSONAL, ended_at=None, server__in=servers)
     return list(rows.select_related("server").order_by("server__name"))
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -25,8 +25,9 @@ from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, ExportFormat, ExportTarget
 from servers.exporting import files, requesting, schedules, selection
 from servers.exporting.table import Table
-from servers.jobs.lifecycle import JobOutcome, Lost, counted
+from servers.jobs.lifecycle import JobOutcome, Lost
 from servers.jobs.running import JobProgress, Stopping
+from servers.kit.words import format_count
 from servers.models import AuditEvent, BackgroundJob, Export, ExportSchedule
 
 #: (schedule, file, name, given_up) -> where it is now, in words. Raises UploadFailed. Ends soon after `given_up` is set:
@@ -241,7 +242,9 @@ def _outcome(export: Export) -> JobOutcome:
     result |= {"last": export.last_seq, "sha256": export.digest, "bytes": export.size} | (
         {"place": place} if place else {}
     )
-    return JobOutcome(True, f"{counted(export.events, 'event')} exported{f' to {place}' if place else ''}.", result)
+    return JobOutcome(
+        True, f"{format_count(export.events, 'event')} exported{f' to {place}' if place else ''}.", result
+    )
 
 
 def _gap(export: Export) -> dict[str, int]:

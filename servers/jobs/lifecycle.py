@@ -59,10 +59,6 @@ def open_job(kind: JobKind) -> BackgroundJob | None:
     return BackgroundJob.objects.filter(kind=kind, finished_at=None).first()
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 # --- by the one that runs it -----------------------------------------------------------------------------------------
 def claim(uid: str) -> BackgroundJob | None:
     """The job, running now in a new attempt; None when another worker was first, or it is over."""

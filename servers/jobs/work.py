@@ -11,8 +11,9 @@ from servers.audit.verify import verify
 from servers.credentials import rotation
 from servers.crypto import missing_keys
 from servers.enums import AlarmKind, JobKind
-from servers.jobs.lifecycle import JobOutcome, counted
+from servers.jobs.lifecycle import JobOutcome
 from servers.jobs.running import JobProgress, does
+from servers.kit.words import format_count
 from servers.registration.drafts import purge_drafts
 
 
@@ -30,7 +31,7 @@ def verify_log(progress: JobProgress) -> JobOutcome:
     result |= {"signed": verdict.signed_seq} if verdict.signed_seq else {}
     result |= {"warning": verdict.warning} if verdict.warning else {}
     if verdict.ok:
-        return JobOutcome(True, f"All {counted(verdict.checked, 'event')} verified.", result)
+        return JobOutcome(True, f"All {format_count(verdict.checked, 'event')} verified.", result)
     reason, unknown = verdict.reason, verdict.unknown
     if unknown is not None and not misfits:
         alarms.sound(AlarmKind.BROKEN, unknown.seq, str(unknown))
@@ -59,9 +60,9 @@ def rotate_keys(progress: JobProgress) -> JobOutcome:
     current = keyring.load().current
     result = {"key": current, "renewed": done.renewed}
     result |= {"left": rest} if (rest := rotation.left()) else {}
-    words = [f"{counted(done.renewed, 'value')} encrypted with key {current}."]
+    words = [f"{format_count(done.renewed, 'value')} encrypted with key {current}."]
     if done.broken:
-        words = [f"{counted(len(done.broken), 'value')} could not be re-encrypted. Keep the old keys."]
+        words = [f"{format_count(len(done.broken), 'value')} could not be re-encrypted. Keep the old keys."]
     if done.newer:
         words.append(done.advice)
     return JobOutcome(not done.broken, " ".join(words), result)

@@ -46,6 +46,11 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
+def format_count(count: int, noun: str, plural: str = "") -> str:
+    """`1 server`, `1,204 servers`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def format_duration(milliseconds: float) -> str:
     """`812 ms`, `1.24 s`, `30.0 s`, `2 min 05 s`, `1 h 04 min`, `6 d 04 h`."""
     if milliseconds < 1:

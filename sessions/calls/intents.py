@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F
@@ -31,7 +31,6 @@ from sessions.enums import CallState, Desired
 from sessions.mcp.core.methods import TOOLS_CALL
 from sessions.models import Call, McpSession
 
-Acceptance = Literal["accepted", "refused"]
 _ARGUMENTS = statements.insert_call.place("arguments_id")
 
 
@@ -72,19 +71,6 @@ class Origin:
     saved: UUID | None = None
 
 
-class _Settlement:
-    """Decides what came first: the commit, or the refusal that the caller received."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._verdict: Acceptance | None = None
-
-    def settle(self, verdict: Acceptance) -> Acceptance:
-        with self._guard:
-            self._verdict = self._verdict or verdict
-            return self._verdict
-
-
 @dataclass(frozen=True)
 class StoredArguments:
     """The payload, not written yet, and what it stands for where values were masked. `text` has the masks."""
@@ -123,14 +109,15 @@ class Intent:
     unredacted: Unredacted | None = None
     repeats: Call | None = None
     details: dict[str, Any] = field(default_factory=dict)
-    companion: AgentPart | None = None
+    agent_part: AgentPart | None = None
     hold: Hold | None = None
     origin: Origin | None = None
-    settlement: _Settlement = field(default_factory=_Settlement)
+    #: acquired, and never released, by what comes first: the commit, or the refusal that the caller received
+    decided: threading.Lock = field(default_factory=threading.Lock)
 
     def refuse(self) -> None:
         """The caller was notified of the refusal. If the commit succeeds nevertheless, the call is withdrawn."""
-        self.settlement.settle("refused")
+        self.decided.acquire(blocking=False)
 
     def insert(self) -> bool:
         """Returns whether the call's session is closed."""
@@ -152,7 +139,7 @@ def intent_of(
     doubt: ArgumentProblem,
     *,
     as_task: bool = False,
-    companion: AgentPart | None = None,
+    agent_part: AgentPart | None = None,
     hold: Hold | None = None,
     origin: Origin | None = None,
 ) -> Intent:
@@ -186,8 +173,8 @@ def intent_of(
     values = payloads.insert.values(call.arguments), statements.insert_call.values(call)
     details: dict[str, Any] = {doubt.kind.value: doubt.reason} if doubt else {}
     details |= {"as_task": True} if as_task else {}
-    details |= companion.details if companion else {}
-    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, companion, hold, origin)
+    details |= agent_part.details if agent_part else {}
+    return Intent(actor, target, call, *values, arguments.unredacted, repeats, details, agent_part, hold, origin)
 
 
 def write(intent: Intent) -> Call:
@@ -197,8 +184,8 @@ def write(intent: Intent) -> Call:
     closed = intent.insert()
     if closed and intent.hold is None:
         request_session(intent.target.session_id)
-    if intent.companion is not None:
-        intent.companion.write(intent.call, intent.hold)
+    if intent.agent_part is not None:
+        intent.agent_part.write(intent.call, intent.hold)
     after_commit(_announce, intent, closed)
     return intent.call
 
@@ -241,7 +228,7 @@ def requested(intent: Intent, call: Call) -> list[Event]:
 def _announce(intent: Intent, closed: bool) -> None:
     """`closed`: the session was, when the call was written. Runs in the writer's thread after the commit: nothing here may wait."""
     call, target = intent.call, intent.target
-    if intent.settlement.settle("accepted") == "refused":
+    if not intent.decided.acquire(blocking=False):
         final_states.end([call.uid], final_states.REFUSED_LATE)
         return
     if intent.hold is not None:

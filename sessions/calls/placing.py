@@ -114,7 +114,7 @@ async def aplace(
     begin: Begin,
     begin_slow: Begin,
     method: str = TOOLS_CALL,
-    companion: AgentPart | None = None,
+    agent_part: AgentPart | None = None,
 ) -> Call:
     """`place` for an event loop. `begin` starts the checks in a thread that waits for nothing but the database.
     `begin_slow` starts those that need the schema checker's child process in a thread that may wait for it.
@@ -122,7 +122,7 @@ async def aplace(
 
     def submit() -> _Submitted:
         """The submit runs in that thread too, so the loop is woken only when the call is durable."""
-        intent = check(actor, user, server_uid, target, given, method=method, companion=companion)
+        intent = check(actor, user, server_uid, target, given, method=method, agent_part=agent_part)
         return _Submitted(writer().submit(partial(write, intent), partial(requested, intent)), intent, time.monotonic())
 
     def submit_without_waiting() -> _Submitted:
@@ -176,16 +176,16 @@ def check(
     *,
     method: str = TOOLS_CALL,
     repeats: Call | None = None,
-    companion: AgentPart | None = None,
+    agent_part: AgentPart | None = None,
     origin: Origin | None = None,
 ) -> Intent:
     """Everything that may refuse a call: `find_target` checks the permission, `operation.read` the arguments. Call in a thread that may wait for the database and the schema checker."""
     operation = operation_of(method)
     target = find_target(user, actor, server_uid, operation, name)
     # First: an agent that may not call it is not told which arguments it takes.
-    hold = companion.check(target) if companion is not None else None
+    hold = agent_part.check(target) if agent_part is not None else None
     arguments, doubt = operation.read(name, target.definition, given)
-    if companion is None:
+    if agent_part is None:
         _require_confirmation(target, operation.destructive(target.definition), given, doubt)
     text = jsontext.dumps(arguments, indent=None)
     stored = redacted_arguments(text, method, target)
@@ -201,7 +201,7 @@ def check(
         repeats,
         doubt,
         as_task=as_task,
-        companion=companion,
+        agent_part=agent_part,
         hold=hold,
         origin=origin,
     )

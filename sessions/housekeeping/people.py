@@ -4,9 +4,10 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 
-from servers.accounts.belongings import Belonging, counted
+from servers.accounts.belongings import Belonging
 from servers.commit_hooks import after_commit
 from servers.enums import IdentityKind
+from servers.kit.words import format_count
 from servers.models import Server
 from sessions import hints
 from sessions.calls import final_states
@@ -19,13 +20,13 @@ def belongings(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
     found = []
     if number := _subscriptions(user).filter(server__in=servers).count():
         note = "They stay active without this person."
-        found.append(Belonging(counted(number, "shared subscription"), note, True, False))
+        found.append(Belonging(format_count(number, "shared subscription"), note, True, False))
     if number := _assigned(user).filter(server__in=servers).count():
-        found.append(Belonging(counted(number, "inbox item") + " assigned", "", True, True))
+        found.append(Belonging(format_count(number, "inbox item") + " assigned", "", True, True))
     own = Subscription.objects.filter(identity__user_id=user.pk, newest__gt=0, server__in=servers)
     if number := own.count():
         note = "Stored versions that only this person may read. Deleting these subscriptions deletes them."
-        title = counted(number, "personal subscription") + " with history"
+        title = format_count(number, "personal subscription") + " with history"
         found.append(Belonging(title, note, False, True))
     return [*found, *_saved(user, servers)]
 
@@ -36,14 +37,14 @@ def _saved(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
     rows = SavedCall.objects.filter(owner_id=user.pk, server__in=servers)
     if number := rows.filter(shared=False).count():
         found.append(
-            Belonging(counted(number, "private saved call"), "Deleted with the account.", False, False, ends=True)
+            Belonging(format_count(number, "private saved call"), "Deleted with the account.", False, False, ends=True)
         )
     if shared := tuple(rows.filter(shared=True).order_by("name").values_list("name", flat=True)):
         note = "They stay, without an owner."
-        found.append(Belonging(counted(len(shared), "shared saved call"), note, True, False, shared, ends=True))
+        found.append(Belonging(format_count(len(shared), "shared saved call"), note, True, False, shared, ends=True))
     if number := SavedView.objects.filter(owner_id=user.pk).count():
         note = "Deleted with the account, shared ones too."
-        found.append(Belonging(counted(number, "saved view") + " of the explorer", note, False, False, ends=True))
+        found.append(Belonging(format_count(number, "saved view") + " of the explorer", note, False, False, ends=True))
     return found
 
 

@@ -16,9 +16,9 @@ from servers.audit.proof.key import KeyMissing
 from servers.audit.record import SYSTEM, Event
 from servers.enums import AuditAction, AuditOutcome
 from servers.forwarding.board import needed_from
-from servers.jobs.lifecycle import JobOutcome, counted
+from servers.jobs.lifecycle import JobOutcome
 from servers.jobs.running import JobProgress
-from servers.kit.words import format_bytes
+from servers.kit.words import format_bytes, format_count
 from servers.models import AuditEvent
 from sessions.enums import StoredKind
 from sessions.retention import batched_deletes, ledger
@@ -81,7 +81,7 @@ def dry_run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
     if not found:
         return JobOutcome(True, "Nothing exceeds its limit.", result)
     rows, size = sum(removal.rows for removal in found), sum(removal.bytes for removal in found)
-    return JobOutcome(True, f"Would remove {counted(rows, 'row')}, {format_bytes(size)}.", result)
+    return JobOutcome(True, f"Would remove {format_count(rows, 'row')}, {format_bytes(size)}.", result)
 
 
 def _nothing() -> None:

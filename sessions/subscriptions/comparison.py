@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from servers.kit.words import format_count
 from sessions.differences.alignment import Budget, TooDifferent
 from sessions.differences.structure import JsonDifference, TooDeep, compare_json
 from sessions.differences.text import TextDifference, compare_texts
@@ -231,7 +232,7 @@ def _equal(old: str, new: str) -> bool:
 
 def _summary(part: ComparedContent) -> str:
     if part.text is not None:
-        return f"{_count(part.text.added, 'line')} added, {part.text.removed:,} removed"
+        return f"{format_count(part.text.added, 'line')} added, {part.text.removed:,} removed"
     if part.structure is not None:
         return _structure_summary(part.structure)
     words = {"facts": "Content replaced", "added": "Content item added", "removed": "Content item removed"}
@@ -242,9 +243,5 @@ def _summary(part: ComparedContent) -> str:
 
 def _structure_summary(found: JsonDifference) -> str:
     counts = [(found.changed, "changed"), (found.added, "added"), (found.removed, "removed")]
-    words = ", ".join(f"{_count(count, 'value')} {verb}" for count, verb in counts if count)
+    words = ", ".join(f"{format_count(count, 'value')} {verb}" for count, verb in counts if count)
     return f"{words} and more" if found.hidden else words
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

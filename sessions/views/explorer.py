@@ -22,8 +22,8 @@ from servers.audit.record import Actor
 from servers.audit.verify import verify
 from servers.enums import AuditAction
 from servers.jobs import board
-from servers.jobs.lifecycle import counted
 from servers.kit.visible import visible_text
+from servers.kit.words import format_count
 from servers.models import AuditEvent
 from servers.numbers import whole_number
 from servers.requests import WebRequest, return_to
@@ -252,7 +252,7 @@ def _list(request: WebRequest, asked: SearchParameters, found: search.ResultPage
         "sel": request.GET.get("sel", ""),
         "slowest": max((row.duration_ms or 0 for row in found.rows), default=0),
         "wider": _wider(asked) if not found.rows else [],
-        "unindexed": counted(found.unindexed.events, "event") if found.unindexed else "",
+        "unindexed": format_count(found.unindexed.events, "event") if found.unindexed else "",
         "hidden_streams": [streams.STREAMS[name].label.lower() for name in found.hidden],
         "removed_steps": _steps(request, query) if found.removed and query is not None else "",
     }

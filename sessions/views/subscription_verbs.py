@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from servers import access
-from servers.accounts.belongings import counted
 from servers.audit.record import Actor
+from servers.kit.words import format_count
 from servers.models import Server
 from servers.requests import WebRequest
 from servers.single_use_forms import ALREADY_USED, use_form
@@ -90,7 +90,9 @@ def end(request: WebRequest, uid: UUID) -> HttpResponse:
     if problem:
         messages.error(request, problem)
     else:
-        cut_off = f" {counted(followers, 'agent')} that followed it will receive no more updates." if followers else ""
+        cut_off = (
+            f" {format_count(followers, 'agent')} that followed it will receive no more updates." if followers else ""
+        )
         messages.success(request, f"Unsubscribed. The history is kept.{cut_off}")
     return _see_other(subscription)
 

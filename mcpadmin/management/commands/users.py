@@ -17,6 +17,7 @@ from servers.accounts.authority import Refused
 from servers.accounts.links import Invitation
 from servers.accounts.reads import InvitationRow, invitation_rows, invitations
 from servers.audit.record import OPERATOR
+from servers.kit.words import format_count
 
 
 def _open_invitations() -> Iterator[InvitationRow]:
@@ -125,7 +126,7 @@ class Command(BaseCommand):
 
     def _disable(self, options: dict[str, Any]) -> None:
         ended = people.disable(OPERATOR, None, self._user(options["username"]))
-        self.stdout.write(f"Disabled. {belongings.counted(ended, 'sign-in')} ended.")
+        self.stdout.write(f"Disabled. {format_count(ended, 'sign-in')} ended.")
 
     def _enable(self, options: dict[str, Any]) -> None:
         people.enable(OPERATOR, None, self._user(options["username"]))

@@ -255,7 +255,7 @@ class Calls:
                 begin=reader.begin_run,
                 begin_slow=reader.begin_work,
                 method=asked.method,
-                companion=idempotency.agent_part(exchange, asked, check, continuation),
+                agent_part=idempotency.agent_part(exchange, asked, check, continuation),
             )
         except NotListed as problem:
             raise (

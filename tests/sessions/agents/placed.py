@@ -34,7 +34,7 @@ def place(
     params = {"name": name, "arguments": arguments}
     exchange = bundles.routed(Exchange(entry, Era.MODERN, "2026-07-28", 1, "tools/call", params, {}, "", "", program))
     asked = call_request_of(exchange)
-    companion = idempotency.agent_part(exchange, asked, partial(check.check, exchange, asked, repeated=False))
+    agent_part = idempotency.agent_part(exchange, asked, partial(check.check, exchange, asked, repeated=False))
     server, given = exchange.entry.endpoint.server, SubmittedArguments(value=asked.arguments)
-    intent = placing.check(exchange.actor, principal.user, server.uid, asked.target, given, companion=companion)
+    intent = placing.check(exchange.actor, principal.user, server.uid, asked.target, given, agent_part=agent_part)
     return writer().submit_and_wait(partial(intents.write, intent), partial(intents.requested, intent))
