@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pytest
+
 from sessions.mcp.transports.registry import HttpSpec, Spec, StdioSpec, WebSocketSpec
 from tests.benchmarks.drivers import http_server, stdio_command, websocket_server
 from tests.sessions.mcp.transports.making import LOCAL, connected, http
@@ -20,6 +22,14 @@ TOGETHER = 8
 #: Seconds for asynchronous cleanup to finish (a socket's last callback, a killed child). Shorter than the 4 s after
 #: which an idle connection that was never closed would time out.
 SETTLING = 3.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def older_objects_stay() -> None:
+    """What earlier tests of this process left is not looked at by each collection of garbage. What a session leaves behind
+    is made later."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from sessions.mcp.transports.stdio import prepare_loop
-from tests.sessions.cycling import KINDS, TOGETHER, cycle, holdings, left_behind, spec_of
+from tests.sessions.cycling import (
+    KINDS,
+    TOGETHER,
+    cycle,
+    holdings,
+    left_behind,
+    older_objects_stay,  # noqa: F401  a fixture
+    spec_of,
+)
 from tests.sessions.mcp.transports.making import connected
 
 pytestmark = pytest.mark.integration

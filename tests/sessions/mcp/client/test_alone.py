@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,19 +41,24 @@ def sources() -> Iterator[tuple[Path, ast.Module]]:
             yield path, ast.parse(path.read_text())
 
 
-def literals(tree: ast.Module) -> list[str]:
-    """String constants of the code, without docstrings."""
+@cache
+def literals() -> list[tuple[str, set[str]]]:
+    """The string constants of each module's code, without docstrings. No tree stays in memory."""
+    return [(path.name, set(_literals(tree))) for path, tree in sources()]
+
+
+def _literals(tree: ast.Module) -> Iterator[str]:
     prose = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
     constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in prose]
-    return [node.value for node in constants if isinstance(node.value, str)]
+    return (node.value for node in constants if isinstance(node.value, str))
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "resources/read", "prompts/get", "tasks/get"])
 def test_a_method_is_spelled_in_one_module_of_the_client(method: str) -> None:
     """All other modules use the constant."""
-    assert [path.name for path, tree in sources() if method in literals(tree)] == ["methods.py"]
+    assert [name for name, words in literals() if method in words] == ["methods.py"]
 
 
 def test_a_call_is_sent_from_one_place() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.transports.registry import Spec
+from tests.sessions.cycling import older_objects_stay  # noqa: F401  a fixture
 
 from .making import connected, http, unconnected
 from .scripted_http import scripted_http
