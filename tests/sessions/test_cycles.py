@@ -21,7 +21,7 @@ from tests.sessions.mcp.transports.making import connected
 
 pytestmark = pytest.mark.integration
 
-CYCLES = 30
+CYCLES = 12
 CALLS = 20
 
 

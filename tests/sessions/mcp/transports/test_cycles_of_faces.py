@@ -22,7 +22,7 @@ from .test_websocket import ws
 
 pytestmark = pytest.mark.integration
 
-CYCLES = 15
+CYCLES = 8
 
 
 def held() -> tuple[int, int, int]:
