@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.db import transaction
 from django.http import Http404
 from django.test import Client
 from django.utils import timezone
@@ -31,7 +32,9 @@ from sessions.calls.proof import CallRows
 from sessions.connections import commands
 from sessions.enums import ArgumentProblemKind, CallState, Desired
 from sessions.models import AgentCall, Call, McpSession, Worker
+from tests.benchmarks.audit_rows import Table, uid
 from tests.servers.conftest import on_postgres  # noqa: F401  a fixture
+from tests.sessions.retention.months import keys
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TOOLS = {
@@ -322,13 +325,14 @@ def test_deleting_a_server_ends_what_waits_and_keeps_the_history(caller: Any, se
     assert Call.objects.get(pk=running.pk).cancel_requested_at is not None
 
 
-def _long_history(made: Call, **more: Any) -> None:
+def _long_history(made: Call, count: int = 20_000, **more: Any) -> None:
     """Ended calls beside `made`."""
     now = timezone.now()
     fields = {"arguments": made.arguments, "server_name": "Demo", "target": "echo", "state": CallState.SUCCEEDED}
     refers = {"server_id": made.server_id, "session_id": made.session_id, "identity_id": made.identity_id} | more
-    rows = (Call(**fields, **refers, deadline=now, created_at=now) for _ in range(20_000))
-    Call.objects.bulk_create(rows, batch_size=500)
+    one, key = Call(**fields, **refers, deadline=now, created_at=now), keys(Call, count)
+    with transaction.atomic():
+        Table(one, ("id", "uid")).write((key + number, uid(2, number)) for number in range(count))
 
 
 def _longest_wait(act: Callable[[], Any]) -> float:
@@ -395,7 +399,7 @@ def test_a_client_whose_grants_have_a_long_history_is_blocked_before_it_is_delet
     client = OAuthClient.objects.create(kind=OAuthClientKind.ADDED, client_id="editor", name="Editor")
     fields: Any = {"public_id": "0" * 12, "expires_at": timezone.now() + timedelta(days=1)}
     grant = AgentToken.objects.create(user=caller, name="Editor", client=client, **fields)
-    _long_history(place(caller, server))
+    _long_history(place(caller, server), 1_000)
     ended = Call.objects.filter(state=CallState.SUCCEEDED)
     AgentCall.objects.bulk_create([AgentCall(call=call, token=grant, token_name="Editor") for call in ended[:1_000]])
     clients.delete(Actor.of_user(root), root, client)

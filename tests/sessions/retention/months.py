@@ -70,7 +70,7 @@ def make_calls(session: McpSession, begin: datetime, count: int, span: timedelta
 def _write(session: McpSession, moments: list[datetime], *, whole: bool) -> None:
     count, times = len(moments), [_stored(Call, "created_at", at) for at in moments]
     uids = [_stored(Call, "uid", uuid4()) for _ in moments]
-    call_key, payload_key = _keys(Call, count), _keys(Payload, 2 * count)
+    call_key, payload_key = keys(Call, count), keys(Payload, 2 * count)
     payload = Payload(salt=os.urandom(16), digest="d" * 64, size=len(_RESULT))
     Table(payload, ("id", "uid", "kind", "text", "created_at")).write(
         (payload_key + 2 * number + half, _stored(Payload, "uid", uuid4()), kind.value, text, at)
@@ -95,7 +95,7 @@ def _write(session: McpSession, moments: list[datetime], *, whole: bool) -> None
     )
     if not whole:
         return
-    attempt = _keys(Attempt, count)
+    attempt = keys(Attempt, count)
     Table(Attempt(number=1, reason="first"), ("id", "call_id", "at")).write(
         (attempt + number, call_key + number, at) for number, at in enumerate(times)
     )
@@ -116,7 +116,7 @@ def _stored(model: type[Model], name: str, value: Any) -> Any:
     return prepared(model._meta.get_field(name), value, connection)
 
 
-def _keys(model: type[Model], count: int) -> int:
+def keys(model: type[Model], count: int) -> int:
     """The first of so many keys, which nothing else will take."""
     table = model._meta.db_table
     with connection.cursor() as cursor:
