@@ -287,14 +287,35 @@ def test_static_files_are_collected_once_and_pages_import_the_shell_by_hash(sett
     assert assets.collect() == 0
 
 
-def test_a_collection_cut_short_is_done_again(settings: object, tmp_path: Path) -> None:
+def test_a_collection_cut_short_is_done_again(
+    settings: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(found: dict[str, Any], draft: Path) -> None:
+        draft.mkdir()
+        (draft / assets.MANIFEST).write_text("{}")
+
+    monkeypatch.setattr(assets, "_build", build)
     settings.STATIC_ROOT = tmp_path / "static"
     settings.STATIC_ROOT.mkdir()
     (settings.STATIC_ROOT / assets.FINGERPRINT).write_text("half")
     assert assets.collect() > 0
     assert (settings.STATIC_ROOT / assets.MANIFEST).exists()
+    assert assets.collect() == 0
 
 
+WRITE_BUNDLES = (
+    "import sys; from pathlib import Path; from mcpadmin.up import bundles; bundles.write(Path(sys.argv[1]))"
+)
+
+
+def test_no_bundle_is_read_or_written_in_the_encoding_of_the_locale(tmp_path: Path) -> None:
+    copy = shutil.copytree(ROOT / "static", tmp_path / "static")
+    strict = ["-X", "warn_default_encoding", "-W", "error::EncodingWarning"]
+    subprocess.run([sys.executable, *strict, "-c", WRITE_BUNDLES, copy], cwd=ROOT, env=clean_environment(), check=True)
+    assert (copy / bundles.BUNDLE).exists()
+
+
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("localedef"), reason="needs localedef")
 def test_bundles_are_the_same_in_a_locale_whose_encoding_reads_no_utf_8(tmp_path: Path) -> None:
     locale = tmp_path / "zh_CN.GB18030"
@@ -303,9 +324,8 @@ def test_bundles_are_the_same_in_a_locale_whose_encoding_reads_no_utf_8(tmp_path
         pytest.skip("needs the sources of locales")
     here, there = (shutil.copytree(ROOT / "static", tmp_path / name) for name in ("here", "there"))
     bundles.write(here)
-    code = "import sys; from pathlib import Path; from mcpadmin.up import bundles; bundles.write(Path(sys.argv[1]))"
     chinese = clean_environment(LOCPATH=str(tmp_path), LC_ALL=locale.name)
-    subprocess.run([sys.executable, "-c", code, there], cwd=ROOT, env=chinese, check=True)
+    subprocess.run([sys.executable, "-c", WRITE_BUNDLES, there], cwd=ROOT, env=chinese, check=True)
     for path in (here / bundles.BUNDLE, *(here / "js").glob("*.js")):
         assert (there / path.relative_to(here)).read_bytes() == path.read_bytes(), path
 
