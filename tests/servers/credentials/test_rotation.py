@@ -1,6 +1,7 @@
 """A rotation killed halfway resumes, skips no row, and disturbs no reader or writer."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,13 +95,24 @@ class Installation:
         return set(json.loads(self.ring.read_text())["keys"])
 
 
-@pytest.fixture
-def installation(tmp_path: Path) -> Iterator[Installation]:
-    copy_database(tmp_path / DATABASE)
-    made = Installation(tmp_path)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Installation, Path, Path]]:
+    """An installation with its data directory, and a copy of that directory."""
+    data_dir, copy = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("copy") / "data"
+    copy_database(data_dir / DATABASE)
+    made = Installation(data_dir)
     made.run("shell", "-v", "0", "-c", FILL)
-    yield made
+    shutil.copytree(data_dir, copy)
+    yield made, data_dir, copy
     made.commands.close()
+
+
+@pytest.fixture
+def installation(filled: tuple[Installation, Path, Path]) -> Installation:
+    made, data_dir, copy = filled
+    shutil.rmtree(data_dir)  # between two commands no process uses it
+    shutil.copytree(copy, data_dir)
+    return made
 
 
 def test_a_rotation_killed_half_way_is_finished_while_values_are_read_and_written(installation: Installation) -> None:
