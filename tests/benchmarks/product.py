@@ -51,7 +51,7 @@ def echo_servers(product: Stack) -> Iterator[dict[str, str]]:
 
 
 class Caller:
-    """One socket. One task reads its frames, so that several calls may run at once."""
+    """One socket. One task reads its frames, so that several calls can run at once."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket

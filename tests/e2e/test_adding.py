@@ -179,7 +179,7 @@ def test_rows_that_were_added_by_hand_outlast_a_needed_value(ada: Walk) -> None:
     box(page, json.dumps({"mcpServers": {"Rows": entry}}))
     rows = page.locator("[data-value-row]:visible")
     expect(rows).to_have_count(4)
-    rows.nth(0).get_by_label("Keep as a credential").check()
+    rows.nth(0).get_by_label("Save as a credential").check()
     rows.nth(1).get_by_role("button", name="Remove this row").click()
     rows.nth(1).locator("input[name$=-value]").fill("us")
     rows.nth(2).locator("input[name$=-name]").fill("EXTRA")
@@ -193,7 +193,7 @@ def test_rows_that_were_added_by_hand_outlast_a_needed_value(ada: Walk) -> None:
     names = [rows.nth(at).locator("input[name$=-name]").input_value() for at in range(3)]
     values = [rows.nth(at).locator("input[name$=-value]").input_value() for at in range(3)]
     assert (names, values) == (["ACME_TOKEN", "REGION", "EXTRA"], ["", "us", "more"])
-    expect(rows.nth(0).get_by_label("Keep as a credential")).to_be_checked()
+    expect(rows.nth(0).get_by_label("Save as a credential")).to_be_checked()
     expect(page.locator("[name='roots-0-uri']")).to_have_value("/srv/one")
 
 
@@ -275,7 +275,7 @@ def test_nonsense_is_said_beside_the_box_and_nothing_is_tested(ada: Walk) -> Non
     page = from_the_list(ada)
     box(page, '{"mcpServers": {')
     expect(page.locator("#understood")).to_contain_text("Invalid JSON at line 1")
-    expect(page.locator("#test-result")).to_contain_text("A URL is tested while you type")
+    expect(page.locator("#test-result")).to_contain_text("A URL is tested as you type")
 
 
 def test_the_sign_in_that_a_test_asks_for_starts_from_the_test(ada: Walk, gate: str) -> None:
@@ -301,7 +301,7 @@ def test_a_token_that_a_test_asks_for_is_entered_where_it_belongs(ada: Walk, gat
     row = page.locator("[data-value-row]:visible").first
     expect(row.locator("input[name$=-name]")).to_have_value("Authorization")
     expect(row.locator("input[name$=-value]")).to_be_focused()
-    expect(row.get_by_text("Keep as a credential")).to_be_visible()
+    expect(row.get_by_text("Save as a credential")).to_be_visible()
 
 
 @pytest.mark.parametrize(("width", "theme"), WINDOWS)

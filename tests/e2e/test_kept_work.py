@@ -175,7 +175,7 @@ def test_a_sign_in_in_another_tab_is_enough(stack: Stack, ada: Walk, forms: str)
     expect(pill(ada)).to_have_attribute("data-state", "signed-out")
     ada.run_tool()
     with ada.page.context.expect_page() as opened:
-        dialog(ada).get_by_role("link", name="Sign in in a new tab").click()
+        dialog(ada).get_by_role("link", name="Open the sign-in page in a new tab").click()
     tab = opened.value
     tab.locator("input[name=login]").fill(ADMIN[0])
     tab.locator("input[name=password]").fill(ADMIN[1])

@@ -94,7 +94,7 @@ def test_the_level_of_the_log_is_chosen_on_its_tab(stack: Stack, ada: Walk, ever
     ada.page.get_by_label("Log level for Everything").select_option("error")
     ada.page.get_by_role("button", name="Set level").click()
     expect(ada.page.get_by_label("Log level for Everything")).to_have_value("error")
-    expect(ada.page.locator("#console")).to_contain_text("asked for log messages of level error and above")
+    expect(ada.page.locator("#console")).to_contain_text("asked for log messages at level error and above")
 
 
 def test_the_tabs_of_a_server_with_every_capability_fit_into_the_window(ada: Walk, everything: str) -> None:

@@ -91,7 +91,7 @@ def test_a_task_outlives_its_worker_and_its_result_is_kept(
     row = begun(ada, url, folder)
     ran = len((folder / "log").read_text().splitlines())
     stack.kill_worker()
-    expect(row).to_contain_text("Followed after the worker was lost", timeout=90_000)
+    expect(row).to_contain_text("Tracked after the worker was lost", timeout=90_000)
     expect(row).to_contain_text("Working")
     (folder / "release").touch()
     expect(row).to_contain_text("Completed", timeout=30_000)
@@ -109,7 +109,7 @@ def test_a_task_that_is_followed_after_its_worker_was_lost_is_cancelled(
     ada = walker(stack, signed_in=True)
     row = begun(ada, url, folder)
     stack.kill_worker()
-    expect(row).to_contain_text("Followed after the worker was lost", timeout=90_000)
+    expect(row).to_contain_text("Tracked after the worker was lost", timeout=90_000)
     row.get_by_role("button", name="Cancel").click()
     expect(row).to_contain_text("Cancelled", timeout=30_000)
 

@@ -121,7 +121,7 @@ async def test_one_may_be_killed_while_the_other_serves_and_its_pages_come_back(
     async with greeted(product, elsewhere):  # sockets of the dead process do not count
         pass
     named = product.wait_for(re.compile(r"(web[12]) ready again in"), seconds=90, since=seen)
-    assert f"{named[1]} killed by SIGKILL; starting it again in" in product.output
+    assert f"{named[1]} killed by SIGKILL; restarting it in" in product.output
     assert product.output.count("mcpadmin is ready after") == 1
     await kept_context.__aexit__(None, None, None)
     visitor.close()

@@ -111,7 +111,7 @@ def test_a_long_string_is_cut_with_a_way_to_see_it_and_a_deep_value_ends() -> No
     value: Any = 1
     for _ in range(90):
         value = [value]
-    assert "nested too deep to show" in _json_tree.Tree().render(value)
+    assert "nested too deeply to show" in _json_tree.Tree().render(value)
 
 
 def test_a_timestamp_is_utc_and_machine_readable() -> None:

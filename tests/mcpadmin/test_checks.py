@@ -111,13 +111,13 @@ def test_nothing_that_is_kept_may_be_written_where_files_are_removed(settings: o
     assert found() == set()
     settings.CHECKPOINT_FILE = own / "exports" / "checkpoints.jsonl"
     assert found() == {"mcpadmin.E022"}
-    assert "(MCPADMIN_CHECKPOINT_FILE) is in a folder in which mcpadmin removes files." in words()
+    assert "(MCPADMIN_CHECKPOINT_FILE) is in a folder that mcpadmin removes files from." in words()
 
 
 def test_a_python_with_an_old_sqlite_needs_another_database(settings: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
-    assert "This Python has SQLite 3.34.1, and mcpadmin needs 3.35 or newer." in words()
+    assert "This Python has SQLite 3.34.1, but mcpadmin needs 3.35 or newer." in words()
     monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.postgresql")
     assert found() == set()
 

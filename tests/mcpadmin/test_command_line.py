@@ -150,7 +150,7 @@ def test_a_token_file_wins_over_the_option_and_the_option_over_the_variable(peer
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--token-file", "", "--token", TOKEN), "--token-file: the name of the file is empty."),
+        (("--token-file", "", "--token", TOKEN), "--token-file: the file name is empty."),
         (("--token", ""), "No token."),
     ],
 )
@@ -166,7 +166,7 @@ def test_what_can_be_no_key_is_refused_instead_of_called_without_one(peer: Peer,
     process = start(peer, "call", "files", "read", "--idempotency-key", key)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, peer.called) == (2, [])
-    assert "the key must have 1 to 128 characters of ASCII" in said
+    assert "the key must be 1 to 128 ASCII characters" in said
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -405,8 +405,8 @@ def test_text_of_a_server_moves_no_cursor_in_json_either(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["watch", "files", "--count", "0"], "'0' is not a whole number above 0"),
-        (["watch", "files", "--timeout", "soon"], "'soon' is not a number of seconds above 0"),
+        (["watch", "files", "--count", "0"], "'0' is not a whole number greater than 0"),
+        (["watch", "files", "--timeout", "soon"], "'soon' is not a number of seconds greater than 0"),
     ],
 )
 def test_a_number_that_cannot_be_used_is_refused_in_words(

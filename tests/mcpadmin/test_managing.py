@@ -49,7 +49,7 @@ def test_a_misspelt_command_is_a_mistake_of_the_command_line_and_creates_nothing
     done = run(tmp_path / "data", *words)
     assert (done.returncode, (tmp_path / "data").exists()) == (2, False)
     (line,) = done.stderr.decode().splitlines()
-    assert line.startswith(f"mcpadmin: There is no command '{words[-1]}'.")
+    assert line.startswith(f"mcpadmin: Unknown command '{words[-1]}'.")
     assert (f"Did you mean {meant}?" in line) is bool(meant)
 
 
@@ -88,7 +88,7 @@ def test_a_command_before_the_first_start_says_in_one_line_what_to_do(tmp_path: 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         f"mcpadmin cannot run: the database {tmp_path / DATABASE} has not been set up for this version of mcpadmin. "
-        "Start mcpadmin once, or set MCPADMIN_DATA_DIR and DATABASE_URL as for the installation that you mean."
+        "Start mcpadmin once, or set MCPADMIN_DATA_DIR and DATABASE_URL to those of the installation that you mean."
     ]
 
 
@@ -99,7 +99,7 @@ def test_a_preparation_says_that_https_without_a_trusted_proxy_redirects_endless
     words = [sys.executable, "manage.py", "prepare"]
     done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "warning: MCPADMIN_PUBLIC_URL is https, yet no proxy is trusted" in done.stderr
+    assert "warning: MCPADMIN_PUBLIC_URL is https, but no proxy is trusted" in done.stderr
 
 
 def test_an_older_version_refuses_a_database_that_a_newer_one_migrated(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_database_of_another_encoding_is_refused_with_the_remedy(postgres_url:
         done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
         server.execute(f"DROP DATABASE {name} WITH (FORCE)")
     assert done.returncode == 1
-    assert "the database has the encoding SQL_ASCII, and mcpadmin needs UTF8. Create it with: createdb" in done.stderr
+    assert "the database has the encoding SQL_ASCII, but mcpadmin needs UTF8. Create it with: createdb" in done.stderr
 
 
 def test_a_start_waits_while_another_machine_migrates(postgres_database: str, tmp_path: Path) -> None:

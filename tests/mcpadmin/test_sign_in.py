@@ -319,6 +319,6 @@ def test_the_forms_of_an_account_label_their_fields_in_sentence_case(visitor: Cl
     visitor.login(username="ada", password=PASSWORD)
     change = visitor.get("/accounts/password/change/").content.decode()
     assert re.search(r'class="head pad">\s*<div class="title">\s*<h1>\s*Change password\s*</h1>', change)
-    for label in ("Current password", "New password", "New password again"):
+    for label in ("Current password", "New password", "Confirm new password"):
         assert label in change
     assert "Current Password" not in change

@@ -182,7 +182,7 @@ def test_a_part_that_is_killed_is_started_again_and_said_so(running: Stack, part
     seen = len(running.lines)
     killed = running.part(words)[0].pid
     os.kill(killed, signal.SIGKILL)
-    running.wait_for(re.compile(rf"{part} killed by SIGKILL; starting it again in \d"), since=seen)
+    running.wait_for(re.compile(rf"{part} killed by SIGKILL; restarting it in \d"), since=seen)
     assert get(f"{running.base_url}/healthz") == (200, "ok\n")  # may wait for a web process, but is never refused
     running.wait_for(re.compile(rf"{part} ready again in"), seconds=60, since=seen)
     assert running.part(words)[0].pid != killed
@@ -226,7 +226,7 @@ def test_a_folder_of_something_else_is_refused_before_anything_in_it_changes(
     product = make_stack(data_dir=foreign)
     product.launch()
     assert product.process.wait(60) == 1
-    assert_one_line(product, f"{foreign} is not empty, and nothing in it belongs to mcpadmin. Give a new or empty")
+    assert_one_line(product, f"{foreign} is not empty, and nothing in it belongs to mcpadmin. Use a new or empty")
     assert {path: path.stat().st_mode for path in (foreign, *foreign.rglob("*"))} == before
 
 
@@ -289,7 +289,7 @@ def test_a_worker_that_cannot_stop_is_killed_within_ten_seconds(product: Stack) 
     os.kill(product.worker_pids()[0], signal.SIGSTOP)
     product.send_signal(signal.SIGTERM)
     assert product.process.wait(GONE_SECONDS) == 0
-    assert re.search(r"worker killed because it did not end within [6-9]\.\d s", product.output)
+    assert re.search(r"worker killed because it did not exit within [6-9]\.\d s", product.output)
     assert survivors(family) == []
 
 

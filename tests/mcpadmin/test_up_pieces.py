@@ -416,7 +416,7 @@ async def test_a_part_that_died_is_started_again_although_the_system_refuses_a_p
     assert kept.child is not None
     kill(kept.child)
     await said.heard("worker ready again")
-    words = f"worker could not be started ({problem.strerror}); starting it again in"
+    words = f"worker could not be started ({problem.strerror}); restarting it in"
     assert [line.startswith(words) for line in said.lines] == [False, False, True, True, False]
     assert len(forks.pids) == 2
     kill(kept.child)

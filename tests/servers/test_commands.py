@@ -49,7 +49,7 @@ def test_a_server_is_given_credentials_of_the_vault_and_says_whose_identity_coun
     server = Server.objects.get()
     assert server.signs_in_as == SignsInAs.EITHER
     assert launch_values(server).headers["Authorization"].reveal() == f"Bearer {CANARY}"
-    with pytest.raises(CommandError, match="The vault has no credential 'Other'"):
+    with pytest.raises(CommandError, match="There is no credential 'Other'"):
         register("--url", "https://x.example/mcp", "--credential", "Other", name="Second")
 
 

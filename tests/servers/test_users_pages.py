@@ -146,9 +146,9 @@ def test_an_administrator_invites_renews_and_revokes(root: Client) -> None:
     second = link_in(root.post(f"/users/invitations/{row.uid}/renew/"))
     assert Client().get(f"/link/{first}").status_code == 404
     assert Client().get(f"/link/{second}").status_code == 200
-    assert "Revoke the invitation of Nina?" in text_of(root.get(f"/users/invitations/{row.uid}/revoke/"))
+    assert "Revoke the invitation for Nina?" in text_of(root.get(f"/users/invitations/{row.uid}/revoke/"))
     assert Client().get(f"/link/{second}").status_code == 200
-    assert "The invitation of Nina is revoked" in text_of(
+    assert "The invitation for Nina was revoked" in text_of(
         root.post(f"/users/invitations/{row.uid}/revoke/", follow=True)
     )
     assert Client().get(f"/link/{second}").status_code == 404
@@ -200,7 +200,7 @@ def test_a_box_that_a_manager_may_not_tick_is_disabled_and_a_forged_form_is_refu
     for forged in ({"own": ["manage_stdio"]}, {"groups": [strong.pk]}, {"superuser": "on"}):
         answer = client.post("/users/invite/", {"name": "Nina"} | forged)
         assert answer.status_code == 403
-        assert "You can only give permissions that you have" in text_of(answer)
+        assert "You can grant only permissions that you have" in text_of(answer)
     assert not AccountLink.objects.exists()
 
 
@@ -351,7 +351,7 @@ def test_a_group_whose_name_another_administrator_took_in_this_moment_is_explain
     monkeypatch.setattr(GroupForm, "clean_name", lambda form: form.cleaned_data["name"])  # as the form found it before
     answer = root.post("/users/groups/add/", {"name": "Night shift"})
     assert answer.status_code == 422
-    assert "A group with this name exists already." in text_of(answer)
+    assert "A group with this name already exists." in text_of(answer)
 
 
 # --- one's own account -----------------------------------------------------------------------------------------------

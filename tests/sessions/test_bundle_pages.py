@@ -138,7 +138,7 @@ def test_conflicts_are_named_and_nothing_is_saved(signed_in: Client, ann: Any) -
     for members, words in (
         ([(web, "mail"), (wiki, "mail")], "is also the alias of Web"),
         ([(web, "mail"), (wiki, "mall")], "looks like mail, the alias of Web"),
-        ([(web, "mail"), (wiki, "Bad_")], "use 2 to 12 lower-case letters"),
+        ([(web, "mail"), (wiki, "Bad_")], "use 2 to 12 lowercase letters"),
         ([(web, "wiki"), (wiki, "other")], "it belonged to Wiki"),
     ):
         answer = signed_in.post("/agents/bundles/team/edit/", edit(bundle, *members))
@@ -308,14 +308,14 @@ def test_models_see_what_the_page_shows_and_a_tool_can_be_described_for_them(sig
         "web__search",
         "Use it well.",
         "A very short description.",
-        "No description of the parameters query, debug.",
+        "No description for the parameters query, debug.",
     ):
         assert words in before
     assert "Changed in this bundle" not in before
     assert not ExposedName.objects.exists()  # to look changes nothing
     path = "/agents/bundles/team/members/web/tool/?tool=search"
     form = errors(signed_in.get(path))
-    assert "Required by the server, so never hidden: query" in form
+    assert "Required by the server, so they can't be hidden: query" in form
     given = {"description": "Finds pages. Use it first.", "hidden": ["debug"], "version": bundle.version}
     assert signed_in.post(path, given).headers["location"] == "/agents/model/team/"
     after = errors(signed_in.get("/agents/model/team/"))
@@ -362,7 +362,7 @@ def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, an
         ({"rules": [{"effect": "deny", "kind": "tool"}]}, "pattern: This field is required"),
         ({"rules": [{"effect": "deny", "kind": "tool", "pattern": ["x"]}]}, "must be a string"),
         ({"rules": [{"effect": "deny", "kind": "tool", "pattern": "x" * 301}]}, "pattern"),
-        ({"rules": value["policy"]["rules"] * 2}, "There is a rule"),
+        ({"rules": value["policy"]["rules"] * 2}, "There is already a rule"),
     ):
         taken = signed_in.post(
             "/agents/bundles/import/",
@@ -432,7 +432,7 @@ def test_an_import_that_no_database_can_store_is_refused_in_words(
     else:
         value[place] = [odd] if place == "pinned" else odd
     answer = signed_in.post("/agents/bundles/import/", {"text": json.dumps(value | {"short_name": "copy"})})
-    assert "contains a NUL character or half of a surrogate pair" in errors(answer)
+    assert "contains a NUL character or an unpaired surrogate" in errors(answer)
     assert not Bundle.objects.filter(slug="copy").exists()
 
 
@@ -443,7 +443,7 @@ def test_why_a_tool_is_not_listed_stands_where_its_page_leads_to(signed_in: Clie
     make(ann, Membership(web, "web"))
     assert "1 tool: see why" in errors(signed_in.get("/agents/model/team/"))
     page = errors(signed_in.get("/agents/bundles/team/policy/"))
-    assert re.search(r"web__odd Tool Deny The input schema is not that of an object", page)
+    assert re.search(r"web__odd Tool Deny The input schema does not describe an object", page)
 
 
 def test_the_list_of_a_servers_own_endpoint_is_the_servers(signed_in: Client) -> None:

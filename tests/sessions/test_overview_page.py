@@ -78,7 +78,7 @@ def test_what_needs_attention_stands_first_and_leads_to_the_fix(ada: Client) -> 
     links = [unescape(link) for link in re.findall(r'href="(/explorer/\?q=[^"]+)"', found)]
     for link, count in zip(links, (13, 1), strict=True):
         assert len(re.findall(r'data-sel="calls\.', ada.get(link).content.decode())) == count, link
-    assert "1 call with unknown outcome" in found
+    assert "1 call with an unknown outcome" in found
     assert "without a worker" not in found
 
 

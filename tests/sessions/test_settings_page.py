@@ -154,11 +154,11 @@ def test_a_wrong_value_is_refused_in_words_beside_it_and_changes_nothing(ada: Cl
     refused = ada.post("/settings/storage-payloads/?source=default", {"payloads_days": "60", "payloads_mb": "7"})
     page = unescape(refused.content.decode())
     assert refused.status_code == 422
-    assert page.count("go with their calls, after 30 days") == 1
+    assert page.count("are removed with their calls, after 30 days") == 1
     assert 'name="payloads_days" value="60"' in page, "what was entered is still there"
     assert 'name="payloads_mb" value="7"' in page
     assert not RetentionLimit.objects.filter(kind="payloads").exclude(days=None).exists()
-    assert "whole number from 1" in ada.post("/settings/storage-calls/", {"calls_days": "-1"}).content.decode()
+    assert "whole number of 1" in ada.post("/settings/storage-calls/", {"calls_days": "-1"}).content.decode()
     assert "Nothing changed" in ada.post("/settings/storage-calls/", {"calls_days": "30"}, follow=True).content.decode()
     for unknown in ("storage-nothing", "privacy-nothing", "nothing"):
         assert ada.post(f"/settings/{unknown}/").status_code == 404
@@ -169,5 +169,5 @@ def test_a_value_that_does_not_go_with_that_of_another_kind_says_so_where_it_was
     ada.post("/settings/storage-payloads/", {"payloads_days": "20"})
     page = unescape(ada.post("/settings/storage-calls/?text=storage:+calls", {"calls_days": "10"}).content.decode())
     assert 'name="calls_days" value="10"' in page
-    assert page.count("go with their calls, after 10 days") == 1
+    assert page.count("are removed with their calls, after 10 days") == 1
     assert RetentionLimit.objects.get(kind="calls").days == 30

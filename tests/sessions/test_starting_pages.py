@@ -83,7 +83,7 @@ def test_the_form_notices_npx_without_its_yes_and_names_what_is_inherited(
 def test_without_a_list_the_form_says_which_setting_makes_one(client: Client, settings: Any) -> None:
     settings.INHERITED_VARIABLES = []
     html = page(client, make_session(command="python"), "settings")
-    assert "Operators add others, such as those of a proxy, with MCPADMIN_INHERITED_VARIABLES." in html
+    assert "Operators can add others, such as proxy variables, with MCPADMIN_INHERITED_VARIABLES." in html
 
 
 def test_npx_without_its_yes_is_noticed_in_a_command_that_holds_its_arguments_and_after_the_registration(

@@ -93,7 +93,7 @@ def test_who_ends_a_subscription_that_agents_follow_is_told_of_them(client: Clie
     AgentFollow.objects.create(stream=uuid4(), **left)
     assert "Agents following 1" in words(page(client, detail(subscription)))
     ended = client.post(f"/subscriptions/{subscription.uid}/end/", follow=True).content.decode()
-    assert "1 agent that followed it will get no more updates." in words(ended)
+    assert "1 agent that followed it will receive no more updates." in words(ended)
     assert "Agents following" not in ended
 
 

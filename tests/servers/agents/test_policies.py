@@ -225,9 +225,9 @@ def test_removing_a_rule_asks_first_and_says_which_one_went(token: AgentToken) -
     at, client = f"/agents/rules/{guard.uid}/remove/", browser(token.user)
     assert f'href="{at}"' in client.get(f"/agents/tokens/{token.uid}/policy/").content.decode()
     asked = client.get(at).content.decode()
-    assert "From now on, agents can use what only this rule denies" in asked
+    assert "Agents will be able to use what only this rule denies" in asked
     assert AgentRule.objects.get() == guard
-    assert "The rule “Deny delete_*” is removed." in client.post(at, follow=True).content.decode()
+    assert "The rule “Deny delete_*” was removed." in client.post(at, follow=True).content.decode()
     assert not AgentRule.objects.exists()
     assert browser(person("vera", "view_server")).get(at).status_code == 404
 

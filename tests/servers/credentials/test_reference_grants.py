@@ -324,7 +324,7 @@ def test_the_page_grants_removes_and_lists_which_servers_wait(admin: Any, actor:
     client.force_login(admin)
     assert "Waiting for a grant" not in client.get("/credentials/references/").content.decode()
     asked = client.get(f"/credentials/references/{grant.uid}/revoke/").content.decode()
-    assert "Sessions that may use the reference reconnect" in asked
+    assert "Sessions that might use the reference reconnect" in asked
     assert ReferenceGrant.objects.filter(pk=grant.pk).exists(), "it only asks"
     removed = client.post(f"/credentials/references/{grant.uid}/revoke/", follow=True).content.decode()
     assert "${MCP_TOKEN} is no longer granted to eve" in removed

@@ -60,7 +60,7 @@ def test_parameters_are_described_also_in_objects_and_lists() -> None:
             "list": {"description": "Told.", "items": {"type": "object", "properties": {"one": {"description": " "}}}},
         },
     }
-    assert problems(tool(inputSchema=schema)) == [["No description of the parameters bare, told.inner, list.one"]]
+    assert problems(tool(inputSchema=schema)) == [["No description for the parameters bare, told.inner, list.one"]]
     many = {"type": "object", "properties": {f"p{number}": {} for number in range(10)}}
     assert problems(tool(inputSchema=many))[0][0].endswith("p6, p7 and 2 more")
 

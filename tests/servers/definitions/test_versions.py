@@ -82,7 +82,7 @@ def test_each_version_says_what_it_means_for_whoever_uses_the_tool(server: Serve
         ("compatible", ["Argument “q” was added."]),
         ("breaking", ["Argument “q” is now required."]),
         ("removed", []),
-        ("returned", ["What changed since is breaking.", "Argument “q” was removed."]),
+        ("returned", ["The change since then is breaking.", "Argument “q” was removed."]),
     ]
 
 

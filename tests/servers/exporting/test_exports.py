@@ -276,7 +276,7 @@ def test_the_file_of_an_export_whose_job_was_given_up_is_removed(
     BackgroundJob.objects.update(state=JobState.FAILED, finished_at=timezone.now())
     assert files.expire() == 1
     export.refresh_from_db()
-    assert (export.failed, export.detail) == (True, "Given up after several attempts.")
+    assert (export.failed, export.detail) == (True, "Gave up after several attempts.")
 
 
 def test_an_interrupted_export_starts_over_and_leaves_no_half_file(

@@ -114,7 +114,7 @@ def test_after_three_retries_it_has_failed_and_its_requester_reads_that_in_the_l
     lifecycle.interrupt_stale()
     job.refresh_from_db()
     assert (job.state, job.attempts) == (JobState.FAILED, 4)
-    assert job.detail == "The worker stopped responding. Given up after 4 attempts."
+    assert job.detail == "The worker stopped responding. Gave up after 4 attempts."
     event = AuditEvent.objects.get(action=AuditAction.AUDIT_VERIFY)
     assert (event.outcome, event.actor_name, details(event)["job"]) == ("failed", "ada", str(job.uid))
 
@@ -149,7 +149,7 @@ def test_a_worker_that_was_taken_for_dead_changes_nothing_when_it_wakes() -> Non
         with pytest.raises(Lost):
             step()
     lifecycle.give_back(frozen)
-    lifecycle.interrupt(frozen, "The database did not answer.")
+    lifecycle.interrupt(frozen, "The database did not respond.")
     row = BackgroundJob.objects.get()
     assert (row.state, row.attempts, row.done) == (JobState.RUNNING, 2, 0)
     assert not AuditEvent.objects.exists()
@@ -195,7 +195,7 @@ def test_work_that_raises_fails_with_words_for_the_page_and_nothing_of_the_excep
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (OperationalError, "The database did not answer."),
+        (OperationalError, "The database did not respond."),
         (DataError, "The database refused a statement (DataError). See the worker's log for the reason."),
     ],
 )

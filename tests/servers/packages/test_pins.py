@@ -230,7 +230,7 @@ def test_an_imported_pin_of_another_version_than_the_command_names_is_left_out(
         assert (pins.of_server(found) is not None) is kept
         document = read(json.dumps(entries))
         notes = parse(document, *document.servers[0]).notes
-        assert any("6.6.6 is not the one of the command, 1.2.3" in note for note in notes) is not kept
+        assert any("6.6.6 does not match the version in the command, 1.2.3" in note for note in notes) is not kept
 
 
 def test_an_exported_pin_is_imported_and_one_that_is_missing_is_made_at_the_first_start(

@@ -246,7 +246,7 @@ def test_a_reference_on_which_readers_would_not_agree_breaks_whatever_else_chang
     one, other = (taking({"x": {"$ref": "part"}}, **more(part)) for part in (NUMBER, INTEGER))
     assert of_input(one, one).change == "words"
     assert of_input(one, other) == Compatibility(
-        "breaking", ["Argument “x” has a reference that leads nowhere, so it cannot be compared."]
+        "breaking", ["Argument “x” has a reference that cannot be resolved, so it cannot be compared."]
     )
 
 

@@ -71,7 +71,7 @@ def test_unticking_send_leaves_the_field_out_although_its_text_is_still_there() 
 
 def test_a_sent_field_that_is_empty_names_the_way_out() -> None:
     parsed = typed({"arg:/customer": ["a"], "arg.send:/limit": ["0", "on"]})
-    assert parsed.errors == {"/limit": ["Enter a value, or untick “send”."]}
+    assert parsed.errors == {"/limit": ["Enter a value, or clear “send”."]}
 
 
 @pytest.mark.parametrize(

@@ -128,4 +128,4 @@ def test_a_resource_whose_uri_no_client_reads_costs_no_other(entry: Entry) -> No
     rows = list(changing.current_members(Bundle.objects.get()))
     lines = bundle_contents.contents(entry.principal.user, Bundle.objects.get(), rows).lines
     reasons = {one.row.key: one.reason for one in lines if one.row.member.alias == "web" and not one.listed}
-    assert reasons == {"https://": "Its URI has no host. Clients would refuse the whole list."}
+    assert reasons == {"https://": "Its URI has no host. Clients would reject the whole list."}

@@ -105,7 +105,7 @@ def test_what_is_no_content_is_shown_as_the_json_that_it_is(item: Any) -> None:
 
 def test_more_contents_than_a_page_holds_are_counted() -> None:
     blocks = contents_of([{"uri": "x://1", "text": "a"}] * 103)
-    assert (len(blocks), blocks[-1].text) == (101, "3 more contents in the raw result.")
+    assert (len(blocks), blocks[-1].text) == (101, "3 more content items in the raw result.")
 
 
 @pytest.mark.parametrize(

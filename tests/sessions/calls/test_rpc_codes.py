@@ -21,7 +21,7 @@ def test_the_codes_of_json_rpc_mean_the_same_in_every_revision(revision: str) ->
 def test_a_modern_code_has_its_name_in_the_modern_revision_only(code: int) -> None:
     names = {revision: name_of(code, revision) for revision in REVISIONS}
     assert all(not names[revision].startswith("Server error") for revision in MODERN)
-    assert all(names[revision].startswith("Server error, not of this revision") for revision in LEGACY)
+    assert all(names[revision].startswith("Server error, not in this revision") for revision in LEGACY)
 
 
 def test_resource_not_found_is_a_legacy_code_and_only_commonly_that_in_the_modern_revision() -> None:

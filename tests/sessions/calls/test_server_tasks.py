@@ -51,16 +51,16 @@ def line(user: Any, task: ServerTask) -> server_tasks.TaskLine:
 
 
 def test_a_cancellation_opens_the_session_of_the_task(client: Client, ada: Any, task: ServerTask) -> None:
-    assert line(ada, task).followed == "Followed again once the server is connected"
+    assert line(ada, task).followed == "Tracked again once the server is connected"
     assert cancelled(client, task) == "The cancellation is sent once the server is connected."
     assert McpSession.objects.get().desired == Desired.OPEN
     assert ServerTask.objects.get().cancel_requested_by == "ada"
-    assert cancelled(client, task) == "The task is over, or its cancellation was requested already."
+    assert cancelled(client, task) == "The task has ended, or its cancellation was already requested."
 
 
 def test_the_cancellation_of_a_task_that_is_followed_is_sent(client: Client, ada: Any, task: ServerTask) -> None:
     McpSession.objects.update(state=SessionState.READY, desired=Desired.OPEN)
-    assert line(ada, task).followed == "Followed after the worker was lost"
+    assert line(ada, task).followed == "Tracked after the worker was lost"
     assert cancelled(client, task) == "Cancellation sent to the server."
 
 
@@ -70,10 +70,10 @@ def test_a_task_that_is_followed_no_more_is_lost_and_cannot_be_cancelled(
     assert (line(ada, task).word, line(ada, task).running) == ("Working", True)
     ServerTask.objects.update(begun_at=timezone.now() - FOLLOWED_FOR - timedelta(seconds=1))
     assert (line(ada, task).word, line(ada, task).running) == ("Lost", False)
-    assert cancelled(client, task) == "The task is over, or its cancellation was requested already."
+    assert cancelled(client, task) == "The task has ended, or its cancellation was already requested."
     assert McpSession.objects.get().desired == Desired.CLOSED
     assert (server_tasks.give_up_old(), server_tasks.give_up_old()) == (1, 0)
-    assert line(ada, task).task.detail == "Not followed any more after 7 days."
+    assert line(ada, task).task.detail == "No longer tracked after 7 days."
 
 
 def test_a_cancellation_that_the_server_refused_says_so_and_can_be_asked_for_again(
@@ -112,7 +112,7 @@ def test_a_server_that_cannot_cancel_tasks_is_not_asked_to(client: Client, ada: 
     assert not line(ada, task).cancellable
     for state in (CallState.OUTCOME_UNKNOWN, CallState.SENT):
         Call.objects.update(state=state)
-        assert cancelled(client, task) == "The server offers no cancellation of tasks."
+        assert cancelled(client, task) == "The server does not support cancelling tasks."
     assert not Call.objects.exclude(cancel_requested_at=None).exists()
     McpSession.objects.update(server_capabilities={"tasks": offers | {"cancel": {}}})
     assert line(ada, task).cancellable

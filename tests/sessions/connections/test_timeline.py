@@ -93,7 +93,7 @@ def test_who_held_it_and_how_it_was_lost_is_told() -> None:
     lost, ready, taken = ConnectionEvent.objects.all()
     assert (lost.condition, lost.detail) == (
         SessionCondition.WAITING_WORKER,
-        "The worker of this session is gone.",
+        "This session's worker is gone.",
     )
     assert (lost.worker, ready.worker, taken.title) == (worker.node, worker.node, "Taken")
     assert lost.epoch == ready.epoch + 1

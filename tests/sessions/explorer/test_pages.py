@@ -102,7 +102,7 @@ def test_a_list_says_which_calls_the_retention_removed_and_leads_to_their_events
     assert f"/calls/{gone.uid}/" not in found
     facets = unquote(unescape(markup(ada, path=f"/explorer/facets/?{steps}")))
     assert facets.count('kind:"call:tool:request"') > 1
-    assert "With calls removed by retention" in markup(ada, "last:7d in:calls", "/explorer/histogram/")
+    assert "Includes calls removed by retention" in markup(ada, "last:7d in:calls", "/explorer/histogram/")
     assert "were removed by retention" in markup(ada, "in:calls,events tool:pay")
     for q in ("last:24h", "in:events", "in:calls last:1h"):
         assert "removed by retention" not in markup(ada, q)
@@ -248,7 +248,7 @@ def test_a_search_by_words_says_what_is_not_indexed_yet(
     monkeypatch.setattr(indexing, "USUAL_LAG", timedelta(0))
     page = markup(ada, "in:calls acme")
     assert words in page
-    assert "Nothing that is indexed matches the query" in page
+    assert "No indexed row matches the query" in page
     assert words in markup(ada, "in:calls -acme", path="/explorer/rows/")
     for without_index in ("in:calls tool:pay", "in:logs acme"):
         assert "Still indexing" not in markup(ada, without_index)
@@ -473,7 +473,7 @@ def test_an_administrator_may_delete_a_shared_view_of_another_person_and_no_priv
     assert ada.post(f"/explorer/views/{uids['mine']}/delete/").status_code == 404
     address = f"/explorer/views/{uids['open']}/delete/"
     asked = ada.get(f"{address}?back=/explorer/%3Fq%3Din:calls").content.decode()
-    assert "It is shared: it is deleted for everyone." in asked
+    assert "This view is shared: deleting it removes it for everyone." in asked
     assert 'href="/explorer/?q=in:calls">Cancel' in asked
     assert SavedView.objects.filter(name="open").exists(), "the page only asks"
     assert ada.post(f"{address}?back=/explorer/%3Fq%3Din:calls")["Location"] == "/explorer/?q=in:calls"

@@ -191,7 +191,7 @@ def test_the_page_of_charts_says_the_same_and_compares_no_range_with_the_hour_th
     since, until = hour + timedelta(minutes=30), hour + timedelta(minutes=45)
     ends = {"since": since.isoformat(), "until": until.isoformat()}
     answer = client.get("/explorer/charts/", ends)
-    assert "Ends rounded to the hour" in answer.content.decode()
+    assert "Range rounded to the hour" in answer.content.decode()
     assert answer.context["changes"] == {}
     (bar,) = answer.context["points"]
     text = parse_qs(urlsplit(bar["explorer"]).query)["q"][0]

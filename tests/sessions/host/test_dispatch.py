@@ -393,7 +393,7 @@ def test_a_task_that_its_server_cannot_cancel_is_followed_on_after_its_call_was_
     unanswered = Unanswered(live.lease, task=True)
     found = cancelled(call, unanswered, tmp_path)
     assert (found.state, unanswered.followed) == (CallState.OUTCOME_UNKNOWN, 1)
-    assert "The server offers no cancellation of tasks, so the task goes on there." in found.detail
+    assert "The server does not support cancelling tasks, so the task continues there." in found.detail
     assert ServerTask.objects.followed_on().get().call_id == call.pk
 
 

@@ -124,8 +124,8 @@ async def test_each_confession_says_how_many_were_dropped_in_all() -> None:
     ends = [line.text.partition("limit.")[2] for line in shelf.lines()]
     assert ends == [
         "",
-        " 31 in all since this worker took the session.",
-        " 431 in all since this worker took the session.",
+        " 31 in total since this worker claimed the session.",
+        " 431 in total since this worker claimed the session.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""An answer that a legacy server did not take is not shown as delivered."""
+"""An answer that a legacy server did not accept is not shown as delivered."""
 
 import asyncio
 import uuid

@@ -156,7 +156,7 @@ def test_a_call_that_is_cancelled_between_two_rounds_does_not_claim_that_its_ser
     cancel(call)
     done = ended(call)
     assert (done.state, done.may_have_run) == (CallState.CANCELLED, True)
-    words = "It waited for an answer to the server's request, so there was nothing to cancel at the server."
+    words = "It waited for an answer to the server's request, so there was nothing to cancel on the server."
     assert done.detail == f"{words} The tool may have run."
     assert over(question).state == QuestionState.WITHDRAWN
 

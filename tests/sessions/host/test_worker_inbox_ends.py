@@ -117,7 +117,7 @@ def test_a_call_that_is_cancelled_before_a_visit_has_not_run(session: McpSession
     assert over(asked).state == QuestionState.WITHDRAWN
     done = ended(call)
     assert (done.state, done.may_have_run) == (CallState.CANCELLED, False)
-    assert done.detail == "It waited for a visit to a page, and the server had not run it."
+    assert done.detail == "It was waiting for someone to open a page, and the server had not run it."
 
 
 # --- refused requests ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from tests.sessions.host.harness import WorkerProcess, await_ready, ended, event
 from tests.sessions.host.questions import begin, peer_session, person
 
 pytestmark = pytest.mark.integration
-ASKED = "The server was asked for log messages of level {} and above."
+ASKED = "The server was asked for log messages at level {} and above."
 
 
 def lines(session: McpSession) -> list[str]:

@@ -113,6 +113,6 @@ def test_a_test_ends_although_its_server_was_deleted_meanwhile(user: Any) -> Non
         commands.test_draft(actor, draft)
         done = over(draft)
     assert (done.state, done.fault) == (DraftState.FAILED, "deleted")
-    assert "was deleted while its connection was being tested" in done.detail
+    assert "was deleted during the connection test" in done.detail
     assert "started" not in states(done).values()
     assert newest_test() == (AuditOutcome.FAILED, "ada")

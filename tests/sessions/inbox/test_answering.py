@@ -120,7 +120,7 @@ def test_a_question_that_names_no_call_is_on_the_cards_of_the_calls_that_may_hav
     assert [one.pk for one in reads.possibly_asked_by(call)] == [question.pk]
     card = render_to_string("calls/_card.html", {"call": call, "may_read": True})
     assert f'data-waiting-question="{question.uid}"' in card
-    assert "the server did not say which one it asks for" in card
+    assert "the server did not say which one this request is for" in card
     assert write(lambda: questions.withdraw(question.uid, "over."))
     assert waiting(pending) == (before[0], before[1] + 2)
     assert "data-waiting-question" not in render_to_string("calls/_card.html", {"call": call, "may_read": True})

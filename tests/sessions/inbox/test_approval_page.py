@@ -225,5 +225,5 @@ def test_a_call_through_a_bundle_is_not_released_once_an_agent_could_not_make_it
     assert validity.void_reason(row) == {
         "the tool": "The bundle that the call came through no longer offers drop.",
         "its parameter": "The bundle that the call came through no longer offers the parameter force.",
-        "the name of now": "It is denied now. Rule “Deny net__drop” of the bundle Team.",
+        "the name of now": "It is now denied. Rule “Deny net__drop” of the bundle Team.",
     }.get(what, "")

@@ -186,11 +186,11 @@ def test_a_foreign_key_signs_nothing_and_says_so(settings: Any, tmp_path: Path) 
 
 
 def test_an_acknowledged_finding_hides_no_other_one_that_names_no_event_either() -> None:
-    first = alarms.sound(AlarmKind.BROKEN, None, "No event records the request of the call 1.")
+    first = alarms.sound(AlarmKind.BROKEN, None, "No event records the request for the call 1.")
     assert first is not None
     assert alarms.acknowledge(first, SYSTEM, "A test.")
     assert alarms.sound(AlarmKind.BROKEN, None, first.words) is None
-    assert alarms.sound(AlarmKind.BROKEN, None, "No event records the request of the call 2.") is not None
+    assert alarms.sound(AlarmKind.BROKEN, None, "No event records the request for the call 2.") is not None
 
 
 def test_a_key_that_is_missing_once_more_raises_another_alarm() -> None:

@@ -30,7 +30,7 @@ def found(*named: str, expected: ExpectedIssuer | None = None, known: Grant | No
 
 
 def test_without_a_choice_it_is_refused_and_the_way_out_is_said() -> None:
-    with pytest.raises(AuthorizationError, match=r"names another issuer.*settings page under Credentials"):
+    with pytest.raises(AuthorizationError, match=r"names another issuer.*settings page, under Credentials"):
         found(NAMED, as_=ISSUER)
 
 

@@ -78,7 +78,7 @@ def test_the_browser_carries_everything_that_binds_the_answer_to_this_sign_in() 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"], "S256"])
 def test_without_s256_nothing_is_registered_and_nobody_is_sent_anywhere(methods: Any) -> None:
-    with pytest.raises(AuthorizationError, match="does not say that it supports PKCE"):
+    with pytest.raises(AuthorizationError, match="does not advertise support for PKCE"):
         begun(world(registered=500, code_challenge_methods_supported=methods))
 
 

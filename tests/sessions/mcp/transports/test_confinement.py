@@ -309,7 +309,7 @@ async def test_a_folder_can_be_granted_for_reading_or_for_writing_whoever_owns_i
 
 async def test_a_folder_that_holds_what_is_ours_cannot_be_granted(folder: Path) -> None:
     spec = StdioSpec("/bin/true", confinement=confinement(folder, read=("/var",), protected=(str(folder / "data"),)))
-    with pytest.raises(LaunchError, match="/var contains files of mcpadmin itself"):
+    with pytest.raises(LaunchError, match="/var contains mcpadmin's own files"):
         await printed(spec)
 
 
@@ -400,7 +400,7 @@ async def test_a_way_back_over_a_link_of_the_server_does_not_lead_its_working_di
 ) -> None:
     given = confinement(folder, protected=(str(folder / "data"),))
     spec = StdioSpec("/bin/cat", (f"{folder}/data/secret",), cwd=_detour(folder), confinement=given)
-    with pytest.raises(LaunchError, match="contains files of mcpadmin itself"):
+    with pytest.raises(LaunchError, match="contains mcpadmin's own files"):
         await printed(spec)
 
 

@@ -189,7 +189,7 @@ async def test_an_answer_with_our_id_as_a_string_is_taken_and_told(era: Callable
     async with scripted_http(era(string_id)) as peer, connected(http(peer.url)) as made:
         assert (await made.client.call_tool("t", {})).raw == OK
         (violation,) = made.of(ProtocolViolation)
-    assert violation.detail == "The server wrote the id of our request, which is a number, as a string."
+    assert violation.detail == "The server returned the id of our request as a string instead of a number."
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -140,7 +140,7 @@ async def test_a_circle_of_redirects_ends() -> None:
 async def test_a_redirect_that_names_no_address_is_told_as_such() -> None:
     error, peer = await open_error(lambda asked, line: line.reply(307, kind=""))
     assert error.fault is Fault.REDIRECTED
-    assert error.detail == "The server redirects (HTTP 307) and names no address: the header Location is missing."
+    assert error.detail == "The server redirects (HTTP 307) but names no address: the Location header is missing."
     assert len(peer.asked) == 1
 
 
@@ -212,7 +212,7 @@ async def test_a_session_id_that_cannot_be_sent_back_is_told(session: str) -> No
     async with scripted_http(script) as peer, connected(http(peer.url)) as made:
         await made.client.call_tool("t", {})
         (violation,) = made.of(ProtocolViolation)
-    assert violation.detail.startswith("The server's header Mcp-Session-Id cannot be sent back")
+    assert violation.detail.startswith("The server's Mcp-Session-Id header cannot be sent back")
     assert all("mcp-session-id" not in one.headers for one in peer.asked)
 
 
