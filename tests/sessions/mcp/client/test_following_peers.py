@@ -1,8 +1,6 @@
 """Subscriptions, list changes and log levels against real servers of both eras."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,8 @@ from tests.peers.peers import peer_command, peer_python, run_peer
 from tests.sessions.mcp.transports.making import connected, http
 
 from .test_following_modern import listen_tasks
-from .waiting import PATIENCE, until
+from .test_tasks_of_sdks import announced
+from .waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -23,37 +22,39 @@ ONE, TWO = "note://one", "note://two"
 TRANSPORTS = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 
-@asynccontextmanager
-async def modern(transport: str) -> AsyncIterator[Spec]:
+def feeds(transport: str) -> StdioSpec:
     """A server on the official SDK 2.x."""
-    python = str(peer_python("sdk2"))
-    if transport == "stdio":
-        yield StdioSpec(python, (str(FEEDS), "stdio"))
-        return
-    process = await asyncio.create_subprocess_exec(python, str(FEEDS), "http", stderr=asyncio.subprocess.PIPE)
-    try:
-        assert process.stderr is not None
-        async with asyncio.timeout(PATIENCE):
-            url = (await process.stderr.readline()).decode().strip()
-        yield http(url)
-    finally:
-        process.terminate()
-        await process.wait()
+    return StdioSpec(str(peer_python("sdk2")), (str(FEEDS), transport))
 
 
-@asynccontextmanager
-async def everything(transport: str) -> AsyncIterator[Spec]:
-    if transport == "stdio":
-        command, args = peer_command("everything", "stdio")
-        yield StdioSpec(command, tuple(args))
-    else:
-        with run_peer("everything", "http") as url:
-            yield http(url)
+@pytest.fixture(scope="module")
+def modern_url() -> Iterator[str]:
+    with announced(feeds("http")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def everything_url() -> Iterator[str]:
+    with run_peer("everything", "http") as url:
+        yield url
+
+
+@pytest.fixture
+def modern(transport: str, request: pytest.FixtureRequest) -> Spec:
+    return feeds("stdio") if transport == "stdio" else http(request.getfixturevalue("modern_url"))
+
+
+@pytest.fixture
+def everything(transport: str, request: pytest.FixtureRequest) -> Spec:
+    if transport == "http":
+        return http(request.getfixturevalue("everything_url"))
+    command, args = peer_command("everything", "stdio")
+    return StdioSpec(command, tuple(args))
 
 
 @TRANSPORTS
-async def test_a_modern_server_tells_what_it_agreed_to_and_nothing_else(transport: str) -> None:
-    async with modern(transport) as spec, connected(spec) as made:
+async def test_a_modern_server_tells_what_it_agreed_to_and_nothing_else(modern: Spec) -> None:
+    async with connected(modern) as made:
         honoured = await made.client.follow([ONE], [ListKind.TOOLS])
         assert (honoured.resources, honoured.lists, honoured.refused) == ({ONE}, {ListKind.TOOLS}, {})
         await made.client.call_tool("change", {"uri": TWO})
@@ -66,10 +67,10 @@ async def test_a_modern_server_tells_what_it_agreed_to_and_nothing_else(transpor
 
 @TRANSPORTS
 async def test_a_modern_set_is_replaced_and_the_old_one_is_silent(
-    transport: str, monkeypatch: pytest.MonkeyPatch
+    modern: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening, "_OVERLAP", 0.0)
-    async with modern(transport) as spec, connected(spec) as made:
+    async with connected(modern) as made:
         await made.client.follow([ONE])
         await made.client.follow([TWO])
         await until(lambda: len(listen_tasks()) == 1)
@@ -81,10 +82,10 @@ async def test_a_modern_set_is_replaced_and_the_old_one_is_silent(
 
 @TRANSPORTS
 async def test_a_modern_server_that_ends_its_streams_is_listened_to_again(
-    transport: str, monkeypatch: pytest.MonkeyPatch
+    modern: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening.Backoff, "delay", lambda self, retry_after=None: 0.0)
-    async with modern(transport) as spec, connected(spec) as made:
+    async with connected(modern) as made:
         await made.client.follow([ONE], [ListKind.TOOLS])
         await made.client.call_tool("end_subscriptions", {})
         await until(lambda: len(made.of(Following)) == 2)
@@ -94,8 +95,8 @@ async def test_a_modern_server_that_ends_its_streams_is_listened_to_again(
 
 
 @TRANSPORTS
-async def test_a_legacy_server_tells_about_the_resources_that_were_subscribed_to(transport: str) -> None:
-    async with everything(transport) as spec, connected(spec) as made:
+async def test_a_legacy_server_tells_about_the_resources_that_were_subscribed_to(everything: Spec) -> None:
+    async with connected(everything) as made:
         uris = [resource["uri"] for resource in (await made.client.list_resources()).items][:2]
         await made.client.follow(uris)
         honoured = await made.client.follow(uris[:1], [ListKind.TOOLS])
@@ -106,9 +107,9 @@ async def test_a_legacy_server_tells_about_the_resources_that_were_subscribed_to
 
 
 @TRANSPORTS
-async def test_a_legacy_server_logs_no_less_severe_than_asked(transport: str) -> None:
+async def test_a_legacy_server_logs_no_less_severe_than_asked(everything: Spec) -> None:
     """This server logs each subscribe request at level info."""
-    async with everything(transport) as spec, connected(spec) as made:
+    async with connected(everything) as made:
         await made.client.set_log_level("debug")
         await made.client.follow(["demo://resource/dynamic/text/1"])
         await until(lambda: made.of(LogMessage))

@@ -48,50 +48,45 @@ async def peer(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Made, str,
             yield made, name, era, revision
 
 
-async def test_era_and_revision_are_settled_and_every_list_and_a_call_work(peer: tuple[Made, str, str, str]) -> None:
+async def test_a_session_is_settled_and_lists_calls_and_reads_one_at_a_time_and_many_at_once(
+    peer: tuple[Made, str, str, str], subtests: pytest.Subtests
+) -> None:
     made, name, era, revision = peer
-    client, opened = made.client, made.connected
-    assert (opened.era, opened.revision) == (era, revision)
-    assert opened.server_info["name"]
-    assert {"tools", "resources", "prompts"} <= set(opened.server_capabilities)
-    tools = await client.list_tools()
-    assert "echo" in {tool["name"] for tool in tools.items}
-    assert all("inputSchema" in tool for tool in tools.items)
-    resources, templates, prompts = (
-        await client.list_resources(),
-        await client.list_resource_templates(),
-        await client.list_prompts(),
-    )
-    assert resources.items
-    assert templates.items
-    assert prompts.items
-    assert not any(listing.truncated for listing in (tools, resources, templates, prompts))
-    arguments = {"message": "grüße"} if name == "everything" else {"text": "grüße"}
-    result = await client.call_tool("echo", arguments)
-    assert not result.is_error
-    assert "grüße" in result.content[0]["text"]
-    read = await client.read_resource(resources.items[0]["uri"])
-    assert read["contents"]
-    assert await client.ping() > 0
-    assert client.state is State.READY
-
-
-async def test_an_unknown_tool_is_an_answer_and_leaves_the_session_ready(peer: tuple[Made, str, str, str]) -> None:
-    made, *_ = peer
-    try:
-        refused = (await made.client.call_tool("no such tool", {})).is_error
-    except RpcError as error:
-        refused = error.fault is Fault.RPC_ERROR
-    assert refused
-    assert await made.client.ping() > 0
-
-
-async def test_many_calls_at_once_get_each_its_own_answer(peer: tuple[Made, str, str, str]) -> None:
-    made, name, *_ = peer
-    key = "message" if name == "everything" else "text"
-    results = await asyncio.gather(*(made.client.call_tool("echo", {key: f"n{n}."}) for n in range(50)))
-    assert all(f"n{n}." in result.content[0]["text"] for n, result in enumerate(results))
-    assert made.client.in_flight == 0
+    client, opened, key = made.client, made.connected, "message" if name == "everything" else "text"
+    with subtests.test("era and revision are settled, and every list and a call work"):
+        assert (opened.era, opened.revision) == (era, revision)
+        assert opened.server_info["name"]
+        assert {"tools", "resources", "prompts"} <= set(opened.server_capabilities)
+        tools = await client.list_tools()
+        assert "echo" in {tool["name"] for tool in tools.items}
+        assert all("inputSchema" in tool for tool in tools.items)
+        resources, templates, prompts = (
+            await client.list_resources(),
+            await client.list_resource_templates(),
+            await client.list_prompts(),
+        )
+        assert resources.items
+        assert templates.items
+        assert prompts.items
+        assert not any(listing.truncated for listing in (tools, resources, templates, prompts))
+        result = await client.call_tool("echo", {key: "grüße"})
+        assert not result.is_error
+        assert "grüße" in result.content[0]["text"]
+        read = await client.read_resource(resources.items[0]["uri"])
+        assert read["contents"]
+        assert await client.ping() > 0
+        assert client.state is State.READY
+    with subtests.test("an unknown tool is an answer and leaves the session ready"):
+        try:
+            refused = (await client.call_tool("no such tool", {})).is_error
+        except RpcError as error:
+            refused = error.fault is Fault.RPC_ERROR
+        assert refused
+        assert await client.ping() > 0
+    with subtests.test("many calls at once get each its own answer"):
+        results = await asyncio.gather(*(client.call_tool("echo", {key: f"n{n}."}) for n in range(50)))
+        assert all(f"n{n}." in result.content[0]["text"] for n, result in enumerate(results))
+        assert client.in_flight == 0
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

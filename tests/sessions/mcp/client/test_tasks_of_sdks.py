@@ -38,45 +38,37 @@ def sdk(name: str, *args: str) -> StdioSpec:
 ANSWERING: dict[str, Any] = {"answers": {"elicitation/create": blue}, "capabilities": EXTENSIONS}
 
 
-async def test_a_task_of_the_python_sdk_1_comes_to_its_end_and_is_listed() -> None:
+async def test_tasks_of_the_python_sdk_1_end_ask_fail_and_are_cancelled(subtests: pytest.Subtests) -> None:
     async with connected(sdk("sdk1"), **ANSWERING) as made:
-        told: list[TaskState] = []
-        result = await made.client.call_tool("double", {}, task=TaskOptions(60_000, told.append))
-        assert result.content[0]["text"] == "84"
-        assert told[-1].status is Status.COMPLETED
-        assert [state.task_id for state in (await made.client.list_tasks()).items] == [told[0].task_id]
-        assert result.raw["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": told[0].task_id}
-
-
-async def test_the_python_sdk_1_asks_its_question_while_we_wait_for_the_result() -> None:
-    async with connected(sdk("sdk1"), **ANSWERING) as made:
-        told: list[TaskState] = []
-        result = await made.client.call_tool("ask", {}, task=TaskOptions(on_task=told.append))
-        assert result.content[0]["text"] == "accept: blue"
-        assert Status.INPUT_REQUIRED in {state.status for state in told}
-
-
-async def test_a_failing_task_of_the_python_sdk_1_is_no_success() -> None:
-    """This SDK stores no error for tasks/result, so its response looks like an empty success. Only the task's state
-    says it failed."""
-    async with connected(sdk("sdk1"), **ANSWERING) as made:
-        with pytest.raises(McpError, match="it broke") as ended:
-            await made.client.call_tool("fail", {}, task=TaskOptions())
-        assert (ended.value.fault, ended.value.may_have_run) == (Fault.TASK_FAILED, True)
-
-
-async def test_a_task_of_the_python_sdk_1_is_cancelled_when_its_caller_gives_up() -> None:
-    async with connected(sdk("sdk1"), **ANSWERING) as made:
-        ids: list[str] = []
-        options = TaskOptions(on_task=lambda state: ids.append(state.task_id))
-        with pytest.raises(McpError) as ended:
-            await made.client.call_tool("endless", {}, task=options, total_timeout=1)
-        assert ended.value.fault is Fault.TOTAL_DEADLINE
-        async with asyncio.timeout(20):
-            while True:
-                if (await made.client.get_task(ids[0])).status is Status.CANCELLED:
-                    break
-                await asyncio.sleep(0.05)
+        with subtests.test("one comes to its end and is listed"):
+            told: list[TaskState] = []
+            result = await made.client.call_tool("double", {}, task=TaskOptions(60_000, told.append))
+            assert result.content[0]["text"] == "84"
+            assert told[-1].status is Status.COMPLETED
+            assert [state.task_id for state in (await made.client.list_tasks()).items] == [told[0].task_id]
+            assert result.raw["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": told[0].task_id}
+        with subtests.test("the server asks its question while we wait for the result"):
+            states: list[TaskState] = []
+            result = await made.client.call_tool("ask", {}, task=TaskOptions(on_task=states.append))
+            assert result.content[0]["text"] == "accept: blue"
+            assert Status.INPUT_REQUIRED in {state.status for state in states}
+        with subtests.test("one that fails is no success"):
+            # This SDK stores no error for tasks/result, so its response looks like an empty success. Only the task's
+            # state says it failed.
+            with pytest.raises(McpError, match="it broke") as failed:
+                await made.client.call_tool("fail", {}, task=TaskOptions())
+            assert (failed.value.fault, failed.value.may_have_run) == (Fault.TASK_FAILED, True)
+        with subtests.test("one is cancelled when its caller gives up"):
+            ids: list[str] = []
+            options = TaskOptions(on_task=lambda state: ids.append(state.task_id))
+            with pytest.raises(McpError) as ended:
+                await made.client.call_tool("endless", {}, task=options, total_timeout=1)
+            assert ended.value.fault is Fault.TOTAL_DEADLINE
+            async with asyncio.timeout(20):
+                while True:
+                    if (await made.client.get_task(ids[0])).status is Status.CANCELLED:
+                        break
+                    await asyncio.sleep(0.05)
 
 
 @contextmanager
