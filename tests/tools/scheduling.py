@@ -5,7 +5,7 @@ from typing import Any
 from xdist.scheduler import LoadFileScheduling
 
 #: Files whose tests share a world of the session that takes long to start: one process runs them all.
-SHARED_WORLDS = ("tests/sessions/agents/",)
+SHARED_WORLDS = ("tests/sessions/agents/", "tests/mcpadmin/web/")
 #: What takes long, the longest of all tests first; after it the files with the most tests, so few tests that take long
 #: would come last. They would keep one process busy while the others of its phase have nothing left.
 LONGEST = (

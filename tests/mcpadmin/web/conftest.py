@@ -17,9 +17,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def site() -> Iterator[Site]:
-    """The web starts with the limit of open files that most systems set: 1,024."""
+    """One for all tests here, which one process runs (tests/tools/scheduling.py). The web starts with the limit of open
+    files that most systems set: 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, hard))
     with tempfile.TemporaryDirectory(prefix="web-") as directory:

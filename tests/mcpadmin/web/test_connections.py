@@ -39,6 +39,7 @@ def test_fourteen_hundred_idle_connections_of_one_address_leave_the_site_reachab
     assert idle[0].is_closed(), "the longest idle gave way"
     for raw in idle:
         raw.socket.close()
+    httpx.get(f"{site.origin}/healthz", timeout=20)  # by now the web has read their ends: the next test is alone
 
 
 def test_the_web_may_open_more_files_than_most_systems_allow_at_first(site: Site) -> None:
