@@ -145,9 +145,11 @@ def _ask(session: McpSession) -> None:
 
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_nobody_who_is_not_signed_in_gets_through(method: str, world: Call, subtests: pytest.Subtests) -> None:
+    client = Client()
     for route in CLOSED:
+        client.cookies.clear()
         with subtests.test(str(route)):
-            answer = getattr(Client(), method)(route.path)
+            answer = getattr(client, method)(route.path)
             if answer.status_code == 302:
                 assert answer["Location"].startswith("/accounts/login/")
             else:
@@ -363,8 +365,12 @@ FORGED = {("sign_in_callback", "get"), ("oauth:authorize", "get"), ("oauth:autho
 
 
 @pytest.mark.parametrize(
-    ("name", "permissions", "lacking"),
-    [("vera", ["view_server"], LOOKS | CALLS_TOO), ("carl", ["view_server", "call_tool"], LOOKS)],
+    ("name", "permissions", "lacking", "skipped"),
+    [
+        ("vera", ["view_server"], CALLS_TOO, LOOKS),  # what is refused to carl is refused to vera, who may do less
+        ("carl", ["view_server", "call_tool"], LOOKS, {}),
+    ],
+    ids=["vera", "carl"],
 )
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_a_lacking_permission_is_refused_in_words_and_recorded_and_nothing_reserved_is_shown(
@@ -372,12 +378,15 @@ def test_a_lacking_permission_is_refused_in_words_and_recorded_and_nothing_reser
     name: str,
     permissions: list[str],
     lacking: dict[tuple[str, str], str],
+    skipped: dict[tuple[str, str], str],
     world: Call,
     subtests: pytest.Subtests,
 ) -> None:
     client = Client()
     client.force_login(person(name, *permissions))
     for route in CLOSED:
+        if (route.name, method) in skipped:
+            continue
         permission = lacking.get((route.name, method))
         with subtests.test(str(route)):
             before = query.head_seq()
