@@ -16,6 +16,7 @@ gc.disable()  # what pytest imports and collects stays; to look at it again and 
 # No test may depend on the speed of the machine.
 hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("any machine")
+hypothesis_settings.register_profile("short", hypothesis_settings.get_profile("any machine"), max_examples=25)
 
 pytest_plugins = [
     "tests.tools.deadline",
@@ -34,6 +35,12 @@ MARKS_OF_FIXTURES = {
     "browser": "browser",
     "postgres_url": "postgres",
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without the long tests, generated ones draw a quarter of their examples. They are random: many runs draw many."""
+    if "not long" in config.option.markexpr:
+        hypothesis_settings.load_profile("short")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,7 +16,7 @@ from servers.schemas.resolve import Document
 from servers.schemas.values import hashable, same
 from tests.servers.schemas.browser_form import posted
 
-MODERATE = settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+MODERATE = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 TEXTS = st.text(max_size=12) | st.sampled_from(
     ["", " ", "\n", "\na", "a\r\nb", "\0", "\ud800", "true", "1", "~1/", "é"]

@@ -16,6 +16,7 @@ from sessions.mcp.core.events import OtherNotification, StateChanged
 from sessions.mcp.core.state import State
 from sessions.mcp.core.tasks import Status, TaskOptions, TaskState
 from sessions.mcp.core.versions import Era
+from tests.tools.examples import examples
 
 RESULT = {"content": [{"type": "text", "text": "done"}]}
 FAILURES = {
@@ -88,7 +89,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "POLL", 0.0)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(era=st.sampled_from(Era), looks=st.lists(LOOK, max_size=8), others=OTHERS)
 def test_the_wait_ends_whatever_the_server_says(era: Era, looks: list[Any], others: list[str]) -> None:
     server, told, answered = Server(era, looks, others), list[TaskState](), Counter[str]()

@@ -17,6 +17,7 @@ from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.session import Answered, Outgoing, Session
 from sessions.mcp.core.state import TABLES, IllegalTransition, State, Trigger
 from sessions.mcp.core.versions import REVISIONS
+from tests.tools.examples import examples
 
 LIMITS = Limits(message_bytes=2_000, depth=8, pending_requests=6, message_values=200, batch_messages=5)
 OFFERED = {"sampling": {}, "elicitation": {"form": {}}, "roots": {}}
@@ -182,5 +183,5 @@ class Core(RuleBasedStateMachine):
         assert isinstance(self.session.state, State)
 
 
-Core.TestCase.settings = settings(max_examples=120, stateful_step_count=40)
+Core.TestCase.settings = settings(max_examples=examples(120), stateful_step_count=40)
 TestCore = Core.TestCase

@@ -13,6 +13,7 @@ from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.opening import Change, Greeted, Initialize, Initialized, Opened, Probe, Renew, opening
 from sessions.mcp.core.pagination import Pages
 from sessions.mcp.core.versions import REVISIONS, Era
+from tests.tools.examples import examples
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=6)
 values = st.recursive(
@@ -50,7 +51,7 @@ errors = st.one_of(
 LONGEST = 12
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(
     outcomes=st.lists(results | errors, min_size=LONGEST, max_size=LONGEST),
     era=st.sampled_from(["auto", "legacy", "modern"]),
@@ -96,7 +97,7 @@ pages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(pages, min_size=5, max_size=5))
 def test_any_sequence_of_pages_ends_within_the_limits(results: list[dict[str, Any]]) -> None:
     reading = Pages(ListKind.TOOLS, SMALL)
