@@ -20,7 +20,7 @@ def test_zone_utc_switch_and_theme_hold_on_every_page_and_in_another_browser(own
     assert "Europe/Berlin" in ada.page.evaluate(SINCE)
     ada.page.get_by_label("Time zone").select_option("Asia/Tehran")
     ada.page.get_by_role("combobox", name="Theme").select_option("dark")
-    ada.page.get_by_role("button", name="Save display").click()
+    ada.page.get_by_role("button", name="Save display settings").click()
     expect(ada.page.get_by_text("Saved.")).to_be_visible()
     assert "Asia/Tehran" in ada.page.evaluate(SINCE)
 
@@ -42,7 +42,7 @@ def test_zone_utc_switch_and_theme_hold_on_every_page_and_in_another_browser(own
     ada.page.get_by_label("Time zone").select_option("")
     ada.page.get_by_label("Show times in UTC").uncheck()
     ada.page.get_by_role("combobox", name="Theme").select_option("system")
-    ada.page.get_by_role("button", name="Save display").click()
+    ada.page.get_by_role("button", name="Save display settings").click()
     expect(ada.page.get_by_text("Saved.")).to_be_visible()
     assert "Europe/Berlin" in ada.page.evaluate(SINCE)
     expect(ada.page.locator("html")).to_have_attribute("data-bs-theme", "light")
@@ -57,11 +57,11 @@ def test_a_wrong_password_keeps_the_address_and_says_so(own_stack, walker) -> No
     ada = walker(own_stack, signed_in=True)
     ada.complaints.allow("422")
     ada.open("/account/")
-    ada.page.get_by_label("E-mail").fill("ada@example.org")
+    ada.page.get_by_label("Email").fill("ada@example.org")
     ada.page.get_by_role("textbox", name="Current password").fill("guessed")
     ada.page.get_by_role("button", name="Save profile").click()
     expect(ada.page.get_by_text("Enter your current password").first).to_be_visible()
-    expect(ada.page.get_by_label("E-mail")).to_have_value("ada@example.org")
+    expect(ada.page.get_by_label("Email")).to_have_value("ada@example.org")
     assert own_stack.rows("SELECT email FROM auth_user WHERE username = 'ada'")[0]["email"] == ""
 
 

@@ -75,7 +75,7 @@ def test_a_bundle_is_made_used_by_a_program_and_cut_off_when_its_token_is_revoke
         ada.open("/agents/")
         ada.page.get_by_role("link", name=re.compile("^Revoke")).click()
         ada.page.get_by_role("button", name="Revoke token").click()
-        expect(ada.page.get_by_text("is revoked", exact=False).first).to_be_visible()
+        expect(ada.page.get_by_text("was revoked", exact=False).first).to_be_visible()
         deadline = time.monotonic() + 5
         while httpx.get(endpoint, headers={"Authorization": f"Bearer {token}"}).status_code != 401:
             assert time.monotonic() < deadline, "a revoked token still counts"

@@ -55,7 +55,7 @@ def test_a_new_sink_gets_the_whole_log_and_its_page_shows_when_the_receiver_fail
     ada.page.get_by_role("link", name="HTTP endpoint").click()
     ada.page.get_by_label("Name").fill("SIEM")
     ada.page.get_by_label("URL").fill(hook.url)
-    ada.page.get_by_label("Begin").select_option("beginning")
+    ada.page.get_by_label("Start").select_option("beginning")
     ada.page.get_by_role("button", name="Add sink").click()
     secret = ada.page.locator("#signing-secret").inner_text()
     expect(ada.page).to_have_url(re.compile(r"/exports/sinks/[0-9a-f-]{36}/$"))

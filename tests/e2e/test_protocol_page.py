@@ -89,7 +89,7 @@ def test_a_message_unfolds_into_a_tree_with_its_answer(ada: Walk) -> None:
     expect(details.locator(".jv").last).to_contain_text('"result"')
     ada.page.reload()
     expect(details.locator(".h3x", has_text="Response"), "the address keeps the open row").to_be_visible()
-    ada.page.get_by_label("Arrangement").select_option("time")
+    ada.page.get_by_label("Layout").select_option("time")
     messages(ada, "resources/list").filter(has_text="Result").first.hover()
     expect(ada.page.locator("[data-console-rows] > ol > li.paired")).to_have_count(2)
     messages(ada, "resources/list").first.locator("summary").first.press("Enter")

@@ -48,7 +48,7 @@ def refusing() -> Iterator[str]:
     ("path", "title", "words", "remedy"),
     [
         pytest.param("/host", "host guard refused", "Invalid Host header", "allowed_hosts", marks=pytest.mark.long),
-        ("/key", "requires an API key", "Send it as X-Acme-Key.", "with the name X-Acme-Key"),
+        ("/key", "requires an API key", "Send it as X-Acme-Key.", "named X-Acme-Key"),
         pytest.param("/firewall", "refused access", "not from here", "No credential was sent", marks=pytest.mark.long),
     ],
 )

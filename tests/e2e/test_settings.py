@@ -24,7 +24,7 @@ def test_a_setting_is_found_by_words_and_changed_in_place(own_stack, walker) -> 
     expect(ada.page.locator(".settings-list > li")).to_have_count(1)
     ada.page.get_by_label("Days: Server logs").fill("0")
     ada.page.get_by_role("button", name="Save Storage: server logs").click()
-    expect(ada.page.get_by_text("Enter a whole number of 1")).to_be_visible()
+    expect(ada.page.get_by_text("Enter a whole number of 1 or more")).to_be_visible()
     expect(ada.page.get_by_label("Days: Server logs")).to_have_value("0")
     expect(ada.page.get_by_label("Days: Server logs")).to_be_focused()
     ada.page.get_by_label("Days: Server logs").fill("45")

@@ -44,7 +44,7 @@ def test_a_page_of_a_deleted_server_does_not_touch_the_one_that_has_its_short_na
     ada.open(f"/servers/{slug}/delete/")
     ada.page.get_by_label("Type").fill(name)
     ada.page.get_by_role("button", name="Delete for good").click()
-    expect(ada.page.get_by_text(f"{name} is deleted")).to_be_visible()
+    expect(ada.page.get_by_text(f"{name} was deleted")).to_be_visible()
     ada.register_http(name, "http://127.0.0.1:9/second")
 
     gone = "another server now has its short name. Nothing was changed."
@@ -92,7 +92,7 @@ def test_a_deleted_server_leaves_its_calls_and_audit_rows_with_its_name(stack, w
     expect(ada.page.get_by_text("Does not match. Type it exactly as shown.")).to_be_visible()
     ada.page.get_by_label("Type").fill("Short lived")
     ada.page.get_by_role("button", name="Delete for good").click()
-    expect(ada.page.get_by_text("Short lived is deleted")).to_be_visible()
+    expect(ada.page.get_by_text("Short lived was deleted")).to_be_visible()
     assert stack.rows("SELECT 1 FROM servers_server WHERE name = 'Short lived'") == []
     assert stack.rows("SELECT 1 FROM mcp_sessions_call WHERE server_name = 'Short lived'")
     ada.open("/audit/")

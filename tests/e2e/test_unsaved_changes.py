@@ -67,7 +67,7 @@ def test_sending_one_form_asks_about_what_was_typed_into_the_other(stack: Stack,
     ada.open("/account/")
     page.get_by_label("Name", exact=True).fill("Ada, renamed")
     page.get_by_label("Theme", exact=True).select_option("dark")
-    page.get_by_role("button", name="Save display").click(no_wait_after=True)
+    page.get_by_role("button", name="Save display settings").click(no_wait_after=True)
     ada.until(lambda: bool(warned))
     expect(page.get_by_label("Name", exact=True)).to_have_value("Ada, renamed")
     assert warned == ["beforeunload"]

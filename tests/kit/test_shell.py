@@ -198,7 +198,7 @@ def test_the_theme_follows_the_system_until_one_is_chosen_and_then_stays(open_pa
     page = _page(open_page, theme="dark")
     root = page.locator("html")
     expect(root).to_have_attribute("data-bs-theme", "dark")
-    page.get_by_role("button", name="Colour theme").click()
+    page.get_by_role("button", name="Color theme").click()
     page.get_by_role("button", name="Light").click()
     expect(root).to_have_attribute("data-bs-theme", "light")
     page.reload()
@@ -449,7 +449,7 @@ def test_a_menu_opens_walks_and_closes_by_keyboard_and_gives_the_focus_back(open
 def test_only_one_menu_is_open_and_a_click_elsewhere_closes_it(open_page: Opener) -> None:
     page = _page(open_page)
     page.get_by_role("button", name="Account menu").click()
-    page.get_by_role("button", name="Colour theme").click()
+    page.get_by_role("button", name="Color theme").click()
     expect(page.get_by_role("button", name="Sign out")).not_to_be_visible()
     expect(page.get_by_role("button", name="Dark")).to_be_in_viewport()
     page.locator("h1").click()

@@ -196,7 +196,7 @@ def test_files_are_utf_8_whatever_the_locale_says(peer: Peer, tmp_path: Path) ->
         ('{"path": "a", "path": "b"}', "an object names one key twice"),
         ('{"n": NaN}', "NaN is not JSON"),
         ('{"n": 1e999}', "a number is too large"),
-        ('{"t": "\\ud800"}', "half of a surrogate pair"),
+        ('{"t": "\\ud800"}', "an unpaired surrogate"),
         ("[" * 100_000, "nested"),
         ("{", "not valid JSON"),
         ("[1]", "must be a JSON object"),

@@ -364,7 +364,7 @@ def test_a_lost_key_ring_is_said_before_anything_serves(make_stack: MakeStack) -
     assert product.process.wait(60) == 1
     problem = [line for line in product.lines if line.startswith("mcpadmin cannot run: ")]
     assert len(problem) == 1
-    assert "sealed with key" in problem[0]
+    assert "encrypted with key" in problem[0]
     assert "backup" in problem[0]
     assert "docs/configuration.md (Keys)" in problem[0]
     assert "web" not in product.output

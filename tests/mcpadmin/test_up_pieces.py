@@ -448,7 +448,7 @@ async def test_as_json_what_goes_wrong_has_a_level_that_says_so(monkeypatch: pyt
         ("info", "warning: not a word of ours"),
     ]
     assert ("info", "worker ready") in told
-    assert ("warning", "worker killed by SIGKILL; starting it again") in told
+    assert ("warning", "worker killed by SIGKILL; restarting it") in told
 
 
 async def test_a_part_that_fails_all_night_is_still_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,9 +461,9 @@ async def test_a_part_that_fails_all_night_is_still_started_again(monkeypatch: p
     await kept.first_ready
     assert kept.child is not None
     kill(kept.child)
-    while len(forks.pids) < 2 and "is not started again" not in said.lines[-1]:  # noqa: ASYNC110 - either may come
+    while len(forks.pids) < 2 and "is not restarted" not in said.lines[-1]:  # noqa: ASYNC110 - either may come
         await asyncio.sleep(0)
-    assert "starting it again" in said.lines[-1]
+    assert "restarting it" in said.lines[-1]
     kill(kept.child)
     await kept.stop(1.0, asyncio.Event())
 

@@ -4,7 +4,7 @@ from playwright.sync_api import Page
 
 
 def try_path(page: Page) -> None:
-    page.get_by_role("button", name="Show what would be stored").click()
+    page.get_by_role("button", name="Preview").click()
     page.get_by_text("masked.").wait_for()
 
 

@@ -130,7 +130,7 @@ def test_an_erased_and_a_changed_payload_are_called_so(ada: Client, call: AuditE
 def test_a_payload_that_cannot_be_read_any_more_is_called_modified(ada: Client, call: AuditEvent) -> None:
     Payload.objects.filter(kind=PayloadKind.RESULT).update(text="", blob=b"no zlib")
     page = text(ada.get(f"/audit/{call.seq}/"))
-    assert "Modified: what is stored cannot be read" in page
+    assert "Modified: what is stored can no longer be read" in page
     assert "ord_41F9" in page
 
 

@@ -331,7 +331,7 @@ def test_a_key_that_the_command_gives_no_more_is_used_for_a_minute_at_most(
     later(monkeypatch, keyring.COMMAND_SECONDS)
     assert keyring._renew() == keyring.RETRY_SECONDS
     tried = runs.count
-    with pytest.raises(crypto.KeyringMissing, match="the command ended with 1"):
+    with pytest.raises(crypto.KeyringMissing, match="the command exited with status 1"):
         keyring.load()
     assert runs.count == tried, "what needs the ring does not run the command that just failed"
     runs.print("k2")

@@ -215,7 +215,7 @@ def test_the_key_of_a_store_is_sealed_and_belongs_to_its_endpoint(ada: Client) -
     assert TOKEN not in text(ada.get(address))
     moved = form | {"endpoint": "https://evil.example.com", "secret_key": ""}
     refused = ada.post(address, moved)
-    assert (refused.status_code, "kept only for the same endpoint" in text(refused)) == (422, True)
+    assert (refused.status_code, "kept only if the endpoint" in text(refused)) == (422, True)
     assert ada.post(address, form | {"secret_key": "", "prefix": "c"}).status_code == 302
     assert ExportSchedule.objects.get().prefix == "c"
     assert TOKEN not in "".join(AuditEvent.objects.values_list("body", flat=True))
@@ -251,7 +251,7 @@ def test_the_signing_secret_of_a_new_sink_is_shown_once(ada: Client) -> None:
         ),
         ("http", {"value": "v"}, "Name the header that carries this value."),
         ("http", {"header": "X Key", "value": "v"}, "header"),
-        ("http", {"header": "X-Key"}, "kept only for the same address and header"),
+        ("http", {"header": "X-Key"}, "kept only if the address and header"),
         ("http", {"certificate": "not pem"}, "This is not a certificate in PEM."),
         ("http", {"private_key": "not pem"}, "This is not a PEM private key without a passphrase."),
         ("http", {"private_key": ENCRYPTED_KEY}, "This is not a PEM private key without a passphrase."),

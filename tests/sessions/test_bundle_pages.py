@@ -154,10 +154,10 @@ def test_conflicts_are_named_and_nothing_is_saved(signed_in: Client, ann: Any) -
 def test_servers_and_bundles_share_their_short_names(signed_in: Client, ann: Any) -> None:
     web = server("web", "search")
     answer = signed_in.post("/agents/bundles/add/", {"name": "X", "slug": "web", "listing": "all", "add": [web.uid]})
-    assert "The server Web has this short name" in errors(answer)
+    assert "The server Web already uses this short name" in errors(answer)
     make(ann, Membership(web, "web"))
     form = {"name": "Other", "slug": "team", "transport": "streamable_http", "url": "https://mcp.example.com/mcp"}
-    assert "The bundle Team has this short name" in errors(signed_in.post("/servers/add/", form))
+    assert "The bundle Team already uses this short name" in errors(signed_in.post("/servers/add/", form))
     web.slug = "team"
     with pytest.raises(ValidationError, match="short name"):
         changing.check(BundleInput("Y", [Membership(web, "web")]), "team")
@@ -197,7 +197,7 @@ def test_an_exported_bundle_is_the_same_when_it_is_imported_and_has_no_secret(si
     assert text == bundle_files.written(bundle)
     assert str(web.uid) not in text
     taken = signed_in.post("/agents/bundles/import/", {"text": text})
-    assert "The bundle Team has this short name" in errors(taken)
+    assert "The bundle Team already uses this short name" in errors(taken)
     assert signed_in.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
     assert bundle_files.written(Bundle.objects.get(slug="copy")).replace('"copy"', '"team"') == text
     for wrong, words in (

@@ -148,7 +148,7 @@ def test_the_buttons_update_and_go_back_and_an_outdated_page_changes_nothing(ser
     assert pins.of_server(server) == pin_of()
     post(keeper, server, "update", integrity="sha512-1.2.4")
     assert pins.of_server(server) == pin_of("1.2.4")
-    assert "Back to 1.2.3" in shown(keeper, server)
+    assert "Roll back to 1.2.3" in shown(keeper, server)
     post(keeper, server, "back", integrity="sha512-1.2.3")
     assert pins.of_server(server) == pin_of()
 

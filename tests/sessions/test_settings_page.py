@@ -158,7 +158,7 @@ def test_a_wrong_value_is_refused_in_words_beside_it_and_changes_nothing(ada: Cl
     assert 'name="payloads_days" value="60"' in page, "what was entered is still there"
     assert 'name="payloads_mb" value="7"' in page
     assert not RetentionLimit.objects.filter(kind="payloads").exclude(days=None).exists()
-    assert "whole number of 1" in ada.post("/settings/storage-calls/", {"calls_days": "-1"}).content.decode()
+    assert "whole number of 1 or more" in ada.post("/settings/storage-calls/", {"calls_days": "-1"}).content.decode()
     assert "Nothing changed" in ada.post("/settings/storage-calls/", {"calls_days": "30"}, follow=True).content.decode()
     for unknown in ("storage-nothing", "privacy-nothing", "nothing"):
         assert ada.post(f"/settings/{unknown}/").status_code == 404

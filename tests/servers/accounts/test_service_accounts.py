@@ -124,7 +124,7 @@ def test_disabling_says_what_becomes_of_tokens_and_says_nothing_of_signing_in_fo
     )
     token(manager, account)
     asked = words(client, account, "disable/")
-    assert "Agents can no longer use the tokens of hourly." in asked
+    assert "Agents can no longer use hourly's tokens." in asked
     assert "Agent tokens 1 refused while the account is disabled" in asked
     assert "no longer sign in" not in asked
     assert "Password links" not in asked

@@ -733,7 +733,7 @@ def test_where_documents_are_switched_off_none_is_advertised_read_or_used(
     assert "client_id_metadata_document_supported" not in Client().get(advertised).json()
     for answer in (signed_in.get(url), signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"})):
         assert answer.status_code == 400
-        assert b"does not accept client metadata documents" in answer.content
+        assert b"does not currently accept client metadata documents" in answer.content
     assert signed_in.get(query("https://other.example/client.json")).status_code == 400
     assert OAuthClient.objects.count() == 1
     assert renew(found["refresh_token"], DOCUMENT).status_code == 200, "grants stay"

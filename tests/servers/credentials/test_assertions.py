@@ -105,7 +105,7 @@ def test_a_second_one_that_would_send_the_same_header_is_refused(actor: Actor, a
     server = registering.register(actor, admin, over_http())
     vault.attach(actor, admin, server, vault.create(actor, admin, "One", workload(), server.url))
     other = vault.create(actor, admin, "Two", enterprise(), server.url)
-    with pytest.raises(ValidationError, match="already sends the header authorization"):
+    with pytest.raises(ValidationError, match="already sends the authorization header"):
         vault.attach(actor, admin, server, other)
 
 

@@ -47,7 +47,7 @@ def test_a_choice_is_kept_beside_what_the_server_asks_for_and_written_down(
     assert (challenge["metadata_url"], challenge["scopes"]) == ("https://mcp.example.com/meta", ["read"])
     event = AuditEvent.objects.filter(action=AuditAction.SERVER_CHANGE).order_by("-seq").first()
     assert event is not None
-    assert f"{ISSUER} where the server names {NAMED}" in event.body
+    assert f"{ISSUER} instead of {NAMED}" in event.body
 
 
 def test_an_expected_issuer_is_taken_back(admin: Any, actor: Actor, server: Server) -> None:

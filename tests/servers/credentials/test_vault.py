@@ -297,7 +297,7 @@ def test_a_variable_goes_to_a_local_process_only(
 
 def test_one_header_never_has_two_sources(add: Callable[..., Credential], admin: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_http(values=[header("authorization")]))
-    with pytest.raises(ValidationError, match="already sends the header authorization"):
+    with pytest.raises(ValidationError, match="already sends the authorization header"):
         vault.attach(actor, admin, server, add("Key", bearer()))
 
 

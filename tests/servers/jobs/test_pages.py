@@ -186,5 +186,5 @@ def test_a_ring_that_is_kept_elsewhere_is_changed_there(ada: Client, settings: A
     page = words(ada.get("/jobs/rotate-keys/"))
     assert "Encrypt secrets with the current key?" in page
     assert f"MCPADMIN_{name}" in page
-    assert "Encrypt again" in page
+    assert "Re-encrypt" in page
     assert "Rotate keys?" not in page

@@ -83,7 +83,7 @@ def test_a_rule_is_added_changed_disabled_and_deleted_each_with_an_event(
     assert "$.pin" in words(ada.get("/privacy/"))
     assert f'href="/privacy/rules/{rule.uid}/delete/"' in ada.get("/privacy/").content.decode()
     asked = words(ada.get(f"/privacy/rules/{rule.uid}/delete/"))
-    assert "The rule is off, so deleting it changes" in asked
+    assert "The rule is off, so deleting it changes nothing" in asked
     assert RedactionRule.objects.exists(), "the page only asks"
     ada.post(f"/privacy/rules/{rule.uid}/delete/")
     assert [change["rule"] for change in changes()] == ["added", "changed", "disabled", "deleted"]

@@ -104,9 +104,9 @@ def test_a_credential_of_another_address_is_refused_with_words(
 
 
 def test_two_that_set_one_header_are_refused(admin: Any, actor: Actor, add: Callable[..., Credential]) -> None:
-    with pytest.raises(ValidationError, match="already sends the header authorization"):
+    with pytest.raises(ValidationError, match="already sends the authorization header"):
         create_draft(actor, admin, over_http(url=URL), None, [add("One"), add("Two")])
-    with pytest.raises(ValidationError, match="already sends the header authorization"):
+    with pytest.raises(ValidationError, match="already sends the authorization header"):
         create_draft(actor, admin, over_http(url=URL, values=[header()]), None, [add("Three")])
 
 

@@ -111,7 +111,7 @@ def test_a_range_that_begins_in_an_hour_that_is_there_twice_is_no_empty_one() ->
         pytest.param("duration:<" + "9" * 31 + "s", "duration:<" + "9" * 31 + "s", "too large", id="duration"),
         ("last:1h since:2h", "since:2h", "The range is given twice"),
         ("since:1h until:2h", "until:2h", "later than since:"),
-        ("user:ann -", "-", "ends too early"),
+        ("user:ann -", "-", "is incomplete"),
         ("user:ann *acme", "*acme", "write acme or acme*"),
     ],
 )

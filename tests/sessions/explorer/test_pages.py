@@ -385,7 +385,7 @@ def test_charts_show_calls_errors_and_latency_and_lead_to_the_calls(ada: Client,
     failed = ended_call(session, "refund", state=CallState.FAILED)
     page = markup(ada, path="/explorer/charts/?by=tool")
     assert ">4</a>" in page
-    assert "25.0 % of calls" in page
+    assert "25.0% of calls" in page
     links = [unescape(link) for link in re.findall(r'href="(/explorer/\?q=[^"]+)"', page)]
     errors = next(link for link in links if "refund" in link and "outcome" in link)
     assert sels(markup(ada, path=errors)) == [f"calls.{failed.pk}"]
@@ -520,7 +520,7 @@ def test_a_failure_of_the_charts_leads_to_each_call_that_it_counts(ada: Client, 
     failed.add(ended_call(session, state=CallState.OUTCOME_UNKNOWN).pk)
     ended_call(session)
     page = markup(ada, path="/explorer/charts/")
-    (link, number) = re.findall(r'href="(/explorer/[^"]+)">(\d+)</a></div>\s*<div[^>]*>75.0 %', page)[0]
+    (link, number) = re.findall(r'href="(/explorer/[^"]+)">(\d+)</a></div>\s*<div[^>]*>75.0%', page)[0]
     assert number == "3"
     assert set(sels(markup(ada, path=unescape(link)))) == {f"calls.{pk}" for pk in failed}
 

@@ -201,7 +201,7 @@ def test_the_page_of_charts_says_the_same_and_compares_no_range_with_the_hour_th
     assert (query(text).since, query(text).until) == (since, until)
     data = json.loads(answer.context["chart_json"])
     assert (data["since"], data["until"]) == (since.timestamp(), until.timestamp())
-    assert "Ends rounded" not in client.get("/explorer/charts/?last=24h").content.decode()
+    assert "Range rounded" not in client.get("/explorer/charts/?last=24h").content.decode()
 
 
 def test_what_the_rollups_can_answer_is_not_counted_row_by_row(auditor: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -443,7 +443,7 @@ def test_no_server_gets_a_folder_that_holds_keys_or_checkpoints_wherever_they_ar
 )
 def test_no_server_may_change_the_program_and_any_may_read_it(place: Path | str, data: Path) -> None:
     for fields in ({"writable_paths": [str(place)]}, {"working_directory": str(place)}):
-        with pytest.raises(LaunchProblem, match="contains the program of mcpadmin itself"):
+        with pytest.raises(LaunchProblem, match="contains mcpadmin's own program"):
             spec_of(**fields)
         McpSession.objects.all().delete()
         Server.objects.all().delete()

@@ -169,7 +169,7 @@ def test_a_server_that_came_in_the_place_of_the_previewed_one_is_not_overwritten
     registering.delete(actor, admin, stored)
     other = registering.register(actor, admin, over_http(name="orders", url="https://other.example/mcp"))
     (outcome,) = imported(admin, NEW, {0: Decision(Choice.OVERWRITE, version=1, uid=previewed)})
-    assert (outcome.result, "orders is in its place now" in outcome.words) == ("refused", True)
+    assert (outcome.result, "orders has taken its place" in outcome.words) == ("refused", True)
     assert Server.objects.get().url == "https://other.example/mcp"
     (outcome,) = imported(admin, NEW, {0: Decision(Choice.OVERWRITE, version=1, uid=other.uid)})
     assert outcome.result == "changed"

@@ -138,7 +138,7 @@ async def test_what_an_authorization_server_refuses_for_the_moment_says_nothing_
         assert [one.method for one in peer.asked if one.path == "/mcp"] == ["server/discover"]
     assert not failed.value.permanent
     assert not failed.value.may_have_run
-    assert "at the moment" in failed.value.detail
+    assert "right now" in failed.value.detail
 
 
 async def test_the_stream_beside_the_requests_gets_a_new_token_by_itself() -> None:

@@ -88,7 +88,7 @@ def test_a_resource_that_covers_the_server_is_good(same: str) -> None:
 
 @pytest.mark.parametrize("named", [[], None, "https://as.example", [7]])
 def test_metadata_that_names_no_authorization_server_stops_everything(named: Any) -> None:
-    with pytest.raises(AuthorizationError, match="names no authorization server"):
+    with pytest.raises(AuthorizationError, match="does not name an authorization server"):
         resource({AT_PATH: {**GOOD, "authorization_servers": named}})
 
 

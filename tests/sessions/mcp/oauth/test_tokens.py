@@ -121,7 +121,7 @@ def test_a_refresh_token_that_no_request_could_carry_is_refused(given: str) -> N
 
 @pytest.mark.parametrize("code", ["temporarily_unavailable", "server_error", "slow_down"])
 def test_a_refusal_for_the_moment_is_none_of_the_token(code: str) -> None:
-    with pytest.raises(TransportError, match=f"at the moment. It says: {code}") as failed:
+    with pytest.raises(TransportError, match=f"right now. It says: {code}") as failed:
         renewed(saying({"error": code}, 400))
     assert not failed.value.permanent
 
