@@ -69,7 +69,11 @@ def test_a_reading_may_be_repeated_unless_a_person_refused_it(state: CallState, 
             True,
             "while it ran, so the tool may have run partially. Cancelled because the session was closed.",
         ),
-        ("It was waiting for someone to open a page, and the server had not run it.", False, "before it ran. It did not run."),
+        (
+            "It was waiting for someone to open a page, and the server had not run it.",
+            False,
+            "before it ran. It did not run.",
+        ),
     ],
 )
 def test_an_agent_hears_why_its_call_was_cancelled_and_whether_it_ran(

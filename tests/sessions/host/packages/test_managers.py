@@ -117,5 +117,7 @@ def test_a_package_that_says_odd_things_of_its_programs_is_refused_in_words(abou
     place = tmp_path / "node_modules" / "notes"
     place.mkdir(parents=True)
     (place / "package.json").write_text(about if isinstance(about, str) else json.dumps(about))
-    with pytest.raises(LaunchError, match=r"has no program with the same name as the package|was not installed completely"):
+    with pytest.raises(
+        LaunchError, match=r"has no program with the same name as the package|was not installed completely"
+    ):
         npm.program(package("npx", "notes"), tmp_path)
