@@ -1,4 +1,4 @@
-"""The forms of allauth, with labels in the voice of our pages and no placeholder that repeats a label."""
+"""allauth's forms, with labels in the style of our pages and no placeholder that repeats a label."""
 
 from typing import Any, ClassVar
 

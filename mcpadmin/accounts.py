@@ -40,26 +40,26 @@ _OF_A_BROWSER = {"login_failed": f"{limits.number('sign_in_failures')}/5m/key"}
 
 
 class Backend(AuthenticationBackend):
-    """Reads a person with their preferences, which every page needs: one query for both."""
+    """Reads a user with their preferences, which every page needs, in one query."""
 
     def get_user(self, user_id: int) -> Any:
         found = get_user_model()._default_manager.select_related("preferences").filter(pk=user_id).first()
         return found if self.user_can_authenticate(found) else None
 
     def _authenticate_by_username(self, username: str, password: str) -> Any:
-        """First the account of exactly this name: of several that differ only in case, allauth lets none sign in."""
+        """Try the account with exactly this name first: if several differ only in case, allauth lets none sign in."""
         exact = get_user_model()._default_manager.filter(username=username).first()
         return self._check_password(exact, password) if exact else super()._authenticate_by_username(username, password)
 
 
 class ClosedSignup(DefaultAccountAdapter):
-    """Accounts are made by an administrator; the first one by the set-up link of `manage.py up`."""
+    """Accounts are created by an administrator; the first one with the setup link of `manage.py up`."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
 
     def is_safe_url(self, url: str) -> bool:
-        """Not after signing in either: an address that only answers POST would greet the person with 405."""
+        """Also after signing in: an address that only answers POST would greet the user with 405."""
         return super().is_safe_url(url) and answers_get(urlsplit(url).path)
 
     @property
@@ -68,8 +68,8 @@ class ClosedSignup(DefaultAccountAdapter):
         return DefaultAccountAdapter.error_messages | {"too_many_login_attempts": f"{words} Wait, then try again."}
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """A try that is refused unlooked at, after too many, is a failed sign-in too: the audit log has each of them.
-        In a browser that this user has signed in with before, only its own tries count."""
+        """An attempt refused without a check, after too many, is also a failed sign-in: the audit log records each one.
+        In a browser that this user has signed in with before, only its own attempts count."""
         browser = known_browsers.key(request, str(credentials.get("username", "")))
         try:
             if not browser:
@@ -85,7 +85,7 @@ class ClosedSignup(DefaultAccountAdapter):
 
 
 class SignIn(LoginView):
-    """Before the set-up no one can sign in: the page then points to the printed link."""
+    """Before setup, no one can sign in: the page then points to the printed link."""
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         context = super().get_context_data(**kwargs)
@@ -107,7 +107,7 @@ class SignInRequired(LoginRequiredMiddleware):
 
 
 class UncountedAttempts(ExceptionMiddleware):
-    """While Redis is away no password is checked, because attempts cannot be counted."""
+    """While Redis is unavailable, no password is checked, because attempts cannot be counted."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, RedisError) or not request.path.startswith(_WITH_PASSWORDS):
@@ -138,7 +138,8 @@ class SignInsNoted:
 
 
 def page_of(request: HttpRequest) -> str:
-    """The page that a request belongs to: its own address, the page that sent it, or the nearest one above; or none."""
+    """The page that a request belongs to: its own address, the page that sent it, or the nearest one above. Empty if
+    there is none."""
     if answers_get(request.path):
         return request.get_full_path()
     sender = urlsplit(request.headers.get("Referer", ""))
@@ -173,7 +174,7 @@ def answers_get(path: str) -> bool:
 @login_not_required
 @require_safe
 def browser_session(request: HttpRequest) -> JsonResponse:
-    """Who is signed in in this browser, and the token that its forms now need: signing in replaces the token."""
+    """Who is signed in with this browser, and the token that its forms now need: signing in replaces the token."""
     return JsonResponse({"user": request.user.pk, "csrf": get_token(request)})
 
 
@@ -184,14 +185,14 @@ def signed_in(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A script renews its token and sends again once: a request that is refused here did nothing."""
+    """A script renews its token and resends once: a request that is refused here had no effect."""
     if sent_by_script(request.headers):
         return _not_done("This page is out of date.", 403, **{"X-CSRF": "renew"})
     return render(request, "403_csrf.html", {"page": page_of(request)}, status=403)
 
 
 def too_many_requests(request: HttpRequest) -> HttpResponse:
-    """The answer of allauth's limits on requests."""
+    """The response when one of allauth's request limits is exceeded."""
     words = f"{limits.stated('sign_in_requests_per_address')} Wait a minute, then try again."
     if sent_by_script(request.headers):
         return _not_done(f"Too many requests. {words}", 429)

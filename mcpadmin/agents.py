@@ -1,4 +1,4 @@
-"""The endpoint for agents beside Django: which requests go there, and what they must satisfy first.
+"""The endpoint for agents next to Django: which requests go there, and what they must satisfy first.
 
 An agent sends no Origin; a browser always does, so a page of another site is refused (DNS rebinding, 2025-11-25
 *Transports / Security warning*).

@@ -1,8 +1,8 @@
 """Beat, the sender of CELERY_BEAT_SCHEDULE, as a thread of a worker: `python -m mcpadmin.worker --beat-thread`.
 
-A process of its own took 49 MiB and a third of the processor time of a start. `up` gives the option to the first of its
-workers. The schedule is in memory only: after each start everything is due, and each task asks the database whether
-there is anything to do. So several beats, and one that starts often, do no harm.
+A separate process took 49 MiB and a third of the processor time of a start. `up` passes the option to its first worker.
+The schedule is in memory only: after each start everything is due, and each task asks the database whether there is
+anything to do. So several beats, or one that restarts often, do no harm.
 """
 
 import threading
@@ -54,11 +54,11 @@ def run(app: Celery, stopping: threading.Event, delay: float, again: float = AGA
 
 
 def _send_what_is_due(app: Celery, stopping: threading.Event) -> None:
-    scheduler = Scheduler(app)  # the one without a file. Celery's Service around it would sleep through `stopping`
+    scheduler = Scheduler(app)  # the kind without a file. Celery's Service around it would sleep through `stopping`
     for entry in scheduler.schedule.values():
         entry.last_run_at -= entry.schedule.run_every
     begun = _clock()
-    try:  # its times are of the clock: after that was set back, it would send nothing until they have come again
+    try:  # it uses wall-clock times: after the clock is set back, it would send nothing until they come around again
         while not stopping.wait(scheduler.tick()) and abs(_clock() - begun) < SET_SECONDS:
             pass
     finally:
@@ -66,5 +66,5 @@ def _send_what_is_due(app: Celery, stopping: threading.Event) -> None:
 
 
 def _clock() -> float:
-    """The same number of seconds for as long as nobody sets the clock."""
+    """Constant as long as the clock is not set."""
     return time.time() - time.monotonic()

@@ -1,15 +1,15 @@
 """Celery's transport: kombu's for Redis, for a Redis that is not trusted.
 
-Any process that can write to the queue can put anything there. Kombu and Celery end the worker on bytes that are no
-JSON, on a message without some field or on a key of another type, and act on headers (times, callbacks, other queues,
-compression) that we never send. Here a message is read for four values, and Celery gets a message made from these.
-What does not have them is dropped, and a key of another type is removed.
+Any process that can write to the queue can put anything there. Kombu and Celery end the worker on bytes that are not
+JSON, on a message that lacks a field or on a key of another type, and act on headers (times, callbacks, other queues,
+compression) that we never send. Here four values are read from a message, and Celery gets a message made from them.
+A message without them is dropped, and a key of another type is removed.
 
-Nor does an answer that refuses a command end the worker, whose sessions need no broker: a Redis that fails over, or whose
-disk is full, counts as away, and Celery connects again.
+Nor does an error reply to a command end the worker, whose sessions need no broker: a Redis that fails over, or whose
+disk is full, counts as unavailable, and Celery reconnects.
 
 Nothing about queues and bindings is read from Redis: there is one queue. Acknowledgements are not kept there: a message
-is a hint, and what was lost is published again (servers/jobs/requesting.py).
+is a hint, and lost ones are published again (servers/jobs/requesting.py).
 """
 
 import base64
@@ -32,9 +32,9 @@ ALIAS = "mcpadmin"
 MAX_MESSAGE_BYTES = 16_384
 MAX_ARGUMENTS = 4
 MAX_ARGUMENT_LENGTH = 200
-#: at most one line of a kind in this time
+#: at most one log line of a kind per this time
 LOG_SECONDS = 10.0
-#: between two attempts while Redis takes connections and refuses to be asked for messages
+#: between two attempts while Redis accepts connections but refuses requests for messages
 REFUSED_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ def register() -> None:
 
 
 def accepted(raw: bytes) -> bytes | None:
-    """The message that Celery gets for `raw`; None when it is no message of ours."""
+    """The message that Celery gets for `raw`; None if it is not one of ours."""
     try:
         if len(raw) > MAX_MESSAGE_BYTES:
             return None
@@ -106,14 +106,14 @@ _dropped, _refused = Counted("broker.dropped", "messages"), Counted("broker.refu
 
 @contextmanager
 def _refusal_is_outage() -> Iterator[None]:
-    """Celery connects again after a lost connection, and ends after an answer that refuses. A missing permission stays one:
-    only an operator can give it."""
+    """Celery reconnects after a lost connection, but ends after an error reply. A missing permission is passed on
+    unchanged: only an operator can grant it."""
     try:
         yield
     except NoPermissionError:
         raise
     except ResponseError as problem:
-        _refused.one(problem=str(problem)[:200])  # one that answers PING is no outage in the log
+        _refused.one(problem=str(problem)[:200])  # a Redis that answers PING is not logged as an outage
         raise RedisConnectionError(f"Redis refused a command: {problem}") from problem
 
 
@@ -148,7 +148,7 @@ class QueueChannel(redis.Channel):
     priority_steps = [0]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        with _refusal_is_outage():  # of PING, which a Redis that cannot save its data refuses too
+        with _refusal_is_outage():  # for PING, which a Redis that cannot save its data refuses too
             super().__init__(*args, **kwargs)
 
     def _get_client(self) -> Any:
@@ -166,14 +166,14 @@ class QueueChannel(redis.Channel):
             super()._put(queue, message, **kwargs)
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        with _refusal_is_outage():  # of PING, which goes before after a long pause
+        with _refusal_is_outage():  # for PING, which is sent first after a long pause
             super()._brpop_start(timeout)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """The binding is known: see `get_table`."""
 
     def _size(self, queue: str) -> int:
-        """Asked for with each declaration, and used by nothing."""
+        """Requested with each declaration, and never used."""
         return 0
 
     def get_table(self, exchange: str) -> list[tuple[str, str, str]]:

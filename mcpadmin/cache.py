@@ -3,7 +3,7 @@
 A value is JSON with its expiry, signed together with its key: what does not verify counts as absent, and so does a
 value that outlived its time or was copied from another key. A counter is the exception, since Redis counts it: `add`
 with a number starts it, `incr` counts and reads it, `get` does not see it. Its key must expire within the time that we
-gave it. A key of another type, or whatever else stands in the way, is removed.
+gave it. A key of another type, or anything else in its place, is removed.
 
 Someone who can write to Redis can still delete values and put back one that has not expired.
 """
@@ -79,7 +79,7 @@ class SignedClient(RedisCacheClient):
         return self.get(key, ABSENT) is not ABSENT
 
     def incr(self, key: Any, delta: int) -> int:
-        """Raises ValueError where nothing counts, as Django documents."""
+        """Raises ValueError if there is no counter, as Django documents."""
         client = self.get_client(key, write=True)
         if self._healed(key, lambda: client.get(key)) is None:
             raise ValueError(f"Key {key!r} not found.")
@@ -92,7 +92,7 @@ class SignedClient(RedisCacheClient):
             raise ValueError(f"Key {key!r} not found.") from None
 
     def clear(self) -> bool:
-        raise NotImplementedError("no user of ours may empty a database of Redis; delete the keys by name")
+        raise NotImplementedError("our code must not empty a Redis database; delete the keys by name")
 
     def _counts(self, key: Any, timeout: Any) -> bool:
         """Whether the key holds one of our counters."""

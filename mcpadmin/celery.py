@@ -1,4 +1,4 @@
-"""The Celery app. It knows no session host, so that web processes stay free of transports."""
+"""The Celery app. It does not import the session host, so that web processes load no transports."""
 
 import os
 

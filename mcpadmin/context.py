@@ -1,4 +1,4 @@
-"""What every page shows of this installation."""
+"""What every page shows about this installation."""
 
 from typing import Any
 
@@ -20,15 +20,15 @@ def instance(request: HttpRequest) -> dict[str, Any]:
         "program": settings.PROGRAM,
         "instance_hold": SimpleLazyObject(lambda: _hold(request)),
         "warnings": SimpleLazyObject(lambda: _warnings(request)),
-        # in place of Django's, which knows nothing of permissions that need others
+        # instead of Django's, which does not know permissions that depend on others
         "perms": {"servers": SimpleLazyObject(lambda: access.permissions(request.user))},
         "commands_unconfined": SimpleLazyObject(lambda: settings.STDIO_UNCONFINED and _is_administrator(request)),
     }
 
 
 def _warnings(request: HttpRequest) -> dict[str, list[Any]]:
-    """What stands on each page of an administrator until it is mended: alarms of the audit log, and forwarding that
-    stands still. One statement while there is neither."""
+    """What each page shows an administrator until it is fixed: alarms of the audit log, and stalled forwarding. One
+    query while there is neither."""
     if not _is_administrator(request):
         return {}
     alarm = alarms.waiting().order_by().values_list(Value("alarm"))
@@ -45,7 +45,7 @@ def _is_administrator(request: HttpRequest) -> bool:
 
 
 def _hold(request: HttpRequest) -> dict[str, str]:
-    """Why no session is opened, for administrators; {} when it is all right."""
+    """Why no session is opened, for administrators; {} if sessions may be opened."""
     if not _is_administrator(request):
         return {}
     held = held_instance()

@@ -1,6 +1,6 @@
-"""Pages of requests that fail before or below their view: too large for Django, of a method that the address does not take,
-with a null character in the address, a key ring that does not open what is stored, or a server that is deleted meanwhile.
-And the page of what is not found."""
+"""Pages for requests that fail before or below their view: too large for Django, a method that the address does not
+accept, a null character in the address, a key ring that cannot decrypt what is stored, or a server that is deleted
+meanwhile. Also the page for "not found"."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ from servers.keyring import SealError
 from servers.models import Bundle, Server
 
 log = structlog.get_logger("mcpadmin.request")
-#: ends the message of `get_object_or_404`
+#: how the message of `get_object_or_404` ends
 _OF_A_QUERY = "matches the given query."
 _LIMITS: dict[type[Exception], str] = {
     RequestDataTooBig: "body_arguments_bytes",
@@ -38,14 +38,14 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """With the sentence of the view that found nothing. Other words are those of Django, which name models and fields."""
+    """Shows the sentence of the view that found nothing. Other messages are Django's, which name models and fields."""
     words = exception.args[0] if exception.args else ""
     from_view = isinstance(words, str) and words.endswith(".") and not words.endswith(_OF_A_QUERY)
     return plain_page(request, Http404(words if from_view else ""))
 
 
 class ExceptionMiddleware:
-    """Passes requests on, in either mode. Its subclasses answer exceptions of views."""
+    """Passes requests on, sync or async. Its subclasses handle exceptions of views."""
 
     sync_capable = True
     async_capable = True
@@ -71,8 +71,8 @@ class KeyRingMiddleware(ExceptionMiddleware):
 
 
 class DeletedMeanwhile(ExceptionMiddleware):
-    """Another person deletes the server or bundle of an address while the request runs: it is not found, as a moment later.
-    Anything else that a view looks for in vain stays an error."""
+    """Someone deletes the server or bundle of an address while the request runs: it is not found, as it would be a
+    moment later. Anything else that a view fails to find stays an error."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, ObjectDoesNotExist | IntegrityError):
@@ -84,7 +84,7 @@ class DeletedMeanwhile(ExceptionMiddleware):
 
 
 def _names_nothing(request: HttpRequest) -> bool:
-    """Whether the short name in the address is no longer that of a server or bundle."""
+    """Whether the short name in the address no longer belongs to a server or bundle."""
     slug = request.resolver_match.kwargs.get("slug") if request.resolver_match is not None else None
     if slug is None or Server.objects.filter(slug=slug).exists():
         return False
@@ -109,7 +109,7 @@ class NoNullCharacters:
 
 
 class FormsOnly:
-    """A person who opens an address that only takes forms reads so. Programs get the status alone."""
+    """A person who opens an address that only accepts forms is told so. Programs get only the status."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -133,6 +133,6 @@ def _explained(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpRe
 
 
 def _opened(request: HttpRequest) -> bool:
-    """In a browser, by a person: scripts and agents name other types, or none."""
+    """Whether a person opened it in a browser: scripts and agents accept other types, or name none."""
     scripted = "HX-Request" in request.headers or "X-Requested-With" in request.headers
     return "text/html" in request.headers.get("Accept", "") and not scripted

@@ -1,10 +1,10 @@
 """What each of our processes does first: it keeps its secrets and its memory from other processes of the same user.
 
 - umask 077, so that every file is private from its first byte.
-- Variables that hold secrets leave the environment, for `private`. /proc/<pid>/environ shows the memory in which the
-  kernel put the environment at exec, whatever os.environ says later: that memory is overwritten too. Children inherit
-  nothing of it. `up` hands the secrets to its parts through a pipe, so they are never in their environment at all.
-- Not dumpable (Linux): other processes of this user can read neither memory, descriptors nor environment, attach no
+- Variables that hold secrets are moved from the environment to `private`. /proc/<pid>/environ shows the memory in which
+  the kernel put the environment at exec, whatever os.environ says later: that memory is overwritten too. Children
+  inherit none of it. `up` passes the secrets to its parts through a pipe, so they are never in the environment there.
+- Not dumpable (Linux): other processes of this user cannot read memory, descriptors or environment, nor attach a
   debugger, and a crash leaves no core file.
 
 Standard library only: `up` imports it, and it comes before anything that reads a setting.
@@ -37,7 +37,7 @@ SECRET_VARIABLES = (
 PIPE_VARIABLE = "MCPADMIN_SECRETS_FD"
 REFERENCES_VARIABLE, INHERITED_VARIABLE = "MCPADMIN_REFERENCE_VARIABLES", "MCPADMIN_INHERITED_VARIABLES"
 DEFAULT_REFERENCES = "MCP_*"
-#: what programs read from the environment, even where a pattern offers it to servers
+#: variables that programs read from the environment, even if a pattern offers them to servers
 ORDINARY = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TERM", "TMPDIR", "TZ", "LANG", "LC_*", "LD_*", "XDG_*"),
     *("MCPADMIN_*", "DJANGO_*", "CELERY_*", "PYTHON*", "PG*", "SSL_CERT_*", "NO_COLOR"),
@@ -48,7 +48,7 @@ _ARG_START, _ARG_END, _ENV_START, _ENV_END = 45, 46, 47, 48
 
 
 class PrivateVariables(dict[str, str]):
-    """A dict whose values show in no traceback and no debug page."""
+    """A dict whose values appear in no traceback and no debug page."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} variables>"
@@ -84,7 +84,7 @@ def harden() -> None:
 
 
 def is_secret(name: str) -> bool:
-    """What servers may refer to (${NAME}) counts as secret as well, unless programs need it or every server gets it."""
+    """A variable that servers may refer to (${NAME}) is secret too, unless programs need it or every server gets it."""
     if _matches(name, SECRET_VARIABLES):
         return True
     inherited = variables.get(INHERITED_VARIABLE, "").split(",")
@@ -134,7 +134,7 @@ def _wipe(names: Mapping[str, str]) -> None:
 
 
 def wipe_argument(value: str) -> None:
-    """Overwrite a secret of the command line where `ps` reads it: alone, or after the name of its option."""
+    """Overwrite a secret on the command line where `ps` reads it: alone, or after the name of its option."""
     secret = os.fsencode(value)
     for address, entry in _memory(_ARG_START, _ARG_END):
         if secret and (entry == secret or entry.endswith(b"=" + secret)):
@@ -142,7 +142,7 @@ def wipe_argument(value: str) -> None:
 
 
 def _memory(start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Address and text of each string that the kernel keeps there of this process; none where it does not say."""
+    """The address and text of each string that the kernel keeps there for this process; none where it does not say."""
     if not sys.platform.startswith("linux"):
         return
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

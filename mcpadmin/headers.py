@@ -1,4 +1,4 @@
-"""The security headers that answers carry, whichever part of the web process writes them."""
+"""The security headers of responses, whichever part of the web process writes them."""
 
 from django.conf import settings
 
@@ -6,8 +6,8 @@ _FEATURES = """accelerometer camera display-capture geolocation gyroscope magnet
     publickey-credentials-get screen-wake-lock serial usb xr-spatial-tracking"""
 
 
-#: What these hold for is a document. On a style sheet, a script or a font they have no effect, and would be a tenth of what
-#: a page weighs at first.
+#: These apply to documents. On a style sheet, a script or a font they have no effect, and would be a tenth of the size
+#: of a page on first load.
 _OF_DOCUMENTS = ("Content-Security-Policy", "Permissions-Policy", "Cross-Origin-Opener-Policy", "X-Frame-Options")
 _NO_DOCUMENTS = ("text/css", "text/javascript", "font/")
 

@@ -72,13 +72,13 @@ def _redis_answers() -> bool:
 
 
 def _a_worker_is_alive() -> bool:
-    """By the database's clock, as the heartbeat is written."""
+    """By the database's clock, which also sets the heartbeat."""
     oldest = Now() - timedelta(seconds=settings.STALE_SECONDS)
     return Worker.objects.filter(ended_at=None, heartbeat_at__gt=oldest).exists()
 
 
 def _migrations_are_applied() -> bool:
-    """Asked until it is true once: only a new release, hence a new process, brings new migrations."""
+    """Checked until it is true once: only a new release, hence a new process, brings new migrations."""
     global _migrated
     if not _migrated:
         executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])

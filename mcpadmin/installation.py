@@ -7,7 +7,7 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).resolve().parent
 ROOT: Final = PACKAGE.parent
-#: templates, static files and documents as the wheel has them; a checkout has them beside the package
+#: templates, static files and documents in a wheel; in a checkout they are next to the package
 _SHARED: Final = PACKAGE / "share"
 IS_PACKAGE: Final = _SHARED.is_dir()
 SHARED: Final = _SHARED if IS_PACKAGE else ROOT

@@ -2,7 +2,7 @@
 
 After a sign-in the browser keeps a signed cookie. Failed sign-ins that carry it for the same user name are counted for
 this browser alone; all others are counted for the name, whatever their address. So a stranger who exhausts the count of
-a name stops other strangers, and a thief of the cookie has no more tries than before.
+a name stops other strangers, and a thief of the cookie has no more attempts than before.
 Source: OWASP, *Slow Down Online Guessing Attacks with Device Cookies*.
 """
 
@@ -19,13 +19,13 @@ from django.utils.crypto import salted_hmac
 
 SALT = "mcpadmin.known-browser"
 MAX_AGE_SECONDS = 365 * 24 * 3600
-#: users of one browser; the earliest is forgotten
+#: users remembered per browser; the oldest is forgotten
 MOST = 5
 _SIGNED_IN = "_signed_in_name"
 
 
 def key(request: HttpRequest, username: str) -> str:
-    """What failed sign-ins of this browser as this user are counted by; empty for a browser that is not known."""
+    """The key for counting failed sign-ins of this browser as this user; empty for an unknown browser."""
     return _kept(request).get(_digest(username), "")
 
 
@@ -64,5 +64,5 @@ def _kept(request: HttpRequest) -> dict[str, str]:
 
 
 def _digest(username: str) -> str:
-    """The cookie names nobody."""
+    """The cookie reveals no user names."""
     return salted_hmac(SALT, username.lower()).hexdigest()[:32]

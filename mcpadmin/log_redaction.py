@@ -1,4 +1,4 @@
-"""Takes secrets out of text: those alive in this process in every usual encoding, and what a name betrays.
+"""Removes secrets from text: those alive in this process in every usual encoding, and values with a telling name.
 
 Standard library and `servers.secret` only. The search costs one dictionary look-up a character, however many secrets
 are alive (a regular expression of all variants grows with their number).
@@ -13,7 +13,7 @@ from servers.secret import MASK, MIN_LENGTH, live_values, live_version, variants
 _HEAD = MIN_LENGTH
 
 _NAMES = r"authorization|cookie|set-cookie|token|secret|password|passwd|passphrase|api[_-]?key|private[_-]?key|credentials?|csrf[a-z]*|sessionid"
-#: one of them is in each text that _NAMED matches
+#: every text that _NAMED matches contains one of them
 _WORDS = (
     "authorization",
     "cookie",
@@ -48,11 +48,11 @@ def redact(text: str) -> str:
 
 
 def mask_named(text: str) -> str:
-    """Each pattern is only tried on a text that has a part of it: these tests cost a tenth of a search."""
+    """Each pattern is only tried on a text that contains part of it: these tests cost a tenth of a search."""
     lower, plain = (
         text.lower(),
         text.isascii(),
-    )  # beyond ASCII a pattern takes more letters for the same than `lower` does
+    )  # beyond ASCII, a pattern treats more letters as equal than `lower` does
     if not plain or any(word in lower for word in _WORDS):
         text = _NAMED.sub(lambda found: f"{found[1]}{MASK}", text)
     if not plain or "bearer" in lower or "basic" in lower:

@@ -1,7 +1,7 @@
 """Structured logs: JSON lines (words on a terminal), each with the request's or task's id, without secrets.
 
-structlog and the standard library's loggers end in one formatter. Redaction stands before anything can copy a value, once
-more for tracebacks when they are rendered, and on the finished line.
+structlog and the standard library's loggers end in one formatter. Redaction runs before anything can copy a value, once
+more on tracebacks when they are rendered, and on the finished line.
 """
 
 import logging
@@ -22,10 +22,10 @@ from sessions.hints import outage
 
 MAX_TEXT = 16_384
 _MAX_DEPTH = 6
-# C0, DEL, C1, and what turns the direction of text: none may reach a terminal or forge a line.
+# C0, DEL, C1, and characters that change the direction of text: none may reach a terminal or forge a line.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-#: whose reports of a lost Redis are made one line
+#: loggers whose reports of a lost Redis are reduced to one line
 _OF_REDIS = (
     "channels_redis",
     "celery.worker.consumer",
@@ -36,7 +36,7 @@ _OF_REDIS = (
     "sessions.hints",
 )
 _REDIS_ERRORS = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, kombu.exceptions.OperationalError)
-#: Celery's words without an exception
+#: Celery's messages without an exception
 _CONNECTED = ("Connected to ", "Skipping prefetch count reduction")
 _RECONNECTING = (
     "consumer: Cannot connect to",
@@ -44,7 +44,7 @@ _RECONNECTING = (
     "beat: Connection error",
     "Connection to broker lost",
 )
-#: libraries that write the full URL of each request, or one line a beat, at INFO
+#: libraries that log the full URL of each request, or one line per beat, at INFO
 _QUIET = (
     "httpx",
     "httpcore",
@@ -76,7 +76,7 @@ def _clean(value: Any, depth: int) -> Any:
 
 
 def redact_rendered(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """What was an object or nothing when `redact_event` saw the event."""
+    """Redact what was still an object, or missing, when `redact_event` saw the event."""
     for name in ("exception", "stack"):
         if name in event:
             event[name] = _clean(event[name], 0)
@@ -96,8 +96,8 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class Calm(logging.Filter):
-    """No traceback where one adds nothing: for a refused request, and while Redis is down, which libraries report at
-    each attempt of each part (see sessions.hints.outage for the one line about it)."""
+    """Drops tracebacks that add nothing: for a refused request, and while Redis is down, which libraries report at each
+    attempt of each part (see sessions.hints.outage for the one line about it)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("django.") and getattr(record, "status_code", 500) < 500:
@@ -118,7 +118,7 @@ class Calm(logging.Filter):
 
 
 def _redis_problem(problem: BaseException | None) -> BaseException | None:
-    """The error of Redis that is, or led to, `problem`."""
+    """The Redis error that is, or led to, `problem`."""
     seen: set[int] = set()
     while problem is not None and id(problem) not in seen:
         if isinstance(problem, _REDIS_ERRORS):
@@ -163,7 +163,7 @@ def _rendering(form: str) -> list[Processor]:
 
 
 def _plainly(value: object) -> str:
-    """What JSON does not know, as redacted text: a repr may hold what the value holds."""
+    """A value that JSON does not support, as redacted text: a repr may contain what the value contains."""
     return redact(str(value))
 
 

@@ -1,5 +1,5 @@
-"""What a page says once, on the page after a redirect. Its cookie is named as ours are: browsers share the cookies of a
-host between its ports, and other programs built with Django call theirs `messages`."""
+"""One-time messages, shown on the page after a redirect. The cookie is named like our others: browsers share the
+cookies of a host between its ports, and other programs built with Django call theirs `messages`."""
 
 from django.conf import settings
 from django.contrib.messages.storage.cookie import CookieStorage

@@ -1,4 +1,4 @@
-"""What each request carries: an id, the address of its client, the headers that nothing else sets."""
+"""What each request gets: an id, the address of its client, and the headers that nothing else sets."""
 
 import re
 import time
@@ -24,19 +24,20 @@ from servers.requests import WebRequest
 log = structlog.get_logger("mcpadmin.request")
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
-# What proxies say of the connection in front of them: its scheme, or "on".
+# What proxies report about the connection in front of them: its scheme, or "on".
 _TLS_HINTS = ("X-Forwarded-Proto", "X-Forwarded-Scheme", "X-Scheme", "X-Url-Scheme", "Forwarded", "CF-Visitor")
 _TLS_SWITCHES = ("X-Forwarded-Ssl", "Front-End-Https")
 #: pages whose address is a secret
 _WITH_SECRETS = ("/link/", f"/{setup.PATH}")
-#: Pages that a web client may open in a window of its own. Cut off from it, the client would take the window for closed
-#: while its user allows access there, so an opener may stay. Frames stay forbidden, and no page trusts its opener.
+#: Pages that a web client may open in a separate window. Without access to it, the client would assume that the window
+#: was closed while its user grants access there, so the opener is kept. Frames stay forbidden, and no page trusts its
+#: opener.
 _IN_WINDOWS_OF_CLIENTS = ("/oauth/authorize", "/accounts/login/")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
 class _SyncAndAsync:
-    """Middleware that is called as its `get_response` is."""
+    """Middleware that is sync or async as its `get_response` is."""
 
     sync_capable = True
     async_capable = True
@@ -96,7 +97,7 @@ def _finish(request: WebRequest, response: HttpResponseBase, started: float) -> 
 
 
 def _secured(request: WebRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """Whatever answered, also an error of another middleware, which the rest of them never sees."""
+    """Add the headers to any response, including an error of another middleware, which the others never see."""
     if request.path in _IN_WINDOWS_OF_CLIENTS:  # also their redirects, which browsers count
         response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
     for name, value in headers_for(response.headers.get("Content-Type", ""), secure=request.is_secure()).items():
@@ -123,9 +124,9 @@ def request_id(request: WebRequest) -> str:
 
 
 class CompressedPages(GZipMiddleware):
-    """Pages only, and only answers to GET: secrets are shown in answers to POST alone, or at the address of a link. What a
-    page repeats of its address could otherwise be compared with a secret beside it by the length of the answer (BREACH).
-    The CSRF token is masked again each time, and the length varies by up to 100 random bytes."""
+    """Pages only, and only responses to GET: secrets are shown only in responses to POST, or at the address of a link.
+    Otherwise, what a page repeats of its address could be compared with a secret on it by the length of the response
+    (BREACH). The CSRF token is masked again each time, and the length varies by up to 100 random bytes."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         page = response.headers.get("Content-Type", "").startswith("text/html") and not response.streaming
@@ -159,7 +160,7 @@ def _with_secure_cookies(request: WebRequest, response: HttpResponseBase) -> Htt
 
 
 def plain_http(request: WebRequest) -> bool:
-    """Whether nothing says that the browser speaks TLS, and the host is one that is served without: loopback or ours."""
+    """Whether nothing indicates that the browser uses TLS, and the host is served without it: loopback or ours."""
     if request.is_secure() or request.headers.get("Origin", "").lower().startswith("https:"):
         return False
     if any("https" in request.headers.get(name, "").lower() for name in _TLS_HINTS):

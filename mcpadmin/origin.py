@@ -54,12 +54,12 @@ def serves_host(scope: Scope) -> bool:
 
 
 def is_own_or_absent(scope: Scope) -> bool:
-    """For requests that need no browser: without an Origin no page of another site sent them."""
+    """For requests that need no browser: without an Origin, no page of another site sent them."""
     return not any(name == b"origin" for name, _ in scope["headers"]) or allowed(scope)
 
 
 def _trusted(origin: str) -> bool:
-    """As Django's CSRF check: whole origins, or with a "*." every sub-domain of one."""
+    """Like Django's CSRF check: whole origins, or with "*." every subdomain of one."""
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
     parts = _origin_parts(origin)
@@ -106,7 +106,7 @@ def _values(scope: Scope, header: bytes) -> list[str]:
 
 
 def client_ip(scope: Scope) -> str:
-    # Of any length: strangers write the left of it, and behind a proxy the peer's address is the proxy's own.
+    # Of any length: strangers control its left part, and behind a proxy the peer's address is the proxy's own.
     forwarded = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
     return client_address(str((scope.get("client") or [""])[0]), ",".join(forwarded))
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL as the pool of a process keeps them."""
+"""PostgreSQL connections in the pool of a process."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ CHECK = ""
 
 
 class PooledConnection(Connection[Any]):
-    """Once one is found broken, the pool replaces all that are idle: a restart of the server broke each. Otherwise a
+    """Once one is found broken, the pool replaces all idle ones: a restart of the server broke them all. Otherwise a
     page would be given one after the other, with ever longer pauses in between, and none that works in time."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         try:
             return super().execute(query, params, **options)
         except OperationalError:
-            pool = getattr(self, "_pool", None)  # as Django reads it: of one that is given out
+            pool = getattr(self, "_pool", None)  # set, as Django reads it, while the connection is checked out
             if query == CHECK and isinstance(pool, ConnectionPool):
                 pool.drain()
             raise

@@ -57,7 +57,8 @@ def _command() -> str:
 
 
 def _where() -> str:
-    """Its link is signed with the secret key, and it looks for an administrator in the database."""
+    """Where to run the command: it signs the link with the secret key, and looks for an administrator in the
+    database."""
     needed = [name for name in ("DATABASE_URL", "MCPADMIN_SECRET_KEY") if settings.VARIABLES_READ[name].given]
     return "on the machine that runs it" + (f", with the same {' and '.join(needed)}" if needed else "")
 

@@ -1,4 +1,4 @@
-"""Celery's side of the logs: each line of a task names it."""
+"""Binds the current Celery task to the logs: each line of a task names it."""
 
 from typing import Any
 

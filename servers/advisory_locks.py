@@ -1,4 +1,5 @@
-"""Work that one process at a time may do on PostgreSQL. SQLite's IMMEDIATE transactions exclude each other anyway."""
+"""Work that only one process at a time may do on PostgreSQL. SQLite's IMMEDIATE transactions exclude each other
+anyway."""
 
 from enum import IntEnum
 
@@ -6,7 +7,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class AdvisoryLock(IntEnum):
-    """Any constants, each for one purpose."""
+    """Arbitrary constants, one per purpose."""
 
     FIRST_ADMINISTRATOR = 7_230_001
     STORAGE_HOURS = 7_230_002

@@ -14,8 +14,8 @@ class ServersConfig(AppConfig):
         import_module("servers.accounts.links")
         triggers = import_module("servers.audit.proof.triggers")
         pre_migrate.connect(triggers.before_migrations, sender=self, dispatch_uid="audit.triggers_before")
-        # The last app of which Django tells: `up` runs `migrate` again where the triggers are missing, and by then
-        # everything else that is made after migrations is there, such as permissions.
+        # The last app that Django reports: `up` runs `migrate` again if the triggers are missing, and by then
+        # everything else that is created after migrations exists, such as permissions.
         last = next(app for app in reversed([*apps.get_app_configs()]) if app.models_module is not None)
         post_migrate.connect(triggers.after_migrations, sender=last, dispatch_uid="audit.triggers_after")
         has_sealed = import_module("servers.crypto").has_sealed

@@ -35,7 +35,7 @@ class ValueInput:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Header names are one name in any case (RFC 9110 section 5.1); variables are not."""
+        """Header names are case-insensitive (RFC 9110 section 5.1); variables are not."""
         return value_key(self.kind, self.name)
 
     def text(self) -> str:
@@ -45,9 +45,9 @@ class ValueInput:
 
 @dataclass(frozen=True)
 class Vault:
-    """Which credentials a draft is tried with, by reference: those that were chosen, those of a server's identity.
+    """Which credentials a draft is tested with, by reference: those that were chosen, and those of a server's identity.
 
-    `signed_in`: the identity's grant may be used too, since the draft is of that very address.
+    `signed_in`: the identity's grant may be used too, because the draft has the same address.
     """
 
     chosen: tuple[str, ...] = ()  # uids
@@ -105,7 +105,7 @@ class Registration:
 
     @classmethod
     def of_server(cls, server: Server) -> "Registration":
-        """What is stored, with every secret kept and not opened."""
+        """What is stored, with every secret kept and not decrypted."""
         values = [
             ValueInput(
                 ValueKind(row.kind), row.name, row.secret, None if row.secret else row.plain, needed=row.is_needed

@@ -15,7 +15,7 @@ from servers.enums import AuditAction, AuditOutcome
 from servers.models import AuditEvent
 
 WINDOW = timedelta(minutes=1)
-#: each server of an import is one: the next import waits, the one that is under way does not
+#: each server of an import counts: the next import has to wait, the one in progress does not
 IMPORTED = (AuditAction.SERVER_REGISTER, AuditAction.SERVER_CHANGE)
 WEBHOOKS = (AuditAction.SUBSCRIPTION_CHANGE,)
 _ALWAYS = (AuditAction.SIGN_IN_BEGIN, AuditAction.OAUTH_CLIENT_READ)
@@ -31,7 +31,7 @@ class TooOften(ValidationError):
 def require(user: Any, *also: AuditAction) -> None:
     """Raises TooOften. `also`: what counts besides connection tests, sign-ins and documents of OAuth clients."""
     now, most = timezone.now(), limits.number("tries_per_minute")
-    began = Q(action=AuditAction.CONNECTION_TEST, outcome=AuditOutcome.PENDING)  # its end is an event as well
+    began = Q(action=AuditAction.CONNECTION_TEST, outcome=AuditOutcome.PENDING)  # its end is another event
     counted = began | Q(action__in=(*_ALWAYS, *also))
     tried = AuditEvent.objects.filter(counted, actor_id=user.pk, at__gt=now - WINDOW)
     newest = list(tried.order_by("-at").values_list("at", flat=True)[:most])

@@ -2,7 +2,8 @@
 
 A sealed value has a data key of its own: a format byte, the wrapped data key (nonce and ciphertext) and the value (nonce
 and ciphertext). The value is bound to table, row and field by the associated data, and its data key to these and to the
-wrapping key, so a copy in any other place does not open. A rotation re-wraps the data key and leaves the value unchanged.
+wrapping key, so a copy anywhere else cannot be decrypted. A rotation re-wraps the data key and leaves the value
+unchanged.
 
 Format 3 is for rows that are written together: they share a data key, which is bound to table, field and wrapping key;
 each value is bound to its row as before. Format 1, of earlier versions, has no data key: it still opens, and a rotation
@@ -40,7 +41,7 @@ __all__ = [
 _DIRECT, _ENVELOPE, _SHARED = b"\x01", b"\x02", b"\x03"
 _NONCE_BYTES, _TAG_BYTES = 12, 16
 _WRAPPED_BYTES = _NONCE_BYTES + KEY_BYTES + _TAG_BYTES
-#: a shorter value could be found again by trying all of its kind
+#: a shorter value could be found by brute force
 _FINGERPRINTED_LENGTH = 8
 
 
@@ -55,7 +56,7 @@ def seal(value: str, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
 
 
 def seal_bytes(value: bytes, *, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
-    """As `seal`."""
+    """Like `seal`, for bytes."""
     random = random_bytes(KEY_BYTES + 2 * _NONCE_BYTES)
     data_key, nonces = random[:KEY_BYTES], random[KEY_BYTES:]
     wrapped, key_id = _wrap(data_key, nonces[:_NONCE_BYTES], table, uid, field)
@@ -64,7 +65,7 @@ def seal_bytes(value: bytes, *, table: str, uid: UUID, field: str) -> tuple[byte
 
 
 def seal_together(values: Sequence[tuple[UUID, bytes]], *, table: str, field: str) -> tuple[list[bytes], str]:
-    """As `seal_bytes`, for rows (their uid and value) that are written together: one data key costs a fraction of many."""
+    """Like `seal_bytes`, for rows (uid and value) that are written together: one data key costs a fraction of many."""
     random = random_bytes(KEY_BYTES + (1 + len(values)) * _NONCE_BYTES)
     data_key = random[:KEY_BYTES]
     nonces = (random[start : start + _NONCE_BYTES] for start in range(KEY_BYTES, len(random), _NONCE_BYTES))
@@ -83,7 +84,7 @@ def open_sealed(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUI
 
 def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID, field: str) -> bytes:
     data = bytes(sealed)  # PostgreSQL hands out memoryviews
-    cipher = keyring.cipher(key_id)  # a key that is gone is said before anything else
+    cipher = keyring.cipher(key_id)  # a missing key is reported before anything else
     try:
         return _opened(cipher, data, key_id, table, uid, field)
     except InvalidTag as exc:
@@ -93,7 +94,7 @@ def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID
 
 
 def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -> tuple[bytes, str]:
-    """The same value under the current key of the key ring. A value in an envelope is not opened for it."""
+    """The same value under the current key of the key ring. A value in an envelope is not decrypted for this."""
     data = bytes(sealed)
     if data[:1] not in (_ENVELOPE, _SHARED):
         opened = open_sealed(data, key_id=key_id, table=table, uid=uid, field=field)
@@ -110,7 +111,7 @@ def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -
 
 
 def fingerprint(value: str) -> str:
-    """Only distinguishes two values: keyed by the installation's secret key, which is not in the key ring."""
+    """Only tells values apart: keyed by the installation's secret key, which is not in the key ring."""
     if len(value) < _FINGERPRINTED_LENGTH:
         return "short"
     return salted_hmac("mcpadmin.fingerprint", value, algorithm="sha256").hexdigest()[:8]
@@ -131,7 +132,7 @@ def _data_key(cipher: AESGCM, data: bytes, key_id: str, table: str, uid: UUID, f
 
 
 def _bound_to(data: bytes, uid: UUID) -> UUID | None:
-    """The row that the data key of this sealed value is bound to; None: it is shared."""
+    """The row that the data key of this sealed value is bound to; None if it is shared."""
     return None if data[:1] == _SHARED else uid
 
 
@@ -160,7 +161,8 @@ def _decrypted(cipher: AESGCM, data: bytes, bound_to: bytes) -> bytes:
 # --- all of them -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class SealedField:
-    """A column that holds sealed values, beside the `uid` of its row. `expires`: the column after which it is no loss."""
+    """A column with sealed values, next to the `uid` of its row. `expires`: the column with the time after which a
+    value is no longer needed."""
 
     model: str
     field: str
@@ -172,7 +174,7 @@ class SealedField:
         return str(apps.get_model(self.model)._meta.db_table)
 
     def rows(self) -> Any:
-        """A QuerySet of the rows that hold a value worth keeping; models stand above this module."""
+        """A QuerySet of the rows with a value worth keeping; untyped because models are a layer above this module."""
         rows = apps.get_model(self.model)._default_manager.order_by().filter(**{f"{self.field}__isnull": False})
         return rows.filter(**{f"{self.expires}__gt": datetime.now(UTC)}) if self.expires else rows
 

@@ -19,7 +19,7 @@ from servers.audit.record import SYSTEM, Actor, Event
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import Instance
 
-#: of the one row
+#: primary key of the only row
 KEY = 1
 _MACHINE_ID = Path("/etc/machine-id")
 _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
@@ -41,15 +41,15 @@ def is_held() -> bool:
 
 
 def check() -> list[Event]:
-    """At each start, in a transaction: hold the instance when its database was moved or copied, and take that back when
-    it is again where it was. Returns what is to be recorded."""
+    """Called at each start, in a transaction: puts the instance on hold if its database was moved or copied, and
+    releases it when the database is back in its place. Returns the events to record."""
     here = place()
     row, made = Instance.objects.select_for_update().get_or_create(pk=KEY, defaults={"place": here})
     if made or not here:
         return []
     same = _same(row.place, here)
     if same and row.held_at is None:
-        if row.place != here:  # a fact of it may change where the rest proves that it is the same
+        if row.place != here:  # one fact may change while the others prove that it is the same
             _write(place=here)
         return []
     if same:
@@ -62,7 +62,7 @@ def check() -> list[Event]:
 
 
 def release(actor: Actor) -> list[Event]:
-    """This is the installation from now on. In a transaction; empty when it was not held."""
+    """Make this the installation from now on. Runs in a transaction; returns no events if it was not on hold."""
     if not Instance.objects.filter(pk=KEY).exclude(held_at=None).update(held_at=None, found={}, place=place()):
         return []
     return [_event(AuditAction.INSTANCE_RELEASE, actor, "released")]

@@ -25,12 +25,12 @@ def prepare_key(path: Path) -> str:
 
 
 def next_key(path: Path) -> str:
-    """The id of the one that was prepared; empty if there is none."""
+    """The id of the prepared key; empty if there is none."""
     return str(json.loads(path.read_text()).get("next", ""))
 
 
 def use_next_key(path: Path) -> str:
-    """The prepared key, or a new one, is current from now on. Its id."""
+    """Make the prepared key, or a new one, the current key. Returns its id."""
     with _changing(path) as document:
         _next_key(path, document)
         document["current"] = document.pop("next")
@@ -56,7 +56,7 @@ def _next_key(path: Path, document: dict[str, Any]) -> str:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[dict[str, Any]]:
-    """The content of the file, which no other process changes until the end."""
+    """The content of the file, locked against changes by other processes until the end."""
     folder = os.open(path.resolve().parent, os.O_RDONLY)  # not the file: it is replaced
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)

@@ -26,7 +26,7 @@ class LoopQueue:
         self._woken = False
 
     def put(self, deliver: Callable[[], None]) -> None:
-        """From any thread."""
+        """May be called from any thread."""
         self._due.append(deliver)
         if not self._woken:
             self._woken = True
@@ -34,7 +34,7 @@ class LoopQueue:
                 self._loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:
-        self._woken = False  # before the look: what comes later wakes the loop again
+        self._woken = False  # before reading the queue: later results wake the loop again
         for _ in range(len(self._due)):
             deliver = self._due.popleft()
             try:
@@ -56,7 +56,7 @@ def deliveries() -> LoopQueue:
 
 
 async def result_of(future: "Future[T]", *, cancels: bool = True) -> T:
-    """As `asyncio.wrap_future`. With `cancels`, a wait that is cancelled also cancels `future`."""
+    """Like `asyncio.wrap_future`. With `cancels`, cancelling the wait also cancels `future`."""
     if future.done() and not future.cancelled():
         return future.result()
     mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()

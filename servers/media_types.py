@@ -82,7 +82,7 @@ FORMATS = (
 
 
 def format_of(data: bytes) -> Format | None:
-    """None if the bytes are of no format that this file knows."""
+    """None if the bytes match no known format."""
     return next((one for one in FORMATS if one.begins.match(data)), None)
 
 
@@ -98,13 +98,13 @@ def extensions_of(mime: str) -> tuple[str, ...]:
 
 
 def kind_of(mime: str, found: Format) -> str:
-    """A container of both is what its server calls it."""
+    """A container that can hold audio or video is what its server declares."""
     said = mime.partition("/")[0]
     return said if said in ("audio", "video") and mime in found.mimes else found.kind
 
 
 def mismatch(mime: str, data: bytes) -> str:
-    """What a person should know of a declared type that is not that of the bytes; empty if nothing is wrong."""
+    """A message for people if the declared type does not match the bytes; empty if nothing is wrong."""
     if not data:
         return "Empty: the server sent 0 bytes."
     found = format_of(data)

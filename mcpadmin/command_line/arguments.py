@@ -26,7 +26,7 @@ _SERVER: Final = "short name of a server or bundle, as in its URL"
 
 
 class _Secret(Action):
-    """Keeps the value, and takes it out of what `ps` shows of this process."""
+    """Keeps the value, and hides it from what `ps` shows of this process."""
 
     def __call__(self, parser: ArgumentParser, given: Namespace, value: Any, option: str | None = None) -> None:
         hardening.wipe_argument(value)
@@ -35,7 +35,7 @@ class _Secret(Action):
 
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Without a token that stands where it does not belong, such as before the command."""
+        """Leaves out a token that was given in the wrong place, such as before the command."""
         super().error(without_tokens(message))
 
 
@@ -128,7 +128,7 @@ def _add_connection(verb: ArgumentParser) -> None:
 
 
 def _key(text: str) -> str:
-    """An empty one, of a variable that is not set, would have the tool run again."""
+    """An empty key, from an unset variable, would let the tool run again."""
     if not _KEY.match(text):
         raise ArgumentTypeError("the key must be 1 to 128 ASCII characters, without leading or trailing spaces")
     return text

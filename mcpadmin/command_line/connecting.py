@@ -35,13 +35,13 @@ from sessions.mcp.transports.recording import Exchange
 from sessions.mcp.transports.streamable_http import StreamableHttpTransport, answers
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{8,4096}\Z")
-#: a person names the address, so it may be any but a cloud's metadata service
+#: a person gives the address, so any is allowed except a cloud's metadata service
 _ANYWHERE: Final = OutboundPolicy(allow=(Allow(ipaddress.ip_network("0.0.0.0/0")), Allow(ipaddress.ip_network("::/0"))))
 _WEEK: Final = 7 * 24 * 3600.0
-#: mcpadmin ends a call after the times of its server. A ping that fails while mcpadmin restarts must not end it here.
+#: mcpadmin ends a call by the timeouts of its server. A ping that fails while mcpadmin restarts must not end it here.
 _PATIENT: Final = Timeouts(request=_WEEK, tool=_WEEK, total=_WEEK, keepalive_idle=_WEEK)
-#: The peer is the person's own mcpadmin, which bounds what its servers send: the most that it can be set to allow
-#: (servers/validators/limits.py).
+#: The peer is the user's own mcpadmin, which limits what its servers send: these are the highest values that it can be
+#: set to (servers/validators/limits.py).
 LIMITS: Final = Limits(
     message_bytes=256 * MIB,
     message_values=10_000_000,
@@ -59,7 +59,7 @@ _FLUSH_SECONDS: Final = 3.0
 
 
 class Placed:
-    """Learns the id that mcpadmin gives a call, from the head of its answer. A recorder and its exchanges in one."""
+    """Learns the id that mcpadmin gives a call from the response headers. A recorder and its exchanges in one."""
 
     def __init__(self) -> None:
         self.call = ""
@@ -83,7 +83,7 @@ class Placed:
 
 @dataclass
 class Connection:
-    """`calling`: the bytes of a tool call may have left. `told`: its result was written, and how that ends."""
+    """`calling`: the bytes of a tool call may have been sent. `told`: the exit status, once its result was written."""
 
     url: str
     token: str = field(repr=False)
@@ -95,7 +95,7 @@ class Connection:
         return f"{self.url}/calls/{call}/" if call else ""
 
     async def api(self, path: str, **query: str) -> dict[str, Any]:
-        """A page of a list of the HTTP API. Raises McpError."""
+        """Fetch a page of a list from the HTTP API. Raises McpError."""
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "User-Agent": _PROGRAM}
         transport = engine(_ANYWHERE, LIMITS, shared_tls(), timeout=_PATIENT.connect)
         try:
@@ -113,7 +113,7 @@ class Connection:
         try:
             found: dict[str, Any] = json.loads(body)
             if not isinstance(found, dict) or not isinstance(found.get("items"), list):
-                raise ValueError("no page of a list")
+                raise ValueError("not a page of a list")
         except ValueError as problem:
             raise ProtocolError(Fault.INVALID_MESSAGE, "The response is not from mcpadmin. Check --url.") from problem
         return found
@@ -169,7 +169,7 @@ def connection(given: Namespace) -> Connection:
     except ValueError:
         is_address = False
     if not is_address or "@" in url or "?" in url or "#" in url:
-        shown = f"{given.url[:200]!r}" if "@" not in url else "--url"  # it may hold a password
+        shown = f"{given.url[:200]!r}" if "@" not in url else "--url"  # it may contain a password
         raise Ending(
             ExitStatus.USAGE,
             f"{shown} is not the address of an mcpadmin installation. Example: https://mcp.example.com",
@@ -205,7 +205,7 @@ def _token(given: Namespace) -> str:
 
 def read_file(name: str, option: str) -> str:
     """The text of a file; `-` is standard input. Raises Ending (usage)."""
-    if not name:  # of a variable that is not set
+    if not name:  # from an unset variable
         raise Ending(ExitStatus.USAGE, f"{option}: the file name is empty.")
     if name == "-" and sys.stdin is None:
         raise Ending(ExitStatus.USAGE, f"{option}: standard input is closed.")

@@ -15,7 +15,7 @@ from sessions.mcp.server.refusals import (
     UNAUTHORIZED,
 )
 
-#: of a result that mcpadmin wrote itself (sessions/agents/calls/outcomes.py)
+#: keys in a result that mcpadmin wrote itself (sessions/agents/calls/outcomes.py)
 _CALL_KEY: Final = "mcpadmin/call"
 _OUTCOME_KEY: Final = "mcpadmin/outcome"
 _MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"
@@ -48,7 +48,7 @@ class ExitStatus(IntEnum):
 
 
 class Ending(Exception):
-    """What ends a command without success. `words` are for a person; `call` is its id, as far as it is known."""
+    """Ends a command without success. `words` are for a person; `call` is the id of its call, if known."""
 
     def __init__(self, status: ExitStatus, words: str, call: str = "") -> None:
         super().__init__(words)
@@ -56,7 +56,7 @@ class Ending(Exception):
 
 
 def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Ending:
-    """`calling`: a tool was being called, so an answer that did not arrive is no failure that may be repeated."""
+    """`calling`: a tool was being called, so a missing response is not a failure that may be retried."""
     if error.fault in _TOKEN_FAULTS:
         said = error.words if isinstance(error, HttpError) else ""
         if call and calling:
@@ -65,7 +65,7 @@ def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Endi
         return Ending(ExitStatus.REFUSED, said or "mcpadmin does not accept this token.")
     if isinstance(error, RpcError):
         if calling and isinstance(error.data, dict) and error.data.get("retrySafe") is False:
-            return Ending(ExitStatus.OUTCOME_UNKNOWN, error.message, call)  # it may have been placed all the same
+            return Ending(ExitStatus.OUTCOME_UNKNOWN, error.message, call)  # it may have been placed anyway
         return Ending(_status_of_placed(error) if call and calling else _status_of_code(error), error.message, call)
     words = error.words or error.detail if isinstance(error, HttpError) else error.detail
     if error.fault is Fault.RATE_LIMITED:
@@ -80,7 +80,7 @@ def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Endi
 
 
 def _status_of_placed(error: RpcError) -> ExitStatus:
-    """Of a call in the ledger: an error of its server, unless mcpadmin tells no more of the call."""
+    """The status for a call in the ledger: an error of its server, unless mcpadmin stopped reporting on the call."""
     return ExitStatus.OUTCOME_UNKNOWN if error.code in (UNAUTHORIZED, QUOTA, NOT_SENT) else ExitStatus.FAILED
 
 
@@ -92,14 +92,14 @@ def _status_of_code(error: RpcError) -> ExitStatus:
 
 
 def status_of(result: dict[str, Any], *, call: str) -> tuple[ExitStatus, str]:
-    """Of a tool's result, and the id of the call that it came from. `call`: the id that mcpadmin gave this request; it
-    gives none to what it refuses."""
+    """The status for a tool's result, and the id of the call that it came from. `call`: the id that mcpadmin gave this
+    request; it gives none to a request that it refuses."""
     if result.get("isError") is not True:
         return ExitStatus.SUCCESS, call
     meta = result.get("_meta")
     meta = meta if isinstance(meta, dict) else {}
     named, outcome = meta.get(_CALL_KEY), meta.get(_OUTCOME_KEY)
-    named = named if isinstance(named, str) else ""  # mcpadmin names none where the request became no call
+    named = named if isinstance(named, str) else ""  # mcpadmin names none if the request did not become a call
     if isinstance(outcome, str) and (named or not call):
         if outcome == "outcome_unknown" or meta.get(_MAY_HAVE_RUN_KEY) is True:
             return ExitStatus.OUTCOME_UNKNOWN, call or named
@@ -113,7 +113,7 @@ _BY_OUTCOME: Final = {
     "not_sent": ExitStatus.UNAVAILABLE,
     "expired": ExitStatus.UNAVAILABLE,
     "refused": ExitStatus.REFUSED,
-    # of an earlier call that was cancelled, and may still run
+    # from an earlier call that was cancelled, and may still run
     "requested": ExitStatus.OUTCOME_UNKNOWN,
     "sent": ExitStatus.OUTCOME_UNKNOWN,
 }

@@ -29,7 +29,7 @@ _SETTINGS: Final = "mcpadmin.settings"
 
 
 def run(argv: list[str], others: Sequence[str] = ()) -> None:
-    """`argv` as of a program: its name comes first. `others`: commands that the caller runs itself."""
+    """`argv` starts with the program's name. `others`: commands that the caller runs itself."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", _SETTINGS)
     if argv[1:2] == ["up"]:
         from mcpadmin.up.supervisor import main as up  # noqa: PLC0415 - other commands need none of it
@@ -40,7 +40,7 @@ def run(argv: list[str], others: Sequence[str] = ()) -> None:
     if os.environ["DJANGO_SETTINGS_MODULE"] == _SETTINGS:
         _refuse_unknown(argv[1:2], others)
     data_dir = options.data_dir(None)
-    os.environ["MCPADMIN_DATA_DIR"] = str(data_dir)  # the default of the owner may be another one
+    os.environ["MCPADMIN_DATA_DIR"] = str(data_dir)  # the owner's default may differ
     try:
         preflight.refuse_foreign(data_dir)  # before the settings create key files there
     except options.StartProblem as problem:
@@ -75,7 +75,7 @@ def run(argv: list[str], others: Sequence[str] = ()) -> None:
 
 
 def _refuse_unknown(words: list[str], others: Sequence[str]) -> None:
-    """A misspelt command, before anything is created. Django would end with 1, which is the status of a tool error."""
+    """Refuse a misspelled command before anything is created. Django would exit with 1, the status of a tool error."""
     known = {"help", "version", "up", *others, *commands()}
     if not words or words[0].startswith("-") or words[0] in known:
         return
@@ -96,7 +96,7 @@ def commands() -> set[str]:
 
 
 def _end(what: str, remedy: str) -> NoReturn:
-    """With the one line that `up` prints for the same problem."""
+    """Exit with the one line that `up` prints for the same problem."""
     from mcpadmin.up import options, ready  # noqa: PLC0415 - as above
 
     if not ready.announce(json.dumps({"problem": [what, remedy]})):

@@ -1,7 +1,7 @@
 """What a command writes: text for people or JSON Lines to stdout, progress and problems to stderr.
 
-A server's text may hold control characters that would move a terminal's cursor or hide text: as text they are shown as
-what they are. JSON escapes them.
+A server's text may contain control characters that would move a terminal's cursor or hide text: text output makes them
+visible. JSON escapes them.
 """
 
 import json
@@ -21,15 +21,15 @@ _USUAL_COLUMNS: Final = 80
 
 
 class NotWritten(Exception):
-    """Standard output takes no more, such as a file on a full disk. The text says why."""
+    """Standard output cannot be written, for example to a file on a full disk. The text says why."""
 
     def __init__(self, problem: OSError) -> None:
         super().__init__(f"The output could not be written: {problem.strerror}.")
 
 
 class Output:
-    """Methods that write to stdout raise NotWritten, and BrokenPipeError when its reader has gone. What stderr does not
-    take is lost: the exit status says it too."""
+    """Methods that write to stdout raise NotWritten, and BrokenPipeError when its reader has gone. Text that cannot be
+    written to stderr is lost: the exit status says it too."""
 
     def __init__(self, form: str | None) -> None:
         """`form`: text or json; None: text on a terminal, otherwise json."""
@@ -117,7 +117,7 @@ _LEAD: Final = {
 
 
 def _json(value: Any) -> str:
-    """One line. JSON itself escapes only the oldest of the control characters."""
+    """One line. JSON itself escapes only the ASCII control characters."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return HIDDEN.sub(lambda run: json.dumps(run[0])[1:-1], text)
 
@@ -140,7 +140,7 @@ def _columns() -> int:
 
 
 def _within(columns: int, text: str) -> str:
-    """The beginning of the text that fits: a line that wraps is cleared only in part."""
+    """As much of the start of the text as fits: a line that wraps is only partly cleared."""
     for place, char in enumerate(text):
         columns -= 2 if east_asian_width(char) in "WF" else 1
         if columns < 0:

@@ -6,7 +6,7 @@ from typing import Final
 
 from mcpadmin import hardening
 
-_FAILED: Final = 7  # ExitStatus.FAILED, whose module may be what cannot be loaded
+_FAILED: Final = 7  # ExitStatus.FAILED, whose module may be the one that cannot be loaded
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     given = arguments.parse(sys.argv[1:])
     try:
         from mcpadmin.command_line import verbs  # noqa: PLC0415 - half a second of libraries, which --help needs none of
-    except Exception:  # a broken installation must not end as 1, which says that the tool has answered
+    except Exception:  # a broken installation must not exit with 1, which says that the tool has answered
         traceback.print_exc()
         sys.exit(_FAILED)
     sys.exit(verbs.run(given))

@@ -6,7 +6,7 @@ import sys
 from io import TextIOWrapper
 from typing import Final, TextIO
 
-#: how a command ends whose reader has gone, such as `| head`
+#: the exit status of a command whose reader has gone, such as `| head`
 BROKEN_PIPE: Final = 141
 
 
@@ -17,7 +17,7 @@ def write_utf_8(stream: TextIO) -> None:
 
 
 def let_go() -> None:
-    """Drop what could not be written: Python would try again at its end, and change the exit status."""
+    """Drop what could not be written: Python would try again at exit, and change the exit status."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

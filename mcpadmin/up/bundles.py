@@ -1,5 +1,5 @@
-"""One style sheet and one script for all signed-in pages, and one script more for each page: made of the single files when
-static files are collected. Without a collection (tests, plain manage.py) browsers load the single files.
+"""One style sheet and one script for all signed-in pages, and one more script per page, built from the individual files
+when static files are collected. Without a collection (tests, plain manage.py), browsers load the individual files.
 
 The modules are small and plain, so that no JavaScript tool is needed: static imports and exports by name, no default
 exports, no exported variable that changes, no cycles, no template literal of several lines. Anything else stops the
@@ -103,22 +103,22 @@ def _without_remarks(script: str) -> str:
 
 
 def _shortened(styles: str) -> str:
-    """Without comments, indentation, and blanks and line ends that separate nothing. Licenses stay (`/*!`). Only comments
-    that begin a line: nothing else may look like a comment there."""
+    """Without comments, indentation, and spaces and line ends that separate nothing. Licenses stay (`/*!`). Only
+    removes comments that begin a line: nothing else may look like a comment there."""
     lines = re.sub(r"^\s+", "", _COMMENT.sub("", styles), flags=re.MULTILINE)
     lines = re.sub(r"^([\w-]+): (?=.*;$)", r"\1:", lines, flags=re.MULTILINE)
     return re.sub(r" (?={)|;(?=})", "", re.sub(r"(?<=[;{},])\n", "", lines))
 
 
 def _shell(modules: dict[str, Module], shell: Iterable[str]) -> str:
-    """With the modules in one export, from which pages take theirs."""
+    """The script of the shell, with its modules in one export, from which pages take the ones that they need."""
     parts = [modules[name].wrapped() for name in shell]
     exported = ", ".join(modules[name].variable for name in shell if modules[name].exports)
     return "".join(parts) + f"export const modules = {{ {exported} }};\n"
 
 
 def _page(modules: dict[str, Module], module: Module, shell: frozenset[str]) -> str:
-    """The module with those that it alone needs, and what they need from the shell."""
+    """The module with the modules that only it needs, and what they import from the shell."""
     own = list(dict.fromkeys(_with_imports(modules, module.name, shell)))
     needed = sorted(
         {other for name in own for other in modules[name].imports if other in shell and modules[other].exports}
@@ -133,7 +133,7 @@ def _page(modules: dict[str, Module], module: Module, shell: frozenset[str]) -> 
 def _with_imports(
     modules: dict[str, Module], name: str, stop: frozenset[str] = frozenset(), above: tuple[str, ...] = ()
 ) -> Iterator[str]:
-    """What it imports comes before it."""
+    """Yield the modules that it imports, then the module itself."""
     if name in above:
         raise BundleError(f"js/{name}.js imports itself through {' and '.join(above)}")
     if name not in modules:

@@ -42,8 +42,8 @@ def check_installation(data_dir: Path) -> list[str]:
 
 
 def _close(path: Path) -> str:
-    """Returns a warning where that is impossible: a secret of a container is root's, or on a read-only mount. That its group
-    may read it is then how we can."""
+    """Returns a warning if that is impossible: a container secret belongs to root, or is on a read-only mount. Then
+    group access is accepted, because it is how we read the file."""
     if not path.exists() or not (mode := path.stat().st_mode & 0o777) & 0o077:
         return ""
     try:
@@ -55,15 +55,15 @@ def _close(path: Path) -> str:
 
 
 def bring_up_to_date() -> int:
-    """Apply pending migrations and return their number. Closes all connections afterwards. What `migrate` makes after them
-    is made up for where an earlier start was ended before that."""
+    """Apply pending migrations and return their number. Closes all connections afterwards. If an earlier start was
+    ended before the steps that follow the migrations, they are repeated."""
     try:
         _refuse_other_encodings()
         with _one_at_a_time():
             executor = _executor()
             _refuse_newer(executor.loader)
             count = len(_plan(executor))
-            if count or not triggers.complete(connections[DEFAULT_DB_ALIAS]):  # its last step, which an end may cut off
+            if count or not triggers.complete(connections[DEFAULT_DB_ALIAS]):  # the last step, which may be missing
                 call_command("migrate", interactive=False, verbosity=0)
         _check_keyring()
         with transaction.atomic():
@@ -92,8 +92,8 @@ def _refuse_other_encodings() -> None:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Several machines may start at once on one PostgreSQL: the second finds what the first has done. A data directory, and
-    with it SQLite, has one `up` only."""
+    """Several machines may start at once with one PostgreSQL: the second finds the work of the first done. A data
+    directory, and so SQLite, has only one `up`."""
     connection = connections[DEFAULT_DB_ALIAS]
     if connection.vendor != "postgresql":
         yield
@@ -117,7 +117,7 @@ def _plan(executor: MigrationExecutor) -> list[tuple[Migration, bool]]:
 
 
 def _refuse_newer(loader: MigrationLoader) -> None:
-    """This code would write rows that the newer one misreads, or fail at columns that it does not know."""
+    """This code would write rows that the newer version misreads, or fail on columns that it does not know."""
     known = {*loader.disk_migrations, *(key for one in loader.disk_migrations.values() for key in one.replaces)}
     newer = sorted(key for key in loader.applied_migrations if key[0] in _OWN and key not in known)
     if newer:
@@ -158,7 +158,7 @@ def _check_keyring() -> None:
 
 
 def why_unusable(problem: DatabaseError) -> StartProblem | None:
-    """Why a command failed at the database; None where the database is not the reason."""
+    """Why a command failed in the database; None if the database is not the reason."""
     if isinstance(problem, OperationalError) and not _is_file():
         return _unreachable(problem)  # a second attempt would wait as long
     try:

@@ -1,7 +1,8 @@
-"""Where `up` is the first process of a container, it runs below an init of its own.
+"""If `up` is the first process of a container, it runs below its own init.
 
-The kernel makes every orphan in the container a child of its first process, also what a person left running there
-(`docker exec`). `up` kills the orphans that it inherits: in a child of that process, those of its parts alone.
+The kernel makes every orphan in the container a child of its first process, including what a person left running there
+(`docker exec`). `up` kills the orphans that it inherits: as a child of that process, it inherits only those of its
+parts.
 """
 
 import os

@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _escaped(text: str) -> str:
-    """For a help text, in which a percent sign begins a placeholder."""
+    """Escape text for a help text, in which a percent sign starts a placeholder."""
     return text.replace("%", "%%")
 
 

@@ -135,7 +135,8 @@ class OrphanGuard:
         self.restore()
 
     def restore(self) -> None:
-        """Start a successor of one that is gone. Where the system has no process free now, the next call does."""
+        """Start a successor if the script is gone. If the system cannot start a process now, the next call tries
+        again."""
         if not self._gone:
             return
         try:

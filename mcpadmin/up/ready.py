@@ -16,8 +16,8 @@ VARIABLE = "MCPADMIN_READY_FD"
 #: the read end of a pipe that reports ended workers to the web processes; only one of them reads each line
 REPORTS_VARIABLE = "MCPADMIN_REPORTS_FD"
 REPORTS_BYTES = 65_536
-#: the read end of a pipe that holds a byte once the installation is prepared; nobody reads the byte, so that it is there
-#: for every part and for those started again
+#: the read end of a pipe that holds a byte once the installation is prepared; it is never read, so that every part
+#: finds it, including restarted ones
 PREPARED_VARIABLE = "MCPADMIN_PREPARED_FD"
 ASK_AGAIN_SECONDS = 0.1
 Application = Callable[..., Awaitable[None]]

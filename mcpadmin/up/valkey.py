@@ -5,9 +5,9 @@ and it becomes part of URLs. Where the data directory breaks either rule, the so
 Its path is stored in `<data>/valkey/socket-path`, so that every manage.py command with the same data directory finds
 it.
 
-Nobody is trusted there by the socket alone: each role has its own user with a random password, made at each start, and
-with only the commands, keys and channels that it needs. The users stand in `<data>/valkey/users.acl` (hashes of the
-passwords), the login of manage.py commands in `<data>/valkey/login`.
+Access to the socket alone grants nothing: each role has its own user with a random password, created at each start, and
+with only the commands, keys and channels that it needs. The users are in `<data>/valkey/users.acl` (with hashes of the
+passwords), the login for manage.py commands in `<data>/valkey/login`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ USERS, LOGIN = "users.acl", "login"
 LOGIN_VARIABLE = "MCPADMIN_VALKEY_LOGIN"
 MAX_ARGUMENT_BYTES = 1_048_576
 
-#: what the settings name their keys
+#: prefixes of keys, as the settings name them
 QUEUE, CACHE, LAYER = "mcpadmin:queue:", "mcpadmin:cache", "mcpadmin"
 _CONNECT = "+ping +select +client|setinfo +client|setname"
 _HINTS = f"+publish +subscribe +unsubscribe &{LAYER}__group__* &{LAYER}listener.*"
@@ -62,7 +62,7 @@ def write_users(valkey_dir: Path) -> dict[str, str]:
 
 
 def login_of_commands(valkey_dir: Path) -> str:
-    """ "user:password" for a command beside a running `up`; "" when none runs here."""
+    """ "user:password" for a command while `up` is running; "" if none runs here."""
     try:
         return (valkey_dir / LOGIN).read_text()
     except OSError:

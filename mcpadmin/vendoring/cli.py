@@ -17,7 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status 0: done and all agrees; 1: a difference or a failure, said on stderr or in the list."""
+    """Exit status 0: done and everything matches; 1: a difference or a failure, reported on stderr or in the list."""
     options = build_parser().parse_args(arguments)
     try:
         return run(verify=options.verify, outdated=options.outdated)

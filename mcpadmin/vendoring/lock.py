@@ -1,4 +1,4 @@
-"""vendor.lock.json: what was vendored, and the sha384 of every file, so that a changed byte is seen."""
+"""vendor.lock.json: what was vendored, and the sha384 of every file, so that any change is detected."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ def write_lock(packages: list[Package]) -> None:
 
 
 def problems() -> list[str]:
-    """Every difference between the working tree, the lock and vendor.toml, in words; empty when all agree."""
+    """Every difference between the working tree, the lock and vendor.toml, as text; empty if they all match."""
     lock: dict[str, Any] = json.loads(LOCK_FILE.read_text())
     present = {_key(path): digest_of(path) for path in vendored_files() if path.exists()}
     expected = lock["files"]

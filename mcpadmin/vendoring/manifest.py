@@ -22,13 +22,13 @@ class Package:
     folder: str
     """Below static/vendor/."""
     license: str
-    """Path inside the package, or ``licenses/<file>`` beside vendor.toml when the package ships none."""
+    """Path inside the package, or ``licenses/<file>`` next to vendor.toml if the package ships none."""
     files: dict[str, str] = field(default_factory=dict)
     """Path inside the package -> file name below ``folder``."""
     icons: tuple[str, ...] = ()
     """Names of outline icons that make the sprite."""
     classes: tuple[str, ...] = ()
-    """The classes that our pages use of the package's style sheets; rules for others are left out. Empty: all rules."""
+    """The classes of the package's style sheets that our pages use; rules for others are left out. Empty: all rules."""
 
     @property
     def spec(self) -> str:

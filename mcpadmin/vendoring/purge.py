@@ -1,4 +1,4 @@
-"""The part of a style sheet that the pages use. Of the whole framework they use a twentieth."""
+"""The part of a style sheet that the pages use: a twentieth of the whole framework."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -32,7 +32,7 @@ def purge(css: str, classes: Collection[str], elsewhere: str = "") -> str:
     if missing := sorted(wanted - named):
         raise VendorError(f"no rule of the style sheet names the class {', '.join(missing)}: correct vendor.toml")
     kept = _rules(tinycss2.parse_stylesheet(css, skip_whitespace=True), wanted)
-    while True:  # what a dropped rule used may be used by no other
+    while True:  # properties that a dropped rule used may now be unused
         fewer = _used(tinycss2.parse_stylesheet(kept, skip_whitespace=True), kept + elsewhere)
         if fewer == kept:
             return kept

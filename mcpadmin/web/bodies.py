@@ -21,7 +21,7 @@ ANONYMOUS, FORM, ARGUMENTS, IMPORT, AGENT = (
     "body_import_bytes",
     "agent_body_bytes",
 )
-#: routes that take more than a form: the arguments of a call or an answer, and a configuration
+#: routes that accept more than a form: the arguments of a call or an answer, and a configuration
 _LARGER = {
     "servers:import": IMPORT,
     "servers:tool_form": ARGUMENTS,
@@ -46,7 +46,7 @@ def is_of_api(path: str) -> bool:
 
 
 def has_bearer_token(path: str, authorization: str) -> bool:
-    """Whether a request where tokens count brings one, whatever it is."""
+    """Whether a request to a path that accepts tokens has one, valid or not."""
     return (is_of_agents(path) or is_of_api(path)) and authorization.partition(" ")[0].lower() == "bearer"
 
 
@@ -63,8 +63,8 @@ def limit_of(path: str) -> str:
 
 
 def proof_of(path: str, cookie: str, authorization: str) -> Callable[[], bool] | None:
-    """What finds out, in a thread, whether the sender of a large body may send it: by the token of an agent, or by the
-    sign-in of a browser. None when there is neither."""
+    """A function that checks, in a thread, whether the sender of a large body may send it: by the token of an agent, or
+    by the sign-in of a browser. None if there is neither."""
     if has_bearer_token(path, authorization):
         return partial(_is_genuine, authorization.partition(" ")[2].strip())
     if is_of_agents(path) or is_of_api(path):
@@ -102,7 +102,7 @@ def signed_in(key: str) -> bool:
 
 
 def sent_by_script(headers: Mapping[str, str]) -> bool:
-    """Our own modules and htmx name themselves; over https and on loopback the browser names every other fetch. Names in
-    lower case, or of any case where `headers` does not care."""
+    """Our own modules and htmx identify themselves; over https and on loopback the browser marks every other fetch.
+    Header names must be in lower case, unless `headers` ignores case."""
     named = headers.get("hx-request") == "true" or headers.get("x-requested-with") == "XMLHttpRequest"
     return named or headers.get("accept") == "application/json" or headers.get("sec-fetch-dest") == "empty"

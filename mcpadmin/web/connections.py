@@ -1,4 +1,4 @@
-"""The open connections of this web process, and which one gives way when there are too many, or when they hold too much."""
+"""The open connections of this web process, and which one is closed when they are too many, or hold too much data."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ from servers import limits
 logger = logging.getLogger(__name__)
 
 CONNECTIONS, PER_ADDRESS = "connections", "connections_per_address"
-#: of answers that clients have not taken: what one connection may have without being counted, and the most of all
+#: unread response data: how much one connection may hold without being counted, and the most for all of them together
 HELD_BYTES, MOST_HELD_BYTES = 64 * limits.KIB, 256 * limits.MIB
 WARNED_SECONDS = 60.0
 
@@ -20,14 +20,15 @@ class Connection(Protocol):
 
     @property
     def untaken(self) -> int:
-        """Bytes of answers that its client has not taken yet."""
+        """Bytes of responses that its client has not read yet."""
 
     def give_way(self) -> None:
         """Close at once, to make room."""
 
 
 class Connections:
-    """Bounded in all, and per address where `most_per_address` is above 0 (behind a proxy all have the proxy's).
+    """Bounded in total, and per address if `most_per_address` is above 0 (behind a proxy, all have the proxy's
+    address).
 
     A connection is idle while it waits for a request or receives one, and busy while its request is answered or it is
     an open WebSocket.
@@ -45,7 +46,8 @@ class Connections:
         return len(self._all)
 
     def add(self, connection: Connection) -> str:
-        """Empty, or the name of the limit that leaves no room. The longest idle connection makes room if there is one."""
+        """Return the name of the limit that was reached, or "". The connection that is idle longest makes room, if
+        any."""
         address = connection.address
         if 0 < self.most_per_address <= self._of_address[address] and not self._make_room(address):
             return PER_ADDRESS
@@ -73,8 +75,8 @@ class Connections:
             self._idle.move_to_end(connection)
 
     def hold(self, connection: Connection) -> None:
-        """Its client has to take HELD_BYTES or more. If all together have too many to take, those with most of the address
-        that has most give way: who reads nothing harms nobody else."""
+        """Its client has HELD_BYTES or more left to read. If all together exceed the limit, the largest connections of
+        the address that holds the most are closed: a client that does not read harms no one else."""
         self._holding.add(connection)
         held = {one: size for one in self._holding if (size := one.untaken) >= HELD_BYTES}
         self._holding = set(held)
@@ -92,7 +94,7 @@ class Connections:
     def _warn(self, address: str, size: int) -> None:
         if time.monotonic() - self._warned_at > WARNED_SECONDS:
             self._warned_at = time.monotonic()
-            logger.warning("%d bytes of answers wait to be read: connections of %s are cut off", size, address)
+            logger.warning("%d bytes of responses are unread: closing connections of %s", size, address)
 
     def remove(self, connection: Connection) -> None:
         self._holding.discard(connection)

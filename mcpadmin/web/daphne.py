@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 #: kept free for the database, Redis, static files and child processes
 RESERVED = 256
-#: for requests of agents when this process stops; `up` grants it 0.9 s in all
+#: for requests of agents when this process stops; `up` allows 0.9 s in total
 DRAIN_SECONDS = 0.5
 
 
@@ -50,7 +50,7 @@ class Server(daphne_server.Server):
         super().run()
 
     async def handle_reply(self, protocol: Any, message: Any) -> None:
-        """A download is read no faster than its client takes it."""
+        """A download is produced no faster than its client reads it."""
         await super().handle_reply(protocol, message)
         if message.get("more_body"):
             await protocol.taken()
@@ -63,7 +63,7 @@ class Server(daphne_server.Server):
         return draining.addBoth(lambda _: self._kill())
 
     def _kill(self) -> Any:
-        """Only those that run: a request that was still arriving has none."""
+        """Kill only applications that run: a request that was still arriving has none."""
         self.connections = {one: known for one, known in self.connections.items() if "application_instance" in known}
         return super().kill_all_applications()
 

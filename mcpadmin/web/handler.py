@@ -1,8 +1,8 @@
 """Django's handler, with room for the frames of a page.
 
-Python 3.11 and later take memory for a thread's frames in chunks of 16 KiB, and give each back as soon as it is empty. A
-loop that stands at the end of one and calls a function takes and returns a chunk at every call. Which page meets this
-depends on how deep its templates are: *Add server* did so 1,125 times.
+Python 3.11 and later allocate memory for a thread's frames in chunks of 16 KiB, and free each one as soon as it is
+empty. A loop at the end of a chunk that calls a function allocates and frees a chunk at every call. Which pages are
+affected depends on how deep their templates are: *Add server* did so 1,125 times.
 """
 
 from collections.abc import Callable
@@ -29,6 +29,6 @@ call_with_room.__code__ = call_with_room.__code__.replace(co_stacksize=_SLOTS)
 
 class Handler(ASGIHandler):
     def make_view_atomic(self, view: View) -> View:
-        """Django's way to wrap each view, before it runs in a thread."""
+        """Django's hook for wrapping each view before it runs in a thread."""
         atomic: Any = super().make_view_atomic(view)
         return atomic if iscoroutinefunction(atomic) else partial(call_with_room, atomic)

@@ -1,4 +1,4 @@
-"""Answers that the server itself gives: to requests that never reach Django."""
+"""Responses of the server itself to requests that never reach Django."""
 
 import json
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from servers.agents.oauth import metadata
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.server.refusals import UNAUTHORIZED
 
-#: a page for a person; text for a script, which would put a page in the place of what the person sees; for an agent; for
-#: a program at the HTTP API
+#: a page for a person; text for a script, which would replace what the person sees with a page; JSON-RPC for an agent;
+#: problem details for a client of the HTTP API
 Form = Literal["page", "text", "json-rpc", "problem"]
 _KINDS: Final[dict[Form, str]] = {
     "page": "text/html; charset=utf-8",
@@ -32,7 +32,7 @@ _PROBLEMS: Final = {HTTPStatus.UNAUTHORIZED: "unauthorized", HTTPStatus.SERVICE_
 
 @dataclass(frozen=True)
 class Refusal:
-    """`headers`: besides those that every answer carries."""
+    """`headers`: in addition to those of every response."""
 
     status: HTTPStatus
     title: str
@@ -117,7 +117,7 @@ def sign_in_first() -> Refusal:
 
 
 def token_refused(path: str) -> Refusal:
-    """As the endpoint for agents and the HTTP API answer it: OAuth clients refresh their token after this status."""
+    """The same answer as from the endpoint for agents and the HTTP API: OAuth clients then refresh their token."""
     slug = path.removeprefix(PREFIX).strip("/") if path.startswith(PREFIX) else None
     scopes = " ".join(metadata.DEFAULT_SCOPES)
     challenge = 'Bearer error="invalid_token"' if slug is None else metadata.challenge(slug, "invalid_token", scopes)

@@ -1,4 +1,4 @@
-"""How often one address may use what needs no sign-in: counted in the cache, for all web processes."""
+"""How often one address may use what does not require a sign-in: counted in the cache, for all web processes."""
 
 from enum import Enum
 
@@ -16,7 +16,7 @@ ATTEMPTS_SECONDS = 600
 
 class Refusal(Enum):
     LIMITED = "limited"
-    UNCOUNTED = "uncounted"  # Redis is away: while nothing can be counted, no one gets in
+    UNCOUNTED = "uncounted"  # Redis is unavailable: while nothing can be counted, no one gets in
 
 
 def count(what: str, ip: str, limit: str | int = "setup_attempts") -> Refusal | None:

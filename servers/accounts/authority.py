@@ -1,8 +1,8 @@
-"""What a person who manages users may give, and whose account they may change: never more than they have themselves.
+"""What a person who manages users may grant, and whose account they may change: never more than they have themselves.
 
-A manager acts only on people whose permissions the manager has too. Otherwise the reset of a password would be a way to
-permissions that nobody gave. References that a person may use count as permissions: a person who may use one can have its
-value sent to a server of their own.
+A manager acts only on people whose permissions the manager has too. Otherwise, resetting a password would be a way to
+gain permissions that were never granted. References that a person may use count as permissions: they can have the value
+sent to a server of their own.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -36,7 +36,7 @@ def held_by_groups(groups: Iterable[Group]) -> frozenset[str]:
 
 
 def held_by(user: Any) -> frozenset[str]:
-    """The permissions of a user, and the references granted to them, also of a disabled account."""
+    """The permissions of a user, and the references granted to them, even if the account is disabled."""
     return catalog.permissions_of(user) | _references(Q(user=user) | Q(group__user=user))
 
 
@@ -63,7 +63,8 @@ class BeyondAuthority(access.Denied):
 
 
 class Refused(Exception):
-    """An act that nobody may do now, in words for the person who tried. Recorded as denied if it names an action."""
+    """An action that no one may take now, in words for the person who tried. Recorded as denied if it names an
+    action."""
 
     def __init__(self, words: str, action: AuditAction | None = None) -> None:
         super().__init__(words)
@@ -71,7 +72,7 @@ class Refused(Exception):
 
 
 class Conflict(Refused):
-    """Another administrator was faster: what the page showed is no longer so."""
+    """Another administrator was faster: what the page showed is out of date."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Authority:
 
 
 def in_words(lacking: Collection[str]) -> str:
-    """For sentences, of codenames and references."""
+    """The names of codenames and references, for use in a sentence."""
     if SUPERUSER in lacking:
         return "Superuser"
     names = sorted(name.removeprefix(REFERENCE) for name in lacking if name.startswith(REFERENCE))
@@ -127,8 +128,8 @@ def in_words(lacking: Collection[str]) -> str:
 
 @contextmanager
 def managed(actor: Actor, by: Any, subject: str) -> Iterator[Trail]:
-    """One audited transaction of a manager. What is refused in it is rolled back, recorded as denied, and raised again:
-    access.Denied or Refused."""
+    """One audited transaction of a manager. A refusal in it (access.Denied or Refused) is rolled back, recorded as
+    denied, and raised again."""
     if by is not None:
         permissions.require(by, actor, MANAGE, subject=subject)
     try:

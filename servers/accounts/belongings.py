@@ -37,7 +37,8 @@ class Belonging:
 
 
 def of(user: Any, servers: QuerySet[Server] | None = None) -> list[Belonging]:
-    """All of it; with `servers`, only what concerns these: what a viewer may not see is not counted for them."""
+    """All of them; with `servers`, only those that concern these servers: a viewer's count excludes what they may not
+    see."""
     seen = Server.objects.all() if servers is None else servers
     found = [*_owned(user, seen), *_identities(user, seen), *_tokens(user)]
     for _, items in belongings_asked.send(get_user_model(), user=user, servers=seen):

@@ -27,7 +27,7 @@ from servers.signals import sign_ins_ended
 log = structlog.get_logger("mcpadmin.sign_ins")
 
 SEEN_SECONDS = 60
-#: a session that is over may still be in use by a request that began before
+#: an expired session may still be in use by a request that began earlier
 _SETTLED = timedelta(hours=1)
 _REMEMBERED = 10_000
 _seen: dict[str, float] = {}  # session key -> when this process last wrote that it was seen
@@ -63,9 +63,9 @@ class SignedInBrowser:
 
 
 def note(request: HttpRequest, user: Any) -> None:
-    """Keeps "last seen" of this browser's session, at most once a minute. A session of an older release is added.
+    """Update "last seen" of this browser's session, at most once a minute. A session from an older release is added.
 
-    A page is not worth less because this cannot be written: a database that is locked or away is logged.
+    A page does not fail because this cannot be written: a database that is locked or unavailable is only logged.
     """
     key = request.session.session_key
     if key is None or not _due(key):
@@ -103,7 +103,7 @@ def _signed_in(sender: Any, user: Any, request: HttpRequest | None = None, **_: 
 
 
 def browsers(user: Any, current_key: str | None = None) -> list[SignedInBrowser]:
-    """Newest use first. Rows of sessions that are over are removed by the way."""
+    """Most recently used first. Also removes rows of expired sessions."""
     rows = UserSession.objects.purge_and_list(user)
     found = [
         SignedInBrowser(
@@ -121,14 +121,14 @@ def browsers(user: Any, current_key: str | None = None) -> list[SignedInBrowser]
 
 
 def browser_words(agent: str) -> str:
-    """ "Firefox on Linux" of a User-Agent header."""
+    """A User-Agent header as "Firefox on Linux"."""
     browser = next((name for name, pattern in _BROWSERS if re.search(pattern, agent)), "Unknown browser")
     system = next((name for name, pattern in _SYSTEMS if re.search(pattern, agent)), "")
     return f"{browser} on {system}" if system else browser
 
 
 def numbered(number: int) -> list[int]:
-    """The number of a URL as `end` takes it. None is higher than what the column holds, which SQLite refuses to compare."""
+    """A number from a URL, as `end` expects it. Empty if it exceeds the column, which SQLite refuses to compare."""
     return [number] if number <= BigIntegerField.MAX_BIGINT else []
 
 
@@ -147,8 +147,8 @@ def end(user: Any, ids: Collection[int] | None = None, keep_key: str = "") -> in
 
 
 def delete_expired() -> int:
-    """Remove sessions that are over and where they were used, in small transactions: Django leaves their rows. Returns how
-    many sessions went."""
+    """Remove expired sessions and the rows about their use, in small transactions: Django leaves them. Returns the
+    number of sessions removed."""
     before = timezone.now() - _SETTLED
     gone = _forget(Session.objects.filter(expire_date__lt=before))
     theirs = Session.objects.filter(session_key=OuterRef("session_key"))

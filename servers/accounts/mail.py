@@ -1,4 +1,4 @@
-"""Mail with a link, where the operator configured a mail server. Without one, the administrator passes the link on."""
+"""Email with a link, if the operator configured a mail server. Without one, the administrator passes the link on."""
 
 import smtplib
 
@@ -23,7 +23,7 @@ def configured() -> bool:
 
 
 def send(issued: IssuedLink, url: str) -> str:
-    """What to tell the administrator: "" where no mail is sent. Waits for the mail server up to EMAIL_TIMEOUT."""
+    """Return what to tell the administrator, "" if no email is sent. Waits for the mail server up to EMAIL_TIMEOUT."""
     link = issued.link
     if not (configured() and link.email):
         return ""

@@ -1,5 +1,5 @@
-"""Names of accounts. Two that differ only in case are one name: people would take them for one person, and the sign-in
-would not know whose password to ask for."""
+"""Names of accounts. Two that differ only in case are the same name: people would think that they are one person, and
+the sign-in would not know whose password to check."""
 
 from django.db import IntegrityError, connection
 
@@ -14,15 +14,15 @@ def is_taken(name: str) -> bool:
 
 
 def problem_of(name: str) -> str:
-    """Why a new account cannot have this name; empty: it can."""
+    """Why a new account cannot have this name; empty if it can."""
     if name.lower() == SYSTEM.name:
         return "The audit log uses this name for mcpadmin itself. Choose another one."
     return "A user with that username already exists." if is_taken(name) else ""
 
 
 def require_free(name: str) -> None:
-    """In the transaction that saves the account: no other request takes the name meanwhile. Raises IntegrityError, as
-    the column does, which knows only the exact spelling."""
+    """Call it in the transaction that saves the account: no other request can take the name meanwhile. Raises
+    IntegrityError, as does the column, which compares only the exact spelling."""
     in_transaction(connection, AdvisoryLock.ACCOUNT_NAMES)
     if is_taken(name):
         raise IntegrityError("the name is taken")

@@ -1,4 +1,4 @@
-"""What people change of their own account: the profile, and how pages look for them."""
+"""What people can change in their own account: the profile, and how pages look to them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from servers.models import Preferences
 
 
 def change_profile(user: Any, name: str, email: str) -> bool:
-    """False if nothing changed. The audit log notes it as it does every change of an account."""
+    """Returns False if nothing changed. The audit log records it like every change of an account."""
     if (user.get_full_name(), user.email) == (name, email):
         return False
     new_address = user.email != email

@@ -1,4 +1,4 @@
-"""What the pages of users read."""
+"""The queries of the user pages."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -97,7 +97,7 @@ def invitations(
 
 
 def invitation_rows(rows: list[AccountLink]) -> list[InvitationRow]:
-    """Only open ones are asked for their issuer, and each issuer once."""
+    """Only open ones need their issuer's authority, which is read once per issuer."""
     ask = cache(links.authority_of)
     return [InvitationRow(row, row.state == LinkState.OPEN and links.still_covered(row, ask)) for row in rows]
 

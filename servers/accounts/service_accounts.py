@@ -1,7 +1,7 @@
-"""Accounts of agents that no person stands behind: a pipeline, a scheduled job.
+"""Accounts for agents that do not act for a person: a pipeline, a scheduled job.
 
 They are users, so that permissions, groups, the audit log and handing over work as they do for people. They have no
-password, and none can be set; what they have is tokens.
+password, and none can be set; they only have tokens.
 """
 
 from collections.abc import Collection
@@ -54,8 +54,8 @@ def require_person(user: Any, action: AuditAction) -> None:
 
 
 def require_managed(by: Any, user: Any) -> None:
-    """Whether `by` may act for this service account: it has no permission that `by` lacks. Raises access.Denied and
-    Refused. In the caller's transaction."""
+    """Require that `by` may act for this service account: it has no permission that `by` lacks. Raises access.Denied
+    and Refused. Runs in the caller's transaction."""
     authority, [row] = lock(by, user)
     if not is_service_account(row):
         raise Refused(f"{row.get_username()} is a person and creates tokens in their own account.")

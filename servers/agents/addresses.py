@@ -1,5 +1,5 @@
 """Where the endpoints for agents are. The address of an endpoint is also its identifier as a protected resource (RFC
-8707, RFC 9728), so that it is written in one way only."""
+8707, RFC 9728), so there is only one spelling of it."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 PREFIX: Final = "/mcp/"
-#: of the HTTP API, which the same tokens open
+#: for the HTTP API, which accepts the same tokens
 API_PREFIX: Final = "/api/"
 
 
@@ -16,8 +16,8 @@ def address_of(slug: str) -> str:
 
 
 def slug_of(resource: str) -> str:
-    """Of a resource as a client names it: case of scheme and host and a slash at the end do not matter. "" if it is no
-    endpoint here."""
+    """The short name in a resource, as a client names it: the case of scheme and host and a trailing slash do not
+    matter. "" if it is not an endpoint here."""
     try:
         parts = urlsplit(resource)
     except ValueError:

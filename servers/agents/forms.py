@@ -113,7 +113,7 @@ def _lines(text: str) -> list[str]:
 
 
 class EndpointTokenForm(forms.Form):
-    """A token for one endpoint, made beside its configuration: what most agents need, and no more."""
+    """A token for one endpoint, created next to its configuration: what most agents need, and no more."""
 
     name = forms.CharField(
         label="Token name",

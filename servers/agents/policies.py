@@ -2,8 +2,8 @@
 
 The endpoint of a server, a bundle and a token have a policy each. In each, the strictest rule that matches counts, or
 `otherwise` where none does; then the strictest of those that apply to the request. So the order of rules means nothing, a
-further rule *allow* never opens what another one closes, and what an endpoint asks for holds whatever a token says. A tool
-that is marked destructive asks unless the token has the scope for it, which is one more rule.
+further rule *allow* never permits what another one denies, and an *ask* of an endpoint applies whatever a token says. A
+tool that is marked destructive asks unless the token has the scope for it, which is one more rule.
 """
 
 from collections.abc import Iterable, Mapping
@@ -79,7 +79,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Policies:
-    """All that apply to a request. `bundle`: of the one that it came through."""
+    """All policies that apply to a request. `bundle`: the policy of the bundle that it came through."""
 
     endpoint: Policy
     token: Policy
@@ -88,8 +88,8 @@ class Policies:
     def decide(
         self, kind: PolicyKind, key: str, shown: str = "", *, destructive: bool = False, scoped: bool = True
     ) -> Verdict:
-        """`key`: the server's own name or URI; `shown`: as the bundle has it. `scoped`: the token has the scope for
-        destructive tools. Of equally strict reasons the first counts."""
+        """`key`: the server's own name or URI; `shown`: the one in the bundle. `scoped`: the token has the scope for
+        destructive tools. Of equally strict reasons, the first counts."""
         found = [self.endpoint.verdict(kind, key), self.token.verdict(kind, key)]
         if self.bundle is not None:
             found.append(self.bundle.verdict(kind, shown or key))
@@ -120,15 +120,15 @@ def own_approval(of: Iterable[Policy]) -> OwnApproval:
 
 # --- what a tool says of itself ------------------------------------------------------------------------------------------
 def marked_destructive(tool: Mapping[str, Any], *, trusted: bool) -> bool:
-    """A server that says that its tool is dangerous is believed. One that says that it is harmless only if an admin trusts
-    it: then *read-only* takes *destructive* back. A tool that says nothing is not destructive: most say nothing, and a
-    person who is asked for each call soon reads none."""
+    """A server that marks its tool as dangerous is believed. One that marks it as harmless is believed only if an admin
+    trusts it: then *read-only* overrides *destructive*. A tool without annotations is not destructive: most have none,
+    and a person who is asked about every call soon stops reading."""
     hints = _annotations(tool)
     return hints.get("destructiveHint") is True and not (trusted and hints.get("readOnlyHint") is True)
 
 
 def marked_harmless(tool: Mapping[str, Any], *, trusted: bool) -> bool:
-    """That running it often does not differ from running it once."""
+    """Whether running it repeatedly has the same effect as running it once."""
     hints = _annotations(tool)
     return trusted and (hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True)
 
@@ -144,7 +144,7 @@ def policy_of(owner: Owner) -> Policy:
 
 
 def policies_of_each(owners: Iterable[Owner]) -> dict[Owner, Policy]:
-    """Two queries, however many; one if none of them has a policy."""
+    """Two queries, however many owners there are; one if none of them has a policy."""
     chosen = list(owners)
     mine = {
         field: [owner.pk for owner in chosen if isinstance(owner, model)]

@@ -1,4 +1,4 @@
-"""How people change a policy. Each change is an audit event and holds at once, in every web process."""
+"""How people change a policy. Each change is an audit event and takes effect at once, in every web process."""
 
 from functools import partial
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The forms of a policy: a new rule, and what holds besides rules."""
+"""The forms of a policy: a new rule, and the settings besides rules."""
 
 from typing import Any
 
@@ -32,19 +32,19 @@ class RuleForm(forms.Form):
     )
 
     def rule(self) -> Rule:
-        """Of a valid form."""
+        """Call it on a valid form."""
         given = self.cleaned_data
         effect, kind = PolicyEffect(given["effect"]), PolicyKind(given["kind"])
         return Rule(effect, kind, given["pattern"], given["calls_per_minute"])
 
 
-#: a field, and the limit of the product that holds for a token without it
+#: a field, and the product's limit for a token that does not set it
 LIMITED = {"requests_per_second": "agent_requests_per_second", "calls_in_flight": "agent_calls_in_flight"}
 
 
 class TokenPolicyForm(forms.Form):
-    """The page sends along what it showed: only what differs from that was changed by its user. The rest of the form may be
-    older than what another person saved since."""
+    """The page also sends what it showed: only fields that differ from that were changed by its user. The rest of the
+    form may be older than what someone else has saved since."""
 
     otherwise = forms.ChoiceField(
         label="If no rule matches", choices=PolicyEffect.choices, widget=forms.Select(attrs=_SELECT)
@@ -68,7 +68,7 @@ class TokenPolicyForm(forms.Form):
             field.show_hidden_initial = True
 
     def changes(self) -> dict[str, Any]:
-        """Of a valid form."""
+        """Call it on a valid form."""
         return {name: self.cleaned_data[name] for name in self.changed_data}
 
     def limited_by(self, limit: str) -> str:

@@ -46,7 +46,7 @@ def signed_in(sender: Any, user: Any, request: HttpRequest | None = None, **_: A
 
 @receiver(user_logged_out, dispatch_uid="audit.sign_out")
 def signed_out(sender: Any, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
-    if user is not None:  # a sign-out without a sign-in is nothing that happened
+    if user is not None:  # a sign-out without a sign-in is not an event
         _append(AuditAction.SIGN_OUT, _visitor(request, user), user.get_username())
 
 
@@ -54,8 +54,8 @@ def signed_out(sender: Any, user: Any, request: HttpRequest | None = None, **_: 
 def sign_in_failed(
     sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, reason: str = "", **_: Any
 ) -> None:
-    """An unknown name is not kept: people type their password into the wrong field. Names are compared as at the sign-in,
-    without regard to case."""
+    """An unknown name is not stored: people type their password into the wrong field. Names are compared as for
+    sign-in, ignoring case."""
     name = str(credentials.get(User.USERNAME_FIELD) or credentials.get("username") or credentials.get("email") or "")
     found = User._default_manager.filter(**{f"{User.USERNAME_FIELD}__iexact": name})
     known = list(found.values_list(User.USERNAME_FIELD, flat=True))
@@ -98,7 +98,7 @@ def user_saved(sender: Any, instance: Any, created: bool, raw: bool = False, **_
 
 
 def save_new_password(user: Any) -> None:
-    """Save a password that was set, without an event: the caller's own event says it."""
+    """Save a password that was set, without an event: the caller's own event records it."""
     setattr(user, _NOTED_BY_CALLER, True)
     try:
         user.save(update_fields=["password"])
@@ -120,7 +120,7 @@ def user_deleted(sender: Any, instance: Any, **_: Any) -> None:
 
 
 def _lists(**rows: Any) -> dict[str, Any]:
-    """The names of rows; without lists that are empty."""
+    """The names of rows, without empty lists."""
     return {key: names for key, found in rows.items() if (names := sorted(_name(row) for row in found))}
 
 

@@ -1,4 +1,4 @@
-"""`audited()`: an act of administration and its events in one transaction."""
+"""`audited()`: an administrative action and its events in one transaction."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,13 +24,13 @@ class Trail:
     def note(
         self, action: AuditAction, server: ServerRef | None, subject: str = "", details: dict[str, Any] | None = None
     ) -> None:
-        """A success of this trail's actor."""
+        """Add a successful action of this trail's actor."""
         self.add(Event(action, AuditOutcome.OK, self.actor, server, subject=subject, details=details or {}))
 
 
 @contextmanager
 def audited(actor: Actor) -> Iterator[Trail]:
-    """One transaction around the block; its events are appended last, so that the chain's head is locked shortly.
+    """One transaction around the block; its events are appended last, so that the chain's head is locked only briefly.
 
     When the block raises, it is rolled back with its events, except those whose outcome is *denied*: they are committed
     on their own.

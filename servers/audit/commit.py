@@ -1,5 +1,5 @@
-"""One batch of works in one transaction: the functions run first, then all their events are appended, so that the head of
-the chain is locked last. For the writer's thread alone.
+"""One batch of works in one transaction: the functions run first, then all their events are appended, so that the head
+of the chain is locked last. Only for the writer's thread.
 """
 
 import time
@@ -29,7 +29,7 @@ class AuditUnavailable(Exception):
 
 
 class ReferenceDeleted(AuditUnavailable):
-    """What the rows refer to has been deleted. Trying again does not help."""
+    """Something that the rows refer to has been deleted. Retrying does not help."""
 
 
 class Abandoned(Exception):
@@ -37,11 +37,11 @@ class Abandoned(Exception):
 
 
 class Down(Exception):
-    """The database itself refuses: no use in trying the works of the batch one by one."""
+    """The database itself refuses: trying the works of the batch one by one would not help."""
 
 
 class Lost(Down):
-    """The connection broke at the commit: the database may have committed, and its answer was lost."""
+    """The connection broke during the commit: the database may have committed, and its reply was lost."""
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class Work(Generic[T]):
     since: float = field(default_factory=time.monotonic)
 
     def begin_commit(self) -> bool:
-        """From here on the future cannot be cancelled. False when it was."""
+        """From here on the future cannot be cancelled. Returns False if it already was."""
         self.committing = self.committing or self.future.set_running_or_notify_cancel()
         return self.committing
 
@@ -121,8 +121,8 @@ def make_durable(batch: list[Work[Any]]) -> None:
 
 
 def sync_log() -> None:
-    """In the caller's own thread: what was committed and is not durable goes to the disk before a call has to wait for it.
-    Raises OSError."""
+    """Runs in the caller's own thread: writes to disk what was committed and is not durable yet, before a call has to
+    wait for it. Raises OSError."""
     if _log is not None:
         _log.sync()
 
@@ -132,7 +132,7 @@ def _promised(batch: list[Work[Any]]) -> bool:
 
 
 def pause() -> None:
-    """Between two batches: lets other processes write, where nothing else does."""
+    """Called between two batches: lets other processes write, if nothing else ensures that."""
     if _log is None and connection.vendor == "sqlite":
         time.sleep(FAIRNESS_SECONDS)
 
@@ -150,7 +150,7 @@ def _run(batch: list[Work[Any]]) -> list[Any]:
         if _refers_to_nothing(exc.__cause__):
             raise ReferenceDeleted(_DELETED) from exc.__cause__
         raise
-    # before any is begun: its caller could not give it up any more, however long the second turn then takes
+    # checked before any is begun: its caller could no longer give up, however long the second attempt takes
     if any(work.future.cancelled() for work in batch) or not all(work.begin_commit() for work in batch):
         raise Abandoned
     return results
@@ -162,7 +162,7 @@ def _refers_to_nothing(problem: BaseException | None) -> bool:
 
 
 class _down:
-    """Turns a refusal of the database into Down. A lost connection at commit is one: it must not be tried again."""
+    """Turns a refusal of the database into Down, including a lost connection at commit, which must not be retried."""
 
     def __enter__(self) -> None:
         pass
@@ -188,7 +188,7 @@ def _prepare_connection() -> None:
 
 
 def _prepare_transaction(batch: list[Work[Any]]) -> None:
-    """Per transaction and local to it: with a pool the connection is not ours alone."""
+    """Set per transaction and local to it: with a pool, the connection is not only ours."""
     if connection.vendor == "postgresql":
         settings = "SET LOCAL lock_timeout='2s'; SET LOCAL idle_in_transaction_session_timeout='5s'"
         if not _promised(batch):

@@ -1,5 +1,5 @@
-"""What a payload goes through before it is stored: the privacy settings and redaction rules, kept for a moment by each
-process, because every call asks for them.
+"""The privacy settings and redaction rules that apply to a payload before it is stored, cached briefly by each process,
+because every call needs them.
 
 A change applies in the process that made it at once, in the others within SECONDS.
 """
@@ -39,7 +39,7 @@ _generation = 0
 
 
 def current() -> PayloadPrivacy:
-    """Reads the database when the last time is longer ago than SECONDS."""
+    """Reads the database if the last read was more than SECONDS ago."""
     global _latest, _due
     if time.monotonic() < _due:
         return _latest
@@ -58,14 +58,14 @@ def latest() -> PayloadPrivacy:
 
 
 def forget() -> None:
-    """After the commit of a change."""
+    """Call it after the commit of a change."""
     global _due, _generation
     with _guard:
         _due, _generation = 0.0, _generation + 1
 
 
 def reset() -> None:
-    """As at the start of a process. For tests."""
+    """Restore the state of a new process. For tests."""
     global _latest
     forget()
     _latest = PayloadPrivacy()

@@ -19,21 +19,21 @@ from servers.signals import payload_erased
 from servers.sql import Insert, database, param
 from servers.storable import is_storable, storable
 
-#: what `read` and `_content` raise for a content that was changed behind our back, or by a failing disk
+#: what `read` and `_content` raise for content that was changed behind our back, or by a failing disk
 DAMAGED = (zlib.error, UnicodeDecodeError)
 _SALT_BYTES = 16
 _PREVIEW_CHARS = 200
 _TABLE = Payload._meta.db_table
-#: first byte of a sealed content: as it is, or compressed
+#: first byte of sealed content: plain, or compressed
 _PLAIN, _PACKED = b"p", b"z"
-#: a sample that stays above this part of its size does not repeat itself
+#: a sample that compresses to more than this fraction of its size has no repeats
 _SAMPLE_BYTES, _DENSE = 64 * 1024, 0.7
 insert = Insert(Payload)
 insert_unredacted = Insert(Unredacted)
 
 
 def store(kind: PayloadKind, text: str, *, redacted: int = 0) -> Payload:
-    """Written in the current transaction. Raises SealError where payloads are sealed and the key ring cannot be read."""
+    """Written in the current transaction. Raises SealError if payloads are sealed and the key ring cannot be read."""
     return insert(made(kind, text, redacted=redacted))
 
 
@@ -63,7 +63,8 @@ def digest(salt: bytes, data: bytes) -> str:
 
 
 def read(payload: Payload) -> str | None:
-    """The text as it was stored; None once it was erased. Raises SealError when the key ring cannot open it, and DAMAGED."""
+    """The text as it was stored; None if it was erased. Raises SealError if the key ring cannot decrypt it, and
+    DAMAGED."""
     if payload.erased_at is not None:
         return None
     if payload.sealed is None and payload.blob is None:
@@ -72,13 +73,13 @@ def read(payload: Payload) -> str | None:
 
 
 def indexable(payload: Payload) -> bool:
-    """Whether its words may also stand outside of it, in the index of the search and in a preview: not those of a sealed
-    or erased one."""
+    """Whether its text may also appear outside it, in the search index and in a preview: not if it is sealed or
+    erased."""
     return payload.sealed is None and payload.erased_at is None
 
 
 def preview(payload: Payload, text: str) -> str:
-    """The beginning of the `text` of a payload, for lists; empty if nothing of it may stand outside."""
+    """The beginning of the `text` of a payload, for lists; empty if it must not appear outside the payload."""
     if not indexable(payload) or text == "{}":
         return ""
     return storable(text, _PREVIEW_CHARS)
@@ -101,8 +102,8 @@ def erase(payload: Payload) -> None:
 
 
 def erase_all(payload_ids: Iterable[int], *, everywhere: bool) -> int:
-    """As `erase`, of those that are not erased yet. `everywhere`: also from what was logged and recorded while their calls
-    ran, as a person's request demands; the retention has limits of its own for that. Returns their number."""
+    """Like `erase`, for those not erased yet. `everywhere`: also from what was logged and recorded while their calls
+    ran, as a person's request demands; retention has its own limits for that. Returns their number."""
     ids = list(payload_ids)
     if not ids:
         return 0
@@ -121,7 +122,7 @@ def erase_all(payload_ids: Iterable[int], *, everywhere: bool) -> int:
 
 # --- redacted ones until they are sent ---------------------------------------------------------------------------------
 def unredacted(text: str) -> Unredacted:
-    """What a payload with masked values stands for: the row, not written yet and without its payload."""
+    """The original text of a payload with masked values, as a row that is not written yet and has no payload."""
     row = Unredacted()
     row.sealed, row.key_id = seal_bytes(
         text.encode("utf-8", "surrogatepass"), table=Unredacted._meta.db_table, uid=row.uid, field="sealed"
@@ -130,7 +131,7 @@ def unredacted(text: str) -> Unredacted:
 
 
 def to_send(payload: Payload) -> str | None:
-    """The content for the server: without masks, also where the stored one has some. None when it is gone."""
+    """The content for the server: without masks, even if the stored content has some. None if it is gone."""
     if not payload.redacted:
         return read(payload)
     row = Unredacted.objects.filter(payload_id=payload.pk).first()
@@ -141,7 +142,7 @@ def to_send(payload: Payload) -> str | None:
 
 
 def sent(payload_id: int) -> None:
-    """The content without masks is not needed any more."""
+    """Delete the content without masks, which is no longer needed."""
     Unredacted.objects.filter(payload_id=payload_id).delete()
 
 
@@ -155,7 +156,7 @@ def _content(payload: Payload) -> bytes:
 
 
 def _compressed(data: bytes) -> bytes:
-    """Base64 of images and archives has no repeats to find: coding its characters alone makes it as small in a fifth of
+    """Base64 of images and archives has no repeats to find: Huffman coding alone makes it just as small in a fifth of
     the time (9 MB: 45 ms instead of 230)."""
     middle = len(data) // 2
     sample = data[middle : middle + _SAMPLE_BYTES]

@@ -1,4 +1,4 @@
-"""Reading the log: the groups of its events, rows for those who catch up, and the words of an event."""
+"""Reading the log: the groups of its events, rows for readers who catch up, and the labels of an event."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ def actions_of(group: str) -> list[AuditAction]:
 
 
 def rows_after(seq: int, limit: int) -> list[AuditEvent]:
-    """What a reader who has seen `seq` has missed, oldest first, at most `limit`."""
+    """The events after `seq`, for a reader who has seen it, oldest first, at most `limit`."""
     return list(AuditEvent.objects.filter(seq__gt=seq).order_by("seq")[:limit])
 
 
@@ -51,8 +51,8 @@ def head_seq() -> int:
 
 
 def readable_body(event: AuditEvent) -> dict[str, Any]:
-    """The body with `details` and `digests`. Empty where it cannot be read: who looks at an event that was changed must be
-    told so, and one such event must not keep readers from the others."""
+    """The body with `details` and `digests`. Empty if it cannot be read: readers of an event that was tampered with
+    must be told so, and one such event must not keep them from reading the others."""
     try:
         found = json.loads(event.body)
     except (ValueError, TypeError, RecursionError):
@@ -66,7 +66,7 @@ def readable_body(event: AuditEvent) -> dict[str, Any]:
 
 
 def exchange(event: AuditEvent) -> list[AuditEvent]:
-    """All events of the same call in order; of anything else the event alone."""
+    """All events of the same call in order; for other events, only the event itself."""
     if event.call_uid is None:
         return [event]
     return list(AuditEvent.objects.filter(call_uid=event.call_uid).order_by("seq"))

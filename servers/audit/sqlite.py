@@ -1,9 +1,9 @@
 """What the audit writer does itself on SQLite: it takes turns with the writers of other processes, and it makes a commit
 durable after it has released the database.
 
-SQLite has one write lock for all processes. Left alone, it holds this lock while the disk writes (synchronous=FULL), and
-a process that finds it taken sleeps for up to 100 ms between two tries. And the commit that fills the log waits until all of
-it is copied into the database file (a *checkpoint* of SQLite).
+SQLite has one write lock for all processes. By default, it holds this lock while the disk writes (synchronous=FULL),
+and a process that finds it taken sleeps for up to 100 ms between two attempts. And the commit that fills the log waits
+until all of it is copied into the database file (an SQLite *checkpoint*).
 """
 
 import fcntl
@@ -24,21 +24,21 @@ FULL = 2
 NORMAL = 1
 WAIT_SECONDS = 2.0
 LOOK_SECONDS = 0.0005
-#: how long a writer does without turns after it waited in vain
+#: how long a writer skips turns after a wait that timed out
 ALONE_SECONDS = 30.0
 #: from the first commit until the log is copied
 COPY_SECONDS = 2.0
-#: a log with more pages begins again, for which no writer may be at work
+#: a log with more pages is restarted, which requires that no writer is active
 LONG_LOG = 4_000
-#: pages that may be copied while writers wait, and how often the others are copied before
+#: pages that may be copied while writers wait, and how often the rest is copied before that
 FEW, TRIES = 200, 3
 #: pages after which a commit copies the log itself, because nothing else did
 NOT_COPIED = 64_000
 
 
 class DurableLog:
-    """Of one connection in WAL mode with synchronous=FULL. From now on its commits are written, but not synced: call
-    `sync` after each, and tell its callers nothing before it returned.
+    """The log of one connection in WAL mode with synchronous=FULL. From now on its commits are written, but not synced:
+    call `sync` after each, and report nothing to the callers before it has returned.
 
     A sync of the log covers every earlier commit of every process, so no later one can survive a power failure without
     it (https://www.sqlite.org/wal.html, section 2.2).
@@ -52,14 +52,14 @@ class DurableLog:
     @classmethod
     def of(cls, database: str, cursor: Any) -> "DurableLog | None":
         """None if this connection does not promise durable commits (as in tests), or has no such log."""
-        # SQLite resolves symbolic links: its log lies beside the real file.
+        # SQLite resolves symbolic links: its log is next to the real file.
         mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
         promised = cursor.execute("PRAGMA synchronous").fetchone()[0] >= FULL
         return cls(Path(f"{os.path.realpath(database)}-wal"), cursor) if mode == "wal" and promised else None
 
     def sync(self) -> None:
         """Raises OSError: then it is unknown what a power failure would leave."""
-        # Opened each time: the log is another file after the last connection of all processes was closed.
+        # Opened each time: the log is a different file after all processes have closed their last connection.
         file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             getattr(os, "fdatasync", os.fsync)(file)  # macOS has no fdatasync
@@ -72,11 +72,11 @@ def _private(path: str, flags: int) -> int:
 
 
 class WriteTurn:
-    """A lock between the audit writers of all processes: a waiter looks again after a millisecond at most, and not after
+    """A lock between the audit writers of all processes: a waiter checks again after a millisecond at most, not after
     the 100 ms of SQLite's own waiting.
 
-    It only orders writers: SQLite's own lock protects the data, also against those that do not take turns. So a process
-    that stands still in its turn (stopped, or paused with its container) holds up another one once, for WAIT_SECONDS.
+    It only orders writers: SQLite's own lock protects the data, even from writers that do not take turns. So a process
+    that hangs during its turn (stopped, or paused with its container) delays another one once, for WAIT_SECONDS.
     """
 
     def __init__(self, database: str) -> None:
@@ -104,7 +104,7 @@ class WriteTurn:
 
 
 class LogCopier:
-    """Copies the log into the database file beside the writers, in a thread and a connection of its own."""
+    """Copies the log into the database file alongside the writers, with its own thread and connection."""
 
     def __init__(self, database: str) -> None:
         self._database = database
@@ -115,13 +115,13 @@ class LogCopier:
         """Call after a commit. Never waits."""
         if self._thread is None or not self._thread.is_alive():
             thread = threading.Thread(target=self._copy_soon, name="log-copier", daemon=True)
-            self._thread = thread if started(thread) else None  # the next commit asks again
+            self._thread = thread if started(thread) else None  # the next commit tries again
 
     def _copy_soon(self) -> None:
         time.sleep(COPY_SECONDS)
         try:
             self.copy()
-        except sqlite3.Error as problem:  # the next commit asks again
+        except sqlite3.Error as problem:  # the next commit tries again
             log.warning("audit.log_not_copied", problem=str(problem))
 
     def copy(self) -> None:
@@ -141,6 +141,6 @@ class LogCopier:
 
 
 def _copied(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Pages of the log, and how many of them came meanwhile, or are needed by a reader."""
+    """The pages of the log, and how many of them were not copied: they are new, or a reader needs them."""
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return pages, pages - done

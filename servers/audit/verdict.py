@@ -1,4 +1,4 @@
-"""What a verification of the log finds."""
+"""The result of a verification of the log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Broken(Exception):
-    """The log does not hold from this event on."""
+    """The log is broken from this event on."""
 
     def __init__(self, seq: int | None, reason: str) -> None:
         super().__init__(reason)
@@ -16,9 +16,9 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class ChainVerdict:
-    """`first_bad_seq` is where the log does not hold any more, None where no event is to blame; `reason` says it in words
-    for a page. `unknown`: the first damage that nobody has acknowledged; that is the same one unless the caller knows of
-    some. `signed_seq`: the newest event that a signed checkpoint vouches for, 0 without one."""
+    """`first_bad_seq` is where the log is broken, None if it is not or no event is to blame; `reason` explains it for a
+    page. `unknown`: the first damage that has not been acknowledged; the same one unless the caller passed acknowledged
+    damage. `signed_seq`: the newest event that a signed checkpoint vouches for, 0 without one."""
 
     ok: bool
     checked: int

@@ -1,4 +1,5 @@
-"""Anyone can send a report, so nothing of it is trusted: few rows, short texts, no query strings, and a limit by address."""
+"""Anyone can send a report, so none of it is trusted: few rows, short texts, no query strings, and a limit per
+address."""
 
 import hashlib
 import json
@@ -15,7 +16,7 @@ from servers.schemas import jsontext
 
 MOST_BYTES: Final = 8 * 1024
 MOST_CAUSES: Final = 200
-#: of one address, in ten minutes
+#: per address, in ten minutes
 MOST_REPORTS: Final = 100
 KEPT: Final = timedelta(days=30)
 
@@ -31,7 +32,7 @@ def read(body: bytes) -> dict[str, Any] | None:
 
 
 def store(report: dict[str, Any], user_agent: str) -> bool:
-    """One row for each cause. False if the limit of rows is reached."""
+    """Store one row per cause. False if the limit on rows is reached."""
     directive = _text(report.get("effective-directive") or report.get("violated-directive"), 60)
     blocked, page = _address(report.get("blocked-uri")), _address(report.get("document-uri"))
     source = _address(report.get("source-file"))
@@ -52,12 +53,12 @@ def store(report: dict[str, Any], user_agent: str) -> bool:
 
 
 def forget_old() -> int:
-    """Returns how many."""
+    """Delete old reports and return their number."""
     return BrowserReport.objects.filter(last_at__lt=timezone.now() - KEPT).delete()[0]
 
 
 def _address(given: Any) -> str:
-    """Without query, fragment and password, which may hold secrets. Words such as `inline` stay."""
+    """The address without query, fragment and password, which may contain secrets. Words such as `inline` stay."""
     text = _text(given, 2_000)
     try:
         parts = urlsplit(text)

@@ -1,5 +1,5 @@
-"""The table of names: which tool or prompt of which server a name of a bundle means. Resolved by the table, never by
-taking a name apart."""
+"""The table of names: which tool or prompt of which server a name in a bundle means. Names are resolved through the
+table, never by parsing them."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -17,9 +17,9 @@ from servers.bundles.names import Target
 from servers.enums import DefinitionKind
 from servers.models import Bundle, BundleMember, Definition, ExposedName, Server
 
-#: a name that is no longer offered means nothing else for so long, and a deleted bundle can be restored
+#: how long a name that is no longer offered stays reserved, and a deleted bundle can be restored
 TOMBSTONE: Final = timedelta(days=90)
-#: a server that restarts without some of its tools soon has them again
+#: how long tools may be absent: a server that restarts without some of them soon has them again
 ABSENT: Final = timedelta(days=1)
 _TRIES: Final = 3
 _BATCH: Final = 500
@@ -27,8 +27,8 @@ _BATCH: Final = 500
 
 @dataclass(frozen=True)
 class Renamed:
-    """A name of before, or one that looks like it. `now`: the name of its tool today; empty if the bundle no longer has its
-    server."""
+    """A former name, or one that looks like a name in use. `now`: the current name of its tool; empty if the bundle no
+    longer has its server."""
 
     exposed: str
     now: str
@@ -67,8 +67,8 @@ def find(bundle_id: int, kind: DefinitionKind, exposed: str) -> Target | Renamed
 
 
 def assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
-    """The names of `wanted`, in whose order new ones are chosen; each with its server's alias. Writes what is new, except
-    names of servers that left, or have another alias since the caller read them."""
+    """The names for `wanted` (targets with their server's alias); new ones are chosen in its order. Writes the new
+    names, except for servers that were removed, or whose alias has changed since the caller read it."""
     for attempt in range(_TRIES):
         try:
             with transaction.atomic():
@@ -80,7 +80,7 @@ def assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -
 
 
 def preview(bundle_id: int | None, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
-    """The names that `assign` would give; None: to a new bundle. Writes nothing."""
+    """The names that `assign` would give; with `bundle_id` None, in a new bundle. Writes nothing."""
     rows = [] if bundle_id is None else list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind))
     return _plan(rows, wanted)
 
@@ -96,7 +96,7 @@ def _plan(rows: Collection[ExposedName], wanted: Mapping[Target, str]) -> dict[T
 
 
 def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) -> dict[Target, str]:
-    Bundle.objects.select_for_update(no_key=True).filter(pk=bundle_id).first()  # as who changes its members
+    Bundle.objects.select_for_update(no_key=True).filter(pk=bundle_id).first()  # like changes of its members
     members = BundleMember.objects.filter(bundle_id=bundle_id, retired_at=None)
     aliases = {str(uid): alias for uid, alias in members.values_list("server__uid", "alias")}
     rows = list(ExposedName.objects.filter(bundle_id=bundle_id, kind=kind))
@@ -109,7 +109,7 @@ def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) 
         if name not in current and aliases.get(target[0]) == wanted[target]
     }
     again = [(row, name) for name in new.values() if (row := retired.get(names.skeleton(name))) is not None]
-    for row, name in again:  # after a change between aliases that look alike, it is spelled in another way
+    for row, name in again:  # after a change between aliases that look alike, the spelling differs
         row.exposed, row.retired_at = name, None
     ExposedName.objects.bulk_update([row for row, _ in again], ["exposed", "retired_at"], batch_size=500)
     ExposedName.objects.bulk_create(
@@ -132,19 +132,19 @@ def _assign(bundle_id: int, kind: DefinitionKind, wanted: Mapping[Target, str]) 
 
 
 def retire(bundle: Bundle, server_uids: Collection[UUID]) -> None:
-    """What these servers' tools and prompts were called: reserved for a while."""
+    """Retire the names of these servers' tools and prompts, which stay reserved for a while."""
     rows = ExposedName.objects.filter(bundle=bundle, server_uid__in=server_uids, retired_at=None)
     rows.update(retired_at=timezone.now())
 
 
 def of_deleted_servers(bundle_id: int | None = None) -> QuerySet[ExposedName]:
-    """Names whose server was deleted, and its membership with it: in one bundle, or in all."""
+    """Names whose server was deleted, along with its membership: in one bundle, or in all."""
     rows = ExposedName.objects.exclude(server_uid__in=Server.objects.values("uid"))
     return rows if bundle_id is None else rows.filter(bundle_id=bundle_id)
 
 
 def _unoffered(now: datetime) -> QuerySet[ExposedName]:
-    """Names of tools and prompts that their servers do not have any more. One that comes back gets its name again."""
+    """Names of tools and prompts that their servers no longer have. One that comes back gets its name again."""
     since = now - ABSENT
     offered = Definition.objects.filter(
         Q(removed_at=None) | Q(removed_at__gte=since),
@@ -156,7 +156,7 @@ def _unoffered(now: datetime) -> QuerySet[ExposedName]:
 
 
 def remove_old() -> int:
-    """End tombstones, and bundles that were deleted long ago. Returns how many rows went."""
+    """Delete old tombstones, and bundles that were deleted long ago. Returns the number of rows deleted."""
     now = timezone.now()
     before = now - TOMBSTONE
     of_deleted_servers().filter(retired_at=None).update(retired_at=now)

@@ -26,7 +26,7 @@ from servers.kit.lines import unique_lines
 from servers.models import Bundle, BundleMember, Server
 
 _MONO: Final = {"class": "form-control mono", "spellcheck": "false", "autocomplete": "off"}
-#: what `changing` allows, each line with its end
+#: what `changing` allows, including line ends
 _PATTERNS_CHARS: Final = MOST_PATTERNS * (PATTERN_CHARS + 2)
 
 
@@ -41,7 +41,7 @@ def _patterns(label: str) -> forms.CharField:
 
 _LISTS: Final = ("tools", "resources", "prompts")
 _PART: Final = re.compile(r"member-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-alias")
-#: of an exported bundle
+#: the maximum length of an exported bundle
 FILE_CHARS: Final = 1_000_000
 
 
@@ -71,7 +71,7 @@ class MemberForm(forms.Form):
         return Membership(self.server, given["alias"].strip(), **lists, overrides=kept)
 
     def _unshown(self, name: str) -> list[str]:
-        """Patterns that stay as they are: as lines they would hide or offer something else."""
+        """Patterns that stay unchanged: written as lines, they would hide or offer something else."""
         return [] if self._row is None else [one for one in getattr(self._row, name) if not _is_line(one)]
 
 
@@ -153,7 +153,7 @@ class BundleForm(forms.Form):
         owners, former = reserved(self.bundle), former_members(self.bundle)
         orphans = of_deleted_servers(self.bundle)
         for server in given["add"]:
-            if server.pk in former:  # what it was there hid stays hidden
+            if server.pk in former:  # what the bundle hid of it before stays hidden
                 members.append(Membership.of(former[server.pk]))
                 continue
             taken = [*orphans, *(row.alias for row in owners.values() if row.server_id != server.pk)]
@@ -175,7 +175,7 @@ def _shown_parts(data: Mapping[str, Any]) -> set[str]:
 
 
 class OverrideForm(forms.Form):
-    """What a bundle says of one tool. A parameter that the server requires cannot be hidden."""
+    """How a bundle presents one tool. A parameter that the server requires cannot be hidden."""
 
     description = forms.CharField(
         label="Description for models",
@@ -210,5 +210,5 @@ class ImportForm(forms.Form):
 
 
 def _is_line(pattern: str) -> bool:
-    """Whether a line of a form can hold it: the name of a hostile tool may have line breaks, or end in a space."""
+    """Whether it fits on one line of a form: the name of a hostile tool may have line breaks, or end in a space."""
     return pattern.strip().splitlines() == [pattern]

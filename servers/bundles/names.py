@@ -1,7 +1,7 @@
-"""The names of tools and prompts in a bundle, as pure functions: `<alias>__<name>`, within what every client takes.
+"""The names of tools and prompts in a bundle, as pure functions: `<alias>__<name>`, within what every client accepts.
 
-Models' interfaces accept letters, digits, `_` and `-`, at most 64, and clients add a prefix of their own: Claude Code
-shows `mcp__<server>__<name>`, Cursor refuses server and name of more than 60 characters together.
+Model APIs accept letters, digits, `_` and `-`, at most 64 characters, and clients add their own prefix: Claude Code
+shows `mcp__<server>__<name>`, Cursor refuses a server and name of more than 60 characters together.
 """
 
 import base64
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-#: of alias, separator and name together
+#: characters for alias, separator and name together
 BUDGET: Final = 48
 SEPARATOR: Final = "__"
 ALIAS: Final = re.compile(r"(?=.{2,12}\Z)[a-z][a-z0-9]*(?:-[a-z0-9]+)*\Z")
@@ -35,7 +35,7 @@ def mark(target: Target, chars: int = _SUFFIX) -> str:
 
 
 def plain(alias: str, original: str) -> str | None:
-    """The name without a mark; None where it must be altered."""
+    """The name without a mark; None if it must be altered."""
     name = f"{alias}{SEPARATOR}{original}"
     return name if original and len(name) <= BUDGET and not _OTHER.search(original) else None
 
@@ -46,8 +46,8 @@ def marked(alias: str, target: Target, chars: int = _SUFFIX) -> str:
 
 
 def assigned(alias: str, target: Target, taken: Mapping[str, Target]) -> str:
-    """The name for a target. `taken`: skeletons that have an owner, retired ones too. What is altered carries a mark, so
-    it depends on no other name but its twin."""
+    """The name for a target. `taken`: skeletons that have an owner, including retired ones. An altered name carries a
+    mark, so it depends on no other name except its twin."""
     name = plain(alias, target[1])
     if name is not None and taken.get(skeleton(name), target) == target:
         return name
@@ -59,8 +59,8 @@ def assigned(alias: str, target: Target, taken: Mapping[str, Target]) -> str:
 
 
 def pattern_renamed(pattern: str, old: str, new: str) -> str | None:
-    """The pattern of a rule that means the same names and URIs after the alias changed; None if it does not hold the old
-    one."""
+    """The pattern of a rule that matches the same names and URIs after the alias changed; None if it does not contain
+    the old alias."""
     for before, after in (
         (f"{old}{SEPARATOR}", f"{new}{SEPARATOR}"),
         (f"urn:mcp:{old}:", f"urn:mcp:{new}:"),
@@ -72,7 +72,8 @@ def pattern_renamed(pattern: str, old: str, new: str) -> str | None:
 
 
 def remainders(pattern: str, head: str) -> set[str]:
-    """What may follow `head` in a text that a pattern of `*` and `?` matches, as patterns. Empty: no such text matches."""
+    """What may follow `head` in a text that a pattern with `*` and `?` matches, as patterns. Empty if no such text
+    matches."""
     places = _with_empty_stars(pattern, {0})
     for char in head:
         next_places = set()

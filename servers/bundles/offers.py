@@ -1,4 +1,4 @@
-"""Which of a server's tools, resources and prompts a bundle offers: patterns, of which those that begin with ! take away."""
+"""Which of a server's tools, resources and prompts a bundle offers: patterns; those that start with ! exclude."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -10,7 +10,7 @@ _MAGIC: Final = re.compile(r"([*?[])")
 
 
 def offers(patterns: Sequence[str], name: str) -> bool:
-    """The name itself, given or taken away, counts more than patterns that match it."""
+    """The exact name, included or excluded, takes precedence over patterns that match it."""
     own = exactly(name)
     if f"!{own}" in patterns:
         return False
@@ -21,16 +21,17 @@ def offers(patterns: Sequence[str], name: str) -> bool:
 
 
 def exactly(name: str) -> str:
-    """A pattern of this name alone."""
+    """A pattern that matches only this name."""
     escaped = _MAGIC.sub(r"[\1]", name)
-    return f"[]!]{escaped[1:]}" if escaped.startswith("!") else escaped  # a leading ! would take away
+    return f"[]!]{escaped[1:]}" if escaped.startswith("!") else escaped  # a leading ! would exclude
 
 
 def chosen(patterns: Sequence[str], known: Collection[str], wanted: Collection[str]) -> list[str]:
-    """The patterns after a person ticked `wanted` among `known`. What is not known yet stays as the patterns say."""
+    """The patterns after a person ticked `wanted` among `known`. Names that are not known yet stay as the patterns
+    say."""
     found, ticked = dict.fromkeys(patterns), set(wanted)
     exact = {exactly(name) for name in known}
-    others = [one for one in found if one.removeprefix("!") not in exact]  # an exact one concerns its own name alone
+    others = [one for one in found if one.removeprefix("!") not in exact]  # an exact pattern concerns only its own name
 
     def offered(name: str) -> bool:
         own = exactly(name)

@@ -1,4 +1,4 @@
-"""What a bundle says of a tool in another way than its server: its description, and parameters that it leaves out."""
+"""How a bundle presents a tool differently from its server: its description, and the parameters that it hides."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ class Override:
         return hashlib.sha256(json.dumps(self.value()).encode()).hexdigest() if self else ""
 
     def value(self) -> dict[str, Any]:
-        """As it is stored, exported and audited."""
+        """The value that is stored, exported and audited."""
         found: dict[str, Any] = {"description": self.description} if self.description else {}
         return found | ({"hidden": list(self.hidden)} if self.hidden else {})
 
@@ -57,7 +57,7 @@ def applied(tool: Mapping[str, Any], override: Override) -> dict[str, Any]:
 
 
 def left_out(tool: Mapping[str, Any], override: Override) -> frozenset[str]:
-    """A parameter that the server requires, or no longer has, is not left out."""
+    """The parameters to hide, without those that the server requires or no longer has."""
     optional = frozenset(name for name, required in parameters(tool).items() if not required)
     return optional & frozenset(override.hidden)
 

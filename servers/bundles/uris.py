@@ -1,8 +1,8 @@
-"""The URIs of resources in a bundle, as pure functions. A URI must mean one thing for ever, so all are rewritten, not only
-those that clash, and each can be read back.
+"""The URIs of resources in a bundle, as pure functions. A URI must mean one thing forever, so all are rewritten, not
+only those that clash, and each rewrite can be reversed.
 
 `s://rest` becomes `s://<alias>.mcp/rest`: the scheme stays, since clients go by it (`ui://`, `file://`). Anything else
-becomes `urn:mcp:<alias>:` and the whole of it. `https:` is global and stays.
+becomes `urn:mcp:<alias>:` followed by the whole URI. `https:` is global and stays.
 """
 
 import re
@@ -25,7 +25,7 @@ def is_global(uri: str) -> bool:
 
 
 def is_readable(uri: str) -> bool:
-    """By every client, as the URI of a resource in a bundle. What is rewritten has the bundle's host."""
+    """Whether every client accepts it as the URI of a resource in a bundle. A rewritten URI has the bundle's host."""
     return not is_global(uri) or _WITH_HOST.match(uri) is not None
 
 

@@ -12,7 +12,7 @@ from servers.validators import is_reference
 
 
 def check_workload(client: str, issuer: str, scopes: str, token: str) -> None:
-    """Raises ValidationError with messages by part, as those below."""
+    """Raises ValidationError with messages by part, as do the checks below."""
     check_client(client, issuer, scopes)
     _check_token(token)
 

@@ -17,7 +17,7 @@ NOT_ENCRYPTED = "Credentials are never sent over plain http, where anyone on the
 
 
 def place_of(source: Server | Registration) -> Destination:
-    """What a credential of this server is bound to; nothing of the network for a local process."""
+    """What a credential of this server is bound to; no network destination for a local process."""
     return ANYWHERE if source.transport == TransportKind.STDIO else origin(source.url)
 
 

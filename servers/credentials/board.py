@@ -1,4 +1,4 @@
-"""What the pages of credentials read: never a value, always how it fares. Secret rows of servers stand on the board too."""
+"""What the credential pages read: never a value, always its health. Secret rows of servers are also on the board."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ SHOWN = 500
 
 @dataclass(frozen=True)
 class CredentialHealth:
-    """`tone` as the kit's tags have it: ok, warn, bad or nothing."""
+    """`tone` as in the kit's tags: ok, warn, bad or empty."""
 
     word: str
     tone: str
@@ -52,7 +52,7 @@ def board(visible: QuerySet[Server]) -> list[CredentialRow]:
 
 
 def is_cut(rows: Sequence[CredentialRow]) -> bool:
-    """Whether there may be more than are listed."""
+    """Whether there may be more rows than are listed."""
     of_vault = sum(row.credential is not None for row in rows)
     return max(of_vault, len(rows) - of_vault) >= SHOWN
 

@@ -1,8 +1,9 @@
-"""The OAuth grant of an identity, as rows: sealed whole, one holder refreshes it, and no older one replaces a newer.
+"""The OAuth grant of an identity, as rows: sealed as a whole, refreshed by one holder, and never replaced by an older
+one.
 
-What is in a grant belongs to `sessions.mcp.oauth.grant`; here it is plain data. `place`: of the server whose tokens they
-are. A server may move while a token request is pending, and a sign-in may be removed: what such a request brings is not
-for the new place, and brings nothing back that was erased.
+The contents of a grant belong to `sessions.mcp.oauth.grant`; here they are plain data. `place`: of the server that the
+tokens are for. A server may move while a token request is pending, and a sign-in may be removed: the result of such a
+request is not used for the new place, and does not restore anything that was erased.
 """
 
 from dataclasses import dataclass, field
@@ -23,17 +24,17 @@ from servers.enums import CredentialKind
 from servers.models import Credential, CredentialUse, Identity
 from servers.secret import Secret
 
-#: longer than the requests of one refresh may take; a holder that died is succeeded after this
+#: longer than the requests of one refresh may take; a holder that died is replaced after this time
 HOLD = timedelta(seconds=40)
 #: in the details of a grant whose client was entered by a person
 MANUAL = "manual"
 _NAME_CHARS = 100
-#: of a server and of a person, where both stand in the name of a credential
+#: characters for a server and for a person, if the name of a credential contains both
 _OWN_SERVER_CHARS, _OWN_CHARS = 60, 39
 
 
 class GrantGone(Exception):
-    """What was renewed or signed in for is there no more. In words for the page."""
+    """What the token was renewed for, or what the user signed in to, no longer exists. The message is for the page."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,14 +52,14 @@ class EnteredClient:
 
 @dataclass(frozen=True)
 class Kept:
-    """`row`: its key. What renews it replaces this row and no other."""
+    """`row`: its primary key. A renewed grant replaces only this row."""
 
     row: int
     text: Secret = field(repr=False)
 
 
 def row_of(identity_pk: int) -> Credential | None:
-    """The grant in use. None also when the server moved away from the place it was given for."""
+    """The grant in use. Also None if the server has moved away from the place that it was issued for."""
     identity = Identity.objects.select_related("server").get(pk=identity_pk)
     uses = CredentialUse.objects.select_related("credential").filter(
         identity=identity, blanked_at=None, credential__kind=CredentialKind.OAUTH
@@ -86,7 +87,7 @@ def save(identity_pk: int, place: Destination, text: Secret, shown: dict[str, An
     """`shown`: issuer, generation, signed_in, expires_at (seconds of the epoch or None), scopes, client, by_hand.
     `renewed`: the row that it comes from; None for the first grant.
 
-    False when the row holds a newer generation already. Raises GrantGone.
+    False if the row already has a newer generation. Raises GrantGone.
     """
     row = _first(identity_pk, place) if renewed is None else Credential.objects.filter(pk=renewed).first()
     if row is None:
@@ -113,8 +114,8 @@ def save(identity_pk: int, place: Destination, text: Secret, shown: dict[str, An
 
 
 def hold(identity_pk: int, holder: UUID) -> bool:
-    """Be the one who refreshes, by the database's clock: those of two machines may differ by more than HOLD. True also
-    when there is nothing yet that two could refresh."""
+    """Become the one holder that refreshes, by the database's clock: the clocks of two machines may differ by more than
+    HOLD. Also True if there is nothing to refresh yet."""
     row = row_of(identity_pk)
     if row is None:
         return True
@@ -137,9 +138,9 @@ def challenged(identity_pk: int, metadata_url: str, scopes: tuple[str, ...], sch
 
 
 def _first(identity_pk: int, place: Destination) -> Credential | None:
-    """None: the identity was ended, or its server is elsewhere now. One that a first sign-in brings into use has ended
-    until that is complete."""
-    # Locked, so that who ends it now finds this grant, or this finds it ended.
+    """None if the identity has ended, or its server has moved. An identity whose first sign-in is in progress counts as
+    ended until it is complete."""
+    # Locked, so that a request that ends it now finds this grant, or we find it ended.
     identity = (
         Identity.objects.select_for_update(of=("self",), no_key=True)
         .select_related("server")
@@ -172,8 +173,8 @@ def _new(identity: Identity, place: Destination) -> Credential:
         port=port,
         sealed_at=timezone.now(),
     )
-    # A grant of the place where the server was before is not waited for any more. That of a person would be found by
-    # nobody who erases what is theirs.
+    # A grant for the server's previous place is no longer needed. A person's grant would otherwise be missed when their
+    # data is erased.
     before = CredentialUse.objects.filter(identity=identity, credential__kind=CredentialKind.OAUTH)
     if identity.user_id:
         Credential.objects.filter(pk__in=[use.credential_id for use in before]).delete()

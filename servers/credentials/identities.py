@@ -1,5 +1,5 @@
-"""A user's own identity at a server: created with their first credential, or by their first complete sign-in, and given
-up for the shared one. Which identity a user has is decided in `servers/access.py`, which session belongs to it in
+"""A user's own identity at a server: created with their first credential, or by their first complete sign-in, and ended
+to return to the shared one. Which identity a user has is decided in `servers/access.py`, which session belongs to it in
 `sessions/connections/commands.py`.
 
 It belongs to one person only. Its row stays after its end, so that calls, lists and subscriptions keep their owner.
@@ -76,8 +76,8 @@ def _require_room(user: Any, server: Server) -> None:
 
 
 def end(actor: Actor, user: Any, server: Server) -> bool:
-    """Back to the shared identity: the own credentials are deleted, the session is closed, its subscriptions end with
-    their history kept. False when there was none."""
+    """Return to the shared identity: the user's own credentials are deleted, the session is closed, and its
+    subscriptions end, with their history kept. False if there was no own identity."""
     permissions.require(user, actor, "view_server", server)
     with audited(actor) as trail:
         identity = access.own_identities(user).filter(server=server).select_related("server").first()
@@ -93,7 +93,7 @@ def finish(trail: Trail, identity: Identity) -> bool:
     ended = sum(int(count or 0) for _, count in identity_ended.send(Identity, identity_id=identity.pk))
     Credential.objects.filter(pk__in=[row.pk for row in own]).delete()
     ServerAuthorization.objects.filter(identity=identity).delete()
-    # its uid: the folders of its sessions, on any machine, are named by it, and an account is deleted with its identities
+    # its uid: its sessions' folders, on any machine, are named after it, and an account is deleted with its identities
     details = {"identity": str(identity.uid), "credentials": names, "subscriptions": ended}
     trail.add(event(trail, identity, AuditAction.IDENTITY_END, identity.server.name, details))
     return True
@@ -118,7 +118,7 @@ def free_name(server: Server, user: Any) -> str:
 
 
 def notify(identity: Identity) -> None:
-    """What its session is opened with is different now; other identities' sessions are not disturbed."""
+    """Announce that its session must be opened with something else; other identities' sessions are not affected."""
     server_uid, change = identity.server.uid, AuditAction.SERVER_CHANGE
     send = partial(
         server_changed.send_robust,

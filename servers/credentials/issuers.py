@@ -38,7 +38,7 @@ class Expected:
 
 
 def expected(server: Server) -> Expected | None:
-    """None also once the server has moved: the choice was made for the address before."""
+    """Also None once the server has moved: the choice was made for the previous address."""
     identity = Identity.objects.filter(server=server, kind=IdentityKind.SHARED).first()
     found = identity.challenge.get(KEY) if identity else None
     if not found or tuple(found["place"]) != place_of(server):
@@ -67,7 +67,7 @@ def forget(actor: Actor, user: Any, server: Server) -> None:
 
 
 def challenged(identity_pk: int, challenge: dict[str, Any]) -> None:
-    """What a server asks for is written beside what an admin chose, and never over it."""
+    """Store what a server asks for next to what an admin chose, which it never overwrites."""
     with transaction.atomic():
         identity = Identity.objects.select_for_update(no_key=True).get(pk=identity_pk)
         kept = {name: value for name, value in identity.challenge.items() if name == KEY}

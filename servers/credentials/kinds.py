@@ -25,7 +25,7 @@ class Parts:
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
     def sealed_text(self) -> str:
-        """In clear: to be sealed at once."""
+        """In plain text: seal it at once."""
         return json.dumps({name: value.reveal() for name, value in sorted(self.secrets.items())})
 
     def secret(self, name: str) -> str:
@@ -47,7 +47,7 @@ def check(parts: Parts) -> None:
 
 
 def headers(parts: Parts) -> dict[str, Secret]:
-    """What a request carries."""
+    """The headers that a request carries."""
     if parts.kind == CredentialKind.BEARER:
         return {"Authorization": Secret(f"Bearer {parts.secret('token')}")}
     if parts.kind == CredentialKind.HEADER:
@@ -60,7 +60,7 @@ def headers(parts: Parts) -> dict[str, Secret]:
 
 
 def header_names(kind: str, details: Mapping[str, str]) -> set[str]:
-    """In lower case; which headers a server's own rows must not also set."""
+    """The headers, in lower case, that a server's own rows must not also set."""
     if kind in (CredentialKind.BEARER, CredentialKind.BASIC, CredentialKind.OAUTH):
         return {"authorization"}
     if CredentialKind(kind).fetches_tokens:
@@ -95,8 +95,8 @@ def _variable(parts: Parts) -> None:
 
 
 def _certificate(parts: Parts) -> None:
-    """A key that fits its certificate, both readable without a passphrase; a private CA where the server's needs one,
-    also alone."""
+    """A certificate with its matching key, readable without a passphrase, and a private CA if the server's certificate
+    needs one; the CA may also be alone."""
     texts = {name: parts.secret(name) for name in ("certificate", "key", "ca")}
     if any(len(text) > limits.number("pem_bytes") for text in texts.values()):
         raise ValidationError(f"A certificate or key is too large. {limits.stated('pem_bytes')}")
@@ -156,7 +156,7 @@ def _certificates(part: str, text: str) -> list[x509.Certificate]:
 
 
 def certificate_of(parts: Parts) -> x509.Certificate:
-    """The client's own; the private CA where there is no other."""
+    """The client's own certificate; the private CA if there is none."""
     pem = parts.secret("certificate") or parts.secret("ca")
     return x509.load_pem_x509_certificates(pem.encode())[0]
 

@@ -24,12 +24,12 @@ MAX_FILE_BYTES = 64 * 1024
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{(?:(file):([^}\n]{1,1000})|([A-Za-z_][A-Za-z0-9_]{0,199}))\}")
 
 
-#: why signing in to a server whose URL holds a reference is refused
+#: why signing in to a server whose URL contains a reference is refused
 OPEN_ADDRESS = "The authorization server receives the server's URL, so the URL cannot contain a reference. Write it out, or use a token or header instead."
 
 
 class ReferenceMissing(Exception):
-    """In words for the page: which reference, and what to do."""
+    """The message is for the page: which reference, and what to do."""
 
 
 class ReferenceRefused(ReferenceMissing):
@@ -38,8 +38,8 @@ class ReferenceRefused(ReferenceMissing):
 
 @dataclass
 class Resolved:
-    """`secrets`: each value that was put in, to be kept out of logs and results. `files`: those of them that were read
-    from a file, which may have another content soon."""
+    """`secrets`: each value that was inserted, to be kept out of logs and results. `files`: those that were read from a
+    file, whose content may change soon."""
 
     text: str
     secrets: list[Secret] = field(default_factory=list)
@@ -51,7 +51,7 @@ def has_reference(text: str) -> bool:
 
 
 def names(text: str) -> list[str]:
-    """What `text` refers to, as grants have it: "MCP_TOKEN", "file:/run/secrets/token"."""
+    """What `text` refers to, as named in grants: "MCP_TOKEN", "file:/run/secrets/token"."""
     return list(_names(text))
 
 
@@ -67,9 +67,9 @@ def resolve(
     written: Callable[[str], str] = str,
     own: Mapping[str, str | Secret] | None = None,
 ) -> Resolved:
-    """Raises ReferenceMissing. What a reference stands for is not looked through for further references; `granted`: the
-    names that may be used here; `written`: how it is put into this kind of text; `own`: the server's variables, which go
-    before those of the worker."""
+    """Raises ReferenceMissing. The value of a reference is not searched for further references; `granted`: the names
+    that may be used here; `written`: formats a value for this kind of text; `own`: the server's variables, which take
+    precedence over the worker's."""
     result = Resolved("")
     variables = own or {}
 
@@ -120,7 +120,7 @@ def _file(name: str) -> str:
 
 
 def _offered(name: str) -> Path:
-    """The real path, after links, must be within an offered folder."""
+    """The real path, which must be within an offered folder after links are resolved."""
     path = Path(os.path.realpath(name))
     folders = [Path(os.path.realpath(folder)) for folder in settings.REFERENCE_FOLDERS]
     if not Path(name).is_absolute() or not any(path.is_relative_to(folder) for folder in folders):

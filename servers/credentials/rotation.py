@@ -23,7 +23,7 @@ from servers.keyring_file import next_key, use_next_key
 from servers.signals import machines_asked
 
 BATCH = 100
-#: of the values of one batch, which are in memory and in one transaction together; a result may take megabytes
+#: for the values of one batch, which are in memory and in one transaction together; a result may take megabytes
 BATCH_BYTES = 4 * 1024 * 1024
 #: a value sealed before a process noticed the new key and committed after the last pass would be left behind
 SETTLE_SECONDS = 2.0 + keyring.FILE_SECONDS
@@ -38,8 +38,8 @@ class SeveralMachines(SealError):
 
 @dataclass
 class RotationProgress:
-    """`broken`: rows that do not open, in words; they are left as they are and stop the removal of their key. `newer`: how
-    many others are left, because they were written until the end under another key."""
+    """`broken`: error messages of rows that cannot be decrypted; they are left unchanged and prevent the removal of
+    their key. `newer`: how many other rows are left, because they were written under another key until the end."""
 
     renewed: int = 0
     broken: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class RotationProgress:
 
 
 def left() -> dict[str, int]:
-    """Living rows under each key that is not the current one."""
+    """The number of live rows under each key that is not the current one."""
     found: dict[str, int] = {}
     current = keyring.load().current
     for place in sealed_fields():
@@ -62,8 +62,8 @@ def left() -> dict[str, int]:
 
 
 def begin() -> str | None:
-    """A new key for a key ring in a file, unless a rotation is under way; None where the key ring is left unchanged.
-    Raises SeveralMachines where it would lock the other machines' workers out of all secrets."""
+    """A new key for a key ring in a file, unless a rotation is in progress; None if the key ring is left unchanged.
+    Raises SeveralMachines if it would lock the other machines' workers out of all secrets."""
     if keyring.source() is not KeySource.FILE or left():
         return None
     path = Path(settings.KEYRING_FILE)
@@ -97,7 +97,7 @@ def rotate(
 
 
 def _renewed(place: SealedField, progress: RotationProgress) -> Iterator[int]:
-    """How many rows of each batch came under the current key."""
+    """How many rows of each batch were moved to the current key."""
     last = 0
     while batch := _batch(place, last):
         last = batch[-1]["pk"]

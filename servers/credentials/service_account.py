@@ -32,7 +32,7 @@ def check(client: str, issuer: str, secret: str, key: str, scopes: str = "") -> 
 
 
 def check_client(client: str, issuer: str, scopes: str) -> None:
-    """Who we are at which authorization server, and what to ask for."""
+    """Check who we are at which authorization server, and what to ask for."""
     if not client:
         raise ValidationError({"client": ValidationError("Enter the client ID.", code="required")})
     check_address("issuer", issuer)
@@ -42,7 +42,7 @@ def check_client(client: str, issuer: str, scopes: str) -> None:
 
 
 def check_address(part: str, url: str) -> None:
-    """Of a party that receives secrets."""
+    """Check the address of a party that receives secrets."""
     try:
         validate_url(url)
         require_encrypted(url)
@@ -51,7 +51,7 @@ def check_address(part: str, url: str) -> None:
 
 
 def algorithm(key: str) -> str:
-    """What the key signs with (RFC 7518 section 3.1); ValueError with words for a page."""
+    """The key's signing algorithm (RFC 7518 section 3.1). Raises ValueError with a message for a page."""
     try:
         found = load_pem_private_key(key[:MAX_PEM].encode(), password=None)
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Which variables of a stdio server a credential may fill. One rule for every door, and for the launch itself.
+"""Which variables of a stdio server a credential may fill. One rule for every entry point, and for the launch itself.
 
 A variable is part of what a server runs, so the registration names those that are left to credentials: its secret
 variables, with or without a value of their own, and those whose value is a reference. A person who may register commands
@@ -20,10 +20,10 @@ from servers.models import Credential, Server
 from servers.secret import Secret
 from servers.validators import effect_on_execution, looks_secret, validate_variable_name
 
-#: what a token consists of (RFC 6750 section 2.1, and what issuers use beside it): nothing that is read as code
+#: what a token consists of (RFC 6750 section 2.1, and what issuers use in addition): nothing that is read as code
 _WORD = r"[A-Za-z0-9._~+/=:@%,][A-Za-z0-9._~+/=:@%,-]*"
 _DATA = re.compile(_WORD)
-_CREDENTIALS = re.compile(rf"(?:[A-Za-z]+ )?{_WORD}")  # of a header, with its scheme
+_CREDENTIALS = re.compile(rf"(?:[A-Za-z]+ )?{_WORD}")  # in a header, with the scheme
 _OPTION = re.compile(r"--[A-Za-z][A-Za-z0-9_-]*")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*: ?(?:[A-Za-z]+ )?")
 _HEADER_OPTIONS = ("--header", "-H")
@@ -73,8 +73,8 @@ def refusal(source: Server | Registration, variable: str) -> str:
 
 
 def with_declared(data: Registration, credentials: Iterable[Credential]) -> Registration:
-    """A registration that is saved together with credentials leaves their variables to them. Its door asked for
-    permission to register commands already."""
+    """A registration that is saved together with credentials leaves their variables to them. Its entry point has
+    already checked the permission to register commands."""
     if data.transport != TransportKind.STDIO:
         return data
     taken = {value.name for value in data.values if value.kind == ValueKind.ENVIRONMENT}
@@ -85,12 +85,12 @@ def with_declared(data: Registration, credentials: Iterable[Credential]) -> Regi
 
 
 def declare(trail: Trail, server: Server, variable: str) -> None:
-    """In the transaction of a verb that asked for permission to register commands; `server` is locked. Nothing where
-    the name is taken."""
+    """Runs in the transaction of a verb that has checked the permission to register commands; `server` is locked. Does
+    nothing if the name is taken."""
     if execution_refusal(variable) or server.values.filter(kind=ValueKind.ENVIRONMENT, name=variable).exists():
         return
     server.values.create(kind=ValueKind.ENVIRONMENT, name=variable, secret=True)
-    server.version += 1  # a form that was opened before would remove the variable again
+    server.version += 1  # a form that was opened earlier would remove the variable again
     server.save(update_fields=["version", "updated_at"])
     change = {f"environment {variable}": {"before": "absent", "after": "needed"}}
     trail.note(AuditAction.SERVER_CHANGE, ServerRef.of(server), server.name, {"changes": change})
@@ -103,10 +103,10 @@ def require_fillable(source: Server | Registration, variable: str) -> None:
 
 
 def command_refusal(arguments: Iterable[str], working_directory: str, filled: Mapping[str, Secret | str]) -> str:
-    """Why values that credentials filled may not stand where the command line refers to them; empty if they may.
+    """Why values that credentials filled may not be used where the command line refers to them; empty if they may.
 
-    They stand only where a secret is expected (`--token ${X}`, `--token=${X}`, `--header "Authorization: Bearer ${X}"`) and
-    look like one, so that a value is neither an option, nor a script, nor the path of one.
+    They are allowed only where a secret is expected (`--token ${X}`, `--token=${X}`, `--header "Authorization: Bearer
+    ${X}"`), and must look like one, so that a value is neither an option, nor a script, nor the path of one.
     """
     before = ""
     for number, argument in enumerate(arguments, 1):
@@ -140,7 +140,7 @@ def _referred(text: str, filled: Mapping[str, Secret | str]) -> list[str]:
 
 
 def _shape(before: str, argument: str, name: str) -> re.Pattern[str] | None:
-    """What the value must look like in this place; None: it may not stand there."""
+    """What the value must look like in this place; None if it is not allowed there."""
     prefix, _, rest = argument.partition(f"${{{name}}}")
     if rest:
         return None

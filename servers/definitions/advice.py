@@ -1,4 +1,4 @@
-"""What makes a tool hard to use for a model, judged by its definition alone, each with what would help."""
+"""What makes a tool hard to use for a model, judged only by its definition, each with a suggestion."""
 
 import re
 import unicodedata
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-#: what the APIs of models accept as a name
+#: what model APIs accept as a name
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-#: of one definition; several such tools leave little room for anything else
+#: per definition; several such tools leave little room for anything else
 MANY_TOKENS: Final = 1_000
 _SHORT_WORDS: Final = 3
-#: of a text in a script that may have no spaces
+#: for text in a script that may not use spaces
 _SHORT_CHARS: Final = 20
 _MOST_NAMED: Final = 8
 _DEPTH: Final = 6
@@ -20,7 +20,7 @@ _WHEN: Final = re.compile(
     r"\b(when|whenever|if|use[ds]?|useful|using|before|after|instead|unless|until|only|prefer|avoid|should|must|need(s|ed)?)\b",
     re.IGNORECASE,
 )
-#: of other languages the words for a purpose are not known
+#: the words for a purpose are known only in English
 _ENGLISH: Final = re.compile(
     r"\b(the|and|with|from|this|that|by|(return|get|list|create|delete|update|read|write|send|find|set|run|add|remove)s?|search(es)?)\b",
     re.IGNORECASE,

@@ -1,6 +1,6 @@
-"""A listing of a server before it is stored: what each item says, and what became of those known before.
+"""A listing of a server before it is stored: the contents of each item, and how those already known have changed.
 
-All of this costs time for a long list, so it is done outside of the transaction that stores it.
+All of this takes time for a long list, so it is done outside the transaction that stores it.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from servers.schemas.schema_reading import Budget
 from servers.storable import storable
 
 CHECKED_CHARS = 512 * 1024
-#: of one query: an installation's SQLite may allow only 999 parameters
+#: per query: an installation's SQLite may allow only 999 parameters
 KEYS_TOGETHER = 900
 _KEYS = {
     DefinitionKind.TOOL: "name",
@@ -32,7 +32,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One definition, as a row has it. `body` keeps NUL and lone surrogates as ASCII escapes."""
+    """One definition, as stored in a row. `body` keeps NUL and lone surrogates as ASCII escapes."""
 
     key: str
     title: str
@@ -43,7 +43,7 @@ class Item:
 
 @dataclass(frozen=True)
 class CheckedListing:
-    """`checked`: key to (digest of the version before, compatibility); `differs`: the rows are not like this yet."""
+    """`checked`: key to (digest of the previous version, compatibility); `differs`: the rows do not match this yet."""
 
     kind: DefinitionKind
     items: dict[str, Item]
@@ -52,7 +52,7 @@ class CheckedListing:
 
 
 def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> CheckedListing:
-    """Items without a key, or with one that came before, are left out."""
+    """Items without a key, or with a key that occurred before, are left out."""
     found = _by_key(kind, items)
     rows = rows_for(identity, kind, found)
     budget = Budget(LISTING_STEPS)
@@ -65,7 +65,8 @@ def read_listing(identity: Identity, kind: DefinitionKind, items: Sequence[dict[
 
 
 def rows_for(identity: Identity, kind: DefinitionKind, keys: Collection[str]) -> dict[str, Definition]:
-    """What is offered, and what of `keys` was offered before. A server that always offers something new has many others."""
+    """The rows that are offered, and those of `keys` that were offered earlier. Not all rows: a server that always
+    offers something new has many others."""
     rows = {row.key: row for row in identity.definitions.filter(kind=kind, removed_at=None)}
     unknown = [key for key in keys if key not in rows]
     for start in range(0, len(unknown), KEYS_TOGETHER):
@@ -82,7 +83,7 @@ def compatibility_of(before: str, after: str, budget: Budget | None = None) -> C
 
 
 def digest_of(item: Any) -> str:
-    """SHA-256 of the canonical JSON; of sorted JSON where numbers leave what RFC 8785 can write."""
+    """SHA-256 of the canonical JSON, or of sorted JSON if it has numbers that RFC 8785 cannot write."""
     try:
         data = rfc8785.dumps(item)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError):
@@ -120,7 +121,7 @@ def _item(kind: DefinitionKind, key: str, item: dict[str, Any]) -> Item:
 
 
 def title_of(kind: DefinitionKind, item: dict[str, Any]) -> str:
-    """What people call it. A resource is known by its URI, so there the name is what a tool's title is."""
+    """The name for people. A resource is identified by its URI, so its name plays the part of a tool's title."""
     annotations = item.get("annotations")
     hint = annotations.get("title") if isinstance(annotations, dict) else None
     name = item.get("name") if _KEYS[kind] != "name" else None

@@ -1,7 +1,7 @@
-"""How many tokens a text is, by the vocabulary cl100k_base. Each model counts in its own way; for definitions in English
-the others stay within some percent of it.
+"""The number of tokens in a text, by the vocabulary cl100k_base. Each model counts differently; for definitions in
+English, the others are within a few percent of it.
 
-The vocabulary's file is that of tiktoken, compressed; a test compares its hash with the one that tiktoken expects.
+The vocabulary file is tiktoken's, compressed; a test compares its hash with the one that tiktoken expects.
 """
 
 import gzip
@@ -25,7 +25,7 @@ def count(text: str) -> int:
 
 @cache
 def _encoding() -> "tiktoken.Encoding":
-    """Takes 40 MB and some tenths of a second, once, in a process that shows such numbers."""
+    """Takes 40 MB and a few tenths of a second, once, in a process that shows such numbers."""
     import tiktoken  # noqa: PLC0415  # as above
 
     lines = gzip.decompress(FILE.read_bytes()).splitlines()

@@ -1,5 +1,5 @@
-"""What the housekeeping removes of definitions. A server whose lists differ at each read, because a description contains the
-time or a URI a session's id, would fill the database otherwise."""
+"""What housekeeping removes from the definitions. Otherwise, a server whose lists differ at each read, because a
+description contains the time or a URI contains a session id, would fill the database."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -11,17 +11,17 @@ from servers.audit.batches import Batches
 from servers.enums import DefinitionChange
 from servers.models import Definition, DefinitionVersion
 
-#: of one definition: nobody looks through more, and a server that changes a tool every week needs two years for them
+#: per definition: no one looks through more, and a server that changes a tool every week needs two years for them
 VERSIONS_KEPT: Final = 100
-#: of one list, those that were offered longest: a tool that comes back changed must be known, whatever a server offered for
-#: a moment in between. What was forgotten begins a new history
+#: per list, those that were offered longest: a tool that comes back changed must be recognized, whatever a server
+#: offered briefly in between. A forgotten definition begins a new history
 REMOVED_KEPT: Final = 1_000
 _OFFERED_FOR: Final = ExpressionWrapper(F("removed_at") - F("first_seen_at"), DurationField())
 
 
 def trim_all(on_progress: Callable[[], None] = lambda: None) -> int:
-    """In small transactions. What is offered stays, and so does what agents may call while a change waits for a person.
-    Returns how many versions and definitions went."""
+    """Trim in small transactions. Definitions that are offered stay, and so do versions that agents may call while a
+    change waits for a person. Returns the number of versions and definitions removed."""
     versions = _remove(_old_versions(), _remove_versions, on_progress)
     return versions + _remove(_long_removed(), _remove_definitions, on_progress)
 

@@ -1,4 +1,4 @@
-"""What a server offers, as it described it last, and the versions that were seen (see trimming)."""
+"""What a server offers, as last described, and the versions that were seen (see trimming)."""
 
 import json
 from collections.abc import Sequence
@@ -63,8 +63,8 @@ def store_listing(
     now: datetime,
     identity: Identity | None = None,
 ) -> Counts:
-    """Read and store in one. For long lists read them before the transaction that stores them. `identity` None: the
-    shared one."""
+    """Read and store in one step. Long lists should be read before the transaction that stores them. `identity` None:
+    the shared one."""
     identity = identity or server.identities.get_or_create(kind=IdentityKind.SHARED)[0]
     return store(identity, read_listing(identity, kind, items), now)
 
@@ -72,7 +72,7 @@ def store_listing(
 def store(identity: Identity, listing: CheckedListing, now: datetime) -> Counts:
     """Make the rows match what the server just listed to `identity`, in one transaction; idempotent.
 
-    A removed definition keeps its row and versions, so that its history goes on when it is offered again.
+    A removed definition keeps its row and versions, so that its history continues when it is offered again.
     """
     with transaction.atomic():
         known = rows_for(identity, listing.kind, listing.items)
@@ -103,7 +103,7 @@ def _describe(row: Definition, item: Item) -> None:
 
 
 class _News:
-    """What has to be written, collected row by row."""
+    """The changes to write, collected row by row."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -165,7 +165,7 @@ class _News:
 def _change(
     row: Definition, item: Item, checked: tuple[str, Compatibility] | None
 ) -> tuple[DefinitionChange, list[str], bool]:
-    """What the new description is to the one that the row still has, why, and whether it breaks."""
+    """How the new description differs from the one in the row, why, and whether it breaks."""
     if row.digest == item.digest:
         return DefinitionChange.RETURNED, [], False
     # Checked before the transaction; checked again when another version was stored meanwhile.
@@ -178,8 +178,8 @@ def _change(
 
 
 def _note_approval(row: Definition, digest: str, *, breaks: bool) -> None:
-    """Agents may not call what broke until a person has seen the difference. The version that they may call stays the
-    one to compare with, also over several changes. A server that takes its change back has nothing to approve."""
+    """Agents may not call what broke until a person has seen the difference. The version that they may call remains the
+    one to compare with, even after several changes. If a server reverts its change, there is nothing to approve."""
     if row.approved_digest == digest:
         row.approved_digest = ""
     elif breaks and not row.approved_digest and row.kind in CALLABLE:

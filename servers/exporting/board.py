@@ -14,7 +14,7 @@ from servers.jobs.board import JobRow
 from servers.kit.words import Look
 from servers.models import Export, ExportSchedule
 
-#: exports of a list
+#: exports per list
 SHOWN = 50
 _READY = Look("Ready", "ok", "circle-check")
 _DONE = Look("Done", "ok", "circle-check")
@@ -60,7 +60,7 @@ class ExportRow:
 
     @property
     def elsewhere(self) -> str:
-        """The machine that has the file, where it is not this one."""
+        """The machine that has the file, if it is not this one."""
         export = self.export
         lies = self.job is None and export.expires_at is not None and not files.here(export)
         return export.host if lies else ""
@@ -78,8 +78,8 @@ class ExportRow:
 
 @dataclass(frozen=True)
 class ScheduleRow:
-    """`failing_since`: when the first of its exports failed of which none has succeeded since. Until one does, it keeps the
-    retention from removing the events that it has not exported, unless it is paused."""
+    """`failing_since`: when its exports began to fail, if none has succeeded since. Until one does, it keeps retention
+    from removing the events that it has not exported, unless it is paused."""
 
     schedule: ExportSchedule
     last: ExportRow | None
@@ -99,7 +99,7 @@ class ScheduleRow:
 
 
 def rows(user: access.User) -> list[ExportRow]:
-    """The user's own, newest first."""
+    """The user's own exports, newest first."""
     return [ExportRow(export) for export in Export.objects.filter(owner=user).select_related("job")[:SHOWN]]
 
 
@@ -114,7 +114,7 @@ def schedule_rows() -> list[ScheduleRow]:
 
 
 def failing_since(schedule: ExportSchedule) -> datetime | None:
-    """None for a paused one: it holds nothing up."""
+    """None for a paused schedule, which blocks nothing."""
     if schedule.paused_at is not None:
         return None
     since = None
@@ -135,7 +135,7 @@ def runs(schedule: ExportSchedule) -> list[ExportRow]:
 
 
 def mark() -> str:
-    """Another one after whatever moved on the page of exports and forwarding."""
+    """A value that differs after any change on the page of exports and forwarding."""
     counted = Export.objects.order_by().aggregate(Count("pk"), Max("pk"), Count("finished_at"), Count("expires_at"))
     own = ".".join("" if value is None else str(value) for value in counted.values())
     return f"{jobs.mark(JobKind.EXPORT)}.{own}.{forwarding.mark()}"

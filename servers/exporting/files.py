@@ -23,9 +23,9 @@ from servers.exporting import selection
 from servers.models import Export
 
 log = structlog.get_logger(__name__)
-#: of its disk, an export leaves this much free, or a twentieth if that is less: the database may be on the same one
+#: an export leaves this much of its disk free, or a twentieth if that is less: the database may be on the same disk
 _LEFT_FREE = 1024**3
-#: rows of exports that are over
+#: rows of finished exports
 KEPT = 200
 _UNFINISHED = ".part"
 #: `path_of` and its unfinished copies: whatever else an operator keeps in the folder stays
@@ -37,7 +37,7 @@ def path_of(export: Export) -> Path:
 
 
 def name_of(export: Export) -> str:
-    """What a downloaded or uploaded file is called."""
+    """The name of a downloaded or uploaded file."""
     span = f"{selection.begins_at(export)}-{export.last_seq}"
     at = (export.finished_at or timezone.now()).strftime("%Y%m%dT%H%M%SZ")
     return f"{_prefix()}{span}-{at}.{export.format}"
@@ -79,8 +79,8 @@ class Output:
 
 @contextmanager
 def written(export: Export) -> Iterator[Output]:
-    """The file appears under its name when the block has ended well, complete and on the disk. Raises OSError, also if a
-    later attempt began meanwhile: each attempt has a name of its own, so that none ends with what another one wrote."""
+    """The file appears under its name when the block has succeeded, complete and on disk. Raises OSError, also if a
+    later attempt began meanwhile: each attempt has its own file name, so that none publishes what another one wrote."""
     final = path_of(export)
     for earlier in final.parent.glob(f"{final.name}*{_UNFINISHED}"):
         earlier.unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def written(export: Export) -> Iterator[Output]:
             os.fsync(file.fileno())
         partial.replace(final)
         _sync_names(final.parent)
-    except BaseException:  # whatever ends it, nothing unfinished stays
+    except BaseException:  # however it ends, nothing unfinished stays
         with suppress(FileNotFoundError):
             partial.unlink()
         raise
@@ -107,9 +107,9 @@ def require_space() -> None:
 
 
 def put_into(directory: Path, name: str, source: Path) -> Path:
-    """Copy a finished file into a directory of the operator's: complete or not at all. Raises OSError."""
+    """Copy a finished file into one of the operator's directories, completely or not at all. Raises OSError."""
     target, partial = directory / name, directory / f".{name}{_UNFINISHED}"
-    for left in directory.glob(f".{_prefix()}*{_UNFINISHED}"):  # by an attempt that was killed
+    for left in directory.glob(f".{_prefix()}*{_UNFINISHED}"):  # left by an attempt that was killed
         if _is_old(left):
             left.unlink(missing_ok=True)
     try:
@@ -120,7 +120,7 @@ def put_into(directory: Path, name: str, source: Path) -> Path:
             os.fsync(copy.fileno())
         partial.replace(target)
         _sync_names(directory)  # before the schedule's cursor moves past these events
-    except BaseException:  # the same
+    except BaseException:  # as above
         with suppress(OSError):
             partial.unlink()
         raise
@@ -128,12 +128,12 @@ def put_into(directory: Path, name: str, source: Path) -> Path:
 
 
 def _sync_names(folder: Path) -> None:
-    """A renamed file may have its old name again after a power failure until its folder is on the disk too."""
+    """A renamed file may have its old name again after a power failure until its folder is synced to disk too."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     except OSError as problem:
-        if problem.errno != errno.EINVAL:  # a network's file system may not know how
+        if problem.errno != errno.EINVAL:  # a network file system may not support it
             raise
     finally:
         os.close(descriptor)
@@ -152,8 +152,8 @@ def remove(export: Export) -> None:
 
 
 def expire() -> int:
-    """Remove files of exports whose time is over or whose row is gone, and the oldest rows. Returns how many files went.
-    Another machine may have ended an export whose file is on this one."""
+    """Remove files of exports that have expired or whose row is gone, and the oldest rows. Returns the number of files
+    removed. Another machine may have ended an export whose file is on this one."""
     removed = 0
     # its job was given up, or is gone
     ended = Export.objects.filter(Q(job=None) | Q(job__finished_at__isnull=False), finished_at=None)

@@ -13,7 +13,7 @@ from servers.exporting import files, selection
 from servers.jobs import requesting
 from servers.models import BackgroundJob, Export, ExportSchedule
 
-#: each takes a thread of a worker
+#: each occupies a thread of a worker
 OPEN = limits.number("open_exports")
 _SUBJECT = "audit log"
 
@@ -43,7 +43,8 @@ def request(
 
 
 def request_scheduled(schedule: ExportSchedule, next_at: datetime | None = None) -> Export | None:
-    """Of the events since the export before. In no transaction. None while another one of it, or too many, are open.
+    """Export the events since the previous one. Not in a transaction. None while another one of it, or too many, are
+    open.
 
     `next_at`: when it is due again, once this export is there. None also if it was paused, or another scheduler was faster.
 
@@ -92,7 +93,7 @@ def open_jobs() -> int:
 
 
 def facts(export: Export) -> dict[str, Any]:
-    """What the audit log says of an export."""
+    """What the audit log records about an export."""
     found: dict[str, Any] = {"export": str(export.uid), "format": str(export.format), "payloads": export.payloads}
     if export.query:
         found["query"] = export.query
@@ -102,7 +103,7 @@ def facts(export: Export) -> dict[str, Any]:
 
 
 def downloadable(user: access.User, actor: Actor, uid: Any) -> Export | None:
-    """The export if it belongs to this user and has a file. Raises Denied for an owner who lacks permission by now."""
+    """The export if it belongs to this user and has a file. Raises Denied for an owner who has lost the permission."""
     export = Export.objects.filter(uid=uid, owner=user).first() if user.pk else None
     if export is None or export.expires_at is None:
         return None
@@ -111,7 +112,8 @@ def downloadable(user: access.User, actor: Actor, uid: Any) -> Export | None:
 
 
 def note_download(actor: Actor, export: Export, found: int) -> None:
-    """`found`: the bytes of the file. One of another length than was written is not sent: the download failed."""
+    """`found`: the size of the file in bytes. A file whose size differs from what was written is not sent: the download
+    failed."""
     details = facts(export) | {"sha256": export.digest, "bytes": export.size}
     with audited(actor) as trail:
         if found == export.size:
@@ -125,15 +127,15 @@ def note_download(actor: Actor, export: Export, found: int) -> None:
 
 
 def delete(user: access.User, actor: Actor, uid: Any) -> str:
-    """Its owner's alone; a job that runs finds out at its next batch. “deleted” or “cancelled”; empty if there is no such
-    export."""
+    """Only for its owner; a running job notices at its next batch. Returns “deleted” or “cancelled”, empty if there is
+    no such export."""
     export = Export.objects.filter(uid=uid, owner=user).select_related("job").first()
     if export is None:
         return ""
     is_open = export.job is not None and export.job.open and export.finished_at is None
     with audited(actor) as trail:
         if export.job is not None and export.job.open:
-            # Lost by its worker, as an attempt that another one took over
+            # the worker loses it, like an attempt that another worker took over
             BackgroundJob.objects.filter(pk=export.job.pk, finished_at=None).delete()
         if export.delete()[0]:
             trail.note(AuditAction.EXPORT_DELETE, None, _SUBJECT, facts(export))

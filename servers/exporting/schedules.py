@@ -1,5 +1,5 @@
-"""Exports on a schedule: add, change, pause, delete, and the one that is due. Each holds the events since the one before, so
-together they are the whole log."""
+"""Exports on a schedule: add, change, pause, delete, and run those that are due. Each export contains the events since
+the previous one, so together they are the whole log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from servers.validators import origin
 
 TABLE: Final = ExportSchedule._meta.db_table
 PERMISSION: Final = "administer"
-#: of two machines
+#: tolerance between two machines
 CLOCKS_DIFFER: Final = timedelta(minutes=1)
 
 
@@ -63,7 +63,8 @@ _FIELDS = ("name", "format", "payloads", "interval", "target", "directory", "end
 
 
 def create(user: access.User, actor: Actor, given: ScheduleSettings) -> ExportSchedule:
-    """The first export is due at once, and holds the log from its beginning. Raises Denied, NameTaken, SecretNeeded."""
+    """The first export is due at once and starts at the beginning of the log. Raises Denied, NameTaken,
+    SecretNeeded."""
     permissions.require(user, actor, PERMISSION, subject=given.name)
     schedule = ExportSchedule(owner=user, owner_name=actor.name, next_at=timezone.now())
     _set(schedule, given)
@@ -77,7 +78,8 @@ def create(user: access.User, actor: Actor, given: ScheduleSettings) -> ExportSc
 
 
 def change(user: access.User, actor: Actor, schedule: ExportSchedule, given: ScheduleSettings) -> None:
-    """Its exports run with the permissions of who changed it last. Raises Denied, NameTaken, SecretNeeded."""
+    """Its exports run with the permissions of the person who last changed it. Raises Denied, NameTaken,
+    SecretNeeded."""
     permissions.require(user, actor, PERMISSION, subject=schedule.name)
     before = facts(schedule)
     _set(schedule, given)
@@ -103,7 +105,7 @@ def pause(user: access.User, actor: Actor, schedule: ExportSchedule, *, paused: 
 
 
 def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
-    """What was exported stays where it is."""
+    """Files that were already exported are kept."""
     permissions.require(user, actor, PERMISSION, subject=schedule.name)
     with audited(actor) as trail:
         if schedule.delete()[0]:
@@ -111,7 +113,7 @@ def delete(user: access.User, actor: Actor, schedule: ExportSchedule) -> None:
 
 
 def run_now(user: access.User, actor: Actor, schedule: ExportSchedule) -> Export | None:
-    """None while another one is open. Raises Denied, OnHold."""
+    """None while another export is open. Raises Denied, OnHold."""
     permissions.require(user, actor, PERMISSION, subject=schedule.name)
     if instance.is_held():
         raise OnHold
@@ -125,7 +127,7 @@ def run_due() -> list[Export]:
     made = []
     now = timezone.now()
     for schedule in ExportSchedule.objects.filter(_is_due(now), paused_at=None).select_related("owner"):
-        if requesting.is_open(schedule):  # it is due again when that one is over
+        if requesting.is_open(schedule):  # still due once that one has ended
             continue
         next_at = following(Interval(schedule.interval), now)
         if (export := requesting.request_scheduled(schedule, next_at)) is not None:
@@ -134,8 +136,8 @@ def run_due() -> list[Export]:
 
 
 def _is_due(now: datetime) -> Q:
-    """Also a schedule whose time is later than its interval allows: it was set before the clock was set back, or by a machine
-    whose clock is far ahead."""
+    """Includes schedules whose time is later than their interval allows: it was set before the clock was set back, or
+    by a machine whose clock is far ahead."""
     due = Q(next_at__lte=now)
     for interval in Interval:
         due |= Q(interval=interval, next_at__gt=following(interval, now + CLOCKS_DIFFER))

@@ -1,4 +1,4 @@
-"""Which events an export holds: all, or those that a query finds."""
+"""Which events an export contains: all, or those that a query finds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,18 @@ from django.utils import timezone
 from servers import access
 from servers.models import AuditEvent, Export
 
-#: numbers of one read: with a filter that few events pass, each read still is short
+#: event numbers per read: with a filter that few events match, each read is still short
 WINDOW = 2_000
 #: (user, query text, the moment from which its relative times count) -> the events that it finds among those that the user
 #: may see
 QueryEvents = Callable[[access.User, str, datetime], "QuerySet[AuditEvent]"]
-#: (query text, the same moment, number of an event, called after each batch): until the query finds all up to this event
+#: (query text, the same moment, number of an event, called after each batch): returns once the query finds all events
+#: up to this one
 Reach = Callable[[str, datetime, int, Callable[[], None]], None]
 
 
 class QueryField(Protocol):
-    """`label` says in words what `example` finds."""
+    """`label` describes what `example` finds."""
 
     @property
     def example(self) -> str: ...
@@ -40,7 +41,7 @@ _language: QueryLanguage | None = None
 
 
 def understands(language: QueryLanguage) -> None:
-    """The explorer registers its query language, which this app does not know."""
+    """The explorer registers its query language here, because this app must not import it."""
     global _language
     _language = language
 
@@ -51,11 +52,11 @@ def fields() -> Sequence[QueryField]:
 
 
 class QueryNotUnderstood(Exception):
-    """For the page: an error of the query, or no query language is installed."""
+    """The query has an error, or no query language is installed. The message is for the page."""
 
 
 def events_of(user: access.User, query: str, now: datetime | None = None) -> "QuerySet[AuditEvent]":
-    """An empty query finds all. `now`: from where `last:1h` counts. Raises Denied, QueryNotUnderstood."""
+    """An empty query finds all. `now`: the time that `last:1h` counts from. Raises Denied, QueryNotUnderstood."""
     if not query:
         return access.audit_events(user)
     if _language is None:
@@ -64,7 +65,7 @@ def events_of(user: access.User, query: str, now: datetime | None = None) -> "Qu
 
 
 def reach(query: str, now: datetime, seq: int, on_batch: Callable[[], None]) -> None:
-    """Before the events of a query are read: until nothing up to the event `seq` is missed."""
+    """Call it before the events of a query are read: waits until the query finds everything up to event `seq`."""
     if query and _language is not None:
         _language.reach(query, now, seq, on_batch)
 
@@ -83,7 +84,7 @@ def first_seq(export: Export) -> int:
 
 
 def begins_at(export: Export) -> int:
-    """Number of the first event that it holds. Without a query there are no gaps, so that an export that is over knows how
-    much the retention had removed before it."""
+    """The number of the first event in it. Without a query there are no gaps, so a finished export shows how much
+    retention had removed before it."""
     whole = not export.query and export.events
     return export.last_seq - export.events + 1 if whole else export.after_seq + 1

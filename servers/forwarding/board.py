@@ -1,4 +1,4 @@
-"""What pages show of sinks: state, lag, and the warning when one stands still."""
+"""What pages show about sinks: state, lag, and the warning when one has stalled."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ _STALLED = Look("Stalled", "bad", "circle-x")
 
 @dataclass(frozen=True)
 class SinkRow:
-    """`waiting`: events that are not delivered. `waiting_since`: when the oldest of them happened."""
+    """`waiting`: events not delivered yet. `waiting_since`: when the oldest of them happened."""
 
     sink: Sink
     waiting: int
@@ -42,7 +42,7 @@ class SinkRow:
 
     @property
     def stalled(self) -> bool:
-        """Nothing was delivered for this long although something waits: it fails, or no worker runs."""
+        """Nothing has been delivered for this long although events wait: it fails, or no worker runs."""
         limit = self.now - timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
         waits = self.waiting_since is not None and self.waiting_since < limit
         failing = self.sink.failing_since
@@ -77,19 +77,19 @@ def row_of(sink: Sink) -> SinkRow:
 
 
 def quiet() -> "QuerySet[Sink]":
-    """Sinks to which nothing was delivered for so long that they may stand still: if something waits for them."""
+    """Sinks to which nothing was delivered for so long that they may have stalled, if events wait for them."""
     limit = timezone.now() - timedelta(seconds=settings.FORWARDING_ALERT_SECONDS)
     undelivered = Q(delivered_at=None) | Q(delivered_at__lt=limit)
     return Sink.objects.filter(undelivered, paused_at=None, created_at__lt=limit)
 
 
 def stalled() -> list[SinkRow]:
-    """For the warning on every page of administrators."""
+    """For the warning on every page for administrators."""
     return [row for row in _rows(quiet()) if row.stalled]
 
 
 def mark() -> str:
-    """Another one after whatever moved."""
+    """A value that differs after any change."""
     counted = Sink.objects.order_by().aggregate(
         Count("pk"), Count("paused_at"), Count("failing_since"), Sum("delivered"), Sum("failures"), Sum("fence"),
         Max("test_ended_at"), Max("test_requested_at"),
@@ -98,8 +98,8 @@ def mark() -> str:
 
 
 def needed_from() -> int | None:
-    """Number of the oldest event that a sink or a schedule of exports still has to get: the retention may keep it. None if
-    there is none. A paused one holds nothing up. One whose cursor lies beyond the log has got nothing of this log."""
+    """The number of the oldest event that a sink or an export schedule still needs: retention may keep it. None if
+    there is none. Paused ones block nothing. One whose cursor is beyond the log has received nothing of this log."""
     beyond = When(cursor__gt=query.head_seq(), then=0)
     kinds: tuple[type[Sink | ExportSchedule], ...] = (Sink, ExportSchedule)
     cursors = [

@@ -190,7 +190,7 @@ def _certificates(text: str) -> str:
 
 
 class RewindForm(forms.Form):
-    """Forward from another event on."""
+    """Forward starting at a different event."""
 
     first = forms.IntegerField(
         label="Forward from event",

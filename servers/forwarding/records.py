@@ -1,4 +1,5 @@
-"""How events look at a receiver. Each record has the event's number and hash, so gaps and repeats show. Pure functions.
+"""How receivers see events. Each record has the event's number and hash, so gaps and repeats are visible. Pure
+functions.
 
 The event itself is the text that was hashed. Where a format takes it as JSON, its bytes are unchanged: canonical JSON
 (RFC 8785) of the parsed value is that text again.
@@ -14,12 +15,12 @@ from typing import Any, Final
 from servers.enums import AuditOutcome
 from servers.kit.visible import HIDDEN
 
-#: syslog: facility "log audit" (13); without a number of our own, the one for documentation (RFC 5612)
+#: syslog: facility "log audit" (13); we have no enterprise number, so the one for documentation (RFC 5612)
 _FACILITY: Final = 13
 _STRUCTURE: Final = "mcpadmin@32473"
-#: RFC 5425 wants receivers to take 8,192 bytes
+#: RFC 5425 says that receivers should accept 8,192 bytes
 SYSLOG_BYTES: Final = 8_192
-#: of a body that is no JSON: escaped, each takes up to twelve bytes
+#: for a body that is not JSON: escaped, each character takes up to twelve bytes
 _UNREADABLE_CHARS: Final = 400
 _ERROR, _WARNING, _INFO = 3, 4, 6
 _SYSLOG_SEVERITY: Final = {
@@ -56,8 +57,8 @@ class Source:
 
 
 def _read(body: str) -> dict[str, Any] | None:
-    """None for a body that was damaged in the database. Such an event is forwarded as the text that it is, with a mark: the
-    ones after it must not wait for it."""
+    """None for a body that was damaged in the database. Such an event is forwarded as plain text, with a mark: the
+    events after it must not wait for it."""
     try:
         event = json.loads(body)
     except (ValueError, TypeError, RecursionError):
@@ -148,7 +149,7 @@ def _log_record(
 
 
 def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Without empty ones."""
+    """Empty values are left out."""
     return [{"key": key, "value": _value(value)} for key, value in values.items() if value not in (None, "")]
 
 
@@ -165,7 +166,8 @@ def _nanoseconds(at: datetime) -> str:
 
 # --- syslog ---------------------------------------------------------------------------------------------------------------
 def syslog_messages(records: Iterable[Record], source: Source) -> list[bytes]:
-    """RFC 5424. The message is the event as JSON, with hidden characters escaped: it breaks no line and no terminal."""
+    """RFC 5424. The message is the event as JSON, with hidden characters escaped: it cannot break lines or
+    terminals."""
     return [_syslog_message(record, source) for record in records]
 
 
@@ -187,7 +189,7 @@ def _header(severity: int, at: datetime, source: Source, message_id: str) -> str
 
 
 def _shortened(body: str) -> str:
-    """Without its details, which alone can be long; a receiver would cut the message anywhere."""
+    """The event without its details, the only part that can be long; a receiver would cut the message anywhere."""
     event = _read(body)
     if event is None:
         return json.dumps(

@@ -1,4 +1,4 @@
-"""What pages show of background jobs."""
+"""What pages show about background jobs."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ class JobRow:
 
 @dataclass(frozen=True)
 class Verification:
-    """The one that waits or runs, and how the newest ended."""
+    """The verification that waits or runs, and the last one that ended."""
 
     open: JobRow | None
     last: JobRow | None
@@ -74,7 +74,7 @@ def verification() -> Verification:
 
 
 def mark(kind: JobKind | None = None) -> str:
-    """Another one after whatever moved: a page that shows this one is up to date."""
+    """A value that differs after any change: a page that shows the same one is up to date."""
     found = BackgroundJob.objects.filter(kind=kind) if kind else BackgroundJob.objects.all()
     sums = found.order_by().aggregate(newest=Coalesce(Max("pk"), 0), versions=Coalesce(Sum("version"), 0))
     return f"{sums['newest']}.{sums['versions']}"

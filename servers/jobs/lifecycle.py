@@ -4,8 +4,8 @@
                ↓ ↑ (by way of queued)
             interrupted: the worker died, or the database did not answer
 
-An attempt is known by its number. A worker that was silent for so long that its job was given to another one changes
-no row any more: it finds out at its next heartbeat, and stops.
+An attempt is identified by its number. A worker that was silent for so long that its job was given to another one no
+longer changes the row: it notices at its next heartbeat, and stops.
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """`detail` is one sentence for a page, `result` what an agent wants to know of it; neither holds a secret."""
+    """`detail` is one sentence for a page, `result` the data for agents; neither contains a secret."""
 
     ok: bool
     detail: str
@@ -61,7 +61,7 @@ def open_job(kind: JobKind) -> BackgroundJob | None:
 
 # --- by the one that runs it -----------------------------------------------------------------------------------------
 def claim(uid: str) -> BackgroundJob | None:
-    """The job, running now in a new attempt; None when another worker was first, or it is over."""
+    """The job, now running in a new attempt; None if another worker was first, or it has ended."""
     queued = BackgroundJob.objects.filter(uid=uid, state=JobState.QUEUED)
     begun = {"started_at": Now(), "heartbeat_at": Now(), "done": 0, "total": None, "detail": ""}
     if not _step(queued, state=JobState.RUNNING, attempts=F("attempts") + 1, **begun):
@@ -92,7 +92,7 @@ def finish(job: BackgroundJob, outcome: JobOutcome, **still: Any) -> None:
 
 
 def give_back(job: BackgroundJob) -> None:
-    """The worker stops: another one begins with the job again."""
+    """The worker is stopping: another one starts the job again."""
     _step(_ours(job), state=JobState.QUEUED, attempts=F("attempts") - 1, detail="")
 
 
@@ -110,7 +110,7 @@ def interrupt(job: BackgroundJob, why: str, **still: Any) -> None:
 
 # --- by those who look after them --------------------------------------------------------------------------------------
 def interrupt_stale() -> None:
-    """A heartbeat of the future is one from before the clock was set back. A worker that lives has written a newer one."""
+    """A heartbeat in the future is from before the clock was set back. A live worker has written a newer one since."""
     stale = timedelta(seconds=stale_seconds())
     silent = Q(heartbeat_at__lt=Now() - stale) | Q(heartbeat_at__gt=Now() + stale)
     for job in BackgroundJob.objects.filter(silent, state=JobState.RUNNING):
@@ -123,12 +123,12 @@ def requeue(job: BackgroundJob) -> bool:
 
 
 def note(job: BackgroundJob, detail: str) -> None:
-    """Say something of a job that waits."""
+    """Set the detail of a queued job."""
     _step(BackgroundJob.objects.filter(pk=job.pk, state=JobState.QUEUED), detail=detail)
 
 
 def announce() -> None:
-    """After the commit, pages look again."""
+    """Have pages refresh after the commit."""
     transaction.on_commit(partial(job_changed.send_robust, sender=BackgroundJob), robust=True)
 
 

@@ -1,7 +1,7 @@
 """Requests of jobs, by people and by the schedule, and the messages to the workers.
 
-A message is a hint: it holds the job's uid, may be lost and may come twice. What was lost is published again by
-`recover`, which the housekeeping calls.
+A message is a hint: it contains the job's uid, may be lost and may arrive twice. Lost messages are published again by
+`recover`, which housekeeping calls.
 """
 
 from datetime import timedelta
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 class Busy(Exception):
-    """One of this kind is not over yet. The message is for the page."""
+    """A job of this kind has not ended yet. The message is for the page."""
 
     def __init__(self, kind: JobKind) -> None:
         job = open_job(kind)
@@ -48,7 +48,8 @@ class Busy(Exception):
 
 
 def request(kind: JobKind, user: access.User, actor: Actor) -> BackgroundJob:
-    """A person's request. One that was interrupted goes on at once. Raises Denied, and Busy while one waits or runs."""
+    """A person's request. An interrupted job is queued again at once. Raises Denied, and Busy while one waits or
+    runs."""
     permissions.require(user, actor, PERMISSIONS[kind], subject=kind.label)
     lifecycle.interrupt_stale()
     waiting = open_job(kind)
@@ -89,7 +90,7 @@ def create(kind: JobKind, **fields: Any) -> BackgroundJob:
 
 
 def publish(job: BackgroundJob) -> bool:
-    """Have a worker look at it. False when the broker does not answer; the row says so then."""
+    """Notify a worker. Returns False if the broker does not respond; the row then says so."""
     try:
         current_app.send_task(RUN_TASK, args=[str(job.uid)], retry=False, ignore_result=True)
     except (OperationalError, RedisError, OSError) as problem:

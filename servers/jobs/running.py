@@ -1,4 +1,4 @@
-"""Running a job in a thread of a Celery worker, beside the live sessions of the same process."""
+"""Runs a job in a thread of a Celery worker, alongside the live sessions of the same process."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class Stopping(Exception):
-    """The worker ends."""
+    """The worker is stopping."""
 
 
 class JobProgress:
@@ -69,7 +69,7 @@ def stop() -> None:
 
 
 def run(uid: str) -> None:
-    """Whatever happens is in the row; a message that came twice, or too late, does nothing."""
+    """The result is recorded in the row; a message that arrives twice, or too late, does nothing."""
     if _stopping.is_set() or (job := lifecycle.claim(uid)) is None:
         return
     try:

@@ -43,7 +43,7 @@ def verify_log(progress: JobProgress) -> JobOutcome:
 
 
 def rotate_keys(progress: JobProgress) -> JobOutcome:
-    """As `manage.py rotate_keys` does it. Old keys stay in the key ring: older backups need them."""
+    """Like `manage.py rotate_keys`. Old keys stay in the key ring: older backups need them."""
     if missing := missing_keys():
         return JobOutcome(False, f"The key ring lacks {', '.join(missing)}. Restore the key ring first.")
     if progress.result.get("key") != keyring.load().current:

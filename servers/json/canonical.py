@@ -18,7 +18,7 @@ _SAFE_INTEGER = 2**53 - 1
 
 
 def canonical(value: Any) -> str:
-    """Raises TypeError for a Secret and for what JSON cannot say."""
+    """Raises TypeError for a Secret and for values that JSON cannot represent."""
     cleaned = plain(value)
     # Without floats and keys that UTF-16 would sort otherwise, orjson writes the same text: 15 µs an event instead of 23.
     return (orjson.dumps(cleaned, option=orjson.OPT_SORT_KEYS) if _simple(cleaned) else rfc8785.dumps(cleaned)).decode()
@@ -37,7 +37,7 @@ def sha256(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """`value` with nothing in it but what RFC 8785 can write and a PostgreSQL text column can hold."""
+    """`value` reduced to what RFC 8785 can write and a PostgreSQL text column can store."""
     kind = type(value)
     if kind is str:
         return storable(value)

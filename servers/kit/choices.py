@@ -20,7 +20,7 @@ _FILTERED_FROM: Final = 12
 
 
 def options_html(choices: Iterable[Any], chosen: set[str]) -> SafeString:
-    """`choices` as of a Django field; a label that is a list makes a group."""
+    """`choices` as in a Django field; a label that is a list makes a group."""
     return mark_safe("".join(_options(choices, chosen)))  # noqa: S308  # _options escapes
 
 
@@ -66,7 +66,7 @@ class LongSelectMultiple(LongSelect, forms.SelectMultiple):
 
 
 class LongCheckList(forms.CheckboxSelectMultiple):
-    """A box for each."""
+    """A checkbox for each choice."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         chosen = set(self.format_value(value))

@@ -91,7 +91,7 @@ def _long(text: str, size: str, whole: str, css: str) -> str:
 
 
 def _formula(text: str) -> str:
-    """A mark on what a spreadsheet would take for a formula. A number is one for nobody."""
+    """An attribute that marks text that a spreadsheet would treat as a formula. A number is never one."""
     return " data-formula" if is_risky(text) and not _is_number(text) else ""
 
 

@@ -70,12 +70,12 @@ class LongTable:
 
 
 def may_have_table(text: str) -> bool:
-    """A quick look; `long_table` decides."""
+    """A quick check; `long_table` decides."""
     return text[:100].lstrip()[:1] in ("{", "[") and _LIST_OF_OBJECTS.search(text) is not None
 
 
 def long_table(text: str) -> LongTable | None:
-    """Of the text, or of the first member of it, that is a list as `json_table.table_of` wants it."""
+    """The table of the text, or of its first member that is a list as `json_table.table_of` requires."""
     if text.count(",") + text.count("[") + text.count("{") > VALUES:
         return None
     try:
@@ -144,7 +144,7 @@ def _number(text: str) -> float | None:
 
 
 def _natural(text: str) -> list[str | int]:
-    """Without case and accents, and with its digits as numbers."""
+    """A sort key that ignores case and accents, with digits as numbers."""
     plain = text[:_KEY_CHARS]
     if not plain.isascii():
         plain = "".join(char for char in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(char))

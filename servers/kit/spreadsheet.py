@@ -2,7 +2,7 @@
 
 from servers.kit.visible import visible_text
 
-#: what a spreadsheet takes for a formula, also after blanks and in full width
+#: what a spreadsheet treats as the start of a formula, also after whitespace and in full width
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 _BLANK = " \t\r\n"
 

@@ -32,13 +32,13 @@ def marked_html(text: str) -> str:
 
 
 def visible_text(text: str) -> str:
-    """The same as plain text (not escaped): for attributes, where markup may not stand."""
+    """The same as plain text (not escaped): for attributes, which cannot contain markup."""
     return _replace(text, lambda run: f"[{_codes(run)}]", str)
 
 
 def is_typed(typed: str, name: str) -> bool:
-    """Whether someone typed this name to confirm. Hidden characters may be left out: nobody can type them. Each run of white
-    space is one blank, as on the page, and a field of one line holds no break."""
+    """Whether someone typed this name to confirm. Hidden characters may be left out: no one can type them. Each run of
+    whitespace counts as one space, as on the page, because a one-line field has no line breaks."""
     return typed == name or (_typeable(name) != "" and _typeable(typed) == _typeable(name))
 
 

@@ -39,7 +39,7 @@ def session_look(state: str, condition: str = "none") -> Look:
 
 
 def shortened(text: str, most: int) -> str:
-    """Without its middle: addresses differ at their ends."""
+    """Shortened in the middle: addresses differ at their ends."""
     if len(text) <= most:
         return text
     tail = most // 2

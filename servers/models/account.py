@@ -9,7 +9,7 @@ from servers.enums import LinkPurpose, LinkState, Theme
 
 
 class ServiceAccount(models.Model):
-    """Makes a user an account of agents: it has permissions and tokens, and never signs in."""
+    """Makes a user an account for agents: it has permissions and tokens, and never signs in."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="service_account")
     purpose = models.CharField(max_length=300, blank=True)
@@ -23,7 +23,7 @@ class ServiceAccount(models.Model):
 
 
 class Preferences(models.Model):
-    """How pages look for one person, in every browser. Without a row: the browser's own zone and colours."""
+    """How pages look to one person, in every browser. Without a row: the browser's own time zone and colors."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="preferences")
     time_zone = models.CharField(max_length=64, blank=True)  # a name of the IANA database; empty: the browser's

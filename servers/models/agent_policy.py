@@ -11,8 +11,8 @@ from servers.models.server import Server
 
 
 class AgentPolicy(models.Model):
-    """What agents may do at the endpoint of a server or bundle, or with one token. Without a row everything is as the
-    fields' defaults."""
+    """What agents may do at the endpoint of a server or bundle, or with one token. Without a row, the fields' defaults
+    apply."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     server = models.OneToOneField(Server, null=True, on_delete=models.CASCADE, related_name="agent_policy")

@@ -8,8 +8,8 @@ from servers.models.server import Server
 
 
 class AgentToken(models.Model):
-    """With what an agent acts as a person at the endpoints for agents: a token that the person issued, or a grant to an
-    OAuth client, which has short-lived tokens of its own (OAuthToken). Secrets are stored as digests only."""
+    """Lets an agent act as a person at the endpoints for agents: a token that the person issued, or a grant to an OAuth
+    client, which has its own short-lived tokens (OAuthToken). Secrets are stored only as digests."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     public_id = models.CharField(max_length=12, unique=True)  # the part of the token that may be shown

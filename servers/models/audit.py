@@ -8,7 +8,7 @@ _NO_STEP = ~models.Q(action__in=CALL_STEPS)
 
 
 class AuditHead(models.Model):
-    """The one head of the one chain, locked as the last statements of each transaction that appends."""
+    """The head of the only chain, locked by the last statements of each transaction that appends."""
 
     chain = models.PositiveSmallIntegerField(primary_key=True)
     seq = models.BigIntegerField(default=0)

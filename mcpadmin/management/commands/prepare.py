@@ -14,7 +14,7 @@ from mcpadmin.up.options import StartProblem
 
 class Command(BaseCommand):
     help = "Check the installation, bring the database up to date and collect static files; `up` does it at each start."
-    requires_system_checks: list[str] = []  # those of the installation are said in one line each
+    requires_system_checks: list[str] = []  # problems of the installation are reported in one line each
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What a person allowed a client, the code that fetches it and the tokens that prove it.
+"""What a person allowed a client to do, the code that the client redeems for it, and the tokens that prove it.
 
 A grant is an AgentToken with a client: bound to its person, one endpoint (RFC 8707), scopes and an end. Its access tokens
 last an hour. A refresh token is good for one use; a second use means that someone else has it, and ends the grant.
@@ -31,7 +31,7 @@ SECOND_USE: Final = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server's own, or that of a bundle with those of its servers that the person sees."""
+    """The endpoint of a server, or of a bundle with those of its servers that the person can see."""
 
     slug: str
     name: str
@@ -48,7 +48,7 @@ class Endpoint:
 
 
 def endpoint_of(user: Any, slug: str) -> Endpoint | None:
-    """None if there is none that this person sees."""
+    """None if there is none that this person can see."""
     visible = access.visible_servers(user).filter(archived_at=None)
     server = visible.filter(slug=slug).first()
     if server is not None:
@@ -81,7 +81,7 @@ class Consent:
 
 @dataclass(frozen=True)
 class Pair:
-    """The only place where both are; they are not stored. `seconds`: for so long the access token counts."""
+    """The only place with both tokens; they are not stored. `seconds`: how long the access token is valid."""
 
     access: str = field(repr=False)
     refresh: str = field(repr=False)
@@ -93,8 +93,8 @@ def facts(client: OAuthClient, redirect_uri: str) -> dict[str, Any]:
 
 
 def consent(actor: Actor, user: Any, given: Consent) -> str:
-    """A new grant, and the code that fetches it. Until then it counts for no longer than the code. Raises access.Denied
-    (recorded) and ValidationError."""
+    """Create a grant and return the code that redeems it. Until then, the grant expires with the code. Raises
+    access.Denied (recorded) and ValidationError."""
     permissions.require(user, actor, "call_tool", subject=given.client.label)
     tokens.require_room(user)
     now, code = timezone.now(), secrets.token_urlsafe(32)
@@ -136,7 +136,7 @@ def decline(actor: Actor, client: OAuthClient, endpoint: Endpoint | None, redire
 
 
 def take_code(client: OAuthClient, text: str) -> OAuthCode | None:
-    """Its one use. A second one ends the grant (RFC 9700 section 4.5). In a transaction."""
+    """Use the code, which is valid once. A second use ends the grant (RFC 9700 section 4.5). Runs in a transaction."""
     now, digest = timezone.now(), tokens.digest(text)
     if OAuthCode.objects.filter(digest=digest, used_at=None).update(used_at=now):
         row = OAuthCode.objects.select_related("grant__user").get(digest=digest)
@@ -164,7 +164,7 @@ def of_refresh(client: OAuthClient, text: str) -> AgentToken | None:
 
 
 def take_refresh(client: OAuthClient, text: str) -> AgentToken | None:
-    """The grant of a refresh token, at its one use. In a transaction."""
+    """Use a refresh token, which is valid once, and return its grant. Runs in a transaction."""
     now, digest = timezone.now(), tokens.digest(text)
     rows = OAuthToken.objects.filter(digest=digest, refresh=True, grant__client=client)
     token = rows.select_related("grant__user").first()
@@ -194,7 +194,7 @@ def revoke_by_client(client: OAuthClient, text: str) -> None:
 
 
 def forget_expired() -> int:
-    """Codes and tokens that count no more, and grants that were never fetched."""
+    """Delete expired codes and tokens, and grants that were never redeemed."""
     now = timezone.now()
     gone = OAuthToken.objects.filter(Q(expires_at__lt=now) | Q(grant__revoked_at__lt=now - SECOND_USE)).delete()[0]
     codes = OAuthCode.objects.filter(expires_at__lt=now - timedelta(hours=1))

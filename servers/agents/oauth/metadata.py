@@ -1,4 +1,4 @@
-"""The documents by which a client finds its way: RFC 9728 of each endpoint, RFC 8414 of this authorization server."""
+"""The discovery documents for clients: RFC 9728 for each endpoint, RFC 8414 for this authorization server."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -9,10 +9,10 @@ from django.urls import reverse
 from servers.agents.addresses import PREFIX, address_of
 from servers.enums import AgentScope
 
-#: of RFC 9728, section 3.1: inserted before the path of the resource
+#: RFC 9728 section 3.1: inserted before the path of the resource
 RESOURCE_PATH: Final = "/.well-known/oauth-protected-resource"
 SCOPES: Final = [scope.value for scope in AgentScope]
-#: what a client gets that names no scope
+#: the scopes for a client that names none
 DEFAULT_SCOPES: Final = [
     AgentScope.LIST.value,
     AgentScope.READ.value,
@@ -26,8 +26,8 @@ def issuer() -> str:
 
 
 def protected_resource(slug: str) -> dict[str, Any]:
-    """The same for every short name, so that it does not tell which servers there are. Clients request the scopes that it
-    lists, so these are the usual ones and not all (MCP 2025-11-25 *Scope Selection Strategy*)."""
+    """The same for every short name, so that it does not reveal which servers exist. Clients request the scopes that it
+    lists, so these are the usual ones, not all (MCP 2025-11-25 *Scope Selection Strategy*)."""
     return {
         "resource": address_of(slug),
         "authorization_servers": [issuer()],
@@ -60,7 +60,7 @@ def authorization_server(*, registration: bool, documents: bool) -> dict[str, An
 
 
 def challenge(slug: str, error: str = "", scopes: str = "") -> str:
-    """The value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1). `slug` may be anything that a path has."""
+    """The value of WWW-Authenticate (RFC 6750 section 3, RFC 9728 section 5.1). `slug` may be any text from a path."""
     parts = ['Bearer realm="mcpadmin"']
     if error:
         parts.append(f'error="{error}"')

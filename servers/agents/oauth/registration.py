@@ -1,8 +1,8 @@
-"""Which clients may come by themselves: an administrator switches both ways on and off.
+"""Which clients may register themselves: an administrator switches both ways on and off.
 
-Dynamic client registration (RFC 7591) is off by default: anyone who reaches this address may register, and a name that is
-registered proves nothing. Metadata documents are on by default; where workers cannot reach their hosts, they have to be
-off, because clients that see documents advertised try nothing else.
+Dynamic client registration (RFC 7591) is off by default: anyone who can reach this address may register, and a
+registered name proves nothing. Metadata documents are on by default; if workers cannot reach their hosts, they have to
+be off, because clients that see documents advertised try nothing else.
 """
 
 import secrets

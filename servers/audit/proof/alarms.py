@@ -1,4 +1,4 @@
-"""Alarms: what does not fit the audit log, until an administrator acknowledges it with a reason."""
+"""Alarms: inconsistencies of the audit log, until an administrator acknowledges them with a reason."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from servers.models import AuditAlarm, Checkpoint
 
 _BY_CHECKPOINT = (AlarmKind.BEHIND, AlarmKind.REWRITTEN)
 _WORDS_CHARS = 1_000
-#: statements that an acknowledgement looks through for the last one that still holds
+#: statements that an acknowledgement searches for the last one that still matches the log
 _SEARCHED = 10_000
-#: comparisons outside of a transaction before one is made inside of it
+#: comparisons outside a transaction before one is made inside it
 _TRIES = 3
 
 
@@ -33,7 +33,8 @@ def standing() -> list[AuditAlarm]:
 
 
 def sound(kind: AlarmKind, seq: int | None, words: str) -> AuditAlarm | None:
-    """Raise an alarm and record that. None if the same one stands, or was acknowledged: the verification itself goes on saying what it finds."""
+    """Raise an alarm and record it. None if the same one is open or was acknowledged: the verification itself still
+    reports what it finds."""
     with transaction.atomic():
         if _is_known(kind, seq, words[:_WORDS_CHARS]):
             return None
@@ -60,13 +61,13 @@ def _is_known(kind: AlarmKind, seq: int | None, words: str) -> bool:
     same = of_kind.filter(seq=None, words=words)  # no event tells one from another
     if kind != AlarmKind.KEY:
         return same.exists()
-    # A key that has signed since then is missing again.
+    # A key that has signed since the last alarm is missing again.
     signed_at = Checkpoint.objects.values_list("at", flat=True).first()
     return standing.exists() or (same if signed_at is None else same.filter(found_at__gt=signed_at)).exists()
 
 
 def sound_misfits(found: list[Misfit]) -> AuditAlarm | None:
-    """One alarm for all that the checkpoint file knows better."""
+    """Raise one alarm for everything in the checkpoint file that contradicts the log."""
     if not found:
         return None
     worst = next((one for one in found if not one.behind), found[-1])
@@ -74,8 +75,8 @@ def sound_misfits(found: list[Misfit]) -> AuditAlarm | None:
 
 
 def acknowledge(alarm: AuditAlarm, actor: Actor, reason: str) -> bool:
-    """False if another administrator was faster. For a log that does not fit its checkpoints, a signed statement takes those
-    back that the log does not bear out. Raises KeyMissing, KeyReplaced: then the alarm stands.
+    """False if another administrator was faster. For a log that does not match its checkpoints, a signed statement
+    retracts those that the log contradicts. Raises KeyMissing, KeyReplaced: then the alarm stays open.
 
     Not inside of `atomic()`: the signatures of thousands of statements are verified first, and no writer waits for that.
     """
@@ -86,7 +87,7 @@ def acknowledge(alarm: AuditAlarm, actor: Actor, reason: str) -> bool:
             checkpoints.one_at_a_time()
             if found is None or found.version == _version():
                 return _acknowledged(alarm, actor, reason, found)
-    with transaction.atomic():  # each time a statement was added meanwhile
+    with transaction.atomic():  # a statement was added during each attempt
         checkpoints.one_at_a_time()
         return _acknowledged(alarm, actor, reason, _Comparison.read())
 
@@ -106,8 +107,8 @@ def _acknowledged(alarm: AuditAlarm, actor: Actor, reason: str, found: "_Compari
 
 @dataclass(frozen=True)
 class _Comparison:
-    """From where on the earlier log is given up: after `shared`, the event of the last statement that both logs share.
-    `lost`: the last event that only the earlier one had, 0 if there is none. `version`: of the statements compared."""
+    """Where the earlier log is given up: after `shared`, the event of the last statement that both logs share. `lost`:
+    the last event that only the earlier log had, 0 if there is none. `version`: of the statements compared."""
 
     version: tuple[object, ...]
     shared: int = 0
@@ -126,5 +127,5 @@ class _Comparison:
 
 
 def _version() -> tuple[object, ...]:
-    """Another one as soon as a statement is added, in the database or in the file."""
+    """Changes as soon as a statement is added, in the database or in the file."""
     return Checkpoint.objects.values_list("pk", flat=True).first(), file.version()

@@ -18,7 +18,8 @@ _LATE = 5
 
 @dataclass(frozen=True)
 class Proof:
-    """`unsigned`: events after the newest checkpoint. `late`: they should have one by now. `begins`: first event that is still there."""
+    """`unsigned`: events after the newest checkpoint. `late`: they should have one by now. `begins`: the first event
+    that still exists."""
 
     newest: Checkpoint | None
     unsigned: int
@@ -31,7 +32,7 @@ class Proof:
 
     @property
     def alone(self) -> bool:
-        """No witness but the file, and that in the data directory."""
+        """Whether the only witness is the file, in the data directory."""
         inside = settings.CHECKPOINT_FILE.resolve().is_relative_to(settings.DATA_DIR)
         return inside and len(self.witnesses) == 1
 
@@ -55,14 +56,14 @@ def proof() -> Proof:
 
 
 def _is_late(newest: Checkpoint | None) -> bool:
-    """Judged by the oldest event that has none."""
+    """Judged by the oldest event without a checkpoint."""
     after = AuditEvent.objects.filter(seq__gt=newest.seq if newest is not None else 0).order_by("seq")
     since = after.values_list("at", flat=True).first()
     return since is not None and timezone.now() - since > timedelta(seconds=_LATE * settings.CHECKPOINT_SECONDS)
 
 
 def _keys() -> tuple[list[str], str]:
-    """Public keys, the current one first, or what keeps them from being read."""
+    """The public keys, the current one first, or the reason that they cannot be read."""
     try:
         return [known.text for known in key.load().trusted], ""
     except KeyMissing as missing:

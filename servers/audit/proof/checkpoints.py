@@ -1,7 +1,7 @@
-"""Checkpoints: signed statements of where the log ends, in the database and, by the witnesses, outside of it.
+"""Checkpoints: signed statements of where the log ends, in the database and, through the witnesses, outside it.
 
-A worker signs one when the log has grown: after CHECKPOINT_SECONDS, or after CHECKPOINT_EVENTS at once. Before that it
-compares the log with the newest statements of the checkpoint file, so that a log that does not fit is never signed.
+A worker signs one when the log has grown: after CHECKPOINT_SECONDS, or at once after CHECKPOINT_EVENTS. Before that it
+compares the log with the newest statements of the checkpoint file, so that a log that does not match is never signed.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ COMPARED = 100
 
 @dataclass(frozen=True)
 class Misfit:
-    """A statement that the log does not bear out. `seq`: the first event that does not fit."""
+    """A statement that the log contradicts. `seq`: the first event that does not match."""
 
     statement: Statement
     seq: int
@@ -48,13 +48,13 @@ def due() -> bool:
     if unsigned <= 0:
         return False
     since = AuditEvent.objects.filter(seq=newest + 1).values_list("at", flat=True).first()
-    # an event that far in the future was recorded before the clock was set back
+    # an event that far in the future was recorded before the clock was set back, so it counts as old
     old = since is None or abs(timezone.now() - since) >= timedelta(seconds=settings.CHECKPOINT_SECONDS)
     return unsigned >= settings.CHECKPOINT_EVENTS or old
 
 
 def sign_regular() -> Checkpoint | None:
-    """Sign the log's end. None if another process was faster, or there is nothing. Raises KeyMissing, KeyReplaced.
+    """Sign the log's end. None if another process was faster, or nothing is due. Raises KeyMissing, KeyReplaced.
 
     Call it only after `misfits` found none.
     """
@@ -86,8 +86,8 @@ def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
 
 
 def one_at_a_time() -> None:
-    """Until the end of the transaction: a witness that has one statement is not looked at for those before it, so none may
-    be committed after a later one."""
+    """Lock until the end of the transaction: a witness that has one statement is not checked for earlier ones, so none
+    may be committed after a later one."""
     in_transaction(database(), AdvisoryLock.CHECKPOINTS)
 
 
@@ -102,8 +102,9 @@ def signers() -> list[str]:
 
 
 def forget(key_ids: list[str]) -> int:
-    """Give up the statements of lost keys, in a transaction. The newest cut among them is signed again as it is: without it the log
-    would have no beginning. So are the newest removals: without them rows would be missing."""
+    """Give up the statements of lost keys, in a transaction. The newest cut among them is signed again unchanged:
+    without it, the log would have no beginning. So are the newest removals: without them, rows would be reported
+    missing."""
     lost = Checkpoint.objects.filter(key_id__in=key_ids)
     removed = _removed(lost.filter(kind=StatementKind.REMOVAL))
     cut = lost.filter(kind=StatementKind.CUT).order_by("-seq").first()
@@ -117,8 +118,8 @@ def forget(key_ids: list[str]) -> int:
 
 
 def _removed(lost: "QuerySet[Checkpoint]") -> dict[str, datetime]:
-    """Of each kind of rows before which time they may be missing, as the notes say that nobody can verify any more. What
-    will only come cannot have been removed."""
+    """For each kind of rows, the time before which they may be missing, according to notes that can no longer be
+    verified. A time in the future is capped at now: rows that do not exist yet cannot have been removed."""
     now, found = timezone.now(), dict[str, datetime]()
     for note in lost.values_list("note", flat=True):
         more = dict(line.partition(" ")[::2] for line in note.split("\n"))
@@ -138,7 +139,7 @@ def statements(rows: Any = None) -> Iterator[Statement]:
 
 
 def signed_rows(rows: "QuerySet[Checkpoint]") -> Iterator[tuple[int, Statement]]:
-    """As `statements`, each with the key of its row."""
+    """Like `statements`, each with the primary key of its row."""
     trusted = key.load().trusted
     for pk, note in rows.values_list("pk", "note").iterator():
         try:
@@ -148,14 +149,14 @@ def signed_rows(rows: "QuerySet[Checkpoint]") -> Iterator[tuple[int, Statement]]
 
 
 def newest_cut() -> Statement | None:
-    """From the database or the checkpoint file: the events up to it may be gone."""
+    """The newest cut in the database or the checkpoint file: the events up to it may be gone."""
     stored = next(statements(Checkpoint.objects.filter(kind=StatementKind.CUT).order_by("-seq")), None)
     cuts = [found for found in [stored, *outside()] if found is not None and found.kind == StatementKind.CUT]
     return max(cuts, key=lambda cut: cut.seq, default=None)
 
 
 def outside(most: int = COMPARED) -> list[Statement]:
-    """The newest statements of the checkpoint file that a key of ours signed, oldest first."""
+    """The newest statements of the checkpoint file that one of our keys signed, oldest first."""
     trusted, found = key.load().trusted, []
     for note in file.newest(most):
         try:
@@ -166,7 +167,7 @@ def outside(most: int = COMPARED) -> list[Statement]:
 
 
 def void(statement: Statement, restorations: list[Statement]) -> bool:
-    """Whether a later restoration of the database, which a person accepted, took this statement back."""
+    """Whether a later restoration of the database, which a person accepted, retracted this statement."""
     return any(statement.seq > one.seq and statement.at < one.at for one in restorations)
 
 
@@ -177,7 +178,7 @@ def restorations() -> list[Statement]:
 
 # --- comparing ----------------------------------------------------------------------------------------------------------
 def misfits(known: list[Statement] | None = None) -> list[Misfit]:
-    """What the checkpoint file says and the log does not bear out, by event. Only reads; raises KeyMissing."""
+    """Statements of the checkpoint file that the log contradicts, by event. Only reads; raises KeyMissing."""
     known = outside() if known is None else known
     taken_back = restorations()
     known = [one for one in known if not void(one, taken_back)]

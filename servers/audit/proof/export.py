@@ -33,11 +33,11 @@ class ExportLines:
         self._after = after
         self._key = key.load()
         self._restored = _newest(StatementKind.RESTORED)
-        #: of older events no verifier expects a payload
+        #: no verifier expects payloads of events older than this
         self._removed = removals.allowed("payloads")
-        #: before the log's end is read: one that is signed meanwhile would be about an event beyond it
+        #: read before the log's end: one that is signed meanwhile would be about an event beyond it
         self._outside = checkpoints.outside()
-        #: number of the last event that a whole export holds: the log's end when this object was made
+        #: number of the last event of a whole export: the log's end when this object was created
         self.last_seq, self._hash = checkpoints.head()
         self._cut = checkpoints.newest_cut()
         self._hashes, self._count = hashlib.sha256(), 0
@@ -45,10 +45,10 @@ class ExportLines:
         #: the event that was written last: the next one follows it, unless a cut removed it meanwhile
         self._reached = max(after, self._cut.seq if self._cut is not None else 0)
         self._overtaken = False
-        #: digests whose payload was written, by call: after the end of one, hardly any event names them again
+        #: digests whose payload was written, by call: after the end of a call, hardly any event names them again
         self._written: dict[Any, set[str]] = {}
         self._notes: set[str] = set()
-        #: digests of payloads that were erased, and those whose erasure an event of this export says
+        #: digests of erased payloads, and of those whose erasure an event of this export reports
         self._erased: set[str] = set()
         self._erasures: set[str] = set()
 
@@ -73,7 +73,7 @@ class ExportLines:
             keys=[known.text for known in self._key.trusted],
         )
         cut = self._cut
-        # also the one of the event before the first, which says what the first has to follow
+        # includes the checkpoint of the event before the first, which says what the first has to follow
         first = max(self._after, cut.seq + 1 if cut is not None else 1)
         for one in [*([cut] if cut is not None else []), *self._statements(first), *self._outside]:
             if one.note not in self._notes and (one.kind != StatementKind.CUT or one is cut):
@@ -82,8 +82,8 @@ class ExportLines:
 
     @property
     def outdated(self) -> bool:
-        """Whether events were removed before they were written, or an event that is not in this file erased a payload. What
-        else the retention removes, the statements before the end account for."""
+        """Whether events were removed before they were written, or an event that is not in this file erased a payload.
+        The statements before the end account for everything else that retention removes."""
         cut_off = not self._filtered and (self._overtaken or self._reached < self.last_seq)
         if cut_off and checkpoints.newest_cut() != self._cut:
             return True
@@ -94,8 +94,8 @@ class ExportLines:
         return (file.line(one.kind, one.note) for one in checkpoints.statements(rows) if one.note not in self._notes)
 
     def _erased_meanwhile(self) -> bool:
-        """Whether a person had a payload erased by an event after those that this file holds. Of a filtered one, no event is
-        expected to say it."""
+        """Whether a person had a payload erased by an event after those in this file. In a filtered file, no event is
+        expected to report it."""
         unsaid = set[str]() if self._filtered else self._erased - self._erasures
         later = AuditEvent.objects.filter(action=AuditAction.PAYLOAD_ERASE, seq__gt=self.last_seq)
         return bool(unsaid) and any(
@@ -133,7 +133,8 @@ class ExportLines:
                 yield _line(type="call", **call)
 
     def _small_payloads(self, bodies: Sequence[dict[str, Any]]) -> dict[str, Payload]:
-        """Large ones are read one by one, so that a batch of events takes no more memory than the largest of them."""
+        """Without large ones, which are read one by one, so that a batch needs no more memory than the largest
+        payload."""
         named = {digest for body in bodies for _, digest in _digests(body)}
         rows = Payload.objects.filter(digest__in=named, size__lte=settings.INLINE_PAYLOAD_BYTES)
         return {row.digest: row for row in rows}
@@ -156,13 +157,13 @@ class ExportLines:
             del self._written[event.call_uid]
 
     def _signed(self, lines: Iterator[str]) -> Iterator[str]:
-        """Also what the signature of the end covers."""
+        """Pass lines on, and add them to what the signature at the end covers."""
         for line in lines:
             self._lines.update(line.encode("utf-8", "surrogatepass"))
             yield line
 
     def end(self) -> Iterator[str]:
-        """What the retention signed while the events were written, and the signature."""
+        """What retention signed while the events were written, and the signature."""
         yield from self._signed(self._later_removals())
         digest, lines = (b64encode(found.digest()).decode() for found in (self._hashes, self._lines))
         more = {"events": str(self._count), "digest": digest, "lines": lines}
@@ -177,12 +178,13 @@ def _newest(kind: StatementKind) -> int | None:
 
 
 def _line(**members: Any) -> str:
-    """No byte of an event ends a line or reaches a terminal as it is: JSON escapes control characters."""
+    """Nothing in an event can end a line or control a terminal: control characters are escaped."""
     text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
     return text.translate(_ESCAPED) + "\n"
 
 
-#: what JSON leaves as it is and some agents take for the end of a line, and the other control characters
+#: characters that JSON does not escape: those that some readers treat as the end of a line, and other control
+#: characters
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 
@@ -192,7 +194,7 @@ def _payload_line(row: Payload) -> str:
     salt = b64encode(bytes(row.salt)).decode()
     try:
         text = stored.read(row) or ""
-    except Exception:  # whatever was done to it: without content no verifier accepts the line
+    except Exception:  # whatever was done to it: without content, no verifier accepts the line
         return _line(type="payload", digest=row.digest, salt=salt)
     data = text.encode("utf-8", "surrogatepass")
     try:

@@ -1,4 +1,4 @@
-"""The checkpoint file (MCPADMIN_CHECKPOINT_FILE): one statement a line, only ever appended to."""
+"""The checkpoint file (MCPADMIN_CHECKPOINT_FILE): one statement per line, append-only."""
 
 import json
 import os
@@ -13,7 +13,7 @@ _LINE_BYTES = 2_048
 
 
 def append(kind: str, note: str) -> None:
-    """On the disk when it returns. Raises OSError."""
+    """The line is on disk when it returns. Raises OSError."""
     path = Path(settings.CHECKPOINT_FILE)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     data = line(kind, note).encode()
@@ -21,7 +21,7 @@ def append(kind: str, note: str) -> None:
     try:
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
-            data = b"\n" + data  # a write was cut off: its line stays as it is, and is no statement
+            data = b"\n" + data  # a write was cut off: its line stays as it is, and is not a statement
         if os.write(descriptor, data) != len(data):
             raise OSError(0, "The disk is full.")
         os.fsync(descriptor)
@@ -35,7 +35,7 @@ def line(kind: str, note: str) -> str:
 
 
 def newest(most: int) -> list[str]:
-    """The notes at the end of the file, oldest first; none where there is no file. Raises OSError."""
+    """The notes at the end of the file, oldest first; empty if there is no file. Raises OSError."""
     path = Path(settings.CHECKPOINT_FILE)
     try:
         with path.open("rb") as lines:
@@ -47,7 +47,7 @@ def newest(most: int) -> list[str]:
 
 
 def version() -> tuple[int, int] | None:
-    """Another one as soon as a line is appended; None where there is no file. Raises OSError."""
+    """Changes as soon as a line is appended; None if there is no file. Raises OSError."""
     try:
         stat = os.stat(settings.CHECKPOINT_FILE)
     except FileNotFoundError:

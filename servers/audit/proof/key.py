@@ -1,4 +1,4 @@
-"""The key that signs statements about the log: in a file outside of the database (MCPADMIN_CHECKPOINT_KEY_FILE).
+"""The key that signs statements about the log: in a file outside the database (MCPADMIN_CHECKPOINT_KEY_FILE).
 
 {"name": "mcpadmin.example.com/audit-3f9c2a1b", "private": "<32 bytes in base64>", "retired": ["<public key>", ...]}
 """
@@ -15,12 +15,12 @@ from servers.audit.proof.notes import NoteInvalid, PublicKey
 
 
 class KeyMissing(Exception):
-    """No readable checkpoint key. The message is fit for a page: it holds no key."""
+    """No readable checkpoint key. The message may be shown on a page: it does not contain the key."""
 
 
 @dataclass(frozen=True)
 class SigningKey:
-    """`trusted`: whose signatures count: the key itself and those that it replaced."""
+    """`trusted`: the keys whose signatures count: this key and those that it replaced."""
 
     public: PublicKey
     private: Ed25519PrivateKey = field(repr=False)

@@ -54,7 +54,7 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class Statement:
-    """`hash` is that of event `seq`, in hexadecimal; `more` are the extension lines besides time and kind."""
+    """`hash` is that of event `seq`, in hexadecimal; `more` contains the extension lines besides time and kind."""
 
     kind: StatementKind
     seq: int

@@ -1,4 +1,4 @@
-"""Removals: the retention's signed leave to delete rows beside the log."""
+"""Removals: signed permissions for retention to delete rows that belong to the log."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -18,7 +18,7 @@ _MOST_REPLACED = 500
 
 def allow(rows: Rows, before: datetime) -> None:
     """Sign that `rows` whose request is older than `before` may be missing. Call it before they are deleted. The statement
-    replaces those before it, whose times it covers: with the retention, there is one in each hour.
+    replaces earlier ones, whose times it covers: retention signs one every hour.
 
     Raises KeyMissing and KeyReplaced: then nothing may be deleted.
     """
@@ -32,12 +32,12 @@ def allow(rows: Rows, before: datetime) -> None:
 
 
 def allowed(rows: Rows) -> datetime | None:
-    """Before which time rows may be missing. Raises KeyMissing."""
+    """The time before which rows may be missing. Raises KeyMissing."""
     return max((time for _, time in _signed(rows)), default=None)
 
 
 def newest(rows: Rows) -> datetime | None:
-    """The same for a page: of the newest leave, with one signature to check. Raises KeyMissing."""
+    """The same for a page: only from the newest removal, with one signature to check. Raises KeyMissing."""
     return next((time for _, time in _signed(rows)), None)
 
 

@@ -1,4 +1,4 @@
-"""Checks of rows beside the log against its events. Each app registers those of its own rows."""
+"""Checks of other rows against the log's events. Each app registers the checks for its own rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from uuid import UUID
 
 from servers.models import AuditEvent
 
-#: between a time in a row and the event of the same transaction that does not name it: a commit may wait, and a clock may
-#: be set
+#: allowed between a time in a row and the event of the same transaction, if the event does not name it: a commit may
+#: wait, and a clock may be set
 TOLERANCE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`seq`: the event that the row contradicts; None for a row that no event knows. `statement`: the event of a signed
-    statement, where one contradicts the log."""
+    """`seq`: the event that the row contradicts; None for a row without an event. `statement`: the event of a signed
+    statement, if one contradicts the log."""
 
     seq: int | None
     words: str
@@ -25,7 +25,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Removed:
-    """What the retention signed: rows of calls, and payloads, whose request is older may be missing; so may the events up to `cut_until`."""
+    """What retention signed: rows of calls, and payloads, whose request is older may be missing; so may the events up
+    to `cut_until`."""
 
     calls: datetime | None = None
     payloads: datetime | None = None
@@ -38,7 +39,7 @@ class RowCheck(Protocol):
         missing."""
 
     def unrecorded(self, removed: Callable[[], Removed], on_batch: Callable[[], None]) -> Iterator[Finding]:
-        """After all events were verified: the rows that the events do not account for. `removed`: as it is signed now."""
+        """Called after all events were verified: the rows that no event accounts for. `removed`: what is signed now."""
 
     def exported(self, events: Sequence[AuditEvent], last_seq: int) -> dict[UUID, dict[str, Any]]:
         """The rows that belong to these events, as an export has them, by uid of the call: as they were when the log

@@ -1,8 +1,8 @@
-"""Triggers of the database: nothing changes or deletes an audit event, except events that a cut covers.
+"""Database triggers: no audit event can be changed, and only events that a cut covers can be deleted.
 
 They stop mistakes and injected SQL. The owner of the database can drop them; the verification then says so, and the
-signed checkpoints show what was changed. `migrate` drops them first and makes them at its end: SQLite makes a table that
-is altered again, without its triggers.
+signed checkpoints show what was changed. `migrate` drops them first and creates them at the end: SQLite recreates a
+table that is altered, without its triggers.
 """
 
 from typing import Any
@@ -51,7 +51,7 @@ def drop(connection: BaseDatabaseWrapper) -> None:
 
 
 def present(connection: BaseDatabaseWrapper) -> set[str]:
-    """Names of those that work."""
+    """The names of the active triggers."""
     if connection.vendor == "postgresql":
         sql = "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND NOT tgisinternal AND tgenabled = 'O'"
     else:

@@ -1,5 +1,5 @@
-"""Witnesses: places outside of the database that keep the checkpoints. The checkpoint file is always one of them; the
-others are in MCPADMIN_WITNESSES. This module knows what each has; a worker sends (sessions/host/checkpoints.py).
+"""Witnesses: places outside the database that keep the checkpoints. The checkpoint file is always one of them; the
+others are in MCPADMIN_WITNESSES. This module tracks what each has; a worker sends (sessions/host/checkpoints.py).
 
     https://witness.example.com/mcpadmin              POST of a line of the checkpoint file
     syslog://logs.example.com:6514                    RFC 5424 over TLS
@@ -38,7 +38,7 @@ class WitnessKind(Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """`name` is what pages show and what the row is found by: it holds no query and no password."""
+    """`name` is what pages show and how the row is found: it contains no query and no password."""
 
     kind: WitnessKind
     name: str
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Claimed:
-    """What this process is to deliver now, oldest first."""
+    """What this process must deliver now, oldest first."""
 
     place: Place
     checkpoints: list[Checkpoint]
@@ -61,7 +61,7 @@ class Claimed:
 
 @dataclass(frozen=True)
 class State:
-    """For the page. `behind`: events of the newest checkpoint that this witness does not have."""
+    """For the page. `behind`: the number of events of the newest checkpoint that this witness does not have yet."""
 
     place: Place
     row: Witness | None
@@ -83,7 +83,7 @@ def parsed(text: str) -> Place:
     try:
         url = urlsplit(text.strip())
         host, port = url.hostname or "", url.port
-    except ValueError:  # whose own words may quote part of a password
+    except ValueError:  # its own message may quote part of a password
         raise ValueError("The address of a witness is not a valid URL.") from None
     name = f"{url.scheme}://{host}{f':{port}' if port else ''}{url.path}"
     if not host or url.username is not None:
@@ -117,7 +117,7 @@ def due() -> list[Place]:
 
 
 def _may_be_tried(now: datetime) -> Q:
-    """A moment later than the longest wait was set before the clock was set back."""
+    """Also if the next attempt is later than the longest wait: it was set before the clock was set back."""
     longest = max(LEASE, timedelta(seconds=settings.TIME_SCALE * DELAYS[-1]))
     return Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + longest)
 
@@ -131,8 +131,8 @@ def claim(place: Place) -> Claimed | None:
     missing = Checkpoint.objects.filter(pk__gt=row.delivered).order_by("pk")
     if place.kind is WitnessKind.FILE:
         return Claimed(place, list(missing[:BATCH]))
-    # The newest of consecutive regular ones covers all events of the others. What else was signed says something of its own,
-    # and a cut nothing of the events after it.
+    # The newest of consecutive regular ones covers all events of the others. Other kinds each state something of their
+    # own, and a cut says nothing about the events after it.
     special = missing.exclude(kind=StatementKind.REGULAR).first()
     regular = (missing if special is None else missing.filter(pk__lt=special.pk)).last()
     chosen = regular or special
@@ -163,7 +163,7 @@ def failed(place: Place, problem: str) -> None:
 
 
 def file_failed(problem: str) -> None:
-    """In a transaction: the file cannot be read, and so not be compared with the log."""
+    """Runs in a transaction: the file cannot be read, so it cannot be compared with the log."""
     Witness.objects.get_or_create(name=FILE, defaults={"next_attempt_at": timezone.now()})
     Witness.objects.filter(name=FILE).exclude(problem=problem[:500]).update(problem=problem[:500], failures=1)
 

@@ -46,7 +46,7 @@ class _WriteOnlyText(forms.Textarea):
 
 
 class _ReferenceInput(forms.TextInput):
-    """A token entered in place of a reference is not redisplayed."""
+    """A token entered instead of a reference is not redisplayed."""
 
     def format_value(self, value: Any) -> str | None:
         return value if is_reference(str(value)) else None
@@ -144,14 +144,15 @@ _SECRETS: dict[str, dict[str, forms.CharField]] = {
 
 
 def shown_details(kind: str, details: dict[str, str]) -> list[tuple[str, str]]:
-    """(label, text): those of the form itself first, then in field order."""
+    """(label, text): the form's own fields first, in their order."""
     labels = {name: str(field.label) for name, field in _DETAILS.get(kind, {}).items()}
     others = {name: name.capitalize() for name in details if name not in labels}
     return [(label, details[name]) for name, label in (labels | others).items() if details.get(name)]
 
 
 class CredentialForm(forms.Form):
-    """`stored`: the open details of a credential whose value is replaced; its name and place are not asked again."""
+    """`stored`: the open details of a credential whose value is replaced; its name and place are not asked for
+    again."""
 
     def __init__(self, kind: str, data: Any = None, *, stored: dict[str, str] | None = None, url: str = "") -> None:
         self.kind = CredentialKind(kind)
@@ -176,13 +177,13 @@ class CredentialForm(forms.Form):
         return {name: Secret(self.cleaned_data[name]) for name in _SECRETS[self.kind]}
 
     def refuse(self, problem: ValidationError) -> None:
-        """What the domain said, at the boxes that it is about."""
+        """Show the domain's errors at the fields that they are about."""
         errors = getattr(problem, "message_dict", None) or {"": problem.messages}
         for name, words in errors.items():
             self.add_error(name if name in self.fields else None, words)
 
     def _parts(self, table: dict[str, dict[str, forms.CharField]]) -> dict[str, forms.CharField]:
-        """Fields of a class are copied for each form; these are not of a class."""
+        """Copied for each form: Django copies only fields that are declared on the class."""
         return {name: _copied(field) for name, field in table.get(self.kind, {}).items()}
 
     def _url(self, url: str) -> forms.CharField:
@@ -196,7 +197,7 @@ class CredentialForm(forms.Form):
 
 
 class OwnCredentialForm(CredentialForm):
-    """For one's own identity at one server: its name and place are known, and `variables` that it may fill."""
+    """For a user's own identity at one server: its name and place are known. `variables`: those that it may fill."""
 
     def __init__(self, kind: str, data: Any = None, *, variables: Sequence[str] = ()) -> None:
         super().__init__(kind, data, stored={})

@@ -1,4 +1,4 @@
-"""Which issuer to expect of an authorization server whose metadata carries another one."""
+"""Which issuer to expect from an authorization server whose metadata names a different one."""
 
 from django import forms
 

@@ -77,7 +77,7 @@ class Command(BaseCommand):
         self._retire(really=retire)
 
     def _begin(self, *, retire: bool) -> None:
-        """Unless only old keys are to go."""
+        """Begin a rotation, unless only old keys are to be removed."""
         if retire and self._old():
             return
         with _writing():
