@@ -106,19 +106,20 @@ def test_a_thousand_changes_are_found_by_both_verifiers(tmp_path: Path) -> None:
     mutate(WHOLE, tmp_path)
 
 
+@pytest.mark.parametrize("count", [len(IN_DATABASE), pytest.param(SHORT, marks=pytest.mark.long)])
 @pytest.mark.django_db(transaction=True)
-def test_every_change_of_a_log_that_begins_with_a_cut_is_found_by_both_verifiers(tmp_path: Path) -> None:
+def test_every_change_of_a_log_that_begins_with_a_cut_is_found_by_both_verifiers(count: int, tmp_path: Path) -> None:
     log.fill(5)
     cut(8)
     file.append("cut", Checkpoint.objects.get(kind="cut").note)
     log.sign()  # nothing vouches yet for what is younger than the newest checkpoint
-    mutate(SHORT, tmp_path)
+    mutate(count, tmp_path)
 
 
 @pytest.mark.usefixtures("on_postgres")
 def test_every_change_on_postgresql_is_found_by_both_verifiers(tmp_path: Path) -> None:
     log.fill(4)
-    mutate(SHORT, tmp_path)
+    mutate(len(IN_DATABASE), tmp_path)
 
 
 @pytest.mark.long
