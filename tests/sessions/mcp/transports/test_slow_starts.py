@@ -55,7 +55,9 @@ def era_of(made: Made) -> str:
 
 
 @pytest.mark.parametrize("manner", ["silent", "chatty", "noisy"])
-@pytest.mark.parametrize("seconds", [12, 24, 45, 90])
+@pytest.mark.parametrize(
+    "seconds", [12, pytest.param(24, marks=pytest.mark.long), pytest.param(45, marks=pytest.mark.long), 90]
+)
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_server_that_starts_slowly_is_ready_at_the_first_try_in_its_era(
     era: str, seconds: float, manner: str, tmp_path: Path
@@ -77,7 +79,7 @@ async def test_a_server_that_starts_slowly_is_ready_at_the_first_try_in_its_era(
         pytest.param("sdk1_9", "legacy", marks=pytest.mark.long),
         pytest.param("sdk1_12", "legacy", marks=pytest.mark.long),
         ("ts", "legacy"),
-        ("everything", "legacy"),
+        pytest.param("everything", "legacy", marks=pytest.mark.long),  # on the SDK of the one above
         ("sdk2", "modern"),
         ("ts2", "modern"),
         pytest.param("fastmcp", "modern", marks=pytest.mark.long),
