@@ -89,7 +89,7 @@ def _redis(name: str, address: str) -> Iterator[CheckMessage]:
     if url.scheme == "redis":
         yield Warning(
             f"{name} connects to {url.hostname} without TLS.",
-            hint="Use rediss://, or a network that nobody else can listen on.",
+            hint="Use rediss://, or a network that no one else can listen on.",
             id="mcpadmin.W001",
         )
 

@@ -84,7 +84,7 @@ def dialect(schema: Any) -> Any:
 def reason(problem: Exception) -> str:
     first = str(problem).partition("\n")[0]
     if "surrogates not allowed" in first:
-        return "The schema or the value has a lone surrogate (half of a character), which cannot be checked."
+        return "The schema or the value contains an unpaired surrogate, which cannot be checked."
     if "retriev" in first or "not present in a registry" in first:
         return "The schema refers to another document, which is never fetched."
     return f"The schema is not valid: {first[:300]}"

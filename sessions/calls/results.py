@@ -129,7 +129,7 @@ def _messages(messages: list[Any]) -> list[Block]:
         shown = items[: min(BLOCKS, BLOCKS * 2 - len(blocks))]
         blocks += [replace(block_of(item, budget, position + n), role=role) for n, item in enumerate(shown)]
         position += len(items)
-    more = ((len(messages) - BLOCKS, "messages"), (position - len(blocks), "contents of these messages"))
+    more = ((len(messages) - BLOCKS, "messages"), (position - len(blocks), "content items of these messages"))
     left_out = " and ".join(f"{count} more {what}" for count, what in more if count > 0)
     return [*blocks, Block("note", text=f"{left_out} in the raw result.")] if left_out else blocks
 

@@ -159,7 +159,7 @@ def restore(request: WebRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug, "change")
     registering.restore(Actor.of(request), request.user, server)
     enabling = "Enable it to connect." if may_change(request.user, server) else f"{_ONLY_WITH_COMMANDS}."
-    messages.success(request, f"{server.name} is restored. {enabling}")
+    messages.success(request, f"{server.name} was restored. {enabling}")
     return _back(server)
 
 

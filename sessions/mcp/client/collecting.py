@@ -144,7 +144,7 @@ class Collecting:
             await asyncio.wait((notified, answered), return_when=asyncio.FIRST_COMPLETED)
             action = "accept" if over.is_set() else (await answered)["action"]
             if action != "accept":
-                why = "someone declined" if action == "decline" else "nobody opened it"
+                why = "someone declined" if action == "decline" else "no one opened it"
                 words = f"The call requires someone to open a page, but {why}."
                 raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=False)
         finally:

@@ -259,7 +259,7 @@ class Connector(aiohttp.TCPConnector):
         if outgoing is not None:
             if outgoing.answered:
                 made.release()
-                raise NotReady("The request was given up before it was sent.", Fault.CLOSED)
+                raise NotReady("The request was abandoned before it was sent.", Fault.CLOSED)
             outgoing.left = True
         return made
 

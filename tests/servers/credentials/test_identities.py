@@ -172,10 +172,10 @@ def test_going_back_erases_the_own_credentials_and_only_those(server: Server, be
 
 def test_two_of_one_header_are_refused_for_an_own_identity_too(server: Server, bea: Any) -> None:
     own(bea, server)
-    with pytest.raises(ValidationError, match="already sends the .* header"):
+    with pytest.raises(ValidationError, match=r"already sends the .* header"):
         own(bea, server)
     team = Parts(CredentialKind.HEADER, {"header": "X-Team"}, {"value": Secret("x")})
-    with pytest.raises(ValidationError, match="already sends the .* header"):
+    with pytest.raises(ValidationError, match=r"already sends the .* header"):
         vault.create_own(Actor.of_user(bea), bea, server, team)
 
 

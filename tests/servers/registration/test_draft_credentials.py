@@ -130,7 +130,7 @@ def test_a_credential_that_is_deleted_before_the_test_is_said_to_be_gone(
 def test_the_binding_is_judged_again_by_the_worker(admin: Any, actor: Actor, token: Credential) -> None:
     draft = create_draft(actor, admin, over_http(url=URL), None, [token])
     Credential.objects.update(host="evil.example")
-    with pytest.raises(NotLaunchable, match="another address"):
+    with pytest.raises(NotLaunchable, match="different address"):
         launched(draft)
 
 

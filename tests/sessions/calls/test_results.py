@@ -112,8 +112,8 @@ def test_more_contents_than_a_page_holds_are_counted() -> None:
     ("messages", "contents", "shown", "note"),
     [
         (101, 1, 100, "1 more messages in the raw result."),
-        (1, 103, 100, "3 more contents of these messages in the raw result."),
-        (101, 3, 200, "1 more messages and 100 more contents of these messages in the raw result."),
+        (1, 103, 100, "3 more content items of these messages in the raw result."),
+        (101, 3, 200, "1 more messages and 100 more content items of these messages in the raw result."),
         (100, 2, 200, ""),
     ],
 )

@@ -368,7 +368,7 @@ async def test_a_call_goes_on_when_the_server_says_that_its_page_was_visited() -
         assert await required(made, VISIT) == "done"
 
 
-@pytest.mark.parametrize(("action", "words"), [("decline", "someone declined"), ("cancel", "nobody opened it")])
+@pytest.mark.parametrize(("action", "words"), [("decline", "someone declined"), ("cancel", "no one opened it")])
 async def test_a_visit_that_does_not_happen_ends_a_call_that_did_not_run(action: str, words: str) -> None:
     async def answer(asked: Question) -> dict[str, Any]:
         return {"action": action}
