@@ -244,7 +244,10 @@ def test_a_manager_sees_but_cannot_change_a_person_with_more_permissions(root: C
 
 @pytest.mark.parametrize(
     ("permissions", "words"),
-    [((), "Still there: something on servers that you can"), (("view_server",), "Still there: owner of 1 server.")],
+    [
+        ((), "Hand over or remove first: something on servers that you can"),
+        (("view_server",), "Hand over or remove first: owner of 1 server."),
+    ],
 )
 def test_a_refused_deletion_counts_only_what_the_manager_may_see(permissions: tuple[str, ...], words: str) -> None:
     client, vera = Client(), person("vera")

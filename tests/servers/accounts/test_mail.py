@@ -77,7 +77,7 @@ def test_a_mail_server_that_is_down_leaves_the_administrator_the_link(server: Ma
         silent.bind(("127.0.0.1", 0))  # never listens: connections are refused
         settings.EMAIL_PORT = silent.getsockname()[1]
         words = mail.send(issued("nina@example.com"), "https://mcp.example.com/link/abc/")
-    assert words.startswith("The mail to nina@example.com was not sent")
+    assert words.startswith("The email to nina@example.com was not sent")
     assert "Copy the link" in words
     assert "abc" not in words
     assert server.mails == []
