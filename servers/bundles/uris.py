@@ -16,7 +16,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _WITH_HOST: Final = re.compile(
     r"https:/*(?:[^/?#\s]*@)?(?:\[[^\]/?#\s]+\]|[^/?#\s:@]+)(?::\d*)?(?:[/?#]|\Z)", re.IGNORECASE
 )
-NO_HOST: Final = "Its URI has no host. Clients would refuse the whole list."
+NO_HOST: Final = "Its URI has no host. Clients would reject the whole list."
 HIDDEN: Final = "Its scheme is part of the template, so it cannot be rewritten."
 
 

@@ -297,7 +297,7 @@ def test_where_those_with_tools_are_off_a_bundles_list_is_an_error_and_no_server
 
     assert [tool["name"] for tool in read(found())["tools"]] == ["files__drop"]
     Server.objects.filter(pk=files.server.pk).update(enabled=False)
-    with pytest.raises(Refusal, match="No server of Team that has tools can be listed"):
+    with pytest.raises(Refusal, match="No server of Team that offers tools can be listed"):
         read(found())
     assert read(found(), "resources/list")["resources"] == []
     assert read(found(), "prompts/list")["prompts"] == []
