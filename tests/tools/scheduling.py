@@ -18,15 +18,15 @@ LONGEST = (
     *("tests/e2e/test_weight.py", "tests/kit/test_pages.py", "tests/e2e/test_firefox.py"),
     *("tests/sessions/host/test_worker_healing.py", "tests/sessions/mcp/transports/test_confinement.py"),
     *("tests/sessions/host/test_worker_handover.py", "tests/sessions/host/test_worker_inbox_ends.py"),
-    *("tests/test_foreign_objects.py", "tests/conformance/test_conformance.py", "tests/interop/test_interop.py"),
+    *("tests/conformance/test_conformance.py", "tests/interop/test_interop.py"),
     *("tests/test_routes.py", "tests/sessions/live/test_topics.py", "tests/sessions/live/test_calls.py"),
     # what takes half a minute of a few short tests
     *("tests/e2e/test_healing_page.py", "tests/e2e/test_subscriptions.py", "tests/e2e/test_inbox.py"),
     *("tests/e2e/test_bad_input.py", "tests/sessions/subscriptions/test_watching_live.py"),
-    *("tests/sessions/mcp/client/test_tasks_of_sdks.py", "tests/servers/credentials/test_rotation.py"),
     *("tests/sessions/mcp/transports/test_own_network.py", "tests/sessions/mcp/transports/test_stdio_endings.py"),
-    *("tests/sessions/test_pages_at_scale.py", "tests/sessions/test_deleted_meanwhile.py"),
-    *("tests/sessions/test_many_sessions.py", "tests/sessions/mcp/transports/test_one_guard.py"),
+    *("tests/sessions/test_cycles.py", "tests/sessions/test_deleted_meanwhile.py"),
+    *("tests/sessions/calls/test_placing.py", "tests/sessions/test_many_sessions.py"),
+    *("tests/mcpadmin/test_postgres.py", "tests/mcpadmin/test_managing.py", "tests/mcpadmin/test_redis_address.py"),
 )
 
 

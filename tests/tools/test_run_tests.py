@@ -142,14 +142,6 @@ def test_what_is_not_installed_is_named_and_makes_no_full_run(project: Path) -> 
     assert "1 test skipped: only Linux can confine" in machine.stdout
 
 
-def test_many_failures_are_no_accident_and_do_not_run_again(project: Path) -> None:
-    bad = "import pytest\n@pytest.mark.parametrize('number', range(7))\ndef test_bad(number): assert False\n"
-    (project / "tests" / "test_bad.py").write_text(bad)
-    done = run(project)
-    assert done.returncode == 1
-    assert "once more" not in done.stdout
-
-
 @pytest.mark.long
 def test_the_lanes_run_side_by_side_and_each_phase_prints_its_report(project: Path) -> None:
     meeting = """
@@ -177,7 +169,9 @@ def test_meets_the_others(phase):
     assert done.stdout.count(" slowest ") == 3
 
 
-def test_a_phase_that_cannot_be_started_is_no_success(project: Path) -> None:
+def test_many_failures_do_not_run_again_and_a_phase_that_cannot_be_started_is_no_success(project: Path) -> None:
+    bad = "import pytest\n@pytest.mark.parametrize('number', range(7))\ndef test_bad(number): assert False\n"
+    (project / "tests" / "test_bad.py").write_text(bad)
     runner = project / "tests" / "tools" / "run_tests.py"
     started = "            process = self._process = pytest("
     text = runner.read_text()
@@ -187,4 +181,5 @@ def test_a_phase_that_cannot_be_started_is_no_success(project: Path) -> None:
     )
     done = run(project)
     assert done.returncode == 1
-    assert "FAILED: live" in done.stdout
+    assert "once more" not in done.stdout
+    assert "FAILED: live, parts" in done.stdout
