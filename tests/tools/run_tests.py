@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "tests" / "tools"
 NOTES = ROOT / "tests" / ".notes"
 LAST_FULL_RUN = ROOT / "tests" / "last_full_run.json"
+STAT = Path("/proc/stat")
 ALL, COMPLETE = "--all", "--complete"
 NOTHING_COLLECTED = 5
 TESTS_FAILED = 1
@@ -82,6 +83,24 @@ PHASES = {
 # turn runs into limits. Equal priorities, for the same reason: at a lower one, a phase hardly moves while the others
 # run, and its tests fail.
 LANES = (("product", "live"), ("browser", "host"), ("parts",))
+
+
+def processor_seconds() -> tuple[float, float] | None:
+    """(busy, idle) of all processors since the machine started. The CPU time of a phase lacks the renderers of Chromium,
+    which are children of a process of Chromium."""
+    try:
+        ticks = [int(number) for number in STAT.read_text().split("\n", 1)[0].split()[1:9]]
+    except OSError:  # not Linux
+        return None
+    idle = sum(ticks[3:5])  # also those that wait for a disk
+    per_second = os.sysconf("SC_CLK_TCK")
+    return (sum(ticks) - idle) / per_second, idle / per_second
+
+
+def print_processor_seconds(before: tuple[float, float] | None) -> None:
+    if before is not None and (after := processor_seconds()) is not None:
+        busy, idle = after[0] - before[0], after[1] - before[1]
+        print(f"The processors of this machine were busy for {busy:.0f} s and idle for {idle:.0f} s.", flush=True)
 
 
 def set_up(*, everything: bool) -> int:
@@ -251,7 +270,9 @@ def main(arguments: list[str]) -> int:
         return status
     begin = time.monotonic()
     phases = {name: Phase(name, arguments, everything=everything) for name in PHASES}
+    before = processor_seconds()
     run_lanes(phases)
+    print_processor_seconds(before)
     for phase in phases.values():
         phase.run_failed_again()
     results = {name: phase.status for name, phase in phases.items()}

@@ -69,6 +69,13 @@ def test_a_green_run_of_all_tests_is_kept_and_said_by_each_later_run(project: Pa
     assert "1 passed, 2 deselected" in short.stdout, "the long one is left out"
 
 
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="only Linux has /proc/stat")
+def test_a_run_says_how_long_the_processors_were_busy_and_idle(project: Path) -> None:
+    said = run(project, "-k", "quick").stdout
+    busy, idle = re.findall(r"processors of this machine were busy for (\d+) s and idle for (\d+) s", said)[0]
+    assert int(busy) + int(idle) > 0
+
+
 @pytest.mark.long
 def test_a_run_that_fails_or_leaves_tests_out_is_not_a_full_run(project: Path) -> None:
     never = "Last green run of all tests (make test-all): never"
