@@ -43,8 +43,9 @@ class _Receiver:
     def message(self, data: bytes, answering: Outgoing | None = None, status: int | None = None) -> None:
         self.line("stdout", data.decode("utf-8", "replace"))
 
-    def broken(self, error: McpError, head: bytes) -> None:
+    def broken(self, error: McpError, head: bytes, *, unfinished: bool = False) -> bool:
         self.line("stderr", error.detail)
+        return True
 
     def line(self, stream: str, text: str) -> None:
         text = storable(text)  # a package's own output may be part of it

@@ -324,17 +324,20 @@ class Pump(EventSink):
         elif answering is None:
             self.broken(error, data)
 
-    def broken(self, error: McpError, head: bytes) -> None:
+    def broken(self, error: McpError, head: bytes, *, unfinished: bool = False) -> bool:
         """Fail the one request that the message seems to answer. If that is unknown on a duplex stream, close the
         connection: otherwise the request would wait for ever."""
+        pending = self._session.attribute(head, unfinished=unfinished)
+        if pending is None and unfinished:
+            return False
         self.emit(ProtocolViolation(without_words(error.detail)))  # its words are for readers of the call alone
-        pending = self._session.attribute(head)
         if pending is not None:
             self._resolve(Answered(pending, None, error), None)
         elif not self.transport.exchange:
             if self._session.state is State.READY:  # it ends the calls of everyone, and whose answer it was is unknown
                 error.detail = without_words(error.detail)
             self._on_loss(error)
+        return True
 
     def line(self, stream: str, text: str) -> None:
         self.emit(DiagnosticLine(stream, text))

@@ -245,9 +245,10 @@ class Session:
                 raise
             return [exc]
 
-    def attribute(self, data: bytes) -> Pending | None:
-        """Remove and return the request that an unreadable message seems to answer; None if unclear."""
-        found = _named(data)
+    def attribute(self, data: bytes, *, unfinished: bool = False) -> Pending | None:
+        """Remove and return the request that an unreadable message seems to answer; None if unclear. `unfinished`: `data` is
+        only its beginning."""
+        found = _ID_FIRST.match(data) if unfinished else _named(data)
         if found is None:
             return None
         text = found.group(1)

@@ -32,8 +32,9 @@ class Receiver(Protocol):
         """One whole message (or batch). `answering`: the request whose own reply stream carried it.
         `status`: the HTTP status when it was not 2xx."""
 
-    def broken(self, error: McpError, head: bytes) -> None:
-        """A message that could not be read completely; `head` is its beginning."""
+    def broken(self, error: McpError, head: bytes, *, unfinished: bool = False) -> bool:
+        """A message that could not be read completely; `head` is its beginning, and its end if that was read. False if
+        it is `unfinished` and `head` does not name the request: then this is called again when it has ended."""
 
     def line(self, stream: str, text: str) -> None:
         """A diagnostic line: `stderr`, or `stdout` for text that is no message; otherwise a remark of the transport."""

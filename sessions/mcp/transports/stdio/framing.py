@@ -11,13 +11,17 @@ from typing import Final
 _AROUND_WORDS: Final = " \t\"',;&<>()[]{}"
 #: what is left out of a line that is all one word
 _HALF_WORD: Final = 256
+#: of a line over the cap: bytes of its beginning and of its end
+_HEAD, _TAIL = 512, 256
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A line over the cap. `head` is its beginning; the rest is skipped as it arrives."""
+    """A line over the cap: reported when it exceeds the cap, with its beginning, and again at its end, with its last bytes
+    too. What is between them is skipped as it arrives."""
 
     head: bytes
+    tail: bytes | None = None
 
 
 class Lines:
@@ -29,13 +33,15 @@ class Lines:
         self._size = 0
         #: bytes of the current oversized line, all discarded
         self.skipped = 0
+        self._head = self._tail = b""
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
         if b"\n" not in chunk:
             return self._more(chunk)
         first, *middle, last = chunk.split(b"\n")
         whole: list[bytes | Oversized] = [*self._ended(first)]
-        whole += [line if len(line) <= self._max_bytes else Oversized(line[:512]) for line in middle]
+        for line in middle:
+            whole += self._ended(line)
         if last:
             whole += self._more(last)
         return whole
@@ -43,27 +49,26 @@ class Lines:
     def _more(self, part: bytes) -> list[bytes | Oversized]:
         if self.skipped:
             self.skipped += len(part)
+            self._tail = (self._tail + part[-_TAIL:])[-_TAIL:]
             return []
         self._parts.append(part)
         self._size += len(part)
         if self._size <= self._max_bytes:
             return []
-        head = b"".join(self._parts)[:512]
+        line = b"".join(self._parts)
+        self._head, self._tail = line[:_HEAD], line[-_TAIL:]
         self.skipped = self._size
         self._parts, self._size = [], 0
-        return [Oversized(head)]
+        return [Oversized(self._head)]
 
     def _ended(self, part: bytes) -> list[bytes | Oversized]:
         """End the line that earlier chunks began."""
+        if not self._parts and not self.skipped and len(part) <= self._max_bytes:
+            return [part]
+        overflow = self._more(part)
         if self.skipped:
             self.skipped = 0
-            return []
-        if not self._parts:
-            return [part] if len(part) <= self._max_bytes else [Oversized(part[:512])]
-        overflow = self._more(part)
-        if overflow:
-            self.skipped = 0
-            return overflow
+            return [*overflow, Oversized(self._head, self._tail)]
         line = b"".join(self._parts)
         self._parts, self._size = [], 0
         return [line]

@@ -56,6 +56,8 @@ class StdioTransport(Transport):
         self._noise = 0
         self._several_lines = False
         self._spoken = False
+        #: the message over the limit that is arriving does not name its request at its beginning
+        self._unnamed = False
         self._over = False
         #: what was reported to the receiver as the end
         self._loss: McpError | None = None
@@ -150,7 +152,7 @@ class StdioTransport(Transport):
             if self._over:
                 return
             if isinstance(line, Oversized):
-                self._oversized(line.head)
+                self._oversized(line)
             else:
                 self._line(line)
         if self._stdout.skipped > self._limits.line_bytes:
@@ -196,15 +198,20 @@ class StdioTransport(Transport):
                 )
             )
 
-    def _oversized(self, head: bytes) -> None:
-        """Report an oversized line. Its rest is skipped as it arrives."""
+    def _oversized(self, line: Oversized) -> None:
+        """Report an oversized line. Many servers write the id of the request behind the result."""
         assert self._receiver is not None  # noqa: S101  set before the child starts
         most = self._limits.message_bytes
-        if head.lstrip()[:1] in (b"{", b"["):
-            detail = f"The server sent a message over the limit of {most} bytes."
-            self._receiver.broken(ProtocolError(Fault.MESSAGE_LIMIT, detail), head)
+        error = ProtocolError(Fault.MESSAGE_LIMIT, f"The server sent a message over the limit of {most} bytes.")
+        if line.tail is not None:
+            if self._unnamed:
+                self._unnamed = False
+                self._receiver.broken(error, line.head + line.tail)
+        elif line.head.lstrip()[:1] in (b"{", b"["):
+            self._unnamed = not self._receiver.broken(error, line.head, unfinished=True)
         else:
-            self._receiver.broken(self._line_error(f"a line of more than {most} bytes that is not a message"), head)
+            error = self._line_error(f"a line of more than {most} bytes that is not a message")
+            self._receiver.broken(error, line.head)
 
     def _line_error(self, what: str) -> ProtocolError:
         return ProtocolError(Fault.LINE_LIMIT, f"The server printed {what}. Its logs belong on stderr.")
@@ -212,6 +219,8 @@ class StdioTransport(Transport):
     def _on_stderr(self, chunk: bytes) -> None:
         self._tail.add(chunk)
         for line in self._stderr.feed(chunk):
+            if isinstance(line, Oversized) and line.tail is not None:
+                continue
             text = _quoted(self._beginning(line.head) if isinstance(line, Oversized) else self._text(line))
             if text and self._receiver is not None:
                 self._receiver.line("stderr", text)

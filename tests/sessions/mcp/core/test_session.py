@@ -337,6 +337,13 @@ def test_an_id_that_is_not_at_the_edge_attributes_nothing(broken: bytes) -> None
     assert machine.attribute(broken) is None
 
 
+def test_of_an_unfinished_answer_only_the_id_at_its_beginning_counts() -> None:
+    machine = session()
+    pending, _ = machine.request("ping")
+    assert machine.attribute(b'{"result":{"rows":[{"id":%d}' % pending.id, unfinished=True) is None
+    assert machine.attribute(b'{"jsonrpc":"2.0","id":%d,"result":{"rows":[' % pending.id, unfinished=True) is pending
+
+
 @given(st.binary(max_size=300), st.booleans(), st.booleans())
 def test_any_bytes_leave_the_machine_alive(data: bytes, modern: bool, on_reply: bool) -> None:
     machine = session(MODERN if modern else LEGACY)

@@ -15,7 +15,8 @@ pieces = st.lists(st.binary(max_size=20) | st.sampled_from([b"\n", b"\r\n", b"\n
 def framed(chunks: list[bytes]) -> list[bytes | None]:
     """The lines, with None for each one over the cap, then the rest if there is any."""
     lines = Lines(CAP)
-    whole = [line for chunk in chunks for line in lines.feed(chunk)]
+    told = [line for chunk in chunks for line in lines.feed(chunk)]
+    whole = [line for line in told if not isinstance(line, Oversized) or line.tail is None]
     rest = lines.rest()
     return [None if isinstance(line, Oversized) else line for line in whole] + ([rest] if rest else [])
 

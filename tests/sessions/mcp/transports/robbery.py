@@ -64,8 +64,9 @@ class Receiver:
     def line(self, stream: str, text: str) -> None:
         self.lines.append(f"{stream}: {text}")
 
-    def broken(self, error: McpError, head: bytes) -> None:
+    def broken(self, error: McpError, head: bytes, *, unfinished: bool = False) -> bool:
         self.lost(error)
+        return True
 
     def lost(self, error: McpError) -> None:
         if not self.report.done():

@@ -36,14 +36,18 @@ def test_lines_are_the_same_however_the_bytes_arrive(lines: list[bytes], places:
 
 
 @given(st.integers(11, 200), st.lists(st.integers(0, 300), max_size=8))
-def test_a_line_over_the_cap_is_told_once_and_the_next_is_whole(size: int, places: list[int]) -> None:
+def test_a_line_over_the_cap_is_told_with_its_beginning_then_with_its_end_and_the_next_is_whole(
+    size: int, places: list[int]
+) -> None:
     framing = Lines(10)
-    data = b"ok\n" + b"x" * size + b"\nafter\n"
+    data = b"ok\nbegins" + b"x" * size + b"ends\nafter\n"
     seen = [line for chunk in cut(data, places) for line in framing.feed(chunk)]
-    assert len(seen) == 3
-    assert seen[0] == b"ok"
-    assert isinstance(seen[1], Oversized)
-    assert seen[2] == b"after"
+    first, begun, ended, last = seen
+    assert (first, last) == (b"ok", b"after")
+    assert isinstance(begun, Oversized)
+    assert isinstance(ended, Oversized)
+    assert (begun.head[:6], begun.tail) == (b"begins", None)
+    assert ended == Oversized(begun.head, (b"begins" + b"x" * size + b"ends")[-256:])
 
 
 def test_an_endless_line_is_not_held() -> None:

@@ -24,11 +24,13 @@ from .stdio_calls import call, text
 pytestmark = pytest.mark.integration
 
 
-async def test_a_result_over_the_limit_fails_its_call_alone() -> None:
+@pytest.mark.parametrize("tool", ["oversized", "oversized-id-last"])
+async def test_a_result_over_the_limit_fails_its_call_alone(tool: str) -> None:
     async with connected(script("server", limits=SMALL)) as made:
         other = asyncio.create_task(made.client.call_tool("sleep", {"seconds": 0.3}))
         with pytest.raises(ProtocolError) as caught:
-            await made.client.call_tool("oversized", {"bytes": 200_000})
+            await made.client.call_tool(tool, {"bytes": 200_000})
+        assert len(made.of(ProtocolViolation)) == 1
         assert (caught.value.fault, caught.value.may_have_run) == (Fault.MESSAGE_LIMIT, True)
         assert text(await other) == "slept"
         assert await call(made, "echo", text="still here") == "still here"

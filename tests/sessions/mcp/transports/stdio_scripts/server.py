@@ -67,8 +67,10 @@ def call(identity, params):
         threading.Thread(target=progress, args=(identity, params), daemon=True).start()
     elif name == "oversized":
         raw(b'{"jsonrpc":"2.0","id":%d,"result":{"text":"' % identity + b"x" * arguments["bytes"] + b'"}}')
+    elif name == "oversized-id-last":
+        raw(b'{"result":{"text":"' + b"x" * arguments["bytes"] + b'"},"jsonrpc":"2.0","id":%d}' % identity)
     elif name == "anonymous-oversized":
-        raw(b'{"result":{"text":"' + b"x" * arguments["bytes"] + b'"},"id":%d,"jsonrpc":"2.0"}' % identity)
+        raw(b'{"result":{},"id":%d,"more":"' % identity + b"x" * arguments["bytes"] + b'"}')
     elif name == "broken":
         raw(arguments["line"].replace("ID", str(identity)).encode("latin-1"))
     elif name == "say":
