@@ -16,6 +16,7 @@ from sessions.calls.server_tasks import Orphan
 from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor
 from sessions.host.calls import outcomes
+from sessions.host.calls.task_record import TaskRecord
 from sessions.host.db import Database, DatabaseAway, RowsOrphaned
 from sessions.mcp.client import Client, TaskOptions, TaskState
 from sessions.mcp.core import jsonrpc
@@ -113,11 +114,16 @@ class OrphanedTasks:
         """None if it could not be followed: the session may still be, or a later one."""
         call = orphan.call
         masks = outcomes.ResultMasks.of(call, self._lease, self._redactor)
+        record = TaskRecord(self._db, call, self._lease)
+
+        def seen(state: TaskState) -> None:
+            record(replace(state, message=masks.text(state.message)))
+
         await self._db.persist(partial(server_tasks.followed, call, self._lease))
         try:
             result = await self._client.resume_task(
                 orphan.task_id,
-                options=TaskOptions(on_task=partial(self._seen, orphan, masks)),
+                options=TaskOptions(on_task=seen),
                 total_timeout=FOLLOWED_FOR.total_seconds(),
                 tag=call,
             )
@@ -128,10 +134,6 @@ class OrphanedTasks:
             return None
         make = partial(outcomes.of_result, result.raw, masks, modern=False)  # the result of a task requires no input
         return await outcomes.of_answer(result.raw, make)
-
-    def _seen(self, orphan: Orphan, masks: outcomes.ResultMasks, state: TaskState) -> None:
-        state = replace(state, message=masks.text(state.message))
-        self._db.post(partial(server_tasks.seen, orphan.call, self._lease, state))
 
     async def _cancel(self, orphan: Orphan) -> None:
         call = orphan.call

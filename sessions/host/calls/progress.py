@@ -3,15 +3,15 @@ the newest counts. Agents want each step of a short call, and a page takes the n
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from sessions import hints
-from sessions.calls import claims, server_tasks
+from sessions.calls import claims
 from sessions.connections.lifecycle import Lease
 from sessions.host.answer_redaction import Redactor, masked_words
-from sessions.host.db import Database, RowsOrphaned
+from sessions.host.calls.task_record import TaskRecord
+from sessions.host.db import Database
 from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.core.tasks import Status, TaskState
 
@@ -61,10 +61,11 @@ class CallProgress:
     def __init__(self, db: Database, call: claims.PendingCall, lease: Lease, redactor: Redactor) -> None:
         self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
         self._newest: tuple[float | None, float | None, str | None] = (None, None, None)
+        self._saved = self._newest
         self.request_id = ""
         #: whether the server runs the call as a task
         self.has_task = False
-        self._writing: set[asyncio.Future[None]] = set()
+        self._record = TaskRecord(db, call, lease)
         self._throttles = (_Throttle(PUSH_SECONDS, self._push, PUSH_BURST), _Throttle(SAVE_SECONDS, self._save))
 
     def __call__(self, progress: float | None, total: float | None, message: str | None) -> None:
@@ -83,16 +84,10 @@ class CallProgress:
         """The call became a task: until it is over, its status is shown in place of progress messages. Its row outlives us."""
         self.has_task = True
         state = replace(state, message=self._masked(state.message))
-        writing = asyncio.ensure_future(self._record(state))
-        self._writing.add(writing)
-        writing.add_done_callback(self._writing.discard)
+        self._record(state)
         if not state.over:
             done, total, _ = self._newest
             self(done, total, " ".join(filter(None, (_TASK_WORDS[state.status], state.message))))
-
-    async def _record(self, state: TaskState) -> None:
-        with suppress(RowsOrphaned):
-            await self._db.persist(partial(server_tasks.seen, self._call, self._lease, state))
 
     def close(self) -> None:
         """Call before the call's final state is written, so that the last progress is saved with the call."""
@@ -103,4 +98,6 @@ class CallProgress:
         hints.call_progress(self._call.uid, *self._newest)
 
     def _save(self) -> None:
-        self._db.post(partial(claims.progressed, self._call, self._lease, *self._newest))
+        if self._newest != self._saved:  # each poll of a task brings the same words
+            self._saved = self._newest
+            self._db.post(partial(claims.progressed, self._call, self._lease, *self._newest))

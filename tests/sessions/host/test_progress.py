@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,11 @@ def database() -> Iterator[Database]:
     db.stop()
 
 
+async def recorded(progress: CallProgress) -> None:
+    if (writing := progress._record._writing) is not None:
+        await writing
+
+
 async def test_a_secret_in_a_progress_message_is_masked(
     database: Database, call: claims.PendingCall, lease: Lease
 ) -> None:
@@ -54,7 +60,54 @@ async def test_a_secret_in_the_status_message_of_a_task_is_masked(
 ) -> None:
     progress = CallProgress(database, call, lease, Redactor([Secret("hunter2-hunter2")]))
     progress.task(TaskState("t1", Status.WORKING, f"hunter2-hunter2 and ghp_{'A' * 36}"))
-    await asyncio.wait(progress._writing)
+    await recorded(progress)
     progress.close()
     task = await database.write(ServerTask.objects.get)
     assert task.message == f"{MASK} and {MASK}"
+
+
+class Away(Database):
+    """Takes writes only once it is `back`; counts those that came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back, self.waiting, self.written = asyncio.Event(), 0, 0
+
+    async def persist(self, fn: Any, *_: Any, **__: Any) -> Any:
+        self.waiting += 1
+        await self.back.wait()
+        self.waiting -= 1
+        self.written += 1
+        return await super().persist(fn)
+
+
+async def test_polls_of_a_task_that_is_as_before_write_nothing(call: claims.PendingCall, lease: Lease) -> None:
+    db = Away()
+    db.back.set()
+    progress = CallProgress(db, call, lease, Redactor([]))
+    for number in range(50):
+        progress.task(TaskState("t1", Status.WORKING, "at work", updated_at=str(number)))
+        await recorded(progress)
+    progress.task(TaskState("t1", Status.INPUT_REQUIRED))
+    await recorded(progress)
+    progress.close()
+    assert db.written == 2
+    assert (await db.write(ServerTask.objects.get)).status == Status.INPUT_REQUIRED
+    db.stop()
+
+
+async def test_while_the_database_is_away_only_the_newest_state_of_a_task_waits(
+    call: claims.PendingCall, lease: Lease
+) -> None:
+    db = Away()
+    progress = CallProgress(db, call, lease, Redactor([]))
+    for number in range(50):
+        progress.task(TaskState("t1", Status.WORKING, f"step {number}"))
+        await asyncio.sleep(0)
+        assert db.waiting <= 1
+    db.back.set()
+    await recorded(progress)
+    progress.close()
+    assert db.written == 2
+    assert (await db.write(ServerTask.objects.get)).message == "step 49"
+    db.stop()
