@@ -89,10 +89,14 @@ def _looked(removal: Removal, most: Callable[[], int]) -> Iterator[Batch]:
 
 # --- what goes of each kind, and how -----------------------------------------------------------------------------------
 def _calls(rows: QuerySet[Any], most: int) -> Batch | None:
-    """With attempts, questions and payloads. A call that has not ended stays, and a young one of an agent."""
+    """With attempts, questions and payloads. A call that has not ended stays, one whose task is followed on, and a young one
+    of an agent."""
     found = list(rows.values_list("pk", "state", "created_at")[:most])
     young = [key for key, _, at in found if at > timezone.now() - _REPEATED]
-    needed = set(AgentCall.objects.filter(call__in=young).values_list("call_id", flat=True)) if young else ()
+    needed = set(AgentCall.objects.filter(call__in=young).values_list("call_id", flat=True)) if young else set()
+    unknown = [key for key, state, _ in found if state == CallState.OUTCOME_UNKNOWN]
+    if unknown:
+        needed |= set(ServerTask.objects.followed_on().filter(call__in=unknown).values_list("call_id", flat=True))
     going = [key for key, state, _ in found if CallState(state).final and key not in needed]
     return Batch(found[-1][0], going, _remove_calls) if found else None
 

@@ -50,6 +50,7 @@ from sessions.models import (
     Question,
     ResourceVersion,
     RetentionLimit,
+    ServerTask,
     StorageHour,
 )
 from sessions.retention import batched_deletes, job, ledger
@@ -234,6 +235,19 @@ def test_a_call_that_has_not_ended_stays_and_is_still_counted(session: McpSessio
     assert Call.objects.get() == waiting
     assert ledger.total(StoredKind.CALLS).rows == 1
     Call.objects.update(state=CallState.FAILED)
+    assert run() == "Removed calls: 1."
+    assert not Call.objects.exists()
+
+
+def test_a_call_whose_task_is_followed_on_stays_until_that_has_ended(session: McpSession) -> None:
+    lost = call_at(session, days_ago(3), state=CallState.OUTCOME_UNKNOWN)
+    call_at(session, days_ago(3), state=CallState.OUTCOME_UNKNOWN)
+    begun = {"begun_at": days_ago(3), "changed_at": days_ago(3), "seen_at": days_ago(3)}
+    ServerTask.objects.create(call=lost, session=session, task_id="t", status="working", **begun)
+    keep(StoredKind.CALLS, days=2)
+    assert run() == "Removed calls: 1."
+    assert Call.objects.get() == lost
+    ServerTask.objects.update(begun_at=days_ago(8))
     assert run() == "Removed calls: 1."
     assert not Call.objects.exists()
 
