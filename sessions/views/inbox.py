@@ -63,7 +63,9 @@ def _question(request: HttpRequest, uid: UUID) -> Question:
     return question
 
 
-def _page(request: HttpRequest, question: Question, form: Any = None, status: int = 200) -> HttpResponse:
+def _page(
+    request: HttpRequest, question: Question, form: ElicitationForm | SamplingForm | None = None, status: int = 200
+) -> HttpResponse:
     card = question_card.card_of(request.user, question)
     if card.readable:
         _record_reading(Actor.of(request), question, answer=question_card.may_read_answer(request.user, question))
@@ -73,6 +75,7 @@ def _page(request: HttpRequest, question: Question, form: Any = None, status: in
         "question": question,
         "own_host": request.get_host(),
         "form": form if form is not None or not card.open or not card.readable else _blank_form(card),
+        "unsent": form.typed if form is not None and not card.open else "",
         "given": question_card.answer_of(request.user, question),
         "may_read_answer": question_card.may_read_answer(request.user, question),
         "following": None if card.open else question_card.next_open(request.user, question.uid),
@@ -168,8 +171,10 @@ def answer(request: HttpRequest, uid: UUID) -> HttpResponse:
     except AuditUnavailable as problem:
         messages.error(request, str(problem))
         return _again(request, question, form, {}, 503)
-    _say(request, question, action, first)
-    return _see_other(question)
+    arrived = _say(request, question, action, first)
+    if arrived or action != "accept" or question.kind == QuestionKind.URL:
+        return _see_other(question)
+    return _again(request, _question(request, uid), form, {}, 409)  # nothing else keeps what the person typed
 
 
 def _refuses_visit(question: Question) -> bool:
@@ -206,13 +211,16 @@ def _again(
     return _page(request, question, form, status)
 
 
-def _say(request: HttpRequest, question: Question, action: Action, first: bool) -> None:
+def _say(request: HttpRequest, question: Question, action: Action, first: bool) -> bool:
+    """Whether the server receives this answer."""
     if first:
         messages.success(request, _SAID[action].format(server=question.server_name))
     elif _answered_before(request, question, action):
         messages.info(request, "You have already sent this answer. Only the first one counts.")
     else:
         messages.info(request, "This request was closed before your answer arrived. Your answer was not sent.")
+        return False
+    return True
 
 
 def _answered_before(request: HttpRequest, question: Question, action: Action) -> bool:

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from servers.schemas import jsontext, render
 from servers.schemas.compile import compile_form
 from servers.schemas.jsontext import JsonProblem
-from servers.schemas.nodes import Node, ObjectNode
+from servers.schemas.nodes import JsonNode, Node, NumberNode, ObjectNode, TextNode
 from servers.schemas.operations import apply
 from servers.schemas.parse import parse_form
 from sessions.inbox.answering import SubmittedArguments, Unfit, prefilled, requested_schema
@@ -67,6 +67,15 @@ class ElicitationForm:
         return secret_fields(self.schema)
 
     @property
+    def typed(self) -> str:
+        """To be copied where it cannot be sent any more, as unsent.js writes it."""
+        fields = [node for node in self.node.walk() if isinstance(node, TextNode | NumberNode | JsonNode)]
+        filled = [node for node in fields if node.text.strip() and not node.secret]
+        if len(filled) == 1:
+            return filled[0].text
+        return "\n".join(f"{node.title or node.key}: {node.text}" for node in filled)
+
+    @property
     def _parts(self) -> list[Node]:
         return list(self.node.nested())
 
@@ -119,6 +128,11 @@ class SamplingForm(forms.Form):
             except JsonProblem as problem:
                 self.add_error("text", str(problem))
         return cleaned
+
+    @property
+    def typed(self) -> str:
+        """To be copied if it can no longer be sent."""
+        return str(self.data.get("text", "")).replace("\r\n", "\n")
 
     def given(self) -> SubmittedArguments:
         """For a valid form."""

@@ -62,15 +62,18 @@ function forget() {
   if (wasInside) goTo(card);
 }
 
+/* What the form of this section held, where it stood. */
+function keep(unsent, section, place) {
+  unsent.dataset.callNumber = section.dataset.callNumber;
+  place.after(unsent);
+}
+
 /* The card follows its call: with the end of the request its notice goes, and the form with it. */
 function follow() {
   const link = waiting();
   if (shown && !results.querySelector(`[data-waiting-question="${shown.dataset.answers}"]`)) {
     const unsent = unsentOf(shown.querySelector('#answer-form:not([inert])')); // inert: its answer is on its way
-    if (unsent) {
-      unsent.dataset.callNumber = shown.dataset.callNumber;
-      shown.after(unsent);
-    }
+    if (unsent) keep(unsent, shown, shown);
     forget();
   }
   if (link) show(link).catch(() => setTimeout(again, AGAIN_MS)); // meanwhile the link of the card leads to it
@@ -102,6 +105,8 @@ results?.addEventListener('submit', async (event) => {
       fill(bodyIn(page));
       if (goesOn()) sameAs(focused)?.focus();
     } else {
+      const unsent = page.querySelector('[data-unsent] > article'); // it came too late
+      if (unsent) keep(unsent, section, card);
       if (shown === section) forget();
       if (goesOn()) goTo(card);
     }

@@ -54,6 +54,7 @@ def test_an_answer_that_comes_too_late_is_not_called_sent(stack: Stack, ada: Wal
     card = start(stack, ada, asking, "pizza")
     form = page.locator("#results #answer-form")
     form.get_by_label("Name").fill("Ada")
+    ada.complaints.allow("409")
     held: list[Route] = []
     page.route("**/answer/", lambda route: held.append(route))
     form.get_by_role("button", name="Send").click()
@@ -64,6 +65,7 @@ def test_an_answer_that_comes_too_late_is_not_called_sent(stack: Stack, ada: Wal
     expect(card).to_contain_text("decline")
     held[0].continue_()
     expect(page.locator(".toast", has_text="Your answer was not sent.")).to_be_visible()
+    expect(page.get_by_role("article", name="Your answer")).to_contain_text("Ada")
 
 
 def test_a_form_that_could_not_be_loaded_is_tried_again(stack: Stack, ada: Walk, asking: str) -> None:

@@ -258,17 +258,26 @@ def test_why_a_request_is_over_is_said_once_and_of_whom_it_is_true(
     assert " ".join(re.sub(r"<[^>]+>", " ", said).split()) == shown
 
 
-def test_the_second_of_two_is_told_who_was_faster_and_sends_nothing(ada: Client) -> None:
+def test_the_second_of_two_is_told_who_was_faster_and_sends_nothing_but_keeps_the_text(ada: Client) -> None:
     bob = signed_in("bob", "view_server", "answer_question")
     question = a_question(FORM)
     post(ada, question, **city())
-    page = text(
-        bob.post(f"/inbox/{question.uid}/answer/", {"action": "accept"} | city(**{"arg:/city": "Rome"}), follow=True)
-    )
-    assert "Your answer was not sent" in page
+    page = text(post(bob, question, **city(**{"arg:/city": "Rome"})), 409)
+    assert "closed before your answer arrived. Your answer was not sent" in page
+    assert 'data-copy="City: Rome Visits: 3"' in page
     assert "Answered by ada" in page
     assert "have permission to read the answer" in page
     assert stored(question)["city"] == "Oslo"
+
+
+def test_the_text_of_a_model_that_comes_too_late_is_kept(ada: Client) -> None:
+    bob = signed_in("bob", "view_server", "answer_question")
+    question = a_question(SAMPLING, QuestionKind.SAMPLING)
+    post(ada, question, "decline")
+    page = text(post(bob, question, text="It is <4>.", model="bob", reason="endTurn"), 409)
+    assert 'data-copy="It is <4>."' in page
+    page = text(post(bob, question, text="Not a block", as_json="on", model="bob"), 422)
+    assert 'data-copy="Not a block"' in page
 
 
 def test_a_double_click_is_not_told_that_the_answer_was_not_sent(ada: Client) -> None:
