@@ -13,6 +13,7 @@ from servers.definitions.listing import compatibility_of
 from servers.definitions.versions import body_of
 from servers.models import Definition, Server
 from sessions.calls.operations import OPERATIONS
+from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import Origin, Rejected, SubmittedArguments, place
 from sessions.calls.visibility import may_read
 from sessions.enums import CallState
@@ -93,6 +94,7 @@ def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "", any
         raise Rejected("The arguments of this call were erased. Fill in the form again.")
     if call.arguments.redacted:
         raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
+    record_reading(actor, call, call.arguments)  # those of the new call are the person's own
     given = SubmittedArguments(text=text, confirm=confirm, as_task=call.as_task, anyway=anyway)
     origin = Origin(twin=lambda: _twin(call, user))
     return place(actor, user, call.server, call.target, given, method=call.method, repeats=call, origin=origin)

@@ -18,6 +18,7 @@ from servers.schemas.input_schema import input_schema_of
 from sessions.calls import visibility
 from sessions.calls.arguments import Rejected, SubmittedArguments
 from sessions.calls.operations import OPERATIONS, operation_of
+from sessions.calls.payload_readings import record_reading
 from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
 from sessions.models import Call, SavedCall
 from sessions.overview import server_page
@@ -97,10 +98,21 @@ def save_call(actor: Actor, user: Any, call: Call, name: str, *, shared: bool) -
         source=call.arguments.digest,
         doubt=call.doubt,
     )
-    return _write(actor, user, row, name, text, call.arguments.redacted, shared=shared)
+    return _write(actor, user, row, name, text, call.arguments.redacted, shared=shared, call=call)
 
 
-def _write(actor: Actor, user: Any, row: SavedCall, name: str, text: str, masked: int, *, shared: bool) -> SavedCall:
+def _write(
+    actor: Actor,
+    user: Any,
+    row: SavedCall,
+    name: str,
+    text: str,
+    masked: int,
+    *,
+    shared: bool,
+    call: Call | None = None,
+) -> SavedCall:
+    """`call`: whose arguments these are. From now on they are the person's own, and reading those is no event."""
     row.name, row.shared, row.owner_id = _name(name), shared, user.pk
     if SavedCall.objects.filter(server_id=row.server_id).count() >= MOST:
         raise Unsaved(f"{row.server.name} has {MOST} saved calls, which is the limit. Delete one first.")
@@ -108,6 +120,8 @@ def _write(actor: Actor, user: Any, row: SavedCall, name: str, text: str, masked
         with audited(actor) as trail:
             row.arguments = payloads.store(PayloadKind.SAVED, text, redacted=masked)
             row.save()
+            if call is not None:
+                record_reading(actor, call, call.arguments)
             details = {"name": row.name, "method": row.method, "shared": shared}
             trail.note(AuditAction.SAVED_CALL_CREATE, ServerRef.of(row.server), row.target[:300], details)
     except IntegrityError as problem:

@@ -140,6 +140,21 @@ def test_a_secret_is_masked_and_what_is_erased_in_a_call_is_erased_in_what_was_s
     assert not Payload.objects.filter(kind=PayloadKind.SAVED).exists()
 
 
+def test_saving_another_persons_call_is_recorded_as_reading_it(session: McpSession, carla: Client) -> None:
+    save(carla, "Own", text="mine")
+    call = make_call(session, "echo", text="hers")
+    Call.objects.filter(pk=call.pk).update(user=saved("Own").owner)
+    vera = signed_in("vera", "view_payload")
+    read = AuditEvent.objects.filter(action=AuditAction.PAYLOAD_READ)
+    assert vera.post(f"/calls/{call.uid}/save/", {"_name": ""}, headers=JSON).status_code == 422
+    assert vera.post(f"/calls/{call.uid}/save/", {"_name": "Own"}, headers=JSON).status_code == 422
+    assert not read.exists()
+    for client in (carla, vera):
+        name = f"Of {client.session['_auth_user_id']}"
+        assert client.post(f"/calls/{call.uid}/save/", {"_name": name}, headers=JSON).status_code == 200
+    assert [(event.actor_name, event.call_uid) for event in read] == [("vera", call.uid)]
+
+
 def test_one_saved_call_and_three_need_the_same_number_of_queries(session: McpSession, carla: Client) -> None:
     counts = []
     for number in range(4):

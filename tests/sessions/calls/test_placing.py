@@ -277,6 +277,15 @@ def test_a_repetition_is_a_new_call_with_the_same_arguments(caller: Any, server:
     assert json.loads(event.body)["details"]["repeats"] == str(first.uid)
 
 
+def test_repeating_another_persons_call_is_recorded_as_reading_it(caller: Any, server: Server) -> None:
+    first = place(caller, server)
+    other = person("view_server", "call_tool", "view_payload")
+    for user in (caller, other):
+        repeating.repeat(Actor.of_user(user), user, first)
+    event = AuditEvent.objects.get(action=AuditAction.PAYLOAD_READ)
+    assert (event.actor_id, event.call_uid) == (other.pk, first.uid)
+
+
 def test_erased_arguments_cannot_be_repeated(caller: Any, server: Server) -> None:
     first = place(caller, server)
     payloads.erase(first.arguments)
