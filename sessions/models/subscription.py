@@ -32,6 +32,7 @@ class Subscription(models.Model):
     webhook_url = models.CharField(max_length=2000, blank=True)
     webhook_sealed = models.BinaryField(null=True)  # the signing secret
     webhook_key_id = models.CharField(max_length=40, blank=True)
+    webhook_digests = models.BooleanField(default=False)  # whether who set its URL or secret may read contents
 
     event_count = models.PositiveBigIntegerField(default=0)  # all notifications, even those that shared one read
     newest = models.PositiveBigIntegerField(default=0)  # number of the newest version

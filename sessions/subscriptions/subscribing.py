@@ -16,7 +16,7 @@ from django.db import IntegrityError
 from django.db.models import F, Q
 from django.utils import timezone
 
-from servers import connect_limit, instance, limits, permissions
+from servers import access, connect_limit, instance, limits, permissions
 from servers.audit.record import SYSTEM, Actor, Event, ServerRef
 from servers.audit.writer import AuditUnavailable, writer
 from servers.commit_hooks import after_commit
@@ -100,12 +100,13 @@ def change(
     actor: Actor, user: Any, subscription: Subscription, settings: Settings, *, renew_secret: bool = False
 ) -> Changed:
     """Set what differs from `subscription` as the caller read it: what another person saved since stays. A webhook with its
-    first URL gets a signing secret, and removing the URL deletes the secret. `renew_secret` creates a new one. Raises
-    ValidationError by field."""
+    first URL gets a signing secret, and removing the URL deletes the secret. `renew_secret` creates a new one. Its messages
+    hold digests if `user` may read contents. Raises ValidationError by field."""
     permissions.require(user, actor, _PERMISSION, subscription.server, subject=subscription.uri[:300])
     settings.check()
     secret = new_secret()
-    order = partial(_change, subscription.pk, settings.differences(subscription), secret, renew_secret)
+    digests = access.may_read_payloads(user)
+    order = partial(_change, subscription.pk, settings.differences(subscription), secret, renew_secret, digests)
     events = partial(_change_events, actor, subscription, settings)
     changed = tuple(writer().submit_and_wait(order, events, DURABLE_SECONDS))
     return Changed(changed, secret if "webhook_secret" in changed else None)
@@ -223,7 +224,7 @@ def _delete(pk: int) -> tuple[Subscription | None, bool]:
     return row, True
 
 
-def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool) -> dict[str, Any]:
+def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool, digests: bool) -> dict[str, Any]:
     """The settings that changed, with their values before."""
     row = Subscription.objects.filter(pk=pk).first()
     if row is None:
@@ -233,6 +234,8 @@ def _change(pk: int, wanted: Mapping[str, Any], secret: Secret, renew: bool) -> 
     fields = changes | _secret_fields(row, url, secret, renew)
     if not fields:
         return {}
+    if "webhook_url" in fields or "webhook_sealed" in fields:
+        fields["webhook_digests"] = digests
     Subscription.objects.filter(pk=pk).update(version=F("version") + 1, **fields)
     if not url:
         webhooks.drop_waiting(row)

@@ -171,19 +171,24 @@ def body_of(row: WebhookDelivery) -> bytes:
 
 
 def _versions(subscription: Subscription, number: int) -> dict[str, Any]:
-    """A version may already be deleted by retention; then only its number is included. An erased one has no digest."""
+    """A version may already be deleted by retention; then only its number is included. An erased one has no digest.
+    Nor do receivers that were set by someone who may not read contents: a digest of small contents confirms a guess."""
     rows = ResourceVersion.objects.filter(subscription=subscription, number__in=[number - 1, number])
     found = {row.number: row for row in rows}
     previous, row = found.get(number - 1), found.get(number)
     version: dict[str, Any] = {"number": number}
     if row is not None:
         version |= {
-            "digest": row.contents_digest or None,
+            "digest": _digest(subscription, row),
             "size": row.size,
             "mimeType": row.mime_type,
             "at": row.at.isoformat().replace("+00:00", "Z"),
         }
-    return {"version": version, "previousDigest": (previous.contents_digest or None) if previous else None}
+    return {"version": version, "previousDigest": _digest(subscription, previous)}
+
+
+def _digest(subscription: Subscription, row: ResourceVersion | None) -> str | None:
+    return row.contents_digest or None if row is not None and subscription.webhook_digests else None
 
 
 # --- its end ------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from sessions.subscriptions import subscribing, webhooks
 from sessions.subscriptions.settings import Settings
 from sessions.subscriptions.webhooks import Attempted, Claimed
 from tests.peers.peers import closed_port
+from tests.servers.conftest import person
 from tests.sessions.host.harness import eventually
 from tests.sessions.host.make import make_hold, make_session
 from tests.sessions.subscriptions.hook import Hook, running_hook
@@ -98,6 +99,17 @@ def test_a_message_says_what_changed_and_not_what_it_holds(row: Subscription) ->
         "previousDigest": first.digest,
     }
     assert b"two" not in claimed.body
+
+
+def test_digests_are_for_the_webhook_of_a_person_who_may_read_contents(row: Subscription, ada: Any) -> None:
+    olga = person("olga", "view_server", "manage_subscription")
+    subscribing.change(actor(olga), olga, row, Settings(webhook_url="https://olga.example.com/x"))
+    message = json.loads(claimed_now().body)
+    assert (message["version"]["digest"], message["previousDigest"]) == (None, None)
+    assert message["version"]["size"] == 3
+    row.refresh_from_db()
+    subscribing.change(actor(ada), ada, row, Settings.of(row), renew_secret=True)
+    assert json.loads(claimed_now().body)["previousDigest"] == row.versions.get(number=1).digest
 
 
 def test_an_attempt_is_claimed_once(row: Subscription) -> None:
