@@ -177,6 +177,7 @@ def _resumed(row: Subscription) -> Subscription:
         words = "Not subscribed during this time."
         SubscriptionGap.objects.create(subscription=row, began_at=row.state_since, reason=words)
     fields = {"active": True, "state": SubscriptionState.WAITING, "state_since": timezone.now(), "reason": ""}
+    fields |= {"read_fault": "", "read_detail": ""}
     Subscription.objects.filter(pk=row.pk, active=False).update(version=F("version") + 1, **fields)
     return Subscription.objects.get(pk=row.pk)
 

@@ -27,18 +27,22 @@ from sessions.models import McpSession, Subscription, SubscriptionGap, Subscript
 
 REASON_CHARS: Final = 2_000
 _SINCE_UNKNOWN: Final = "mcpadmin stopped unexpectedly; the exact start of this gap is unknown."
+#: the fault of a read that may have ended the session
+ENDED_SESSION: Final = "ended_session"
 _WORKER_GONE: Final = "This subscription's worker is gone."
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
     """A resource with an active subscription. `unread`: what is stored may be older than the resource, even if the server was
-    asked for it before: the subscription ended and was resumed before its worker looked."""
+    asked for it before: the subscription ended and was resumed before its worker looked. `ended_session_at`: when its last
+    read may have ended the session."""
 
     pk: int
     uri: str
     interval: float
     unread: bool
+    ended_session_at: datetime | None = None
 
 
 def mine(*leases: Lease) -> QuerySet[Subscription]:
@@ -56,10 +60,12 @@ WATCHED: Final = Exists(
 def watched(lease: Lease) -> list[Watch]:
     """Only reads."""
     gap = Exists(SubscriptionGap.objects.filter(subscription=OuterRef("pk"), ended_at=None))
-    rows = mine(lease).annotate(gap=gap).values_list("pk", "uri", "min_interval_seconds", "state", "gap")
+    columns = ("pk", "uri", "min_interval_seconds", "state", "gap", "read_fault", "last_read_at")
     return [
-        Watch(pk, uri, float(interval), unread=gap or state == SubscriptionState.WAITING)
-        for pk, uri, interval, state, gap in rows
+        Watch(
+            pk, uri, float(interval), gap or state == SubscriptionState.WAITING, at if fault == ENDED_SESSION else None
+        )
+        for pk, uri, interval, state, gap, fault, at in mine(lease).annotate(gap=gap).values_list(*columns)
     ]
 
 

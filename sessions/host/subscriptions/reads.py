@@ -1,13 +1,15 @@
 """Reads of watched resources: one at a time per resource, a few at a time per session, none more often than its
 interval.
 
-A request that arrives while a read waits joins it. One that arrives while a read is running causes one more read.
+A request that arrives while a read waits joins it. One that arrives while a read is running causes one more read. A suspect
+is a resource whose read may have ended an earlier session: it waits, and no other suspect is read beside it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import structlog
@@ -50,6 +52,9 @@ class _Place:
     reason: ReadReason | None = None
     began: float = float("-inf")  # start of the last read
     due: float = float("-inf")
+    not_before: float = float("-inf")
+    suspect: bool = False
+    reading: bool = False
     news: asyncio.Event = field(default_factory=asyncio.Event)
     backoff: Backoff = field(default_factory=lambda: Backoff(RETRY_FIRST, RETRY_CEILING))
     task: "asyncio.Task[None] | None" = None
@@ -58,15 +63,18 @@ class _Place:
 class Reads:
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots, self._alone = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
         self._places: dict[str, _Place] = {}
 
-    def keep(self, intervals: Mapping[str, float]) -> None:
-        """Set the watched resources, each with its seconds between two reads."""
+    def keep(self, intervals: Mapping[str, float], suspects: Mapping[str, float] = MappingProxyType({})) -> None:
+        """Set the watched resources, each with its seconds between two reads. `suspects`: of new ones, with the seconds until
+        the first."""
+        now = asyncio.get_running_loop().time()
         for uri in self._places.keys() - intervals.keys():
             self._drop(self._places.pop(uri))
         for uri, interval in intervals.items():
-            place = self._places.setdefault(uri, _Place(uri, interval))
+            new = _Place(uri, interval, not_before=now + suspects.get(uri, 0.0), suspect=uri in suspects)
+            place = self._places.setdefault(uri, new)
             shorter, place.interval = interval < place.interval, interval
             if shorter:  # a read that waits does not wait for the longer one
                 place.due = min(place.due, place.began + interval)
@@ -81,6 +89,11 @@ class Reads:
         place.news.set()
         if place.task is None:
             place.task = asyncio.create_task(self._run(place), name="read resource")
+
+    def under_way(self) -> list[str]:
+        """What is being read: if a suspect is, that one."""
+        reading = [place for place in self._places.values() if place.reading]
+        return [place.uri for place in reading if place.suspect] or [place.uri for place in reading]
 
     async def close(self) -> None:
         tasks = [place.task for place in self._places.values() if place.task is not None]
@@ -97,14 +110,18 @@ class Reads:
         try:
             while place.reason is not None:
                 await self._until_due(place)
-                async with self._slots:
-                    await self._once(place)
+                if place.suspect:
+                    async with self._alone, self._slots:
+                        await self._once(place)
+                else:
+                    async with self._slots:
+                        await self._once(place)
         finally:
             place.task = None
 
     async def _until_due(self, place: _Place) -> None:
         clock = asyncio.get_running_loop().time
-        while (left := place.due - clock()) > 0:
+        while (left := max(place.due, place.not_before) - clock()) > 0:
             place.news.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
@@ -116,7 +133,8 @@ class Reads:
         if reason is None:
             return
         place.began = clock()
-        if await self._read_well(place.uri, reason):
+        if await self._read_well(place, reason):
+            place.suspect = False
             place.backoff.reset()
             place.due = place.began + place.interval
             return
@@ -125,9 +143,12 @@ class Reads:
         place.reason = reason.joined(place.reason)
         place.due = clock() + pause
 
-    async def _read_well(self, uri: str, reason: ReadReason) -> bool:
+    async def _read_well(self, place: _Place, reason: ReadReason) -> bool:
+        place.reading = True
         try:
-            return await self._read(uri, reason)
+            return await self._read(place.uri, reason)
         except Exception:  # a bug of ours in one read must not end the others unnoticed
             log.exception("host.resource_read_failed")
             return False
+        finally:
+            place.reading = False

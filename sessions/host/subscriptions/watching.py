@@ -55,6 +55,10 @@ SHED_EVERY_SECONDS: Final = 60.0
 
 #: why a read failed, where neither the server nor the connection is the reason
 NOT_STORED: Final = "not_stored"
+#: what ends a session on a stream that all answers share, if it is the answer to a read
+TOO_LARGE: Final = frozenset({Fault.MESSAGE_LIMIT, Fault.LINE_LIMIT})
+#: seconds until a read that may have ended the session for everyone is repeated
+HELD_SECONDS: Final = 3_600.0
 
 log = structlog.get_logger(__name__)
 
@@ -72,6 +76,11 @@ def _and_parents(uri: str, watches: Mapping[str, Watch]) -> dict[int, Watch]:
             found[watch.pk] = watch
         uri = uri.rpartition("/")[0]
     return found
+
+
+def _held(since: datetime) -> float:
+    """At most that long: the clock may have been set back."""
+    return HELD_SECONDS - min(HELD_SECONDS, max(0.0, (timezone.now() - since).total_seconds()))
 
 
 class Watching:
@@ -114,6 +123,8 @@ class Watching:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self._over: tuple[str, datetime] | None = None
+        #: one of these reads may have ended the session, and the server's words of it
+        self._blamed: tuple[list[str], str] | None = None
 
     @property
     def needs_session(self) -> bool:
@@ -156,6 +167,7 @@ class Watching:
         await self._counts.close()
         if self._watches and self._over:
             reason, at = self._over
+            await self._record_blame(at)
             await self._db.persist(partial(watches.waiting, self._lease, reason, at))
         self._watches.clear()
 
@@ -256,7 +268,8 @@ class Watching:
         rows = await self._db.read(partial(watches.watched, self._lease))
         self._watches = {watch.uri: watch for watch in rows}
         self._normal = {normal_form(watch.uri): watch for watch in rows}
-        self._reads.keep({watch.uri: watch.interval for watch in rows})
+        suspects = {watch.uri: _held(watch.ended_session_at) for watch in rows if watch.ended_session_at is not None}
+        self._reads.keep({watch.uri: watch.interval for watch in rows}, suspects)
         self._listening &= {watch.uri for watch in rows if not watch.unread}
         asked = [watch.pk for watch in rows if watch.uri not in self._listening]
         if asked:
@@ -388,11 +401,21 @@ class Watching:
         return content, versions.packed(watch.pk, content)
 
     async def _failed(self, watch: Watch, fault: str, detail: str) -> bool:
-        """A read that failed because its connection ended says nothing about the resource."""
-        if self._client.state is State.READY:
-            words = masked_words(detail, self._redactor)
+        """A read that failed because its connection ended says nothing about the resource, unless its answer ended it."""
+        words = masked_words(detail, self._redactor)
+        if self._client.state is not State.READY:
+            if fault in TOO_LARGE and self._blamed is None:
+                self._blamed = (self._reads.under_way(), words)
+        else:
             await self._db.persist(partial(watches.read_failed, self._lease, watch.pk, fault, words, timezone.now()))
         return False
+
+    async def _record_blame(self, at: datetime) -> None:
+        uris, words = self._blamed or ([], "")
+        words = f"The session ended while this was read: {words} It is read again after {HELD_SECONDS / 60:g} minutes, or when someone subscribes again."
+        for watch in [self._watches[uri] for uri in uris if uri in self._watches]:
+            fault = watches.ENDED_SESSION
+            await self._db.persist(partial(watches.read_failed, self._lease, watch.pk, fault, words, at))
 
     @staticmethod
     def _now() -> float:

@@ -4,6 +4,8 @@ and client are the test's."""
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -11,12 +13,12 @@ import pytest
 
 from sessions.host.answer_redaction import Redactor
 from sessions.host.subscriptions.notification_counts import CountWriter, NotificationCounts
-from sessions.host.subscriptions.reads import ReadReason
-from sessions.host.subscriptions.watching import SHED_EVERY_SECONDS, Watching
-from sessions.mcp.core.errors import Fault, HttpError, McpError, TransportError
+from sessions.host.subscriptions.reads import ReadReason, Reads
+from sessions.host.subscriptions.watching import HELD_SECONDS, SHED_EVERY_SECONDS, Watching
+from sessions.mcp.core.errors import Fault, HttpError, McpError, ProtocolError, TransportError
 from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
 from sessions.mcp.core.state import State
-from sessions.subscriptions.watches import Watch
+from sessions.subscriptions.watches import ENDED_SESSION, Watch
 
 A, B, C = "note://a", "note://b", "note://c"
 PKS = {
@@ -66,6 +68,11 @@ class Server:
         #: what it says with each agreement that brings no notifications
         self.silent: Callable[[Following], None] | None = None
 
+    async def read_resource(self, uri: str) -> Any:
+        """Its answer ends the session."""
+        self.state = State.DISCONNECTED
+        raise ProtocolError(Fault.MESSAGE_LIMIT, "The server sent a message over the limit of 9 bytes.")
+
     async def follow(self, resources: Any = (), lists: Any = ()) -> Honoured:
         self.asked.append(set(resources))
         if self.problems:
@@ -82,9 +89,10 @@ class Requested:
 
     def __init__(self) -> None:
         self.uris: list[str] = []
+        self.suspects: dict[str, float] = {}
 
-    def keep(self, intervals: Any) -> None:
-        pass
+    def keep(self, intervals: Any, suspects: dict[str, float]) -> None:
+        self.suspects = suspects
 
     def request(self, uri: str, reason: ReadReason) -> None:
         self.uris.append(uri)
@@ -186,6 +194,27 @@ async def test_a_set_that_is_in_force_is_not_asked_for_again(world: World) -> No
     await world.watches()
     await world.watches()
     assert world.server.asked[3:] == [set()]
+
+
+async def test_a_read_whose_answer_ended_the_session_is_recorded_and_held_in_the_next_one(world: World) -> None:
+    watching = world.watching
+    watching._reads = Reads(watching._read)
+    await world.watches(A)
+    async with asyncio.timeout(10):
+        while watching._blamed is None:  # noqa: ASYNC110  the read tells nobody
+            await asyncio.sleep(0)
+    await watching.close()
+    pk, fault, words, at = world.database.last("read_failed")
+    assert (pk, fault) == (PKS[A], ENDED_SESSION)
+    assert words.startswith("The session ended while this was read: The server sent a message over the limit")
+    after = World()
+    since = [at, at + timedelta(days=1), at - timedelta(days=1), None]
+    after.database.watched = [
+        replace(row, ended_session_at=when) for row, when in zip(rows(*list(PKS)[:4]), since, strict=True)
+    ]
+    await after.watching._read_rows()
+    held = list(after.reads.suspects.values())
+    assert held == [pytest.approx(HELD_SECONDS, abs=30), HELD_SECONDS, 0.0]
 
 
 async def test_a_stream_that_ended_for_good_is_asked_for_again(world: World) -> None:

@@ -141,6 +141,31 @@ async def test_news_do_not_wait_for_the_retry_of_a_failed_read(monkeypatch: pyte
     assert server.made[1][1].events == 2
 
 
+async def test_suspects_wait_and_are_read_one_by_one_beside_the_others() -> None:
+    server = Server()
+    made = Reads(server.read)
+    made.keep(dict.fromkeys("abcd", 0.0), {"a": 0.05, "b": 0.0, "c": 3_600.0})
+    server.gate.clear()
+    for uri in "abcd":
+        made.request(uri, UPDATED)
+    await server.until(2)
+    await asyncio.sleep(0.1)
+    assert {uri for uri, _ in server.made} == {"b", "d"}
+    assert made.under_way() == ["b"]
+    server.gate.set()
+    await server.until(3)
+    await asyncio.sleep(0)
+    assert server.made[2][0] == "a"
+    server.gate.clear()
+    for uri in "ad":
+        made.request(uri, UPDATED)
+    await server.until(5)
+    assert made.under_way() == ["a", "d"], "a is none any more"
+    server.gate.set()
+    await made.close()
+    assert "c" not in {uri for uri, _ in server.made}, "a notification does not shorten its pause"
+
+
 async def test_what_is_not_watched_any_more_is_not_read() -> None:
     server = Server()
     made = watching(server, uris="ab")
