@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from servers.models import Definition, Server
 from servers.registration import registering
 from servers.registration.registering import Registration
 from sessions.connections import commands
-from sessions.models import LogLine, McpSession
+from sessions.enums import SubscriptionState
+from sessions.models import LogLine, McpSession, Subscription
+from sessions.subscriptions import subscribing, watches
 from tests.peers.peers import start_peer
 from tests.sessions.host.harness import (
     Effects,
@@ -84,6 +87,34 @@ def test_a_transport_that_was_chosen_is_the_only_one_tried(shared_worker: Worker
     row = eventually(McpSession.objects.filter(pk=session.pk).exclude(fault="").first)
     assert row.transport == ""
     assert row.fault_detail
+
+
+@pytest.mark.parametrize("transport", [TransportKind.WEBSOCKET, TransportKind.HTTP_SSE])
+def test_a_watched_resource_over_the_message_limit_ends_the_session_once(
+    transport: TransportKind, admin: Any, tmp_path: Path
+) -> None:
+    board = tmp_path / "board"
+    board.write_text("x" * 200_000)
+    peer = start_peer("sdk1", "all", env={"BOARD_FILE": str(board)})
+    try:
+        faces = peer.url.removesuffix("/mcp")
+        session = session_of(transport, websocket(faces) if transport == TransportKind.WEBSOCKET else faces + "/sse")
+        Server.objects.update(limits={"message_bytes": 65_536})
+        McpSession.objects.update(restart_requested=1)
+        await_ready(session)
+        row = subscribing.subscribe(Actor.of_user(admin), admin, session.server, "peer://board")
+        mine = Subscription.objects.filter(pk=row.pk)
+        eventually(mine.filter(read_fault=watches.ENDED_SESSION).first)
+        eventually(mine.filter(state=SubscriptionState.LISTENING, gaps__isnull=False).first)
+        ready_since = await_ready(session).state_since
+        call = make_call(session, "echo", text="still here")
+        wake(call)
+        assert "still here" in str(ended(call).result.text)
+        time.sleep(2)
+        assert McpSession.objects.get().state_since == ready_since
+        assert "over the limit" in mine.get().read_detail or "exceeds" in mine.get().read_detail
+    finally:
+        peer.stop()
 
 
 # --- detection ---------------------------------------------------------------------------------------------------------
