@@ -61,7 +61,7 @@ class CallProgress:
     def __init__(self, db: Database, call: claims.PendingCall, lease: Lease, redactor: Redactor) -> None:
         self._db, self._call, self._lease, self._redactor = db, call, lease, redactor
         self._newest: tuple[float | None, float | None, str | None] = (None, None, None)
-        self._saved = self._newest
+        self._saved: tuple[float | None, float | None, str | None] = (None, None, None)
         self.request_id = ""
         #: whether the server runs the call as a task
         self.has_task = False
