@@ -30,9 +30,12 @@ _PAIR = re.compile(r"(?<![\w.-])([\w.-]+)\s*=\s*\"?([^;&\s\"]+)")
 #: host and path of a URL
 _NAMES_IN_URL = re.compile(r"(?<=[/@])[^/@?#:;&=\s\"]+(?=[/?#:]|$)")
 _SESSION = re.compile(r"sess(?:ion)?[-_]?(?:id|token)|(?:^|[^a-z])(?:sess(?:ion)?|[hs]?sid)$", re.IGNORECASE)
-#: names of methods and places, whose values stand in every answer: authSource, authMechanism, Authentication
+#: names of methods, places and switches, whose values stand in every answer: authSource, Authentication, allowed_auth. A
+#: name that ends like that of a secret is one of a secret: supportPassword.
 _NO_SECRET = re.compile(
-    r"auth[-_]?(?:source|mech|type|method|provider|entication$)|allow|support|require|enabled", re.IGNORECASE
+    r"auth[-_]?(?:source|mech|type|method|provider|entication$)"
+    r"|^(?:allow|support|require|enable)(?!.*(?:pass|pwd|secret|token|key|credential)\w{0,5}$)",
+    re.IGNORECASE,
 )
 
 

@@ -118,6 +118,8 @@ ACCOUNT = {
             "tr0ub4dor at db.corp.example",
             f"{MASK} at db.corp.example",
         ),
+        ('{"supportPassword": "Winter-2024-x"}', "for Winter-2024-x", f"for {MASK}"),
+        ("Server=db;allow_token=Winter-2024-x", "for Winter-2024-x", f"for {MASK}"),
     ],
 )
 def test_of_a_secret_in_several_parts_the_secret_ones_are_masked_alone(value: str, told: str, masked: str) -> None:
