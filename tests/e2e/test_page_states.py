@@ -404,7 +404,7 @@ PARTS = [
     Part("test", lambda world: "/servers/add/", "**/servers/test/", "#test-result", "#test-result *", fill_by_hand_and_test,
          "The connection was not tested", ("[name=command]", "/opt/no-such-program")),
     Part("value", lambda world: f"/calls/{world.succeeded}/use/", re.compile(r"/use/\?").pattern, "#use-form", "#use-form .use-preview",
-         choose_value, "mcpadmin answered 500"),
+         choose_value, "mcpadmin answered with HTTP 500"),
 ]  # fmt: skip
 
 
@@ -476,7 +476,7 @@ def test_an_error_page_does_not_get_into_the_page_that_asked_for_a_part(
     title = page.title()
     page.route(re.compile(r"/use/\?"), lambda route: route.fulfill(status=404, content_type="text/html", body=gone))
     choose_value(ada)
-    expect(page.get_by_text("mcpadmin answered 404")).to_be_visible()
+    expect(page.get_by_text("mcpadmin answered with HTTP 404")).to_be_visible()
     expect(page.locator("main")).to_have_count(1)
     assert page.title() == title
     page.get_by_role("button", name="Account menu").click()

@@ -58,7 +58,7 @@ def test_it_ends_with_an_error_that_stays_and_the_page_remains_its_own(open_page
     page.route("**/part/", answer)
     page.goto("pages/followed/")
     title = page.title()
-    expect(page.get_by_text("mcpadmin answered 404")).to_be_visible()
+    expect(page.get_by_text("mcpadmin answered with HTTP 404")).to_be_visible()
     page.wait_for_timeout(2_500)
     assert len(asked) == 1
     expect(page.locator("main")).to_have_count(1)

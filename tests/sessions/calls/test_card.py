@@ -400,7 +400,7 @@ def test_a_late_error_may_have_any_form(call: Call, error: dict[str, Any]) -> No
 
 def test_a_late_answer_that_only_names_a_task_is_not_an_empty_result(call: Call) -> None:
     shown = html(late(call, CallState.CANCELLED, {"task": {"taskId": "t1", "status": "working"}}))
-    assert "reported the call's task only after the call had ended" in shown
+    assert "reported the call&#x27;s task only after the call had ended" in shown
     assert "returned no content" not in shown
 
 
