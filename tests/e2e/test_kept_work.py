@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from mcpadmin.settings import DEMO_COMMAND
-from tests.e2e.conftest import cookies_of_a_sign_in
+from tests.e2e.conftest import cookies_of, cookies_of_a_sign_in
 from tests.e2e.walk import Walk
 from tests.tools.stack import ADMIN, Stack
 
@@ -24,10 +24,16 @@ NOTE = "notes_for_the_person_who_packs_this_order_in_the_warehouse"
 
 @pytest.fixture
 def ada(stack: Stack, walker: Callable[..., Walk]) -> Walk:
-    """In her own browser session, so that it can end."""
-    person = walker(stack)
-    person.page.context.add_cookies(cookies_of_a_sign_in(stack))
-    return person
+    return walker(stack, signed_in=True)
+
+
+@pytest.fixture
+def own_sign_in(stack: Stack, ada: Walk) -> None:
+    """Ada's sign-in is not the one of other tests, so that it can end."""
+    ada.page.context.add_cookies(cookies_of_a_sign_in(stack))
+
+
+ENDS_THE_SIGN_IN = pytest.mark.usefixtures("own_sign_in")
 
 
 @pytest.fixture
@@ -42,6 +48,7 @@ def forms(stack: Stack, ada: Walk) -> str:
 
 def end_sign_in(stack: Stack, person: Walk) -> None:
     [key] = [cookie["value"] for cookie in person.page.context.cookies() if cookie["name"].endswith("session")]
+    assert key not in {cookie["value"] for cookie in cookies_of(stack, ADMIN)}, "other tests need it"
     stack.write("DELETE FROM django_session WHERE session_key = ?", key)
     person.complaints.allow("401")
 
@@ -73,6 +80,7 @@ def new_words() -> str:
 
 # --- an expired sign-in ------------------------------------------------------------------------------------------------
 @pytest.mark.long
+@ENDS_THE_SIGN_IN
 def test_a_tool_that_is_run_after_the_sign_in_ended_runs_once_when_the_person_signed_in_beside_it(
     stack: Stack, ada: Walk, forms: str
 ) -> None:
@@ -91,6 +99,7 @@ def test_a_tool_that_is_run_after_the_sign_in_ended_runs_once_when_the_person_si
 
 
 @pytest.mark.long
+@ENDS_THE_SIGN_IN
 def test_who_declines_to_sign_in_keeps_what_was_typed_and_reads_that_nothing_was_sent(
     stack: Stack, ada: Walk, forms: str
 ) -> None:
@@ -106,6 +115,7 @@ def test_who_declines_to_sign_in_keeps_what_was_typed_and_reads_that_nothing_was
     assert calls_with(stack, words) == 0
 
 
+@ENDS_THE_SIGN_IN
 def test_a_run_that_is_cancelled_while_the_sign_in_is_checked_is_not_sent(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     ada.open_tool(forms, "shout")
@@ -121,6 +131,7 @@ def test_a_run_that_is_cancelled_while_the_sign_in_is_checked_is_not_sent(stack:
     assert calls_with(stack, words) == 0
 
 
+@ENDS_THE_SIGN_IN
 def test_a_sign_in_that_cannot_be_checked_leaves_the_run_unsent(stack: Stack, ada: Walk, forms: str) -> None:
     ada.complaints.allow("ERR_FAILED")
     ada.open_tool(forms, "shout")
@@ -133,6 +144,7 @@ def test_a_sign_in_that_cannot_be_checked_leaves_the_run_unsent(stack: Stack, ad
 
 
 @pytest.mark.long
+@ENDS_THE_SIGN_IN
 def test_a_wrong_password_is_said_in_the_dialog(stack: Stack, ada: Walk, forms: str) -> None:
     ada.complaints.allow("400")
     ada.open_tool(forms, "shout")
@@ -147,6 +159,7 @@ def test_a_wrong_password_is_said_in_the_dialog(stack: Stack, ada: Walk, forms: 
 
 
 @pytest.mark.long
+@ENDS_THE_SIGN_IN
 def test_an_added_item_and_a_saved_form_wait_for_the_sign_in_too(stack: Stack, ada: Walk, forms: str) -> None:
     ada.open_tool(forms, "order")
     ada.fill_argument("title", "kept title")
@@ -167,6 +180,7 @@ def test_an_added_item_and_a_saved_form_wait_for_the_sign_in_too(stack: Stack, a
 
 
 @pytest.mark.long
+@ENDS_THE_SIGN_IN
 def test_a_sign_in_in_another_tab_is_enough(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     ada.open_tool(forms, "shout")
@@ -186,6 +200,7 @@ def test_a_sign_in_in_another_tab_is_enough(stack: Stack, ada: Walk, forms: str)
 
 
 @pytest.mark.long
+@ENDS_THE_SIGN_IN
 def test_a_fragment_is_sent_again_once_the_person_signed_in_beside_it(stack: Stack, ada: Walk) -> None:
     if not stack.rows("SELECT slug FROM servers_server WHERE slug = 'demo-to-subscribe'"):
         command = tuple(DEMO_COMMAND)
@@ -203,6 +218,7 @@ def test_a_fragment_is_sent_again_once_the_person_signed_in_beside_it(stack: Sta
     expect(ada.page.get_by_role("button", name="Subscribe", exact=True)).to_be_visible()
 
 
+@ENDS_THE_SIGN_IN
 def test_a_row_of_the_explorer_and_a_resource_of_a_template_wait_for_the_sign_in_too(stack: Stack, ada: Walk) -> None:
     if not stack.rows("SELECT slug FROM servers_server WHERE slug = 'demo-to-read'"):
         stack.manage("register_server", "--user", ADMIN[0], "--name", "Demo to read", "--", *DEMO_COMMAND)
@@ -225,6 +241,7 @@ def test_a_row_of_the_explorer_and_a_resource_of_a_template_wait_for_the_sign_in
     expect(ada.page.locator("[data-call-refused]")).to_be_hidden()
 
 
+@ENDS_THE_SIGN_IN
 def test_what_one_user_typed_is_not_sent_as_another(stack: Stack, ada: Walk, forms: str) -> None:
     stack.shell(
         "from django.contrib.auth import get_user_model as m; "
@@ -500,6 +517,7 @@ def test_the_text_of_arguments_that_may_hold_a_secret_is_not_kept(ada: Walk, for
     expect(ada.page.locator("#tool-json")).to_have_value('{"text": "kept"}')
 
 
+@ENDS_THE_SIGN_IN
 def test_drafts_leave_with_the_person_who_signs_out(ada: Walk, forms: str) -> None:
     ada.complaints.allow("401")  # the page may still ask for its live connection when the sign-in has ended
     ada.open_tool(forms, "shout")
