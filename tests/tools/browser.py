@@ -48,6 +48,7 @@ class Complaints:
     own_host: str
     found: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
+    ended: bool = False
 
     def allow(self, words: str) -> None:
         """Expect complaints that contain these words, for the rest of the test."""
@@ -55,17 +56,21 @@ class Complaints:
 
     def watch(self, page: Page) -> None:
         page.on("console", self._on_console)
-        page.on("pageerror", lambda error: self.found.append(f"exception: {error}"))
+        page.on("pageerror", lambda error: self._add(f"exception: {error}"))
         page.on("request", self._on_request)
+
+    def _add(self, complaint: str) -> None:
+        if not self.ended:
+            self.found.append(complaint)
 
     def _on_console(self, message: Any) -> None:
         if message.type == "error":
-            self.found.append(f"console: {message.text} ({message.location.get('url', '')})")
+            self._add(f"console: {message.text} ({message.location.get('url', '')})")
 
     def _on_request(self, request: Any) -> None:
         parts = urlsplit(request.url)
         if parts.scheme in {"http", "https", "ws", "wss"} and parts.netloc != self.own_host:
-            self.found.append(f"request to another host: {request.url}")
+            self._add(f"request to another host: {request.url}")
 
     def unexpected(self) -> list[str]:
         return [line for line in self.found if not any(words in line for words in self.allowed)]
@@ -116,11 +121,11 @@ def watched_context(
         yield context, complaints
     finally:
         context.remove_listener("page", complaints.watch)
-        if _emptied(context, base_url):
+        if _emptied(context, base_url, complaints):
             left.append(context)
 
 
-def _emptied(context: BrowserContext, base_url: str) -> bool:
+def _emptied(context: BrowserContext, base_url: str, complaints: Complaints) -> bool:
     """Close all pages and remove what they left but cached files. False when that fails: Chromium never responds to a
     close during a page change. The test has its result by then."""
     try:
@@ -128,13 +133,14 @@ def _emptied(context: BrowserContext, base_url: str) -> bool:
             if context.browser is None or context.browser.browser_type.name != "chromium":
                 context.close()  # what other browsers stored cannot be cleared alone
                 return False
-            for page in context.pages:
-                page.close()
+            for other in context.pages[1:]:
+                other.close()
+            context.clear_permissions()  # by its answer, all earlier complaints have come too
+            complaints.ended = True  # requests that end with their page are no fault of it
+            page = _blank_page(context)
             context.unroute_all()
             context.set_offline(False)
-            context.clear_permissions()
             context.clear_cookies()
-            page = context.new_page()
             everything = {"origin": base_url.rstrip("/"), "storageTypes": "all"}
             context.new_cdp_session(page).send("Storage.clearDataForOrigin", everything)
             own_clock = page.evaluate("!Date.now.toString().includes('[native code]')")
@@ -145,6 +151,19 @@ def _emptied(context: BrowserContext, base_url: str) -> bool:
     except (TimeoutError, Error) as exc:
         warnings.warn(f"A window was left open: {exc}.", stacklevel=3)
         return False
+
+
+def _blank_page(context: BrowserContext) -> Page:
+    """The context's only page, blank. A new one takes a new process of Chromium."""
+    if context.pages:
+        page = context.pages[0]
+        page.on("dialog", lambda dialog: dialog.accept())  # "Leave site?" of a page with unsaved changes
+        try:
+            page.goto("about:blank")
+            return page
+        except Error:  # it has crashed, or its test answers dialogs
+            page.close()
+    return context.new_page()
 
 
 def sign_in(page: Page, username: str = ADMIN[0], password: str = ADMIN[1]) -> None:

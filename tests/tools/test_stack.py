@@ -77,6 +77,16 @@ def test_a_window_that_is_used_again_has_nothing_of_the_test_before(stack: Stack
     assert (len(before.found), len(after.found)) == (0, 1)
 
 
+def test_a_window_that_asks_before_it_is_left_is_used_again(stack: Stack, browser: Browser) -> None:
+    with watched_context(browser, stack.base_url) as (context, _):
+        page = context.new_page()
+        page.goto("/accounts/login/")
+        page.locator("h1").first.click()  # nothing is asked on a page that nobody has used
+        page.evaluate("addEventListener('beforeunload', (event) => event.preventDefault())")
+    with watched_context(browser, stack.base_url) as (again, _):
+        assert (again is context, again.pages) == (True, [])
+
+
 def test_a_window_whose_clock_was_moved_is_not_used_again(stack: Stack, browser: Browser) -> None:
     with watched_context(browser, stack.base_url) as (context, _):
         page = context.new_page()
