@@ -6,7 +6,7 @@ from uuid import UUID
 
 def whole_number(text: str) -> int | None:
     """ASCII digits only, and at most what a 64-bit column holds. None for everything else: `int` would also take signs,
-    blanks, underscores and the digits of other scripts, and fails on a few thousand digits."""
+    spaces, underscores and the digits of other scripts, and fails on a few thousand digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 

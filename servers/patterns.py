@@ -4,5 +4,5 @@ from fnmatch import fnmatchcase
 
 
 def matches(pattern: str, name: str) -> bool:
-    """`*` and `?` alone have a meaning: URIs may hold brackets."""
+    """Only `*` and `?` are special: URIs may contain brackets."""
     return fnmatchcase(name, pattern.replace("[", "[[]"))

@@ -12,7 +12,7 @@ from servers.models import Server
 
 
 def require(user: Any, actor: Actor, permission: str, server: Server | None = None, subject: str = "") -> None:
-    """Raises access.Denied, recorded. Call it before the verb's transaction, never inside."""
+    """Raises access.Denied, already recorded. Call it before the verb's transaction, never inside."""
     try:
         access.require(user, permission, server)
     except access.Denied as denied:
@@ -21,7 +21,7 @@ def require(user: Any, actor: Actor, permission: str, server: Server | None = No
 
 
 def record_denial(actor: Actor, denied: access.Denied, subject: str = "", **details: Any) -> None:
-    """In a commit of its own: the act that was refused leaves no other trace."""
+    """Record it in a separate commit: the refused action leaves no other trace."""
     server = denied.server
     subject = subject or (server.name if server else denied.permission)
     record_refusal(actor, server, subject, permission=denied.permission, **details)
@@ -29,8 +29,8 @@ def record_denial(actor: Actor, denied: access.Denied, subject: str = "", **deta
 
 
 def record_refusal(actor: Actor, server: Server | None, subject: str, *, permission: str = "", **details: Any) -> None:
-    """Of an act that a rule forbids although no permission is missing, as one that is missing is recorded.
-    `permission`: the codename, or what was refused in words."""
+    """Record an action that a rule forbids although no permission is missing, in the same way as a missing permission.
+    `permission`: the codename, or a description of what was refused."""
     if permission:
         details["right"] = permission  # a key that readers of exported and forwarded events know
     of_server = ServerRef.of(server) if server else None

@@ -1,4 +1,4 @@
-"""A request as views get it, the client address by which it is counted, and the page to return to."""
+"""A request as views receive it, the client address used for rate limits, and the page to return to."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -9,7 +9,7 @@ from django_htmx.middleware import HtmxDetails
 
 
 class WebRequest(HttpRequest):
-    """What middleware adds: ours and that of django-htmx."""
+    """A request with what middleware adds: ours and that of django-htmx."""
 
     htmx: HtmxDetails
     request_id: str
@@ -18,13 +18,13 @@ class WebRequest(HttpRequest):
 
 
 def return_to(request: HttpRequest, page: str) -> str:
-    """The address in the form's field `back`, or the query's, if it is one of `page`; otherwise `page`."""
+    """The URL in the form field or query parameter `back`, if it is under `page`; otherwise `page`."""
     address = request.POST.get("back") or request.GET.get("back", "")
     return address if url_has_allowed_host_and_scheme(address, None) and address.startswith(page) else page
 
 
 def client_address(peer: str, forwarded_for: str) -> str:
-    """The address that the outermost of our own proxies saw; without proxies, the peer's.
+    """The address seen by the outermost of our own proxies; without proxies, the peer's.
 
     X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us, all left of it by strangers.
     """
@@ -34,15 +34,15 @@ def client_address(peer: str, forwarded_for: str) -> str:
 
 
 def _as_ipv4(address: str) -> str:
-    """A socket for IPv4 and IPv6 writes an IPv4 address as ::ffff:192.0.2.1, and limits count a /64 of IPv6 as one
-    address: all visitors by IPv4 would share it."""
+    """Unmap an IPv4 address that a dual-stack socket reports as ::ffff:192.0.2.1. Limits count a /64 of IPv6 as one
+    address, which all IPv4 visitors would share."""
     parsed = _parsed(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
     return str(mapped) if mapped is not None else address
 
 
 def counted_address(host: str) -> str:
-    """What one visitor has: an IPv4 address, or the /64 network of an IPv6 address."""
+    """The address that counts as one visitor: an IPv4 address, or the /64 network of an IPv6 address."""
     parsed = _parsed(_as_ipv4(host))
     if isinstance(parsed, IPv6Address):
         return f"{IPv6Address(int(parsed) >> 64 << 64)}/64"
@@ -57,7 +57,7 @@ def _parsed(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _without_port(hop: str) -> str:
-    """Some proxies write the port too, such as Azure's. With it, each connection would come from an address of its own."""
+    """Some proxies add the port, such as Azure's. With it, each connection would count as a different address."""
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     address, _, port = hop.rpartition(":")

@@ -10,8 +10,8 @@ from servers.models.server import Server
 
 
 class Bundle(models.Model):
-    """Several servers as one MCP server for agents. `version` rises with each change: the optimistic lock of two
-    people. Its short name is unique among bundles and servers together."""
+    """Several servers as one MCP server for agents. `version` rises with each change: the optimistic lock for
+    concurrent edits. The slug is unique among bundles and servers together."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveIntegerField(default=1)
@@ -36,13 +36,13 @@ class Bundle(models.Model):
 
 
 class BundleMember(models.Model):
-    """A server in a bundle, under an alias. A row that is retired keeps its alias reserved for its server."""
+    """A server in a bundle, under an alias. A retired row keeps the alias reserved for its server."""
 
     bundle = models.ForeignKey(Bundle, on_delete=models.CASCADE, related_name="members")
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="bundle_members")
     alias = models.CharField(max_length=12)
     position = models.PositiveIntegerField(default=0)
-    # patterns of the server's own names or URIs; those that begin with ! take away
+    # patterns of the server's own names or URIs; those that begin with ! exclude
     tools = models.JSONField(default=list)
     resources = models.JSONField(default=list)
     prompts = models.JSONField(default=list)
@@ -64,7 +64,8 @@ class BundleMember(models.Model):
 
 
 class ExposedName(models.Model):
-    """The name by which a bundle offers a tool or a prompt. It means one thing: a retired row keeps it reserved."""
+    """The name under which a bundle offers a tool or a prompt. It never changes its meaning: a retired row keeps it
+    reserved."""
 
     bundle = models.ForeignKey(Bundle, on_delete=models.CASCADE, related_name="names")
     kind = models.CharField(max_length=20, choices=DefinitionKind)

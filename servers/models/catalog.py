@@ -6,19 +6,19 @@ from servers.models.server import Server
 
 
 class Definition(models.Model):
-    """A tool, resource, template or prompt as the server described it last to one identity. `body` is the server's JSON,
-    verbatim."""
+    """A tool, resource, template or prompt as the server last described it to one identity. `body` is the server's
+    JSON, verbatim."""
 
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="definitions")
     identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="definitions")
     kind = models.CharField(max_length=20, choices=DefinitionKind)
     key = models.TextField()  # a tool's or prompt's name, a resource's URI, a template's URI template
-    title = models.TextField(blank=True)  # of a resource or template without one: its name
+    title = models.TextField(blank=True)  # for a resource or template without a title: its name
     description = models.TextField(blank=True)
     position = models.PositiveIntegerField()
     body = models.TextField()
     digest = models.CharField(max_length=64)  # SHA-256 of the canonical JSON (RFC 8785) of `body`
-    # of the version that agents may call, while a breaking change waits for a person; empty: nothing waits
+    # the version that agents may call while a breaking change awaits approval; empty: none is pending
     approved_digest = models.CharField(max_length=64, blank=True, default="", db_default="")
     first_seen_at = models.DateTimeField()
     changed_at = models.DateTimeField()

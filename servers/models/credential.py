@@ -8,17 +8,17 @@ from servers.models.identity import Identity
 
 
 class Credential(models.Model):
-    """A sealed secret, bound to the place it was entered for. `sealed` is JSON: the parts that its kind consists of."""
+    """A sealed secret, bound to the destination it was entered for. `sealed` is JSON: the secret parts of its kind."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveIntegerField(default=1)
-    # whose own it is: used by that person's identities only; null: of the vault that admins share
+    # used by this person's identities only; null: in the vault that admins share
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="own_credentials"
     )
     name = models.CharField(max_length=120, unique=True)
     kind = models.CharField(max_length=20, choices=CredentialKind)
-    scheme = models.CharField(max_length=10, blank=True)  # with host and port where it may be sent; blank: to a child
+    scheme = models.CharField(max_length=10, blank=True)  # with host and port: where to send it; blank: to a child
     host = models.CharField(max_length=255, blank=True)
     port = models.PositiveIntegerField(default=0)
     issuer = models.CharField(max_length=2000, blank=True)  # OAuth: the authorization server, byte for byte
@@ -26,17 +26,17 @@ class Credential(models.Model):
     sealed = models.BinaryField(null=True)
     key_id = models.CharField(max_length=40, blank=True)
     fingerprint = models.CharField(max_length=20, blank=True)
-    sealed_at = models.DateTimeField()  # its age
+    sealed_at = models.DateTimeField()  # its age is counted from here
     last_used_at = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
-    refreshed_at = models.DateTimeField(null=True, blank=True)  # last try to refresh, and why it failed
+    refreshed_at = models.DateTimeField(null=True, blank=True)  # the last attempt to refresh, and why it failed
     refresh_fault = models.CharField(max_length=300, blank=True)
-    generation = models.PositiveIntegerField(default=0)  # rises with each refresh: who lost the race writes nothing
-    held_by = models.UUIDField(null=True, blank=True)  # who refreshes it now, and until when that counts
+    generation = models.PositiveIntegerField(default=0)  # rises with each refresh: the loser of a race writes nothing
+    held_by = models.UUIDField(null=True, blank=True)  # lease of the worker that refreshes it now, and its expiry
     held_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    # who answers for the reference that it is based on, as Server.references_by
+    # who is responsible for the reference that it is based on, as in Server.references_by
     references_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -50,7 +50,7 @@ class Credential(models.Model):
 
 
 class CredentialUse(models.Model):
-    """A server's identity speaks with this credential. Blanked when the server moved to another place."""
+    """A server's identity authenticates with this credential. Blanked once the server has moved to another address."""
 
     credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="uses")
     identity = models.ForeignKey(Identity, on_delete=models.CASCADE, related_name="uses")

@@ -8,7 +8,8 @@ from servers.models.job import BackgroundJob
 
 
 class ExportSchedule(models.Model):
-    """Exports at fixed intervals, each of the events since the one before, to a directory or an S3-compatible store."""
+    """Exports at fixed intervals to a directory or an S3-compatible store, each with the events since the previous
+    one."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=80, unique=True)
@@ -25,11 +26,11 @@ class ExportSchedule(models.Model):
     sealed = models.BinaryField(null=True)  # the secret key
     key_id = models.CharField(max_length=40, blank=True)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    owner_name = models.CharField(max_length=150)  # kept when the account goes
+    owner_name = models.CharField(max_length=150)  # kept when the account is deleted
     created_at = models.DateTimeField(auto_now_add=True)
     paused_at = models.DateTimeField(null=True)
     next_at = models.DateTimeField()
-    cursor = models.BigIntegerField(default=0)  # number of the last event that was exported
+    cursor = models.BigIntegerField(default=0)  # number of the last exported event
 
     class Meta:
         ordering = ["name"]
@@ -40,7 +41,7 @@ class ExportSchedule(models.Model):
 
 
 class Export(models.Model):
-    """One file, made by its background job. It belongs to the person who asked for it, or to a schedule."""
+    """One file, made by its background job. It belongs to the person who requested it, or to a schedule."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     job = models.OneToOneField(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="export")
@@ -50,17 +51,17 @@ class Export(models.Model):
     format = models.CharField(max_length=5, choices=ExportFormat)
     payloads = models.BooleanField(default=False)
     query = models.TextField(blank=True)  # in the explorer's language; empty: all events
-    after_seq = models.BigIntegerField(default=0)  # of a schedule: only events after this one
+    after_seq = models.BigIntegerField(default=0)  # for a schedule: only events after this one
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True)
     failed = models.BooleanField(default=False)
     detail = models.CharField(max_length=300, blank=True)
-    last_seq = models.BigIntegerField(default=0)  # the log's end when it began
+    last_seq = models.BigIntegerField(default=0)  # the end of the log when the export began
     events = models.BigIntegerField(default=0)
     size = models.BigIntegerField(default=0)
     digest = models.CharField(max_length=64, blank=True)  # SHA-256 of the file
-    place = models.CharField(max_length=2000, blank=True)  # of a schedule: where the file was put
-    host = models.CharField(max_length=255, blank=True)  # the machine that holds the file
+    place = models.CharField(max_length=2000, blank=True)  # for a schedule: where the file was stored
+    host = models.CharField(max_length=255, blank=True)  # the machine that has the file
     expires_at = models.DateTimeField(null=True)  # null: there is no file to download
 
     class Meta:

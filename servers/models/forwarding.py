@@ -11,16 +11,16 @@ class Sink(models.Model):
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=80, unique=True)
     kind = models.CharField(max_length=10, choices=SinkKind)
-    address = models.CharField(max_length=2000)  # a URL; of syslog host:port
-    lines = models.BooleanField(default=False)  # of an HTTP endpoint: NDJSON instead of a JSON array
+    address = models.CharField(max_length=2000)  # a URL; for syslog host:port
+    lines = models.BooleanField(default=False)  # for an HTTP endpoint: NDJSON instead of a JSON array
     ca = models.TextField(blank=True)  # PEM; empty: the public authorities
-    certificate = models.TextField(blank=True)  # PEM, ours
-    header = models.CharField(max_length=100, blank=True)  # of each request, with the sealed value
+    certificate = models.TextField(blank=True)  # PEM, the client certificate
+    header = models.CharField(max_length=100, blank=True)  # sent with each request, with the sealed value
     sealed_value = models.BinaryField(null=True)
     value_key_id = models.CharField(max_length=40, blank=True)
     sealed_signing = models.BinaryField(null=True)  # signs messages to HTTP endpoints
     signing_key_id = models.CharField(max_length=40, blank=True)
-    sealed_private_key = models.BinaryField(null=True)  # PEM, of the certificate
+    sealed_private_key = models.BinaryField(null=True)  # PEM, for the certificate
     private_key_key_id = models.CharField(max_length=40, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     created_name = models.CharField(max_length=150)
@@ -30,15 +30,15 @@ class Sink(models.Model):
     cursor_hash = models.CharField(max_length=64, blank=True)  # its hash; empty before the first delivery
     delivered_at = models.DateTimeField(null=True)
     delivered = models.BigIntegerField(default=0)  # events, in total
-    skipped = models.BigIntegerField(default=0)  # events that the retention removed before they were delivered
-    rejected = models.BigIntegerField(default=0)  # records that the receiver took and dropped, by its own report
+    skipped = models.BigIntegerField(default=0)  # events that retention removed before they were delivered
+    rejected = models.BigIntegerField(default=0)  # records that the receiver reports as accepted and dropped
 
-    fence = models.BigIntegerField(default=0)  # of the worker that forwards now
+    fence = models.BigIntegerField(default=0)  # fencing number of the worker that forwards now
     lease_until = models.DateTimeField(null=True)
     failures = models.PositiveIntegerField(default=0)  # since the last delivery
     failing_since = models.DateTimeField(null=True)
     next_attempt_at = models.DateTimeField(null=True)
-    stalled_at = models.DateTimeField(null=True)  # since when the audit log has it
+    stalled_at = models.DateTimeField(null=True)  # when the audit log recorded that it had stalled
     last_detail = models.CharField(max_length=500, blank=True)
 
     test_requested_at = models.DateTimeField(null=True)

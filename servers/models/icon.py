@@ -4,12 +4,12 @@ from servers.models.server import Server
 
 
 class Icon(models.Model):
-    """A picture that a server names for itself or for a tool, as a worker fetched it: pages show this copy only."""
+    """An image that a server names for itself or for a tool, as fetched by a worker: pages show this copy only."""
 
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="icons")
     digest = models.CharField(max_length=64)  # SHA-256 of its source, the URI that the server named
     mime = models.CharField(max_length=20, blank=True)
-    data = models.BinaryField(null=True)  # null: it could not be had, see `problem`
+    data = models.BinaryField(null=True)  # null: it could not be fetched, see `problem`
     problem = models.CharField(max_length=200, blank=True)
     expires_at = models.DateTimeField()  # then it is fetched again
 

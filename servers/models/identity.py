@@ -8,7 +8,7 @@ from servers.models.server import Server
 
 
 class Identity(models.Model):
-    """Who we are to a server: the credential a session uses. Two identities never share one upstream session.
+    """Who we are to a server: the credential that a session uses. Two identities never share an upstream session.
 
     A personal one belongs to its `user` only: no one else's call goes through its session.
     """
@@ -21,11 +21,11 @@ class Identity(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
     )
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    # what the server's last demand for a sign-in named: {"metadata_url": "", "scopes": [], "scheme": "bearer"}; of the
+    # from the server's last authentication challenge: {"metadata_url": "", "scopes": [], "scheme": "bearer"}; for the
     # shared one also {"expected": …}, an admin's choice: see servers/credentials/issuers.py
     challenge = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
-    ended_at = models.DateTimeField(null=True, blank=True)  # of a personal one: given up, its history is kept
+    ended_at = models.DateTimeField(null=True, blank=True)  # for a personal one: removed, its history is kept
 
     class Meta:
         verbose_name_plural = "identities"

@@ -4,12 +4,12 @@ from django.db import models
 
 
 class Instance(models.Model):
-    """The one row about this installation: where its database was when a person last confirmed that place."""
+    """The single row about this installation: where its database was when a person last confirmed the location."""
 
     uid = models.UUIDField(default=uuid.uuid4, editable=False)
-    place = models.JSONField(default=dict)  # servers.instance.place(); {} where it is unknown
-    held_at = models.DateTimeField(null=True)  # since when no session is opened: the database was found elsewhere
-    found = models.JSONField(default=dict)  # the place where it was found then
+    place = models.JSONField(default=dict)  # servers.instance.place(); {} if unknown
+    held_at = models.DateTimeField(null=True)  # since then no session is opened: the database was found elsewhere
+    found = models.JSONField(default=dict)  # where it was found
     # whether agents may register themselves as OAuth clients (RFC 7591)
     oauth_registration = models.BooleanField(default=False)
     # whether clients may be described by a metadata document, which a worker reads

@@ -11,7 +11,7 @@ class BackgroundJob(models.Model):
     """Work that no page waits for. This row is the request; a Celery message only makes a worker look at it."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
-    version = models.PositiveIntegerField(default=1)  # of the row: pages compare it
+    version = models.PositiveIntegerField(default=1)  # row version: pages compare it
     kind = models.CharField(max_length=20, choices=JobKind)
     state = models.CharField(max_length=12, choices=JobState, default=JobState.QUEUED)
     done = models.BigIntegerField(default=0)
@@ -19,8 +19,8 @@ class BackgroundJob(models.Model):
     result = models.JSONField(default=dict)  # short, and never a secret
     detail = models.CharField(max_length=300, blank=True)  # one sentence for the page
     requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
-    requested_name = models.CharField(max_length=150, blank=True)  # kept when the account goes; empty: the schedule
-    attempts = models.PositiveSmallIntegerField(default=0)  # also the fencing number of the attempt that runs
+    requested_name = models.CharField(max_length=150, blank=True)  # outlives the account; empty: the schedule
+    attempts = models.PositiveSmallIntegerField(default=0)  # also the fencing number of the running attempt
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True)  # of the newest attempt
     heartbeat_at = models.DateTimeField(null=True)  # by the database's clock
@@ -31,7 +31,7 @@ class BackgroundJob(models.Model):
         ordering = ["-pk"]
         default_permissions = ("view",)
         constraints = [
-            # Two requests at once are two INSERTs: the database lets one pass. Of exports several run side by side.
+            # Two concurrent requests are two INSERTs: the database accepts one. Exports may run in parallel.
             models.UniqueConstraint(
                 fields=["kind"],
                 condition=Q(state__in=["queued", "running", "interrupted"]) & ~Q(kind="export"),

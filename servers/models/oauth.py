@@ -9,8 +9,8 @@ from servers.models.agent_token import AgentToken
 
 
 class OAuthClient(models.Model):
-    """A client that sends people here to let it act for them. `client_id` of a DOCUMENT is the URL of its metadata
-    document (MCP 2025-11-25 *Client ID Metadata Documents*)."""
+    """A client that sends people here to authorize it to act for them. The `client_id` of a DOCUMENT is the URL of its
+    metadata document (MCP 2025-11-25 *Client ID Metadata Documents*)."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=12, choices=OAuthClientKind)
@@ -26,8 +26,8 @@ class OAuthClient(models.Model):
     # of a DOCUMENT: whether a worker has read it
     document = models.CharField(max_length=12, choices=DocumentState, blank=True)
     document_problem = models.CharField(max_length=300, blank=True)
-    document_at = models.DateTimeField(null=True)  # of the last change of its state
-    document_read_at = models.DateTimeField(null=True)  # when what is stored of it was read
+    document_at = models.DateTimeField(null=True)  # when that state last changed
+    document_read_at = models.DateTimeField(null=True)  # when the stored copy was read
 
     class Meta:
         ordering = ["-id"]
@@ -46,13 +46,13 @@ class OAuthClient(models.Model):
 
     @property
     def host(self) -> str:
-        """The only part of a document's client that is proven: its document came from there."""
+        """The only verified part of a DOCUMENT client: its document came from this host."""
         return urlsplit(self.client_id).netloc if self.kind == OAuthClientKind.DOCUMENT else ""
 
 
 class OAuthCode(models.Model):
-    """An authorization code (RFC 6749 section 4.1). Its grant exists already, but counts for no longer than the code
-    until the code is redeemed."""
+    """An authorization code (RFC 6749 section 4.1). Its grant exists already, but expires with the code unless the code
+    is redeemed."""
 
     digest = models.CharField(max_length=64, unique=True)
     grant = models.ForeignKey(AgentToken, on_delete=models.CASCADE, related_name="codes")
@@ -76,7 +76,7 @@ class OAuthToken(models.Model):
     grant = models.ForeignKey(AgentToken, on_delete=models.CASCADE, related_name="oauth_tokens")
     refresh = models.BooleanField(default=False)
     expires_at = models.DateTimeField(db_index=True)
-    replaced_at = models.DateTimeField(null=True)  # of a refresh token: its successor was issued
+    replaced_at = models.DateTimeField(null=True)  # for a refresh token: when its successor was issued
 
     class Meta:
         default_permissions = ()

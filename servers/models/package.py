@@ -6,30 +6,30 @@ from servers.models.server import Server
 
 
 class PinnedPackage(models.Model):
-    """A package in one version, with its hash and those of all that it needs: what a server's launcher may run."""
+    """One version of a package, with its hash and those of all its dependencies: what a server's launcher may run."""
 
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="packages")
     state = models.CharField(max_length=10, choices=PinState)
     ecosystem = models.CharField(max_length=10, choices=Ecosystem)
-    requested = models.CharField(max_length=2000)  # as the registration has it; a change of it ends the pin
+    requested = models.CharField(max_length=2000)  # as in the registration; changing it ends the pin
     name = models.CharField(max_length=300)
     version = models.CharField(max_length=200)
     integrity = models.CharField(max_length=300)  # "sha512-…" (npm), "sha256:…"
     lock = models.TextField(blank=True)  # package-lock.json or pylock.toml; empty: made at the next start
     dependencies = models.PositiveIntegerField(default=0)
-    pinned_at = models.DateTimeField()  # of an offer: when it was found
+    pinned_at = models.DateTimeField()  # for an offer: when it was found
     pinned_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     pinned_name = models.CharField(max_length=150, blank=True)  # empty: the first start
 
-    # Of the pinned one: comparison with the registry.
+    # For the pinned version: comparison with the registry.
     check_requested_at = models.DateTimeField(null=True)
     check_started_at = models.DateTimeField(null=True)
     checked_at = models.DateTimeField(null=True)
     check_problem = models.CharField(max_length=1000, blank=True)
-    changed_integrity = models.CharField(max_length=300, blank=True)  # other content under this very version
-    changed_name = models.CharField(max_length=300, blank=True)  # the package that changed: this one, or one it needs
+    changed_integrity = models.CharField(max_length=300, blank=True)  # other content under this same version
+    changed_name = models.CharField(max_length=300, blank=True)  # the package that changed: this one or a dependency
 
-    # Of an offer: its tools, compared with those of the pinned one at a person's request.
+    # For an offer: its tools, compared with those of the pinned version at a person's request.
     compare_requested_at = models.DateTimeField(null=True)
     compare_started_at = models.DateTimeField(null=True)
     compared_at = models.DateTimeField(null=True)

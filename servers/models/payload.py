@@ -7,7 +7,7 @@ from servers.enums import PayloadKind
 
 
 class Payload(models.Model):
-    """Arguments or a result, apart from the event that holds their digest: erasing one breaks no chain.
+    """Arguments or a result, stored apart from the event that has their digest: erasing one breaks no chain.
 
     `digest` is SHA-256(salt + content). The content is in one of three columns: `text` up to INLINE_PAYLOAD_BYTES, `blob`
     (zlib) above, `sealed` where payloads are encrypted. Erasing empties all three and the salt, and sets `erased_at`.
@@ -16,13 +16,13 @@ class Payload(models.Model):
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=12, choices=PayloadKind)
     salt = models.BinaryField()
-    digest = models.CharField(max_length=64, db_index=True)  # an audit event names its payloads by it
+    digest = models.CharField(max_length=64, db_index=True)  # audit events refer to their payloads by it
     size = models.PositiveBigIntegerField()  # bytes of the JSON text
     text = models.TextField(blank=True)
     blob = models.BinaryField(null=True)
     sealed = models.BinaryField(null=True)
     key_id = models.CharField(max_length=40, blank=True)
-    redacted = models.PositiveIntegerField(default=0)  # values that the redaction masked before this was stored
+    redacted = models.PositiveIntegerField(default=0)  # values that redaction masked before this was stored
     created_at = models.DateTimeField(auto_now_add=True)
     erased_at = models.DateTimeField(null=True)
 
@@ -35,7 +35,7 @@ class Payload(models.Model):
 
 
 class Unredacted(models.Model):
-    """The content that a redacted payload stands for, encrypted, until it was sent to its server; then it is deleted."""
+    """The original content of a redacted payload, encrypted. It is deleted once it has been sent to its server."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     payload = models.OneToOneField(Payload, on_delete=models.CASCADE, related_name="unredacted")
@@ -48,7 +48,7 @@ class Unredacted(models.Model):
 
 
 class PayloadReading(models.Model):
-    """A person read a payload in this hour, and an event says so. Only of the newest hours."""
+    """A person read a payload in this hour, and an event records it. Kept for the latest hours only."""
 
     user_id = models.BigIntegerField()
     payload_id = models.BigIntegerField()

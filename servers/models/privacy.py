@@ -8,7 +8,7 @@ from servers.models.server import Server
 
 
 class PrivacySettings(models.Model):
-    """The one row about what is stored of arguments, results and answers. Without it the defaults hold."""
+    """The single row about what is stored of arguments, results and answers. Without it, the defaults apply."""
 
     seal_payloads = models.BooleanField(default=False)
     mask_by_schema = models.BooleanField(default=True)  # `format: password` and `writeOnly` in a tool's schemas

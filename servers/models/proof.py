@@ -6,9 +6,9 @@ from servers.enums import AlarmKind, StatementKind
 
 
 class Checkpoint(models.Model):
-    """A signed statement about the audit log: docs/audit-proof.md. Only `note` counts; the other columns repeat it, to be found by.
+    """A signed statement about the audit log: docs/audit-proof.md. Only `note` counts; the rest repeats it for lookups.
 
-    The triggers of the events read it: a row of kind `cut` permits to delete the events up to its `seq`.
+    The triggers on the events table read it: a row of kind `cut` permits deleting the events up to its `seq`.
     """
 
     kind = models.CharField(max_length=10, choices=StatementKind)
@@ -28,7 +28,8 @@ class Checkpoint(models.Model):
 
 
 class Witness(models.Model):
-    """How far a place outside of the database has the checkpoints. Which places there are is in the settings."""
+    """How far the checkpoints were delivered to a location outside the database. The locations are configured in the
+    settings."""
 
     name = models.CharField(max_length=300, unique=True)  # as the page shows it, without secrets
     delivered = models.BigIntegerField(default=0)  # primary key of the newest checkpoint that it has
@@ -47,7 +48,7 @@ class Witness(models.Model):
 
 
 class AuditAlarm(models.Model):
-    """Something does not fit the audit log. It stands on every administrator's page until one acknowledges it."""
+    """An inconsistency in the audit log. It is shown on every administrator's pages until one acknowledges it."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=12, choices=AlarmKind)

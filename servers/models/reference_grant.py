@@ -9,8 +9,8 @@ from servers.models.server import Server
 
 
 class ReferenceGrant(models.Model):
-    """One reference that a holder may use. Administrators grant to people and groups; an upgrade granted to each server
-    and credential of before what it used already, as long as it stays as it was."""
+    """One reference that a holder may use. Administrators grant to people and groups; an upgrade granted each existing
+    server and credential what it already used, for as long as it stays unchanged."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=1_010)  # "MCP_TOKEN" or "file:/run/secrets/token"

@@ -19,7 +19,7 @@ from servers.enums import (
 
 
 class Server(models.Model):
-    """A registered MCP server. `version` rises with each save: the optimistic lock of two admins."""
+    """A registered MCP server. `version` rises with each save: the optimistic lock for concurrent edits."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveIntegerField(default=1)
@@ -46,8 +46,8 @@ class Server(models.Model):
     network_hosts = models.JSONField(default=list, blank=True)  # ["api.example.com", "10.0.0.5:5432"]
     roots = models.JSONField(default=list, blank=True)  # [{"uri": "file:///srv/data", "name": "Data"}]
 
-    worker_label = models.CharField(max_length=60, blank=True)  # only workers that carry it may hold the session
-    answers_sampling = models.BooleanField(default=True)  # declared, and put into the inbox
+    worker_label = models.CharField(max_length=60, blank=True)  # only workers with this label may hold the session
+    answers_sampling = models.BooleanField(default=True)  # declared to the server; its requests go to the inbox
     answers_elicitation = models.BooleanField(default=True)
 
     recording = models.CharField(max_length=10, choices=Recording, default=Recording.FULL)
@@ -71,8 +71,8 @@ class Server(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
 
-    #: on a row that was read for a user (see access.identity_key): whose session and lists are meant. The key of an
-    #: identity, 0 where the user has none yet; None means the shared one
+    #: on a row that was read for a user (see access.identity_key): whose session and lists to use. The key of an
+    #: identity, 0 if the user has none yet; None means the shared one
     seen_as: int | None = None
 
     class Meta:
@@ -90,14 +90,14 @@ class Server(models.Model):
 
     @property
     def identity_filter(self) -> dict[str, Any]:
-        """A filter for rows of an identity (sessions, definitions, ...): those that `seen_as` means."""
+        """A filter that selects the rows (sessions, definitions, ...) of the identity in `seen_as`."""
         if self.seen_as is not None:
             return {"identity_id": self.seen_as}
         return {"identity_id": 0} if self.signs_in_as == SignsInAs.PERSONAL else {"identity__kind": IdentityKind.SHARED}
 
     @property
     def unencrypted(self) -> bool:
-        """Anyone on the network path can read the traffic; the pages say so."""
+        """Whether anyone on the network path can read the traffic; the pages say so."""
         return self.transport != TransportKind.STDIO and self.url.lower().startswith(("http:", "ws:"))
 
     @property
@@ -130,10 +130,10 @@ class ServerValue(models.Model):
 
     @property
     def is_needed(self) -> bool:
-        """Whether only the name of a secret is known."""
+        """Whether this is a secret whose value has not been entered yet."""
         return self.secret and self.sealed is None
 
     @property
     def is_left_open(self) -> bool:
-        """A needed variable, which a credential can fill too."""
+        """Whether this is a missing environment variable, which a credential can provide too."""
         return self.is_needed and self.kind == ValueKind.ENVIRONMENT

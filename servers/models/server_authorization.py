@@ -8,10 +8,10 @@ from servers.models.identity import Identity
 
 
 class ServerAuthorization(models.Model):
-    """One journey of a person to an authorization server and back, for one identity of a server.
+    """One round trip of a person to an authorization server and back, for one identity of a server.
 
-    Found again by the digest of its `state`, once, by the same person in the same browser. `sealed_pending` holds what a
-    worker needs to finish it; `sealed_url` where the browser is sent; `sealed_answer` what the browser brought back.
+    It is looked up by the digest of its `state`, once, by the same person in the same browser. `sealed_pending` is what
+    a worker needs to finish it; `sealed_url` where to send the browser; `sealed_answer` what the browser brought back.
     """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
@@ -22,7 +22,7 @@ class ServerAuthorization(models.Model):
     state_digest = models.CharField(max_length=64, blank=True, db_index=True)
     issuer = models.CharField(max_length=2000, blank=True)
     detail = models.TextField(blank=True)  # why it failed, in words
-    sealed_client = models.BinaryField(null=True)  # id and secret that were registered by hand
+    sealed_client = models.BinaryField(null=True)  # manually registered id and secret
     sealed_pending = models.BinaryField(null=True)
     sealed_url = models.BinaryField(null=True)
     sealed_answer = models.BinaryField(null=True)
@@ -34,7 +34,7 @@ class ServerAuthorization(models.Model):
     expires_at = models.DateTimeField(db_index=True)
 
     class Meta:
-        db_table = "servers_signin"  # a part of what seals its values: it stays
+        db_table = "servers_signin"  # part of the context that seals its values, so it cannot change
 
     def __str__(self) -> str:
         return f"authorization {self.uid}"

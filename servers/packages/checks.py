@@ -16,18 +16,18 @@ from servers.models import PinnedPackage, Server
 from servers.packages import locks
 from servers.packages.pins import Pin, note_changed
 
-#: checks that one message of the schedule requests at most
+#: at most this many checks are requested per scheduled message
 AT_ONCE = 20
-#: a check that takes longer has lost its worker
+#: a check that takes longer is assumed to have lost its worker
 GIVEN_UP = timedelta(minutes=15)
-#: part of the interval by which checks are spread
+#: fraction of the interval over which checks are spread
 SPREAD = 0.2
 CHECK, COMPARE = "check", "compare"
 
 
 def request_due() -> list[tuple[UUID, str]]:
-    """Request the checks that are due, and those again that lost their worker. Servers with the labels of their
-    workers."""
+    """Request the checks that are due, and request again those that lost their worker. Returns the servers with their
+    worker labels."""
     now, hours = timezone.now(), settings.PACKAGE_CHECK_HOURS
     rows = PinnedPackage.objects.filter(state=PinState.PINNED, server__enabled=True, server__archived_at=None)
     lost = rows.filter(check_requested_at__lt=now - GIVEN_UP)
@@ -46,7 +46,7 @@ def request_due() -> list[tuple[UUID, str]]:
 
 
 def waiting(labels: list[str]) -> list[UUID]:
-    """Servers for which a check or a comparison was requested, that a worker with these labels may do."""
+    """Servers with a requested check or comparison that a worker with these labels may run."""
     if instance.is_held():
         return []
     rows = PinnedPackage.objects.filter(
@@ -58,7 +58,7 @@ def waiting(labels: list[str]) -> list[UUID]:
 
 
 def claim(server_uid: UUID) -> tuple[str, int] | None:
-    """What to do for this server, and its key: one of its requests, which no other worker takes then."""
+    """Claim one request of this server, so that no other worker takes it. Returns what to do, and the server's key."""
     for what, state in ((COMPARE, PinState.OFFERED), (CHECK, PinState.PINNED)):
         rows = PinnedPackage.objects.filter(server__uid=server_uid, state=state)
         claimed = rows.filter(**{f"{what}_requested_at__isnull": False}).update(
@@ -75,14 +75,14 @@ def pinned(server_id: int, state: PinState = PinState.PINNED) -> Pin | None:
 
 
 def dependency_changed(server_id: int) -> bool:
-    """Whether a start found other content of a package that the pinned one needs."""
+    """Whether a start found changed content in a dependency of the pinned package."""
     rows = PinnedPackage.objects.filter(server_id=server_id, state=PinState.PINNED)
     return rows.exclude(changed_name__in=["", F("name")]).exists()
 
 
 def checked(server_id: int, pin: Pin, *, problem: str = "", offer: Pin | None = None, same: Pin | None = None) -> bool:
-    """What the registry offers: `same` is the pinned version as it has it now, `offer` a newer one. Returns whether
-    other content under the pinned version is news. In the caller's transaction."""
+    """Store what the registry offers: `same` is the pinned version as it is there now, `offer` a newer one. Returns
+    whether changed content under the pinned version is news. Runs in the caller's transaction."""
     rows = PinnedPackage.objects.filter(server_id=server_id, state=PinState.PINNED, integrity=pin.integrity)
     done: dict[str, Any] = {"checked_at": timezone.now(), "check_started_at": None, "check_problem": problem[:1000]}
     if not rows.update(**done):
@@ -103,7 +103,7 @@ def checked(server_id: int, pin: Pin, *, problem: str = "", offer: Pin | None = 
 
 
 def _is_repaired(row: PinnedPackage | None, offer: Pin) -> bool:
-    """Whether the registry has the pinned content again of what the package needs."""
+    """Whether the registry has the pinned content of the changed dependency again."""
     if row is None or not row.changed_name:
         return False
     return locks.has_same(row.ecosystem, row.lock, offer.lock, row.changed_name)

@@ -11,13 +11,14 @@ from packaging.utils import canonicalize_name
 
 from servers.enums import Ecosystem
 
-#: differences of two locks that a page lists
+#: at most this many differences between two locks are listed on a page
 MOST_SHOWN = 200
 
 
 @dataclass(frozen=True)
 class Locked:
-    """`hashes`: of each file that may be installed. None of a package that comes with another one or from a repository."""
+    """`hashes`: of each file that may be installed; empty if the package is bundled with another one or comes from a
+    repository."""
 
     name: str
     version: str
@@ -49,7 +50,7 @@ class LockDifference:
 
 
 def locked(ecosystem: str, text: str) -> list[Locked]:
-    """All packages of a lock file. ValueError where it is none."""
+    """All packages of a lock file. Raises ValueError if `text` is not one."""
     if ecosystem == Ecosystem.NPM:
         return _of_npm(text)
     return _of_pylock(text) if ecosystem == Ecosystem.PYPI else []
@@ -96,7 +97,7 @@ def _hash(file: Mapping[str, Any]) -> str:
 
 
 def difference(ecosystem: str, before: str, after: str, main: str) -> LockDifference:
-    """Without the package itself."""
+    """The differences between two locks, without the package `main` itself."""
     old, new = (_by_place(ecosystem, text, main) for text in (before, after))
     return LockDifference(
         added=[(name, "", one.version) for name, one in new.items() if name not in old],
@@ -118,8 +119,7 @@ def difference(ecosystem: str, before: str, after: str, main: str) -> LockDiffer
 
 
 def has_same(ecosystem: str, before: str, after: str, name: str) -> bool:
-    """Whether what a package is in both, under the same versions, is the same content. False also where no version of it is
-    in both."""
+    """Whether every version of a package that is in both locks has the same content. False if no version is in both."""
     try:
         old, new = ([one for one in locked(ecosystem, text) if one.name == name] for text in (before, after))
     except ValueError:
@@ -129,7 +129,7 @@ def has_same(ecosystem: str, before: str, after: str, name: str) -> bool:
 
 
 def _by_place(ecosystem: str, text: str, main: str) -> dict[str, Locked]:
-    """If there are several versions of a package, the last one: enough for a page."""
+    """The packages by name; if there are several versions of one, the last: enough for a page."""
     try:
         found = locked(ecosystem, text) if text else []
     except ValueError:
@@ -139,7 +139,7 @@ def _by_place(ecosystem: str, text: str, main: str) -> dict[str, Locked]:
 
 
 def unverified(ecosystem: str, text: str) -> int:
-    """Packages without a hash that were not part of another package's file."""
+    """The number of packages without a hash that are not bundled in another package's file."""
     if ecosystem != Ecosystem.NPM or not text:
         return 0
     packages = json.loads(text).get("packages", {})

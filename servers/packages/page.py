@@ -1,4 +1,4 @@
-"""What pages show of a server's package."""
+"""What pages show about a server's package."""
 
 from dataclasses import dataclass, replace
 
@@ -16,24 +16,24 @@ _NO_CHANGES = locks.LockDifference([], [], [], [])
 
 @dataclass(frozen=True)
 class PackageHead:
-    """What the head of a server's page says. `command` None: `reason` says why the package cannot be pinned."""
+    """What the header of a server's page says. If `command` is None, `reason` says why the package cannot be pinned."""
 
     command: PackageCommand | None
     reason: str = ""
     pinned: PinnedPackage | None = None
     previous: PinnedPackage | None = None
     offer: PinnedPackage | None = None
-    #: the program may be in the working directory, which only a worker can see
+    #: whether the program may be in the working directory, which only a worker can see
     may_be_in_project: bool = False
 
     @property
     def changed(self) -> bool:
-        """The registry offers other content under the pinned version."""
+        """Whether the registry offers different content under the pinned version."""
         return self.pinned is not None and bool(self.pinned.changed_integrity or self.pinned.changed_name)
 
     @property
     def is_repin(self) -> bool:
-        """The offer has the version that is pinned already: a repaired release, or the work of a thief."""
+        """Whether the offer has the version that is already pinned: a repaired release, or a compromised one."""
         pinned, offer = self.pinned, self.offer
         same = pinned is not None and offer is not None and pinned.version == offer.version
         return same and offer is not None and offer.ecosystem != Ecosystem.IMAGE
@@ -100,6 +100,6 @@ def page(server: Server) -> PackagePage | None:
 
 
 def _runs(row: PinnedPackage, what: str) -> bool:
-    """Requested or begun, and not given up."""
+    """Whether it was requested or started, and has not been given up."""
     since = [at for at in (getattr(row, f"{what}_requested_at"), getattr(row, f"{what}_started_at")) if at is not None]
     return any(at > timezone.now() - GIVEN_UP for at in since)

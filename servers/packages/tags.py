@@ -16,5 +16,5 @@ def package_of(server: Server) -> PackageHead | None:
 
 @register.filter
 def short_hash(integrity: str) -> str:
-    """`sha512-SWsVtH/0vULS…`: enough to recognise one."""
+    """`sha512-SWsVtH/0vULS…`: enough to recognize a hash."""
     return integrity if len(integrity) <= 30 else f"{integrity[:26]}…"

@@ -1,5 +1,5 @@
-"""Changes of the privacy settings and redaction rules, each with its audit event. They apply to what is stored from then
-on: what is stored already can be erased."""
+"""Changes to the privacy settings and redaction rules, each with its audit event. They apply to what is stored from
+then on: what is already stored can be erased."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from servers.models import PrivacySettings, RedactionRule, Server
 from servers.privacy.redaction import PATH_CHARS, PathInvalid, compiled
 
 PERMISSION = "administer"
-#: each rule is asked of every call
+#: every call is checked against each rule
 MOST_RULES = 200
 _KEY = 1
 _SWITCHES = {
@@ -33,20 +33,20 @@ def settings_now() -> PrivacySettings:
 
 
 class Conflict(Exception):
-    """Another administrator was faster: what the page showed is no longer so."""
+    """Another administrator saved first: the page that was filled in is out of date."""
 
     def __init__(self) -> None:
         super().__init__("These settings changed after you opened this page. Check them and save again.")
 
 
 def mark(row: PrivacySettings) -> str:
-    """Changes whenever a switch does: a form that shows all of them sends it back."""
+    """A value that changes whenever a switch does: a form that shows all switches sends it back."""
     return ",".join(f"{name}:{_word(getattr(row, name))}" for name in _SWITCHES)
 
 
 def change_settings(actor: Actor, user: Any, switches: Mapping[str, bool], seen: str | None = None) -> bool:
-    """False when nothing changed. `seen` is the `mark` of the page that was filled in. Raises access.Denied, Conflict, and
-    ValidationError when the key ring cannot encrypt."""
+    """Returns False if nothing changed. `seen` is the `mark` of the page that was filled in. Raises access.Denied,
+    Conflict, and ValidationError if the key ring cannot encrypt."""
     permissions.require(user, actor, PERMISSION, subject="privacy settings")
     if switches.get("seal_payloads"):
         try:
@@ -95,7 +95,7 @@ def add_rule(actor: Actor, user: Any, values: RuleValues) -> RedactionRule:
 
 
 def change_rule(actor: Actor, user: Any, row: RedactionRule, values: RuleValues) -> bool:
-    """False if it was deleted meanwhile. Raises as `add_rule`."""
+    """Returns False if it was deleted meanwhile. Raises the same exceptions as `add_rule`."""
     permissions.require(user, actor, PERMISSION, subject="redaction rule")
     _check(values)
     with audited(actor) as trail:

@@ -1,10 +1,10 @@
-"""Secrets that are recognised by their shape alone: tokens and keys whose issuers gave them a fixed prefix.
+"""Secrets that are recognized by their shape alone: tokens and keys whose issuers gave them a fixed prefix.
 
 A short list of our own: the libraries for this (detect-secrets, the rules of gitleaks) are made for lines of source files,
-take milliseconds a line and guess by entropy, which would mask ordinary arguments. A shape is here when its issuer
-documents it and ordinary text does not have it. Every text of a call is searched, so each shape names literals that
-must occur, and the expressions neither nest repetitions nor read a text again from each of many beginnings: their time is
-linear in the text.
+take milliseconds a line and guess by entropy, which would mask ordinary arguments. A shape is listed here if its issuer
+documents it and it does not occur in ordinary text. Every text of a call is searched, so each shape names literals that
+must occur, and the expressions neither nest repetitions nor rescan a text from each of many possible starts: their time
+is linear in the length of the text.
 """
 
 import re
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from servers.secret import MASK
 
 
-@dataclass(frozen=True, eq=False)  # the hash of a pattern takes long
+@dataclass(frozen=True, eq=False)  # hashing a pattern is slow
 class Shape:
-    """`literals`: one of them is in every match, and `also` too. What the group `secret` matches is masked; without such a
-    group, the whole match. `quoted`: the pattern for texts with a backslash, which takes twice as long."""
+    """`literals`: every match contains one of them, and also `also`. What the group `secret` matches is masked; without
+    such a group, the whole match. `quoted`: the pattern for texts with a backslash, which takes twice as long."""
 
     name: str
     literals: tuple[str, ...]
@@ -34,9 +34,9 @@ def _shape(name: str, literals: str, pattern: str, also: str = "") -> Shape:
     return Shape(name, tuple(literals.split()), re.compile(pattern), quoted, also)
 
 
-#: of a word, also behind an escape of JSON: logs quote JSON, and what was cut off is searched as it is written
+#: start of a word, also after a JSON escape: logs quote JSON, and truncated JSON is searched as raw text
 _EDGE = r"(?:\b|(?<=\\[bfnrt]))"
-#: what may stand around a name and its value, also where the JSON that they are of was quoted
+#: what may surround a name and its value, even if the JSON that contains them was quoted
 _QUOTES = r"[\\\"']{0,4}"
 
 
@@ -44,12 +44,12 @@ SHAPES = (
     _shape(
         "Private key",
         "PRIVATE",
-        # An encrypted one has headers with hyphens.
+        # An encrypted key has headers with hyphens.
         r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:[^-]|-(?!----)){20,20000})"
         r"(?:-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----)?",
     ),
     _shape(
-        "Private key",  # of which the beginning was cut off
+        "Private key",  # with its beginning cut off
         "PRIVATE",
         r"\A(?P<secret>[^-]{20,20000})-----END (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----",
     ),
@@ -95,13 +95,13 @@ SHAPES = (
     _shape(
         "JSON Web Token",
         "eyJ",
-        # What begins like one and is none is a match without a secret: it may hold thousands of further beginnings.
+        # What only begins like a token is a match without a secret: it may contain thousands of further beginnings.
         r"\b(?:(?P<secret>eyJ[A-Za-z0-9_-]{10,}+\.eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,})|eyJ[A-Za-z0-9_-]{10,})",
     ),
     _shape(
         "Password in a URL",
         "://",
-        # A password may hold a colon, and up to the last @ everything is part of it.
+        # A password may contain a colon, and it extends to the last @.
         r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"'<>]{0,100}:"
         r"(?P<secret>[^\s/@\"'<>]{3,200}(?:@[^\s/@?#\"'<>]{0,100}){0,2})@",
         also="@",
@@ -119,14 +119,14 @@ _BY_LITERAL = tuple((literal, shape) for shape in SHAPES for literal in shape.li
 
 
 def shapes_in(text: str) -> list[Shape]:
-    """Those that may occur in `text`, which may be JSON: fast, and mostly none. Every text of a call is searched, so this
-    is one loop: a call of `may_be_in` for each shape takes six times as long."""
+    """The shapes that may occur in `text`, which may be JSON: fast, and mostly none. Every text of a call is searched,
+    so this is one loop: calling `may_be_in` for each shape takes six times as long."""
     found = [shape for literal, shape in _BY_LITERAL if literal in text and shape.also in text]
     return list(dict.fromkeys(found)) if len(found) > 1 else found
 
 
 def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
-    """`text` with each detected secret masked, and how many there were."""
+    """Return `text` with each detected secret masked, and how many there were."""
     count = 0
     if len(text) < _SHORTEST:
         return text, count
@@ -137,22 +137,22 @@ def mask(text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
     return text, count
 
 
-#: of members, whose values are recognised by them
+#: names of members whose values are recognized by the name
 _NAMES = re.compile("authorization|secret_?access_?key", re.IGNORECASE)
-#: the end of a name, which alone decides. Each text of a long list is searched together with it
+#: only the end of a name decides, this many characters. Each text of a long list is searched together with it
 _NAME_CHARS = 200
 #: characters of the shortest match, a password in a URL
 _SHORTEST = 10
 
 
 def mask_member(name: str, text: str, shapes: Sequence[Shape] = SHAPES) -> tuple[str, int]:
-    """As `mask`, of the member `name` of an object: some secrets are recognised by their names."""
+    """Like `mask`, for the member `name` of an object: some secrets are recognized by their names."""
     name = name[-_NAME_CHARS:]
     if not _NAMES.search(name):
         return mask(text, shapes)
     before = f"{name}: "
     masked, count = mask(before + text, shapes)
-    # a name that is masked itself gives nothing away
+    # if the name itself was masked, it says nothing about the value
     return (masked[len(before) :], count) if masked.startswith(before) else mask(text, shapes)
 
 
@@ -171,12 +171,12 @@ def _masked(text: str, pattern: re.Pattern[str]) -> tuple[str, int]:
 _KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?!.*-----END)")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40,}")
 _KEY_LAST = re.compile(r"\s*[A-Za-z0-9+/=]+\s*")
-#: lines of an encrypted key, or of PGP, before its body
+#: header lines of an encrypted key, or of PGP, before its body
 _KEY_HEADERS = 10
 
 
 class KeyLines:
-    """Of one stream of lines, each of which was masked by itself: a private key comes line by line."""
+    """Mask private keys in one stream of lines that were masked individually: a private key spans several lines."""
 
     def __init__(self) -> None:
         self._headers, self._in_body = 0, False

@@ -17,7 +17,7 @@ REASON_CHARS = 500
 
 
 class StillNeeded(Exception):
-    """The call or the question is not over: its arguments are still to be sent. The message is for the page."""
+    """The call or the question has not ended: its arguments may still have to be sent. The message is for the page."""
 
 
 def erase(
@@ -29,10 +29,10 @@ def erase(
     *,
     over: bool = True,
 ) -> bool:
-    """False if it was erased before. `over`: whether what it belongs to has ended.
+    """Returns False if it was already erased. `over`: whether what the payload belongs to has ended.
 
     The event names the digest as `erased` (docs/audit-proof.md). Raises access.Denied (recorded), ValidationError for a
-    reason that is missing or too long, StillNeeded.
+    missing or overlong reason, StillNeeded.
     """
     permissions.require(user, actor, PERMISSION, subject=context.subject[:300])
     reason = reason.strip()

@@ -13,7 +13,7 @@ from servers.models import PrivacySettings, RedactionRule, Server
 from servers.privacy.changing import RuleValues
 from servers.privacy.redaction import PATH_CHARS, PathInvalid, Subject, compiled, redacted
 
-#: the page holds the sample and its masked copy
+#: the page contains the sample and its masked copy
 SAMPLE_CHARS = 50_000
 #: members of results of tools, resources and prompts
 _OF_A_RESULT = frozenset({"content", "contents", "messages", "structuredContent"})
@@ -108,13 +108,13 @@ class RuleForm(forms.Form):
         return _checked_path(self.cleaned_data["path"])
 
     def values(self) -> RuleValues:
-        """After is_valid()."""
+        """Call it after is_valid()."""
         found = self.cleaned_data
         return RuleValues(found["path"], RedactedPart(found["part"]), found["server"], found["target"], found["note"])
 
 
 class TryForm(forms.Form):
-    """What a path, and the switches as they are now, make of a sample. Nothing is stored."""
+    """Applies a path and the current switches to a sample. Nothing is stored."""
 
     path = _path_field()
     part = _part_field()
@@ -144,7 +144,7 @@ class TryForm(forms.Form):
         return text
 
     def outcome(self, policy: PayloadPrivacy) -> tuple[str, int]:
-        """The masked sample, indented, and the number of masks. After is_valid()."""
+        """Return the masked sample, indented, and the number of masks. Call it after is_valid()."""
         found = self.cleaned_data
         part = RedactedPart(found["part"])
         if found["path"]:
@@ -153,7 +153,7 @@ class TryForm(forms.Form):
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False), count
 
     def _tried_as(self, part: RedactedPart) -> RedactedPart:
-        """Of all parts, the one that the sample looks like: only in a result are paths asked of the JSON in texts."""
+        """For "all parts", the part that the sample looks like: paths apply to the JSON in texts only in results."""
         if part != RedactedPart.ALL:
             return part
         sample = json.loads(self.cleaned_data["sample"])

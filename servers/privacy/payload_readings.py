@@ -1,6 +1,6 @@
-"""Reading a payload of another person is an event: once per person, payload and hour.
+"""Reading another person's payload is an event: once per person, payload and hour.
 
-Reading one's own arguments and results is none: the call itself says that.
+Reading one's own arguments and results is not: the call itself implies it.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class PayloadContext:
 
 
 def record(actor: Actor, found: Iterable[Payload | None], context: PayloadContext) -> int:
-    """Before the contents are shown; returns how many events that made. Erased payloads are passed over.
+    """Record the reading before the contents are shown. Returns the number of events. Skips erased payloads.
 
     Not on the path of a call: a person waits for it at most once an hour.
     """
@@ -53,7 +53,7 @@ def record(actor: Actor, found: Iterable[Payload | None], context: PayloadContex
 
 
 def record_soon(actor: Actor, found: Iterable[Payload | None], context: PayloadContext) -> None:
-    """As `record`, from an event loop that shows them now. Written when the writer has nothing more urgent."""
+    """Like `record`, from an event loop that shows them now. Written when the writer has nothing more urgent."""
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     shown = [payload for payload in found if payload is not None and payload.erased_at is None]
     if actor.id is None or not shown:
@@ -67,12 +67,12 @@ def record_soon(actor: Actor, found: Iterable[Payload | None], context: PayloadC
 def _new_events(
     actor: Actor, user_id: int, found: Iterable[Payload], context: PayloadContext, hour: datetime
 ) -> list[Event]:
-    """In a transaction."""
+    """Runs in the caller's transaction."""
     return [_event(actor, payload, context) for payload in found if _first(user_id, payload.pk, hour)]
 
 
 def _first(user_id: int, payload_id: int, hour: datetime) -> bool:
-    """If two requests come at once, only one records it."""
+    """Whether this is the first reading in the hour: of two simultaneous requests, only one records it."""
     connection = database()
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, [user_id, payload_id, connection.ops.adapt_datetimefield_value(hour)])
@@ -93,5 +93,5 @@ def _event(actor: Actor, payload: Payload, context: PayloadContext) -> Event:
 
 
 def forget_old() -> int:
-    """The rows only prevent a second event in the same hour."""
+    """Delete old rows: they only prevent a second event in the same hour."""
     return PayloadReading.objects.filter(hour__lt=timezone.now() - _KEPT).delete()[0]

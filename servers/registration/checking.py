@@ -1,4 +1,4 @@
-"""The rules of a registration, applied to every source: a command line gets the same messages as the form."""
+"""The rules for a registration, applied to every source: the command line gets the same messages as the form."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""What differs between two states of a registration, as the audit log and the page of a conflict show it."""
+"""What differs between two states of a registration, as shown in the audit log and on the conflict page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class FieldDifference:
     """`current` is what another user saved, `yours` what was about to be saved; both safe to show on a page."""
 
     name: str
-    field: str  # the name as people read it
+    field: str  # the label shown to people
     current: str
     yours: str
 
@@ -42,7 +42,7 @@ def columns_of(server: Server) -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """{"url": {"before": …, "after": …}} of what differs."""
+    """The columns that differ: {"url": {"before": …, "after": …}}."""
     differing = [name for name in after if before.get(name) != after[name]]
     return {name: {"before": shown(name, before.get(name)), "after": shown(name, after[name])} for name in differing}
 

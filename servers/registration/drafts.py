@@ -1,4 +1,4 @@
-"""Drafts: a configuration that is tried before it is saved. All of it is sealed, and it expires in an hour."""
+"""Drafts: configurations that are tested before they are saved. A draft is sealed as a whole and expires in an hour."""
 
 import json
 import uuid
@@ -39,10 +39,10 @@ def new_draft(
     server: Server | None = None,
     chosen: Sequence[Credential] = (),
 ) -> ServerDraft:
-    """Not stored yet: that is the beginning of a test. Raises access.Denied, ValidationError and crypto.SealError. With
-    `server`, its kept secrets are merged in.
+    """Return a draft that is not stored yet: starting a test stores it. Raises access.Denied, ValidationError and
+    crypto.SealError. With `server`, its stored secrets are merged in.
 
-    `chosen`: credentials of the vault to try it with. Their values are opened by the worker alone.
+    `chosen`: credentials of the vault to test it with. Only the worker unseals their values.
     """
     permissions.require(user, actor, "change_server" if server else "add_server", server, subject=registration.name)
     require_stdio_permission(user, actor, registration.transport, registration.name, server)
@@ -70,7 +70,7 @@ def new_draft(
 
 
 def open_draft(draft: ServerDraft) -> Registration:
-    """In a worker. Raises crypto.SealError."""
+    """Call it in a worker. Raises crypto.SealError."""
     data = _opened(draft)
     data.pop("vault", None)
     values = [
@@ -87,7 +87,7 @@ def _value(data: dict[str, Any]) -> Secret | str | None:
 
 
 def vault_of(draft: ServerDraft) -> Vault:
-    """In a worker. Raises crypto.SealError."""
+    """Call it in a worker. Raises crypto.SealError."""
     vault = _opened(draft).get("vault", {})
     return Vault(**{**vault, "chosen": tuple(vault.get("chosen", ()))})
 
@@ -99,7 +99,7 @@ def _opened(draft: ServerDraft) -> dict[str, Any]:
 
 
 def _vault(server: Server | None, registration: Registration, chosen: Sequence[Credential]) -> Vault:
-    """A server's own credentials go where they would go once it is saved: nowhere but to the place it is at."""
+    """A server's own credentials go where they would go once it is saved: only to its current destination."""
     uids = tuple(str(credential.uid) for credential in chosen)
     if server is None or place_of(server) != place_of(registration):
         return Vault(uids)
@@ -108,9 +108,10 @@ def _vault(server: Server | None, registration: Registration, chosen: Sequence[C
 
 
 def update_draft(uid: uuid.UUID, **fields: Any) -> bool:
-    """What the worker found out so far: any of state, steps, report, fault, detail, stderr_tail. False once it is gone."""
+    """Store what the worker has found so far: any of state, steps, report, fault, detail, stderr_tail. Returns False
+    once the draft is gone."""
     if unknown := fields.keys() - _WORKER_FIELDS:
-        raise ValueError(f"not a worker's to write: {sorted(unknown)}")
+        raise ValueError(f"a worker must not write {sorted(unknown)}")
     with transaction.atomic():
         changed = ServerDraft.objects.filter(uid=uid).update(version=F("version") + 1, **fields)
         if changed:
@@ -119,5 +120,5 @@ def update_draft(uid: uuid.UUID, **fields: Any) -> bool:
 
 
 def purge_drafts() -> int:
-    """Delete what has expired. Returns how many."""
+    """Delete expired drafts. Returns how many."""
     return ServerDraft.objects.filter(expires_at__lte=timezone.now()).delete()[0]

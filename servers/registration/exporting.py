@@ -1,7 +1,7 @@
-"""Writing servers as a configuration file that other MCP clients read, and `importing` too. No secret is in it.
+"""Writing servers to a configuration file that other MCP clients can read, as can `importing`. It contains no secrets.
 
-A secret stands as a reference: `${NAME}` in the form `mcpServers`, an input that is asked for in VS Code's. Whatever looks
-like a secret and is stored in clear, in an argument or a URL, becomes one as well.
+A secret is written as a reference: `${NAME}` in the `mcpServers` form, a prompted input in the VS Code form. Whatever
+looks like a secret but is stored in plain text, in an argument or a URL, becomes a reference as well.
 """
 
 import itertools
@@ -44,7 +44,7 @@ _OF_THE_CONNECTION = ("name", "transport", "command", "arguments", "working_dire
 
 
 class _Writer:
-    """One document. `inputs` collects what VS Code shall ask for."""
+    """Writes one document. `inputs` collects what VS Code will prompt for."""
 
     def __init__(self, form: Form, *, own: bool) -> None:
         self.form, self.own = form, own
@@ -91,13 +91,13 @@ class _Writer:
         return {key: written} if written else {}
 
     def _plain(self, text: str) -> str:
-        """VS Code knows variables as `${env:NAME}` only."""
+        """In the VS Code form, with variables as `${env:NAME}`: it supports no other syntax."""
         if self.form == Form.MCP_SERVERS:
             return text
         return replaced(text, lambda found: f"${{env:{found.key}}}" if found.is_variable else None)
 
     def _url(self, server: Server, url: str) -> str:
-        """Without the values of parameters that look like secrets."""
+        """The URL without the values of parameters that look like secrets."""
         head, mark, query = url.partition("?")
         if not mark:
             return self._plain(url)
@@ -122,7 +122,7 @@ class _Writer:
         return f"${{input:{key}}}"
 
     def _own_name(self, server: Server, words: str, key: str, separator: str) -> str:
-        """One reference for each secret: a program that reads the file sends the value of a reference wherever it stands."""
+        """A separate reference for each secret: a program that reads the file sends its value wherever it occurs."""
         number, free = 1, key
         while self._names.setdefault(free, (server.pk, words)) != (server.pk, words):
             number += 1
@@ -130,7 +130,7 @@ class _Writer:
         return free
 
     def _own(self, server: Server, data: Registration, secrets: list[str]) -> dict[str, Any]:
-        """What differs from the defaults of a registration, and what a client's file has no word for."""
+        """What differs from the defaults of a registration, and what a client's file cannot express."""
         block = {
             name: getattr(data, name) for name in COLUMNS if name not in _OF_THE_CONNECTION and not _default(data, name)
         }
@@ -147,7 +147,7 @@ class _Writer:
 
 
 def exported(actor: Actor, servers: Sequence[Server], form: Form, *, own: bool) -> str:
-    """`export`, written down."""
+    """`export`, recorded in the audit log."""
     text = export(servers, form, own=own)
     with audited(actor) as trail:
         details = {"servers": [server.slug for server in servers], "form": form.value}
@@ -156,7 +156,7 @@ def exported(actor: Actor, servers: Sequence[Server], form: Form, *, own: bool) 
 
 
 def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: bool = True) -> str:
-    """JSON text. `own`: with the member `mcpadmin`, which other clients pass over."""
+    """Return the JSON text. `own`: with the member `mcpadmin`, which other clients ignore."""
     writer, entries = _Writer(form, own=own), {}
     taken: set[str] = set()
     for server in servers:
@@ -173,7 +173,8 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
 
 
 def _free_name(server: Server, taken: set[str]) -> str:
-    """Names may stand twice here; in a file they may not, and an import takes those that differ only in case for one."""
+    """Names need not be unique here; in a file they must be, and an import treats names that differ only in case as
+    equal."""
     names = itertools.chain((server.name, server.slug), (f"{server.slug} ({number})" for number in itertools.count(2)))
     return next(name for name in names if _folded(name) not in taken)
 
@@ -183,7 +184,7 @@ def _folded(name: str) -> str:
 
 
 def _with_vault(server: Server, data: Registration) -> Registration:
-    """With the credentials of the vault that the shared identity speaks with, by name only."""
+    """Add the vault credentials that the shared identity authenticates with, by name only."""
     return replace(data, values=[*data.values, *as_values(used_by(server), data.values)])
 
 
@@ -192,7 +193,7 @@ def file_name(form: Form) -> str:
 
 
 def _is_secret(value: ValueInput) -> bool:
-    """Sealed, or stored in plain text although it looks like a secret; a reference is not a secret."""
+    """Whether it is sealed, or stored in plain text although it looks like a secret; a reference is not a secret."""
     if value.secret:
         return True
     return not references(value.text()) and bool(value.text()) and holds_secret(value.name, value.text())

@@ -1,4 +1,4 @@
-"""Variables of the worker that every stdio server gets, because the operator says so (MCPADMIN_INHERITED_VARIABLES)."""
+"""Variables of the worker that the operator passes on to every stdio server (MCPADMIN_INHERITED_VARIABLES)."""
 
 import os
 import re
@@ -11,21 +11,22 @@ from django.conf import settings
 from servers.secret import Secret
 from servers.validators import looks_like_token, looks_secret
 
-#: ours, whatever the patterns say: they hold keys and passwords
+#: our own variables, regardless of the patterns: they contain keys and passwords
 _NEVER: Final = ("MCPADMIN_*", "DJANGO_*", "DATABASE_URL", "REDIS_URL*", "PGPASS*")
 _ACCOUNT: Final = re.compile(r"://([^/?#\s]+)@")
-#: of a variable whose name suggests a secret: shorter ones are settings such as `true` and `legacy`, others places
+#: for a variable whose name suggests a secret: shorter values are settings such as `true` and `legacy`, and paths and
+#: URLs are locations
 _LEAST_CHARS: Final = 8
 _NO_SECRET: Final = re.compile(r"^/|://")
 
 
 def inherited() -> dict[str, str]:
-    """The variables that are set, by name."""
+    """The inherited variables that are set, by name."""
     return {name: os.environ[name] for name in sorted(os.environ) if _passes(name)}
 
 
 def secrets_of(variables: dict[str, str]) -> tuple[Secret, ...]:
-    """What may be shown nowhere: passwords of proxies and package mirrors, in a URL or by themselves."""
+    """The values that must never be shown: passwords of proxies and package mirrors, in a URL or by themselves."""
     found = []
     for name, value in variables.items():
         for user, _, password in (account.partition(":") for account in _ACCOUNT.findall(value)):

@@ -1,4 +1,4 @@
-"""Credentials that an export or a copy of a server does not include: their descriptions, without any value."""
+"""Credentials that an export or a copy of a server does not include: their descriptions, without their values."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -36,8 +36,8 @@ def used_by(server: Server) -> list[Credential]:
 
 
 def as_values(credentials: Iterable[Credential], beside: Iterable[ValueInput]) -> list[ValueInput]:
-    """The credentials that a row of a server can replace, as rows whose value is needed. Rows that exist (`beside`) are
-    left out."""
+    """The credentials that a header or variable of a server can replace, as rows whose value is needed. Existing rows
+    (`beside`) are omitted."""
     taken = {value.key for value in beside}
     found = {value.key: value for credential in credentials if (value := _as_value(credential)) is not None}
     return [value for key, value in found.items() if key not in taken]
@@ -56,7 +56,7 @@ def _as_value(credential: Credential) -> ValueInput | None:
 
 
 def others(credentials: Iterable[Credential]) -> list[Needed]:
-    """The credentials that no row can replace. The client of a grant is left out: another installation registers its
+    """The credentials that no row can replace. The client of a grant is omitted: another installation registers its
     own."""
     return [_described(credential) for credential in credentials if _as_value(credential) is None]
 

@@ -14,7 +14,7 @@ from servers.validators import launcher, main_word, program_name, started_words
 
 @dataclass(frozen=True)
 class Proposal:
-    """`kind`: of server, in words. What is empty is not proposed."""
+    """`kind`: the kind of server, in words. Empty fields propose nothing."""
 
     kind: str
     readable_paths: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Proposal:
 
     @property
     def grants_engine(self) -> bool:
-        """Whether it hands over the socket of a container engine, which confines nothing."""
+        """Whether it grants the socket of a container engine, which defeats any confinement."""
         return any(path.endswith(".sock") for path in self.writable_paths)
 
 
@@ -41,7 +41,7 @@ def proposed(command: str, arguments: Sequence[str], variables: Mapping[str, str
 
 
 def _package(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """The names of what is started, and its own arguments: words among those say nothing about what it is."""
+    """The names of what is started, and its arguments, which do not help to identify it."""
     if (found := readable(words[0], words[1:])) is not None:
         return (found.name, found.executable), found.arguments
     at = main_word(words) if launcher(words[0], words[1:]) or _INTERPRETERS.fullmatch(program_name(words[0])) else 0
@@ -61,7 +61,7 @@ def _git(arguments: Sequence[str]) -> Proposal:
 
 
 def _sqlite(arguments: Sequence[str]) -> Proposal:
-    """SQLite writes a journal beside the database."""
+    """Proposes the folder: SQLite writes a journal next to the database."""
     files = _folders(_values(arguments, "--db-path", "--db")) or _folders(arguments)
     return Proposal("a SQLite server", writable_paths=tuple(posixpath.dirname(path) for path in files))
 
@@ -85,7 +85,7 @@ def _browser(arguments: Sequence[str]) -> Proposal:
 
 
 def _project(arguments: Sequence[str]) -> Proposal:
-    """uv keeps a project's environment beside it."""
+    """uv keeps a project's environment in its folder."""
     return Proposal("a project run by uv", writable_paths=_folders(_values(arguments, "--directory", "--project")))
 
 
@@ -94,7 +94,7 @@ def _docker(arguments: Sequence[str]) -> Proposal:
 
 
 def _values(arguments: Sequence[str], *options: str) -> list[str]:
-    """`--option VALUE` and `--option=VALUE`."""
+    """Values given as `--option VALUE` or `--option=VALUE`."""
     found = [after for option, after in itertools.pairwise(arguments) if option in options]
     return found + [word.partition("=")[2] for word in arguments if word.partition("=")[0] in options and "=" in word]
 

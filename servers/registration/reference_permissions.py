@@ -1,8 +1,8 @@
-"""Who may save a registration that contains references, and who answers for them afterwards.
+"""Who may save a registration that contains references, and who is responsible for them afterwards.
 
-What decides where a reference's value goes is the connection: transport, URL, command line, headers and variables. A person
-who changes one of these needs a grant for every reference in the registration and answers for them from then on. Other
-fields can be changed without.
+The connection decides where a reference's value goes: transport, URL, command line, headers and variables. A person who
+changes one of these needs a grant for every reference in the registration and is responsible for them from then on.
+Other fields can be changed without a grant.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ _PLACES = ("transport", "url", "command", "arguments", "working_directory", "wor
 
 
 def references_in(registration: Registration) -> list[str]:
-    """By name. `registration`: with its kept secrets opened (see values.merged)."""
+    """The names of the references. `registration`: with its stored secrets unsealed (see values.merged)."""
     values = registration.used_values()
     texts = [value.text() for value in values if value.value is not None]
     found = [name for text in texts for name in references.names(text)]
@@ -32,19 +32,19 @@ def references_in(registration: Registration) -> list[str]:
 
 
 def require_references(user: Any, actor: Actor, registration: Registration, server: Server | None = None) -> None:
-    """Raises ValidationError, recorded. `registration`: with its kept secrets opened."""
+    """Raises ValidationError, already recorded. `registration`: with its stored secrets unsealed."""
     reference_grants.require(user, actor, references_in(registration), registration.name, server)
 
 
 def require_changed_references(user: Any, actor: Actor, server: Server, data: Registration) -> None:
-    """As `require_references`, where the change moves the connection."""
+    """Like `require_references`, if the connection changes."""
     if not same_connection(server, data):
         require_references(user, actor, _opened(server, data), server)
 
 
 def answers(user: Any, server: Server, data: Registration) -> bool:
-    """Whether this person answers for the references after saving `data` over `server`: always where the connection
-    changes, otherwise where they hold the grants that the present person lacks."""
+    """Whether this person is responsible for the references after saving `data` over `server`: always if the connection
+    changes, otherwise if they have grants that the currently responsible person lacks."""
     if not same_connection(server, data):
         return True
     names = references_in(_opened(server, data))

@@ -1,4 +1,4 @@
-"""How a server is reached, with its references resolved: arguments, working directory, URL. In workers only."""
+"""How to reach a server, with its references resolved: arguments, working directory, URL. Used in workers only."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ def reached(
     source: Server | Registration, granted: Collection[str], own: Mapping[str, str | Secret] | None = None
 ) -> Reached:
     """`granted`: the references that may be used; `own`: the variables that the server is started with. Raises
-    ReferenceMissing, which names the place."""
+    ReferenceMissing, which says where the reference is."""
     if source.transport != TransportKind.STDIO:
         found = _url(source.url, granted)
         return Reached(url=found.text, secrets=tuple(found.secrets), files=tuple(found.files))

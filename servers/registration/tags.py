@@ -1,4 +1,4 @@
-"""Template tags about the form of a server: what its process and its references get from the worker."""
+"""Template tags for the server form: what a server's process and its references get from the worker."""
 
 from django import template
 from django.template import Context
@@ -11,7 +11,7 @@ register = template.Library()
 
 @register.simple_tag
 def inherited_words() -> str:
-    """Which variables every stdio server gets, by name."""
+    """The variables that every stdio server gets, by name."""
     names = ", ".join(inherited())
     base = "The server gets the worker's PATH, LANG and TZ, its own home folder, and the variables below."
     if names:
@@ -21,7 +21,7 @@ def inherited_words() -> str:
 
 @register.simple_tag(takes_context=True)
 def granted_words(context: Context) -> str:
-    """Which references the person who sees the form may use."""
+    """The references that the current user may use."""
     granted = reference_grants.granted_to(context["request"].user)
     if granted is reference_grants.ALL:
         return "You can use every reference that the worker provides."

@@ -1,4 +1,4 @@
-"""Headers and variables of a server: written sealed when secret, kept when nothing new was entered."""
+"""Headers and variables of a server: secrets are stored sealed, and kept if nothing new was entered."""
 
 import uuid
 from collections.abc import Iterable
@@ -30,8 +30,7 @@ def reveal(row: ServerValue) -> Secret | str:
 
 
 def write_values(server: Server, given: Iterable[ValueInput]) -> dict[str, dict[str, str]]:
-    """Make the rows what `given` says; what it does not name is removed. Returns the changes, for the audit log:
-
+    """Make the rows match `given`; rows that it does not name are removed. Returns the changes for the audit log:
     {"header Authorization": {"before": "set", "after": "changed"}}; a plain value is shown, a secret never.
     """
     before, changes = stored_values(server), {}
@@ -70,18 +69,18 @@ def _write(server: Server, row: ServerValue | None, value: ValueInput) -> dict[s
 
 
 def _keep(row: ServerValue | None, value: ValueInput) -> dict[str, str] | None:
-    """Nothing was entered: the stored secret stays, and stays secret."""
+    """Nothing was entered: keep the stored secret, and keep it secret."""
     if row is None or not row.secret:
         raise ValidationError(f"Enter the value of {value.name}.", code="value_missing")
     if row.name == value.name:
         return None
-    old, row.name = row.name, value.name  # a header in another spelling of case
+    old, row.name = row.name, value.name  # a header whose name changed only in case
     row.save(update_fields=["name"])
     return {"before": old, "after": value.name}
 
 
 def _leave_empty(server: Server, row: ServerValue | None, value: ValueInput) -> dict[str, str] | None:
-    """A secret whose name alone is known. What stood here before is gone."""
+    """Store a secret of which only the name is known. Any previous value is deleted."""
     before = _shown(row) if row else "absent"
     row = row or ServerValue(server=server, kind=value.kind, uid=uuid.uuid4())
     row.name, row.secret, row.plain, row.sealed, row.key_id = value.name, True, "", None, ""
@@ -95,7 +94,7 @@ def _shown(row: ServerValue) -> str:
 
 # --- a credential is bound to the origin it was entered for -------------------------------------------------------
 def secrets_to_reenter(server: Server, registration: Registration) -> list[str]:
-    """Names of kept secret headers that a changed scheme, host or port would send to another party."""
+    """Names of stored secret headers that would be sent to another party because the scheme, host or port changed."""
     if registration.transport == TransportKind.STDIO or not _origin_changed(server, registration):
         return []
     return [value.name for value in registration.used_values() if value.value is None and not value.needed]
@@ -114,7 +113,7 @@ def require_reentered(server: Server, registration: Registration) -> None:
 
 
 def merged(server: Server | None, registration: Registration) -> list[ValueInput]:
-    """The values with the kept secrets opened, for a test of what is not saved yet. Raises crypto.SealError."""
+    """The values with the stored secrets unsealed, for testing what is not saved yet. Raises crypto.SealError."""
     stored = stored_values(server) if server else {}
     return [_merge(stored.get(value.key), value) for value in registration.used_values()]
 

@@ -1,4 +1,4 @@
-"""How large a schema and a value may be before anyone works on them. Counted without recursion."""
+"""How large a schema and a value may be, checked before any other processing. Counted without recursion."""
 
 from servers.schemas.jsontext import MAX_DEPTH
 from servers.schemas.shapes import Schema
@@ -12,7 +12,7 @@ MAX_SCHEMA_BYTES = 1 << 20
 
 
 def too_large(schema: Schema, value: Json) -> str:
-    """Why the pair is refused, as a sentence; "" when it is within bounds."""
+    """Why the pair is rejected, as a sentence; "" if it is within bounds."""
     if depth(schema, MAX_SCHEMA_DEPTH) > MAX_SCHEMA_DEPTH:
         return f"The schema is nested more than {MAX_SCHEMA_DEPTH} levels deep, which is a fixed limit."
     if depth(value, MAX_DEPTH) > MAX_DEPTH:

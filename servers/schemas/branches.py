@@ -1,4 +1,4 @@
-"""Which branch of a union a value is in, and what tells a new value of one from those of the others."""
+"""Which branch of a union a value belongs to, and what distinguishes a new value of one branch from the others."""
 
 from servers.schemas.kinds import Union
 from servers.schemas.match import fits, likeness
@@ -33,8 +33,8 @@ def _is_null(document: Document, branch: Schema) -> bool:
 
 
 def begin(union: Union, index: int) -> Draft:
-    """A new value of a branch: with the constants that tell it from the other branches, also where the schema does not
-    require them. Without them the server would have to guess which branch was chosen."""
+    """A new value of a branch, with the constants that distinguish it from the other branches, even if the schema does
+    not require them. Without them, the server would have to guess which branch was chosen."""
     telling = {
         key: value
         for key, value in union.constants[index].items()

@@ -1,4 +1,4 @@
-"""Whether a value satisfies a stranger's schema, within a bounded time, without ever fetching anything.
+"""Whether a value satisfies an untrusted schema, within a bounded time, without ever fetching anything.
 
 What is not plainly valid is checked in one long-lived child of this process, which is killed when a check takes longer
 than its budget: a regular expression or a reference cannot be trusted to end. One thread per process talks to it, started by the first
@@ -30,7 +30,7 @@ MAX_WAITING = 64
 
 @dataclass(frozen=True)
 class Validity:
-    """`unable` carries its reason: then nothing is known, and a call needs a person's confirmation."""
+    """`unable` has a `reason`: nothing is known about the value, and a call needs a person's confirmation."""
 
     state: Literal["valid", "invalid", "unable"]
     violations: tuple[Violation, ...] = ()
@@ -42,7 +42,7 @@ class Validity:
 
     @property
     def errors(self) -> dict[str, list[str]]:
-        """By JSON pointer, as compile_form takes them."""
+        """The messages by JSON pointer, as compile_form expects them."""
         found: dict[str, list[str]] = {}
         for violation in self.violations:
             found.setdefault(violation.pointer, []).append(violation.message)
@@ -60,7 +60,7 @@ class WouldWait(Exception):
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Inside, `check` in this thread raises WouldWait instead of asking the child."""
+    """Within this context, `check` in this thread raises WouldWait instead of asking the child."""
     _thread.may_not_wait = True
     try:
         yield
@@ -103,7 +103,7 @@ class Checker:
             return unable(_BUSY)
 
     def close(self) -> None:
-        """Ends the child; the checker cannot be used again."""
+        """End the child; the checker cannot be used afterwards."""
         self._thread.submit(self._drop)
         self._thread.shutdown(wait=True)
 
@@ -147,7 +147,8 @@ class Checker:
             return unable(f"The check took longer than {self._seconds:g} s, which is a fixed limit.")
         except (ChildGone, OSError):
             self._drop()
-            # A child that was killed from outside between two checks says nothing about this one: ask a new one, once.
+            # A child that was killed from outside between two checks says nothing about this one: retry once with a new
+            # one.
             return self._asked(schema_text, value, again=False) if again and not fresh else unable("The check failed.")
 
     def _drop(self) -> None:
@@ -181,7 +182,7 @@ def check(schema: Schema, value: Json) -> Validity:
 
 
 def _forget_after_fork() -> None:
-    """A forked worker inherits neither the thread nor the right to read the parent's child."""
+    """A forked worker does not inherit the thread and must not read from the parent's child."""
     global _shared, _lock
     _shared, _lock = None, threading.Lock()
 

@@ -1,8 +1,8 @@
-"""The checker's child: reads one JSON line, answers with one. Run as a file, by itself, with an empty environment.
+"""The checker's child: reads a JSON line, answers with another. Run as a file with an empty environment.
 
-It imports nothing of the product. Lines in: {"schema": text, "value": any}. Lines out: {"ready": true}
-once at start, {"started": true} when a request has been read (the budget runs from there), then
-{"violations": [...]} (empty when valid) or {"unable": sentence}.
+It imports nothing from the product. Lines in: {"schema": text, "value": any}. Lines out: {"ready": true}
+once at start, {"started": true} when a request has been read (the budget starts then), then
+{"violations": [...]} (empty if valid) or {"unable": sentence}.
 """
 
 import json
@@ -73,7 +73,7 @@ def dialect(schema: Any) -> Any:
     declared = schema.get("$schema") if isinstance(schema, dict) else None
     if declared is None:
         return jsonschema_rs.Draft202012Validator
-    # Servers write all of them with http:// as well as with https://, and with or without the empty fragment.
+    # Servers use http:// or https://, with or without the empty fragment.
     uri = str(declared).rstrip("#")
     found = _VALIDATORS.get(uri.removeprefix("https:").removeprefix("http:"))
     if found is None:
@@ -113,7 +113,7 @@ def described(error: Any, level: int) -> dict[str, Any]:
 
 
 def plain(words: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Without what JSON cannot carry or what would repeat a large part of the schema."""
+    """Omit what JSON cannot represent and what would repeat a large part of the schema."""
     for key, value in words.items():
         if isinstance(value, str | int | float | bool) or value is None:
             yield key, value

@@ -1,4 +1,4 @@
-"""One child process that checks values, and the deadlines around it. Used by one thread at a time."""
+"""One child process that checks values, with deadlines. Used by one thread at a time."""
 
 import json
 import os
@@ -21,7 +21,7 @@ MAX_ANSWER_BYTES = 4 << 20
 
 
 class ChildGone(Exception):
-    """The child ended, or its answer was no answer."""
+    """The child ended, or its answer was invalid."""
 
 
 class ChildSlow(Exception):
@@ -29,10 +29,10 @@ class ChildSlow(Exception):
 
 
 class CheckerProcess:
-    """Starts the process; `ask` may be called until `close`, and not again after it raised."""
+    """Starts the process; `ask` may be called until `close`, but not again after it has raised."""
 
     def __init__(self) -> None:
-        # The far ends belong to the child alone, so that its death is seen as the end of the pipe.
+        # Only the child has the far ends open, so that its death closes the pipe.
         child_in, self._in = os.pipe()
         self._out, child_out = os.pipe()
         try:
@@ -59,7 +59,7 @@ class CheckerProcess:
         return self._process.pid
 
     def ask(self, schema_text: str, value: Any, seconds: float) -> dict[str, Any]:
-        """`seconds` is for the check itself, from the moment the child has read the request."""
+        """`seconds` is the time for the check itself, starting when the child has read the request."""
         if not self._ready:
             self._line(time.monotonic() + START_SECONDS)
             self._ready = True
@@ -101,7 +101,7 @@ class CheckerProcess:
         return answer
 
     def _wait(self, reading: list[int], writing: list[int], deadline: float) -> None:
-        poller = select.poll()  # descriptors may lie beyond what select() can hold
+        poller = select.poll()  # descriptors may exceed the maximum of select()
         for fd in reading:
             poller.register(fd, select.POLLIN)
         for fd in writing:
@@ -111,7 +111,7 @@ class CheckerProcess:
 
 
 def _command() -> list[str]:
-    """The child dies with the thread that started it where setpriv exists, and at the end of its input anyway."""
+    """With setpriv, the child dies with the thread that started it; it always exits at the end of its input."""
     python = [sys.executable, "-I", "-B", str(_CHILD), str(_LIBRARY)]
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--", *python] if setpriv else python

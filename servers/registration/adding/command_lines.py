@@ -1,4 +1,4 @@
-"""Command lines as instructions print them: `claude mcp add …`, the Inspector's, variables in front of a command."""
+"""Command lines as found in instructions: `claude mcp add …`, the Inspector's, variables in front of a command."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|wss?)://", re.IGNORECASE)
 #: clients whose `mcp add` takes a name, then a URL or a command
 _CLIENTS = frozenset({"claude", "codex", "gemini", "qwen", "copilot", "droid"})
-#: of VS Code and its relatives
+#: for VS Code and its forks
 _EDITOR_OPTION = "--add-mcp"
 _INSPECTOR = "@modelcontextprotocol/inspector"
 _HEADER, _VARIABLE, _TRANSPORT, _URL_OPTION = ("-H", "--header"), ("-e", "--env"), ("-t", "--transport"), ("--url",)
@@ -24,14 +24,14 @@ _SKIPPED = (
     *("-s", "--scope", "--timeout", "--description", "--include-tools", "--exclude-tools", "--client-id"),
     "--callback-port",
 )
-#: the same without a value: `--client-secret` has the client ask for one
+#: the same without a value: with `--client-secret`, the client prompts for one
 _FLAGS = ("--client-secret", "--trust")
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`entry` is what a configuration file would have for it, with the command as a list: a shell has split it. `words`:
-    who it was written for."""
+    """`entry` is what a configuration file would contain for it, with the command as a list, split as by a shell.
+    `words`: the client it was written for."""
 
     entry: dict[str, Any]
     name: str = ""
@@ -48,7 +48,7 @@ class _Options:
 
 
 def read_command_line(text: str) -> CommandLine:
-    """Raises ValidationError where quotes do not match."""
+    """Raises ValidationError if quotes do not match."""
     line = re.sub(r"\\\r?\n", " ", text).strip().removeprefix("$ ")
     command, arguments = split_command_line(line)
     words = [command, *arguments]
@@ -68,7 +68,7 @@ def read_command_line(text: str) -> CommandLine:
 
 
 def _taken_variables(words: list[str]) -> dict[str, str]:
-    """`NAME=value` in front of the command, as a shell reads it; `env` in front of those does the same."""
+    """Remove and return `NAME=value` in front of the command, as a shell reads it; a leading `env` does the same."""
     if words[0] == "env" and len(words) > 1 and _ASSIGNMENT.fullmatch(words[1]):
         del words[0]
     variables = {}
@@ -79,7 +79,7 @@ def _taken_variables(words: list[str]) -> dict[str, str]:
 
 
 def _after_inspector(words: Sequence[str]) -> int | None:
-    """The position at which its own arguments begin."""
+    """The position of the first argument after the Inspector's name."""
     for index, word in enumerate(words[:4]):
         if word == _INSPECTOR or word.startswith(f"{_INSPECTOR}@"):
             return index + 1 if len(words) > index + 1 else None
@@ -107,7 +107,7 @@ def _of_editor(program: str, text: str) -> CommandLine:
 
 
 def _json(text: str) -> Any:
-    """As a configuration is read: within the same limits, and with names that stand twice. None for no JSON."""
+    """Read `text` like a configuration: within the same limits, and with duplicate names. None if it is not JSON."""
     try:
         return next((part.value for part in parts(text)), None) if text.lstrip()[:1] == "{" else None
     except ValidationError:
@@ -115,7 +115,7 @@ def _json(text: str) -> Any:
 
 
 def _options(words: Sequence[str]) -> _Options:
-    """Options before the command; what follows the command's first word, or `--`, is the command's own."""
+    """Parse the options before the command; what follows the command's first word, or `--`, belongs to the command."""
     found, waiting, positional = _Options(), list(words), 0
     while waiting:
         word = waiting.pop(0)

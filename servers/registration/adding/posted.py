@@ -1,4 +1,4 @@
-"""What the page of *Add server* posts: the box, the values that its text needs, and the fields that were filled from it."""
+"""What the *Add server* page posts: the box, the values that its text needs, and the fields filled from it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,12 +28,12 @@ def reading_of(data: Mapping[str, Any]) -> Reading | None:
 
 
 def is_filled_from(data: Mapping[str, Any], reading: Reading) -> bool:
-    """Whether the fields were filled from the box as it is now."""
+    """Whether the fields were filled from the current content of the box."""
     return str(data.get(FILLED_FROM, "")) == reading.digest
 
 
 def with_secrets(data: QueryDict, reading: Reading | None) -> QueryDict:
-    """The fields, with the secrets of the box in those rows that its reading left empty: the page never had them."""
+    """The fields, with the secrets from the box in the rows that were left empty for them: the page never had them."""
     if reading is None or reading.registration is None or not is_filled_from(data, reading):
         return data
     secrets = {

@@ -1,4 +1,4 @@
-"""From the text of the box to one server, with what it needs, what was left out and what is wrong with it."""
+"""Turns the text of the box into one server, with what it needs, what was left out and what is wrong with it."""
 
 import hashlib
 import re
@@ -25,13 +25,13 @@ from servers.validators import holds_secret, is_secret_parameter, looks_secret, 
 _LONGEST_LINE = 20_000
 _CONFIGURATION = re.compile(r"\s*(?:[{\[#]|//|/\*)|\s*\"[^\"\n]{1,500}\"\s*:|\s*[\w.\"-]+\s*:\s*(?:\{|$)", re.MULTILINE)
 _SCHEME = re.compile(r"(?:bearer|basic|token)\b", re.IGNORECASE)
-#: parts of a host or package that name no server
+#: parts of a host or package name that do not identify a server
 _COMMON = frozenset({"mcp", "server", "api", "www", "docs", "modelcontextprotocol", "index", "main", "sse"})
 
 
 @dataclass(frozen=True)
 class Reading:
-    """`kind`: what the text was taken for, in words; `names`: of all servers in it, of which `index` was read.
+    """`kind`: what the text was recognized as; `names`: of all servers in it; the one at `index` was read.
 
     `problem`: why nothing could be read.
     """
@@ -45,7 +45,7 @@ class Reading:
     problem: str = ""
     access: Proposal | None = None
     given: Mapping[str, str] = field(default_factory=dict)
-    #: what was not read of the text may hold one: other servers, members that are ignored, prose
+    #: the unread parts of the text may contain a secret: other servers, ignored members, prose
     rest_holds_secret: bool = False
 
     @property
@@ -63,7 +63,7 @@ class Reading:
 
     @property
     def is_testable(self) -> bool:
-        """Whether its connection can be tried without asking: nothing is missing or wrong, and nothing would be started."""
+        """Whether its connection can be tested without asking: nothing is missing or wrong, and no process starts."""
         found = self.registration
         if found is None or self.entry is None or found.transport == TransportKind.STDIO:
             return False
@@ -71,7 +71,7 @@ class Reading:
 
     @property
     def digest(self) -> str:
-        """Of what the fields were filled from; secrets that were typed count as given or not."""
+        """The digest of what the fields were filled from; of typed secrets, only whether they were given."""
         given = sorted((need.key, need.secret or self.given.get(need.key, "")) for need in self.needs)
         whole = f"{self.index} {given} {self.text}"
         return hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()[:32]
@@ -92,7 +92,7 @@ class Reading:
 
 
 def read_source(text: str, index: int = 0, typed: Mapping[int, str] | None = None) -> Reading:
-    """`typed`: the values that the text needs, by their place in `needs`; a default counts where nothing was posted."""
+    """`typed`: the values that the text needs, by position in `needs`; the default applies where nothing was posted."""
     text = text.replace("\r\n", "\n").strip().removeprefix("\ufeff").strip()  # a form posts each line's end as CRLF
     try:
         kind, document = _document(text)
@@ -110,7 +110,7 @@ def read_source(text: str, index: int = 0, typed: Mapping[int, str] | None = Non
 
 
 def _may_hold_secret(raw: Any) -> bool:
-    """Whether a value anywhere in an entry looks like one, by itself or by its name."""
+    """Whether a value anywhere in an entry looks like a secret, by itself or by its name."""
     waiting = [("", raw)]
     while waiting:
         name, value = waiting.pop()
@@ -133,7 +133,7 @@ def _is_secret(name: str, text: str) -> bool:
 
 
 def _is_meant(text: str, *, secret: bool = True) -> bool:
-    """Whether more stands there than a reference, or what instructions print in the place of a value."""
+    """Whether the text is more than a reference or a placeholder from instructions."""
     plain = _SCHEME.sub("", replaced(in_one_spelling(text), lambda _: "")).strip()
     return bool(plain) and not stand_ins(plain, secret=secret)
 
@@ -162,7 +162,7 @@ def _document(text: str) -> tuple[str, ImportedDocument]:
 
 
 def _of_host(url: str) -> str:
-    """`https://mcp.linear.app/mcp` is Linear; an address or a host of one word names itself."""
+    """`https://mcp.linear.app/mcp` is Linear; an IP address or a one-word host is its own name."""
     host = re.sub(r"^[a-z]+://|[/?#].*$", "", url, flags=re.IGNORECASE).rpartition("@")[2]
     parts = [part for part in host.partition(":")[0].split(".")[:-1] if part.lower() not in _COMMON]
     if re.fullmatch(r"[\d.]+(?::\d+)?|localhost(?::\d+)?|\[.*", host) or not parts:
@@ -186,7 +186,7 @@ def _of_package(entry: Mapping[str, Any]) -> str:
 
 
 def _with_access(reading: Reading) -> Reading:
-    """What a known server needs beyond the defaults, unless the text says it itself."""
+    """Add the access that a known server needs beyond the defaults, unless the text specifies access itself."""
     found = reading.registration
     if found is None or reading.entry is None or found.transport != TransportKind.STDIO:
         return reading

@@ -1,6 +1,6 @@
-"""Servers that are often added first: how each is reached, what it asks for, where its keys come from, what to limit.
+"""Servers that are often added first: how to reach each, what it needs, where its keys come from, what to limit.
 
-Commands and options are those of https://github.com/modelcontextprotocol/servers; addresses those that the vendors document.
+Commands and options are from https://github.com/modelcontextprotocol/servers, URLs from the vendors' documentation.
 """
 
 import json
@@ -22,7 +22,7 @@ class Field:
 
 @dataclass(frozen=True)
 class UsualServer:
-    """`about`: documentation; `keys`: where its token is made; `hint`: how to give it no more than it needs."""
+    """`about`: documentation; `keys`: where to create its token; `hint`: how to give it no more access than needed."""
 
     key: str
     name: str
@@ -42,7 +42,7 @@ class UsualServer:
 
     @property
     def source(self) -> str:
-        """What the box is filled with: a configuration as VS Code writes it, whose inputs are the fields."""
+        """What the box is filled with: a configuration in the VS Code format, with the fields as its inputs."""
         if self.url:
             entry: dict[str, Any] = {"type": "http", "url": self.url}
             entry |= {"headers": dict(self.headers)} if self.headers else {}

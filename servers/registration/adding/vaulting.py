@@ -23,7 +23,7 @@ def register(
     vaulted: Collection[tuple[str, str]] = (),
     chosen: Sequence[Credential] = (),
 ) -> Server:
-    """`vaulted`: keys of the secret values that become credentials. None is left behind where the server is refused."""
+    """`vaulted`: keys of the secret values that become credentials. None is left behind if the server is rejected."""
     made: list[Credential] = []
     kept: list[ValueInput] = []
     try:
@@ -34,7 +34,7 @@ def register(
             else:
                 kept.append(value)
         return registering.register(actor, user, replace(data, values=kept), chosen=[*chosen, *made])
-    except BaseException:  # whatever refused the server, no credential of it stays behind
+    except BaseException:  # whatever failed, leave no credential behind
         for credential in made:
             vault.delete(actor, user, credential)
         raise

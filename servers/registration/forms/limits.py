@@ -1,4 +1,4 @@
-"""The fields of a server's own limits: an empty one leaves the instance's default in force."""
+"""The fields for a server's own limits: an empty field keeps the instance's default."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -37,7 +37,7 @@ def _field(limit: Limit) -> forms.IntegerField:
 
 
 class LimitsForm(forms.Form):
-    """Its fields are the names of LIMITS, each in the limit's own unit."""
+    """Its fields have the names in LIMITS, each in the limit's own unit."""
 
     def __init__(self, data: Any, overrides: dict[str, int]) -> None:
         initial = {name: LIMITS[name].in_unit(value) for name, value in overrides.items() if name in LIMITS}
@@ -48,16 +48,16 @@ class LimitsForm(forms.Form):
         self._errors = forms.utils.ErrorDict()
 
     def groups(self) -> Iterator[tuple[str, list[tuple[Limit, forms.BoundField]]]]:
-        """(title, [(limit, bound field)]) in the order of the page."""
+        """Yield (title, [(limit, bound field)]) in page order."""
         for title, limits in groupby(LIMITS.values(), lambda limit: limit.group):
             yield title, [(limit, self[limit.name]) for limit in limits]
 
     @property
     def opened(self) -> bool:
-        """Whether the section shows itself: something is wrong in it."""
+        """Whether the section is shown expanded, because something in it is wrong."""
         return bool(self.is_bound and self.errors)
 
     def overrides(self) -> dict[str, int]:
-        """As stored. After is_valid()."""
+        """The limits as stored. Call it after is_valid()."""
         given = {name: value for name, value in self.cleaned_data.items() if value is not None}
         return {name: value * LIMITS[name].factor for name, value in given.items()}

@@ -49,7 +49,7 @@ class BaseRootFormSet(RowFormSet):
         seen: set[str] = set()
         for form in self.rows():
             uri = form.cleaned_data.get("uri")
-            if not uri:  # it has an error of its own, and two missing folders are not the same folder
+            if not uri:  # it already has an error, and two missing folders are not the same folder
                 continue
             if uri in seen:
                 form.add_error("uri", "This folder is listed twice.")
@@ -58,7 +58,7 @@ class BaseRootFormSet(RowFormSet):
             raise forms.ValidationError(f"At most {MAX_ROOTS} roots. This limit cannot be changed.")
 
     def roots(self) -> list[Root]:
-        """After is_valid()."""
+        """Call it after is_valid()."""
         return [form.root() for form in self.rows()]
 
 

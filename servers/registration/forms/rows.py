@@ -1,4 +1,4 @@
-"""What the formsets of a server's form have in common: rows that are checked together, and one more without script."""
+"""What the formsets of a server's form share: rows that are checked together, and adding a row without script."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from servers.numbers import whole_number
 
 
 class RowForm(forms.Form):
-    """One row. `blank` rows count as not there."""
+    """One row. `blank` rows are ignored."""
 
-    #: the fields that a row must have left empty to count as blank
+    #: a row counts as blank if all these fields are empty
     content_fields: tuple[str, ...] = ()
 
     @property
@@ -33,18 +33,18 @@ class RowFormSet(BaseFormSet):
         form.empty_permitted = False  # we decide what is blank: stored rows may have changed meanwhile
 
     def rows(self) -> list[Any]:
-        """The rows that were filled in and not removed. After is_valid()."""
+        """The rows that were filled in and not removed. Call it after is_valid()."""
         return [form for form in self.forms if hasattr(form, "cleaned_data") and not self._gone(form)]
 
     def judged(self) -> list[tuple[int, Any]]:
-        """The rows whose errors count, with their place on the page: those that are not about to be removed."""
+        """The rows whose errors count, with their position on the page: those that are not about to be removed."""
         return [(at, form) for at, form in enumerate(self.forms, 1) if not form.cleaned_data.get("DELETE")]
 
     def _gone(self, form: Any) -> bool:
         return form.blank or bool(form.cleaned_data.get("DELETE"))
 
     def clear_errors(self) -> None:
-        """Rows that are still being written are not judged."""
+        """Rows that are still being edited show no errors."""
         self._errors: list[Any] = []
         self._non_form_errors = self.error_class()
         for form in self.forms:
@@ -52,7 +52,7 @@ class RowFormSet(BaseFormSet):
 
 
 def with_another_row(data: QueryDict, prefix: str) -> QueryDict:
-    """`data` as if the formset had been posted with one blank row more."""
+    """`data` as if the formset had been posted with one more blank row."""
     data = data.copy()
     total = f"{prefix}-TOTAL_FORMS"
     data[total] = str((whole_number(data.get(total, "")) or 0) + 1)

@@ -1,4 +1,4 @@
-"""From what was typed or pasted to a transport, with one line on when to use which."""
+"""Suggests a transport for what was typed or pasted, with one line on when to use it."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from servers.validators import split_command_line
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _WEBSOCKET = re.compile(r"wss?://", re.IGNORECASE)
-# "localhost:3000/mcp", "mcp.example.com/mcp": a host with a port or a path, and no blank.
+# "localhost:3000/mcp", "mcp.example.com/mcp": a host with a port or a path, without spaces.
 _HOST = re.compile(
     r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|[a-z0-9-]+(?:\.[a-z0-9-]+)+)(?::\d{1,5})?/\S*|localhost:\d+", re.I
 )
@@ -29,13 +29,13 @@ class Suggestion:
 
 
 def transport_of(url: str) -> TransportKind:
-    """Found out at the connection, as far as the scheme leaves a choice."""
+    """For HTTP, the transport is detected on connect."""
     return TransportKind.WEBSOCKET if _WEBSOCKET.match(url) else TransportKind.AUTO_HTTP
 
 
 def suggest(text: str) -> Suggestion:
-    """A URL or a bare host means HTTP or WebSocket, anything else is a command line. Raises ValidationError when a command
-    line's quotes do not match."""
+    """A URL or a bare host means HTTP or WebSocket, anything else is a command line. Raises ValidationError if the
+    command line has unmatched quotes."""
     text = text.strip()
     if _URL.match(text):
         return Suggestion(transport_of(text), url=text)

@@ -24,5 +24,5 @@ OF_RECORDING = {
 
 
 def use(transport: TransportKind) -> str:
-    """The line with the transport's name before it."""
+    """The line, prefixed with the transport's name."""
     return f"{transport.label}: {OF_TRANSPORT[transport]}"

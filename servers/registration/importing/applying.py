@@ -1,4 +1,5 @@
-"""Doing what was decided about a preview: each server by the verbs of `registration`, each in a transaction of its own."""
+"""Carries out what was decided about a preview: each server through the verbs of `registration`, in its own
+transaction."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -32,7 +33,7 @@ class Choice(StrEnum):
 @dataclass(frozen=True)
 class Decision:
     """`version` and `uid`: of the stored server as the preview showed it; `typed`: values by the key of their need.
-    `outdated`: what was chosen is possible no more."""
+    `outdated`: the choice is no longer possible."""
 
     choice: Choice
     name: str = ""
@@ -44,7 +45,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class ImportOutcome:
-    """What became of one server. Fit for a page and a row: it holds no value of the file."""
+    """The result for one server. Safe to show and to store: it contains no value from the file."""
 
     name: str
     result: str  # created, changed, unchanged, skipped, refused
@@ -73,14 +74,14 @@ def choices(proposal: Proposal) -> list[Choice]:
 
 
 def is_incomplete(proposal: Proposal, decision: Decision) -> bool:
-    """Whether a value is missing without which the chosen server cannot be stored."""
+    """Whether a value is missing that the chosen server needs to be stored."""
     return decision.choice != Choice.SKIP and bool(proposal.entry.unmet(decision.typed))
 
 
 def apply(
     actor: Actor, user: Any, document: ImportedDocument, proposals: list[Proposal], decisions: Mapping[int, Decision]
 ) -> list[ImportOutcome]:
-    """`proposals` of this moment; a server that was changed since the preview is refused by its version."""
+    """`proposals` must be current; a server that has changed since the preview is rejected by its version."""
     known = {server.pk: server for server in access.visible_servers(user)}
     return [
         _outcome(actor, user, document, proposal, decisions.get(proposal.index, Decision(Choice.SKIP)), known)
@@ -96,7 +97,7 @@ def _outcome(
     decision: Decision,
     known: dict[int, Server],
 ) -> ImportOutcome:
-    """`known`: all servers by key, with those that this import stored so far."""
+    """`known`: all servers by key, including those that this import has stored so far."""
     name = proposal.entry.name
     if proposal.verdict == Plan.REFUSE:
         return ImportOutcome(name, "refused", " ".join(proposal.reasons))
@@ -166,7 +167,7 @@ def _needed(given: Registration) -> list[str]:
 
 
 def _waits(entry: Entry, given: Registration) -> bool:
-    """For a value without which it cannot connect; a sign-in is asked for by the server itself."""
+    """Whether a value is missing that it needs to connect; if a sign-in is needed, the server itself asks for it."""
     return bool(_needed(given) or [one for one in entry.credentials if one.kind != CredentialKind.OAUTH])
 
 

@@ -1,4 +1,4 @@
-"""How an entry is reached: command or URL, and the transport that its words mean."""
+"""How to reach an entry: command or URL, and the transport that it specifies."""
 
 import re
 from typing import Any
@@ -30,7 +30,7 @@ _IN_CLEAR = (
     "An argument looks like a secret. Arguments are stored in plain text and visible to everyone who can view this "
     "server: use an environment variable if the program accepts one, or a reference such as ${MCP_TOKEN}."
 )
-# What a command line begins with where only its arguments stand apart.
+# Programs that start a command line even if some of its arguments are listed separately.
 _LAUNCHERS = frozenset(
     {
         "npx",
@@ -50,12 +50,12 @@ _LAUNCHERS = frozenset(
         "pipx",
     }
 )
-# What comes before the path: all of it where a placeholder stands for the beginning.
+# The part before the path, even if the beginning is a placeholder.
 _PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:\$\{[^{}]*\}|[^/?#])*")
 
 
 def connection(reading: EntryReader) -> dict[str, Any]:
-    """Columns of a registration. `transport` is absent where the entry leaves it open between those of HTTP."""
+    """Columns of a registration. `transport` is absent if the entry does not say which HTTP transport it uses."""
     kind = _kind(reading)
     command, arguments, is_line = _command(reading)
     url = reading.text("url", "serverUrl", "endpoint", "uri")
@@ -84,7 +84,8 @@ def _kind(reading: EntryReader) -> TransportKind | None:
 
 
 def _command(reading: EntryReader) -> tuple[str, list[str], bool]:
-    """The last: whether the command is a whole command line. A list, or what mcpadmin exported, is split already."""
+    """Command, arguments, and whether the command is a whole command line. A list, or an mcpadmin export, is already
+    split."""
     given = reading.take("command", "cmd")
     arguments = reading.texts("args", "arguments")
     words = [as_text(word) or "" for word in given] if isinstance(given, list) else [given or ""]
@@ -110,7 +111,7 @@ def _stdio(reading: EntryReader, command: str, arguments: list[str]) -> dict[str
         for index, argument in enumerate(arguments)
     ]
     if any(need.secret and need.place.startswith("argument ") for need in reading.needs.values()):
-        reading.notes.append(_IN_CLEAR)  # the value that is asked for ends up there
+        reading.notes.append(_IN_CLEAR)  # the value that will be entered ends up there
     return {
         "transport": TransportKind.STDIO,
         "command": reading.plain(command, "command"),
@@ -120,14 +121,14 @@ def _stdio(reading: EntryReader, command: str, arguments: list[str]) -> dict[str
 
 
 def _directory(reading: EntryReader, path: str) -> str:
-    if path and not path.startswith(("/", "${")):  # of the project that an editor has open
+    if path and not path.startswith(("/", "${")):  # relative to the project that an editor has open
         need = reading.need("working directory", "working directory", required=True, printed=path)
         return reading.typed.get(need.key, path)
     return reading.kept(path, "working directory")
 
 
 def _escaped(script: str) -> str:
-    """`${NAME}` is for the shell, which finds it among the server's variables."""
+    """Escape `${NAME}`: it is for the shell, which finds it among the server's variables."""
     return re.sub(r"(?<!\$)\$\{", "$${", script)
 
 
@@ -144,7 +145,7 @@ def _split(reading: EntryReader, line: str, arguments: list[str]) -> tuple[str, 
 def _behind_url(reading: EntryReader, kind: TransportKind | None, url: str, http_url: str) -> dict[str, Any]:
     columns: dict[str, Any] = {"url": _url(reading, (url or http_url).strip())}
     if "@" in columns["url"].partition("?")[0].partition("#")[0]:
-        # The parser of URLs quotes what it cannot read, and here that may be a password.
+        # The URL parser quotes what it cannot parse in its errors, and here that may be a password.
         reading.problems.append("Move the username and password from the URL to a header, which is stored encrypted.")
         columns["url"] = ""
     if kind is not None:
@@ -155,7 +156,7 @@ def _behind_url(reading: EntryReader, kind: TransportKind | None, url: str, http
 
 
 def _url(reading: EntryReader, url: str) -> str:
-    """References stay in path and query; scheme, host and port are needed here, since secrets are bound to them."""
+    """References stay in path and query; scheme, host and port must be known here, since secrets are bound to them."""
     place = _PLACE.match(url)
     end = place.end() if place else 0
     return reading.plain(url[:end], "URL") + reading.kept(url[end:], "URL")

@@ -1,4 +1,4 @@
-"""One server of a configuration, as a registration; with what is wrong with it, left out of it, or needed for it."""
+"""One server from a configuration, as a registration, with its problems, ignored parts and missing values."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from servers.registration.importing.text import Pairs
 from servers.registration.needed_credentials import Needed
 
 _NO_LIMIT, _LONGEST_NAME = 2**31, 120
-# Of other clients: who approves what is decided elsewhere here.
+# Settings of other clients: here, approvals are configured elsewhere.
 _UNUSED = (
     *(
         "alwaysAllow",
@@ -38,13 +38,13 @@ _UNUSED = (
     ),
     *("bundled", "icon", "gallery"),
 )
-# Objects that hold the connection in some clients: Zed's command, Continue's transport, Goose's config.
+# Objects that contain the connection in some clients: Zed's command, Continue's transport, Goose's config.
 _NESTED = ("command", "transport", "config")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`stated`: the columns that the file speaks of; the others keep what is stored when a server is overwritten."""
+    """`stated`: the columns that the file specifies; overwriting a server keeps the stored values of the others."""
 
     name: str
     registration: Registration | None = None
@@ -58,12 +58,12 @@ class Entry:
     package: Pin | None = None
 
     def unmet(self, typed: Mapping[str, str]) -> list[Need]:
-        """Needed values without which it cannot be registered."""
+        """The missing values without which it cannot be registered."""
         return [need for need in self.needs if need.required and need.key not in typed]
 
 
 def parse(document: ImportedDocument, name: str, raw: Any, typed: Mapping[str, str] | None = None) -> Entry:
-    """`typed`: the values that were entered, by the key of their need."""
+    """`typed`: the entered values, by the key of their need."""
     if len(name) > _LONGEST_NAME:
         return Entry(
             short(name), problems=(f"The name has more than {_LONGEST_NAME} characters, which is a fixed limit.",)
@@ -124,7 +124,7 @@ def _entry(name: str, reading: EntryReader) -> Entry:
 
 
 def faults(registration: Registration | None) -> list[str]:
-    """What the rules of a registration say, in words."""
+    """The messages of the registration rules that it violates."""
     if registration is None:
         return []
     try:
@@ -150,11 +150,11 @@ def _other_columns() -> set[str]:
 
 
 def _unreadable(name: str, raw: Mapping[str, Any]) -> str:
-    """Characters that no database column holds: NUL, and halves of a surrogate pair."""
+    """Reject characters that no database column can store: NUL, and halves of a surrogate pair."""
     try:
         whole = json.dumps([name, raw])
     except (TypeError, ValueError):
-        return "It contains a value that is not text, a number or a list."  # TOML knows dates
+        return "It contains a value that is not text, a number or a list."  # TOML has dates
     if "\\u0000" in whole:
         return "It contains a NUL character."
     try:
@@ -165,7 +165,7 @@ def _unreadable(name: str, raw: Mapping[str, Any]) -> str:
 
 
 def _times(reading: EntryReader) -> dict[str, Any]:
-    """Codex writes its units. A bare `timeout` is milliseconds for some clients and seconds for others: left out."""
+    """Codex names its units. A bare `timeout` is in milliseconds for some clients and seconds for others: ignored."""
     columns = {}
     for column, key, unit in (
         ("connect_timeout_seconds", "startupTimeoutSec", 1),

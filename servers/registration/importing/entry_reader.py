@@ -1,4 +1,4 @@
-"""Reading one entry: its members under any of their spellings, and what is said about them on the way."""
+"""Reads one entry: its members in any of their spellings, and collects messages about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Need:
-    """A value that the file names and does not hold. Without a `required` one the entry cannot be registered.
+    """A value that the file refers to but does not contain. Without a `required` one, the entry cannot be registered.
 
-    `printed`: what the file prints in its place, such as `<host>`.
+    `printed`: what the file has in its place, such as `<host>`.
     """
 
     key: str
@@ -52,7 +52,7 @@ class EntryReader:
             self._keys[folded(key)] = key
 
     def take(self, *names: str) -> Any:
-        """The first of these members that is there and not null."""
+        """The first of these members that is present and not null."""
         for name in names:
             key = self._keys.get(folded(name))
             if key is not None:
@@ -127,11 +127,11 @@ class EntryReader:
         return need
 
     def plain(self, text: str, place: str) -> str:
-        """Text in which no reference is resolved, such as a command: each placeholder needs its value."""
+        """Fill in text in which no reference is resolved, such as a command: each placeholder needs its value."""
         return self.filled(text, place, keep=False, required=True)[0]
 
     def kept(self, text: str, place: str) -> str:
-        """Text whose references a worker resolves; what means nothing there needs its value."""
+        """Fill in text whose references a worker resolves; placeholders that mean nothing to it need their values."""
         return self.filled(text, place, required=True)[0]
 
     def filled(
@@ -178,7 +178,7 @@ class EntryReader:
         return out, needs
 
     def _printed(self, piece: str, secret: bool, place: str) -> list[StandIn]:
-        """None in what mcpadmin exported: there each value is meant."""
+        """The stand-ins in `piece`. None in an mcpadmin export: there, each value is literal."""
         return [] if self.is_own else stand_ins(piece, secret=secret, url=place == "URL")
 
     def leftovers(self) -> list[str]:
@@ -196,12 +196,12 @@ def _pair(item: Any) -> tuple[str, Any] | None:
 
 
 def folded(name: str) -> str:
-    """`serverUrl`, `server_url` and `server-url` are one name."""
+    """`serverUrl`, `server_url` and `server-url` are the same name."""
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
 def as_text(value: Any) -> str | None:
-    """A number or truth value, as a process would be given it; None for what is no text at all."""
+    """A string, number or boolean as a process would receive it; None for anything else."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | float) else None
@@ -212,7 +212,7 @@ def short(name: str) -> str:
 
 
 def _doubles(value: Any) -> list[str]:
-    """Repeated names in the object and in all objects inside it."""
+    """Duplicate names in the object and in all objects inside it."""
     found, waiting = [], [value]
     while waiting:
         item = waiting.pop()

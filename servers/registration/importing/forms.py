@@ -1,4 +1,4 @@
-"""The forms of an import: the text of a configuration, what is decided about each server in it; and of an export."""
+"""The forms for imports (the text of a configuration, the decision about each server in it) and for exports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from servers.registration.importing.planning import Proposal
 
 
 class ImportForm(forms.Form):
-    """`document` after is_valid(). The text is never sent back to the page: it may hold secrets."""
+    """`document` is set after is_valid(). The text is never sent back to the page: it may contain secrets."""
 
     text = forms.CharField(
         label="Configuration",
@@ -55,9 +55,9 @@ class ImportForm(forms.Form):
         return data
 
     def as_asked(self) -> "ImportForm":
-        """The form as it goes back to the page: with its errors and without the text."""
+        """The form as sent back to the page: with its errors and without the text."""
         if self.is_bound:
-            self.data = {}  # any mapping will do; the errors are found already
+            self.data = {}  # any mapping will do; the errors are already known
         return self
 
 
@@ -72,8 +72,8 @@ def _decoded(upload: UploadedFile) -> str:
 
 # --- decisions ---------------------------------------------------------------------------------------------------------
 def decisions(data: Mapping[str, Any], proposals: list[Proposal]) -> dict[int, Decision]:
-    """What was posted, as far as each server leaves the choice; what it leaves no more is outdated, and anything else the
-    harmless default."""
+    """The posted choices that each server allows; a choice that is no longer allowed is outdated, and anything else
+    becomes the harmless default."""
     return {proposal.index: _decision(data, proposal) for proposal in proposals}
 
 

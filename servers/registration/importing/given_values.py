@@ -1,4 +1,4 @@
-"""Headers and environment variables of an entry: which are sealed, which are references, which are needed."""
+"""Headers and environment variables of an entry: which are sealed, which are references, which are still needed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ _WORDS = {ValueKind.HEADER: "header", ValueKind.ENVIRONMENT: "variable"}
 
 
 def given_values(reading: EntryReader, transport: TransportKind, named: list[str]) -> list[ValueInput]:
-    """`named`: headers and variables whose secrets the file leaves out on purpose."""
+    """`named`: headers and variables whose secrets the file omits on purpose."""
     kind = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
     given = {
         ValueKind.HEADER: _without_ours(reading, dict(_headers(reading))),
@@ -47,7 +47,7 @@ def _headers(reading: EntryReader) -> Iterator[tuple[str, str]]:
 
 
 def _without_ours(reading: EntryReader, headers: dict[str, str]) -> dict[str, str]:
-    """Many instructions print `Accept` and `Content-Type` too."""
+    """Drop headers that mcpadmin sets itself: many instructions include `Accept` and `Content-Type`."""
     ours = [name for name in headers if is_set_anyway(name)]
     if ours:
         reading.notes.append(f"Ignored: {', '.join(map(short, ours))}, which mcpadmin sets on each request.")
@@ -63,7 +63,7 @@ def _variables(reading: EntryReader) -> Iterator[tuple[str, str]]:
 
 
 def _passed_on(reading: EntryReader) -> list[str]:
-    """Names of variables. In Codex, also tables that say which environment each comes from."""
+    """Names of variables. In Codex, they can also be tables that say which environment each comes from."""
     found = reading.take("envVars")
     if not isinstance(found, list):
         return reading.texts("envVars")

@@ -1,4 +1,4 @@
-"""Values that a configuration asks its reader for: `inputs` of VS Code, variables of the registry's `server.json`."""
+"""Values that a configuration asks the user for: VS Code's `inputs`, variables in the registry's `server.json`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Input:
 
 
 def inputs_of(given: Any) -> dict[str, Input]:
-    """`inputs` of VS Code: promptString and pickString."""
+    """VS Code's `inputs`: promptString and pickString."""
     rows = [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
     return {row["id"]: _input(row) for row in rows if isinstance(row.get("id"), str)}
 
@@ -31,6 +31,6 @@ def _input(row: Mapping[str, Any]) -> Input:
 
 
 def words(value: Any) -> str:
-    if isinstance(value, dict):  # an option of VS Code with its label
+    if isinstance(value, dict):  # a VS Code option with a label
         value = value.get("value", value.get("label"))
     return value[:500] if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""The member `mcpadmin` of an entry: settings of a server that other clients do not have, as `exporting` writes it."""
+"""The `mcpadmin` member of an entry, as written by `exporting`: server settings that other clients do not have."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
 
 
 def own_columns(reading: EntryReader) -> tuple[dict[str, Any], list[str]]:
-    """(columns of a registration, names of the secrets that were left out)"""
+    """Return (columns of a registration, names of the omitted secrets)."""
     given = reading.mapping(KEY)
     secrets = given.get(SECRETS, [])
     if not is_texts(secrets):
@@ -88,7 +88,7 @@ def own_columns(reading: EntryReader) -> tuple[dict[str, Any], list[str]]:
 
 
 def own_credentials(reading: EntryReader) -> tuple[Needed, ...]:
-    """What the exported server used to authenticate besides headers and variables: must be set up again here."""
+    """What the exported server used to authenticate besides headers and variables: it must be set up again here."""
     given = reading.mapping(KEY).get(CREDENTIALS, [])
     found = [_needed(item) for item in given] if isinstance(given, list) else [None]
     if None in found or len(found) > _MOST_CREDENTIALS:
@@ -98,7 +98,7 @@ def own_credentials(reading: EntryReader) -> tuple[Needed, ...]:
 
 
 def own_package(reading: EntryReader, columns: Mapping[str, Any]) -> Pin | None:
-    """The pin of the exported server, without its lock file: what the package needs is pinned at the first start here."""
+    """The pin of the exported server, without its lock file: dependencies are pinned at the first start here."""
     given = reading.mapping(KEY).get(PACKAGE)
     command = readable(columns.get("command", ""), columns.get("arguments", []))
     if given is None or command is None:
@@ -120,14 +120,14 @@ def own_package(reading: EntryReader, columns: Mapping[str, Any]) -> Pin | None:
 
 
 def _is_of_the_version(pin: Pin, written: str) -> bool:
-    """Whether it is what the command names exactly: the person who imports sees the command."""
+    """Whether the pin is exactly the version in the command: the command is what the importing person sees."""
     if not written:
         return True
     if pin.ecosystem == Ecosystem.IMAGE:
         return pin.integrity == written
     if pin.ecosystem == Ecosystem.PYPI:
         with suppress(InvalidVersion):
-            return Version(pin.version) == Version(written)  # 1.2 and 1.2.0 are one version
+            return Version(pin.version) == Version(written)  # 1.2 and 1.2.0 are the same version
     return pin.version == written
 
 

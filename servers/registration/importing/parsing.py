@@ -1,5 +1,5 @@
 """Reads the text of a configuration within bounded time and memory: plain JSON here, everything else in a child process
-that is ended at its limit."""
+that is killed at its limit."""
 
 import json
 import signal
@@ -31,19 +31,19 @@ log = structlog.get_logger(__name__)
 
 _CHILD = Path(__file__).with_name("text_child.py")
 _PROJECT = Path(__file__).resolve().parents[3]
-#: folders that the child imports from; one of them has both libraries unless an operator installed them apart
+#: folders that the child imports from; one folder has both libraries unless an operator installed them separately
 _LIBRARIES = {str(Path(str(library.__file__)).resolve().parent.parent) for library in (json5, yaml)}
-#: for its start and its input, beside its own limit
+#: extra time for its start and its input, on top of its own limit
 START_SECONDS = 10.0
-#: children at once in this process
+#: most children that this process runs at once
 CHILDREN = 4
 _room = threading.BoundedSemaphore(CHILDREN)
 _SHORTER = "Paste only the servers, as plain JSON if you can."
 
 
 def parts(given: str) -> list[JsonPart]:
-    """The values in the text that may be configurations. Raises ValidationError with words for people, which quote
-    nothing of the text but names."""
+    """The values in the text that may be configurations. Raises ValidationError with messages for people, which quote
+    nothing from the text except names."""
     try:
         found = _plain_json(given)
         return _by_child(given) if found is None else found
@@ -53,7 +53,7 @@ def parts(given: str) -> list[JsonPart]:
 
 
 def _plain_json(given: str) -> list[JsonPart] | None:
-    """None unless the whole text is strict JSON, whose parser is linear in its length."""
+    """Returns None unless the whole text is strict JSON, whose parser takes linear time."""
     if not is_json(given):
         return None
     try:
@@ -90,7 +90,7 @@ def _by_child(given: str) -> list[JsonPart]:
         _room.release()
     if done.returncode in (-signal.SIGPROF, -signal.SIGXCPU):
         raise _too_slow()
-    if done.returncode != 0:  # a crash of a parser, or no memory even for its answer
+    if done.returncode != 0:  # a parser crashed, or there was not even enough memory for the answer
         raise Unreadable("Reading this configuration took too much memory.", "memory", "import_memory_mib")
     return _answered(json.loads(done.stdout))
 

@@ -1,4 +1,4 @@
-"""`${…}` in a configuration: a reference that a worker resolves, or a value that a person has to enter.
+"""`${…}` in a configuration: a reference that a worker resolves, or a value that a person must enter.
 
 `${X}`, `${env:X}` and `${X:-default}` name a variable, `${file:/path}` a file; `${input:id}` (VS Code) and the variables
 of an editor, such as `${workspaceFolder}`, mean nothing on a server: their values are *needed*. `$${` is a literal `${`
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _ANY = re.compile(r"(?<!\$)\$\{([^{}]{0,500})\}")  # not $${, the escape
-# opencode writes its references without the sign.
+# opencode writes its references without the dollar sign.
 _OPENCODE = re.compile(r"(?<![\${])\{((?:env|file):[^{}\s]{1,500})\}(?!\})")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-.*)?", re.DOTALL)
 _FILE = re.compile(r"file:[/~].*")
@@ -25,7 +25,7 @@ _OF_AN_EDITOR = frozenset(
 
 @dataclass(frozen=True)
 class Placeholder:
-    """`key` names the value that is needed; `reference` is how a worker's variable or file is written."""
+    """`key` names the needed value; `reference` is the syntax for a worker's variable or file, if it is one."""
 
     key: str
     reference: str = ""
@@ -38,7 +38,7 @@ class Placeholder:
 
     @property
     def is_exported(self) -> bool:
-        """Whether an export of ours writes it (see exporting.py); anything else in one is a text that is meant."""
+        """Whether our own export writes this (see exporting.py); anything else in an export is literal text."""
         return self.key.startswith("input:") or bool(self.reference and not self.drops_default)
 
 
@@ -54,12 +54,12 @@ def placeholder(inner: str) -> Placeholder:
 
 
 def in_one_spelling(text: str) -> str:
-    """References of opencode with their sign."""
+    """Normalize opencode's references by adding the dollar sign."""
     return _OPENCODE.sub(r"${\1}", text)
 
 
 def parted(text: str) -> list[tuple[str, Placeholder | None]]:
-    """The text in pieces: literal ones, and placeholders as they are written."""
+    """The text in pieces: literal ones, and placeholders as written."""
     pieces: list[tuple[str, Placeholder | None]] = []
     at = 0
     for found in _ANY.finditer(text):
@@ -69,7 +69,7 @@ def parted(text: str) -> list[tuple[str, Placeholder | None]]:
 
 
 def replaced(text: str, put: Callable[[Placeholder], str | None]) -> str:
-    """`text` with each placeholder as `put` says; None leaves it."""
+    """`text` with each placeholder replaced by what `put` returns; None leaves it unchanged."""
 
     def one(match: re.Match[str]) -> str:
         words = put(placeholder(match[1]))

@@ -1,4 +1,4 @@
-"""What an import would do: for each server of the file created, changed field by field, unchanged, or refused and why."""
+"""What an import would do: for each server in the file, create, change (field by field), nothing, or refuse and why."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ class Plan(StrEnum):
 
 @dataclass(frozen=True)
 class Proposal:
-    """`registration`: what would be stored under the server's own name; None when it is refused."""
+    """`registration`: what would be stored under the server's own name; None if it is refused."""
 
     index: int
     entry: Entry
@@ -85,7 +85,7 @@ def _conflict(index: int, entry: Entry, server: Server, given: Registration) -> 
 
 
 def existing_server(registration: Registration, stored: Collection[Server]) -> Server | None:
-    """The server that this one would replace: of its short name, of the same name in any case, or of the short name it
+    """The server that this one would replace: one with its slug, with the same name in any case, or with the slug it
     would get."""
     name, slug = registration.name.casefold(), slugify(registration.name)
     rules: list[Callable[[Server], bool]] = [
@@ -97,7 +97,7 @@ def existing_server(registration: Registration, stored: Collection[Server]) -> S
 
 
 def _lacking(user: Any, transport: str, server: Server | None) -> str:
-    """In words. The verbs ask once more, and write a refusal down."""
+    """The missing permission, in words. The verbs check again and record a refusal."""
     for permission in ["change" if server else "add", *(["manage_stdio"] if transport == TransportKind.STDIO else [])]:
         try:
             access.require(user, permission)
@@ -107,7 +107,7 @@ def _lacking(user: Any, transport: str, server: Server | None) -> str:
 
 
 def _ungranted(granted: Collection[str], given: Registration, server: Server | None) -> str:
-    """In words, where it contains references that this person may not use."""
+    """The refusal, in words, if it contains references that this person may not use."""
     if server is not None and same_connection(server, given):
         return ""
     missing = sorted({name for name in references_in(given) if name not in granted})
@@ -116,7 +116,7 @@ def _ungranted(granted: Collection[str], given: Registration, server: Server | N
 
 # --- overwriting -------------------------------------------------------------------------------------------------------
 def overwriting(server: Server, entry: Entry) -> Registration:
-    """What the file states, over what is stored; headers and variables are those of the file alone."""
+    """The stored registration, overridden by what the file states; headers and variables come from the file only."""
     given = entry.registration
     if given is None:
         raise ValueError("a refused entry is not stored")
@@ -130,7 +130,7 @@ def overwriting(server: Server, entry: Entry) -> Registration:
 
 
 def kept_state(entry: Entry, server: Server) -> str:
-    """What no import changes of a stored server, in words, where the file says otherwise."""
+    """What an import never changes in a stored server, in words, if the file says otherwise."""
     if server.archived_at is not None:
         return "The stored server is archived. The import does not restore it."
     if server.enabled == entry.enabled:
@@ -154,7 +154,7 @@ def _is_socket(registration: Registration | None) -> bool:
 
 
 def _kept_secret(row: ServerValue | None, value: ValueInput) -> ValueInput:
-    """The file leaves a secret out that is stored here: it stays."""
+    """Keep a stored secret that the file omits."""
     is_here = row is not None and row.secret and row.sealed is not None
     return replace(value, needed=False) if value.needed and is_here else value
 

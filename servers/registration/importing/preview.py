@@ -1,4 +1,4 @@
-"""What the preview of an import shows: each server with its values in words, and the choices that it leaves."""
+"""What an import preview shows: each server with its values in words, and the available choices."""
 
 import shlex
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class ValueLine:
-    """One header or variable: its name, and what the file says of it in words; a secret never."""
+    """One header or variable: its name, and what the file says about it in words, never a secret."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ class ValueLine:
 
 @dataclass(frozen=True)
 class NeedField:
-    """A value to fill in. `text`: what stands in its field, never a secret."""
+    """A value to fill in. `text`: the content of its field, never a secret."""
 
     need: Need
     text: str
@@ -45,7 +45,7 @@ class NeedField:
 
 @dataclass(frozen=True)
 class Offer:
-    """`chosen` and `name`: what is selected and entered so far."""
+    """`chosen` and `name`: the current selection and entry."""
 
     proposal: Proposal
     word: str
@@ -62,7 +62,7 @@ class Offer:
 
 
 def offer(proposal: Proposal, outcomes: list[ImportOutcome], decision: Decision | None = None) -> Offer:
-    """`done`: an earlier try stored it, so it is not asked about again. `decision`: what was posted and is shown again."""
+    """`done`: an earlier attempt stored it, so no choice is left. `decision`: what was posted and is shown again."""
     word, css, icon = _WORDS[proposal.verdict]
     stored = {outcome.name for outcome in outcomes if outcome.is_stored}
     found = proposal.registration or proposal.entry.registration
@@ -80,7 +80,7 @@ def offer(proposal: Proposal, outcomes: list[ImportOutcome], decision: Decision 
     )
     if found is None:
         return shown
-    readable = not proposal.entry.problems  # what cannot be read cannot be masked
+    readable = not proposal.entry.problems  # what cannot be parsed cannot be masked
     return replace(
         shown,
         transport=TransportKind(found.transport).short,
@@ -98,7 +98,7 @@ def _need_field(need: Need, decision: Decision | None) -> NeedField:
 
 
 def loses_secret(offers: list[Offer], decided: Mapping[int, Decision]) -> bool:
-    """Whether a secret was entered that the page does not get back."""
+    """Whether a secret was entered, which is not sent back to the page."""
     return any(
         need.secret and need.key in decided[one.proposal.index].typed
         for one in offers
@@ -107,7 +107,7 @@ def loses_secret(offers: list[Offer], decided: Mapping[int, Decision]) -> bool:
 
 
 def summary(proposals: list[Proposal]) -> str:
-    """“2 new, 1 differs, 1 refused”"""
+    """“2 new, 1 with differences, 1 cannot be imported”"""
     words = {
         Plan.CREATE: "new",
         Plan.CHANGE: "with differences",
@@ -125,7 +125,7 @@ def _endpoint(found: Registration) -> str:
 
 
 def _with_labels(proposal: Proposal, text: str) -> str:
-    """`<Region>` where the file has `${input:region}`, whose id says nothing to a reader."""
+    """Show `<Region>` where the file has `${input:region}`, an id that means nothing to people."""
     for need in proposal.entry.needs:
         if need.key.startswith("input:"):
             text = text.replace(f"${{{need.key}}}", f"<{need.label}>")
@@ -137,7 +137,7 @@ def _credential_lines(proposal: Proposal) -> list[ValueLine]:
 
 
 def _printed(proposal: Proposal, name: str) -> str:
-    """What the file prints in the place of the value."""
+    """The placeholder that the file has instead of the value."""
     needs = (need for need in proposal.entry.needs if need.printed and need.place.partition(" ")[2] == name)
     return next((f"placeholder {need.printed}" for need in needs), "")
 

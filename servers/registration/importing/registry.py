@@ -1,8 +1,8 @@
-"""`server.json` of the MCP registry: each package and remote of a server as an entry that a client could have written.
+"""The MCP registry's `server.json`: each package and remote of a server as an entry that a client could have written.
 
 Packages become the command that runs them (npx, uvx, docker, dnx); variables become inputs with their description,
-default and choices. A server with several ways to run it gives an entry for each, of which the first is proposed.
-https://github.com/modelcontextprotocol/registry, *server.json*, in its spellings since 2025-07.
+default and choices. A server with several ways to run it yields an entry for each, and the first is proposed.
+https://github.com/modelcontextprotocol/registry, *server.json*, in all spellings since 2025-07.
 """
 
 import re
@@ -19,7 +19,7 @@ _MOST = 200
 
 @dataclass(frozen=True)
 class About:
-    """`alternative`: another way to run a server of the same file, so it is skipped unless chosen."""
+    """`alternative`: another way to run a server from the same file, so it is skipped unless chosen."""
 
     alternative: bool = False
     problem: str = ""
@@ -28,7 +28,7 @@ class About:
 
 @dataclass
 class _Way:
-    """One package or remote while it is written as an entry."""
+    """One package or remote while it is converted to an entry."""
 
     title: str
     kind: str
@@ -38,7 +38,7 @@ class _Way:
     problem: str = ""
 
     def value(self, name: str, given: Mapping[str, Any]) -> str | None:
-        """The text of an argument, variable or header; None where it is optional and has none."""
+        """The text of an argument, variable or header; None if it is optional and has no value."""
         variables = _mapping(given.get("variables"))
         if (template := words(given.get("value"))) != "":
             return _VARIABLE.sub(lambda found: self._variable(found, variables), template)
@@ -89,7 +89,7 @@ class _Way:
         return found
 
     def named(self, given: Any) -> dict[str, str]:
-        """Variables of the environment, or headers."""
+        """Environment variables or headers."""
         found: dict[str, str] = {}
         left: list[str] = []
         for row in _rows(given):
@@ -105,7 +105,7 @@ class _Way:
 
 
 def descriptions(root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The servers that this file, or this answer of a registry, describes; none if it is something else."""
+    """The servers that this file or registry response describes; none if it is something else."""
     rows = root.get("servers")
     if isinstance(rows, list):
         found = [_described(row) for row in rows]

@@ -1,16 +1,16 @@
 """What instructions print where a value of the reader's own belongs: `<host>`, `YOUR_API_KEY`, `/path/to/file`, `sk-...`.
 
-Found by shapes that ordinary values do not have. A wrong yes asks for a value that the reader may type as it stands; a
-wrong no registers a server that cannot work, so only shapes that stand for nothing else are here.
+They are found by shapes that ordinary values do not have. A false positive asks for a value that the reader can type
+unchanged; a false negative registers a server that cannot work. Only unambiguous shapes are listed here.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-#: no documentation prints an example this long
+#: no documentation contains a longer example
 _LONGEST = 4_000
-# A name in brackets, or of a variable of a shell, means the same everywhere in one entry.
+# A name in brackets or of a shell variable means the same everywhere in one entry.
 _NAMED = re.compile(
     r"(?<!\?P)<(?P<a>[A-Za-z][^<>\n\"]{0,80})>|\$?\{\{\s*(?P<b>[^{}\n]{1,80}?)\s*\}\}"
     r"|\[(?P<c>(?i:your|insert|enter|add|path|the)[-_ ][^\[\]\n\"]{0,80}|[A-Z][A-Z0-9]{0,20}(?:_[A-Z0-9]{1,20}){1,5})\]"
@@ -21,7 +21,7 @@ _LOGIN = re.compile(
     r"(?<=://)(?:user(?:name)?|your\w{1,30}):(?:pass(?:word)?|pwd|your\w{1,30})(?=@)"
     r"|(?<=@)host(?:name)?(?=[:/])|(?<=://)host(?:name)?(?=[:/])|(?<=@host:)port\b|\b[Yy]ou(?:r[\w.-]{0,40})?@[\w.-]{1,80}"
 )
-# A piece of a text that may be a path: a colon parts two of them, but not a drive or a scheme from its path.
+# A piece of text that may be a path: a colon separates two paths, but not a drive or a scheme from its path.
 _PIECE = re.compile(r"[^\s,;\"'=]+")
 _PARTED = re.compile(r"(?<!^[A-Za-z]):(?!//)(?=[/~.\\])")
 _NOWHERE = re.compile(
@@ -56,7 +56,7 @@ _SCHEME = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class StandIn:
-    """`label`: the words inside of its brackets, if it has any."""
+    """`label`: the words inside its brackets, if any."""
 
     start: int
     end: int
@@ -81,7 +81,7 @@ def stand_ins(text: str, *, secret: bool = False, url: bool = False) -> list[Sta
 
 
 def filled(text: str, put: Callable[[StandIn], str | None], *, secret: bool = False, url: bool = False) -> str:
-    """`text` with each stand-in as `put` says; None leaves it."""
+    """`text` with each stand-in replaced by what `put` returns; None leaves it unchanged."""
     out, at = [], 0
     for one in stand_ins(text, secret=secret, url=url):
         value = put(one)
@@ -91,7 +91,7 @@ def filled(text: str, put: Callable[[StandIn], str | None], *, secret: bool = Fa
 
 
 def _found(text: str, *, url: bool) -> Iterator[StandIn]:
-    """The wider shape before the narrower one."""
+    """Yield wider shapes before narrower ones."""
     for match in _NAMED.finditer(text):
         label = next(group for group in match.groups() if group)
         yield StandIn(match.start(), match.end(), match[0], label)
@@ -109,7 +109,7 @@ def _found(text: str, *, url: bool) -> Iterator[StandIn]:
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
     if re.match(r"(?:[A-Za-z]:|~)?[\\/]", text) and not re.search(r"[,;\"'=:]", text[2:]):
-        yield 0, text  # one path, perhaps with blanks in it
+        yield 0, text  # one path, perhaps with spaces in it
         return
     for match in _PIECE.finditer(text):
         at = 0

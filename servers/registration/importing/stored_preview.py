@@ -1,6 +1,6 @@
-"""A preview between two requests: the text of the file, sealed, its author's alone, gone after an hour.
+"""A preview between two requests: the text of the file, sealed, for its author only, deleted after an hour.
 
-It rests in the table of drafts, with no transport: no worker ever opens it.
+It is stored in the drafts table without a transport: no worker ever opens it.
 """
 
 import json
@@ -22,7 +22,7 @@ _MOST_HELD = 5
 
 
 def hold(user: Any, text: str) -> ServerDraft:
-    """Raises crypto.SealError. The oldest previews of this user make room."""
+    """Raises crypto.SealError. Deletes the oldest previews of this user to make room."""
     purge_drafts()
     mine = ServerDraft.objects.filter(user_id=user.pk, transport=NO_TRANSPORT).order_by("-pk")
     ServerDraft.objects.filter(pk__in=list(mine.values_list("pk", flat=True)[_MOST_HELD - 1 :])).delete()
@@ -40,20 +40,20 @@ def hold(user: Any, text: str) -> ServerDraft:
 
 
 def text_of(draft: ServerDraft) -> str:
-    """Empty once everything in it was applied. Raises crypto.SealError."""
+    """Empty once everything in it has been applied. Raises crypto.SealError."""
     opened = crypto.open_sealed(draft.sealed, key_id=draft.key_id, table=TABLE, uid=draft.uid, field=FIELD)
     return str(json.loads(opened.reveal())["text"])
 
 
 def claim(draft: ServerDraft, shown_version: int) -> bool:
-    """False when the preview was applied since it was shown: a second click does nothing."""
+    """Returns False if the preview has been applied since it was shown: a second click does nothing."""
     waiting = ServerDraft.objects.filter(pk=draft.pk, version=shown_version)
     return bool(waiting.update(version=F("version") + 1))
 
 
 def settle(draft: ServerDraft, outcomes: Sequence[ImportOutcome]) -> None:
-    """Keep what became of it, also in earlier tries. The text is forgotten unless something was refused, and may be tried
-    again."""
+    """Store the outcomes, including those of earlier attempts. The text is deleted unless something was refused and may
+    be retried."""
     before = outcomes_of(draft) or outcomes
     outcomes = [old if old.is_stored and not new.is_stored else new for old, new in zip(before, outcomes, strict=True)]
     fields: dict[str, Any] = {"report": {"outcomes": [outcome.plain() for outcome in outcomes]}}

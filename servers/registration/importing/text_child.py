@@ -1,9 +1,9 @@
-"""The process that reads a configuration: text on standard input, one JSON line on standard output. Run as a file.
+"""The process that reads a configuration: text on stdin, one JSON line on stdout. Run as a file.
 
 Arguments: the folder of this project, the folders of the parsers' libraries (by colons), and JSON with `seconds` of processor time,
-`memory_mib` and the bounds of text.py. The kernel ends it at either bound. It has an empty environment.
+`memory_mib` and the bounds of text.py. The kernel enforces both bounds. The process has an empty environment.
 Out: {"parts": [{"value": …, "beside": …}]} or {"words": …, "code": …, "limit": …}. An object is {"o": [[name, value], …]},
-with {"d": […]} for names that stand twice; {} is what JSON cannot hold.
+with {"d": […]} for duplicate names; {} stands for a value that JSON cannot represent.
 """
 
 import json
@@ -22,7 +22,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     given = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
-    signal.setitimer(signal.ITIMER_PROF, asked["seconds"])  # its signal ends the process
+    signal.setitimer(signal.ITIMER_PROF, asked["seconds"])  # the signal kills the process
     sys.stdout.write(json.dumps(_answer(given, text.Bounds(**asked["bounds"]))))
 
 
@@ -41,7 +41,7 @@ def _answer(given: str, bounds: text.Bounds) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Its depth is bounded already."""
+    """Recursive: the depth is already bounded."""
     if isinstance(value, dict):
         pairs = {"o": [[name, _plain(inner)] for name, inner in value.items()]}
         doubles = getattr(value, "doubles", ())
