@@ -20,7 +20,7 @@ from tests.e2e.conftest import cookies_of
 from tests.e2e.every_page import MORE, NOT_PAGES, Every, fill, pages, route_of
 from tests.e2e.sockets import Visitor
 from tests.e2e.walk import Walk
-from tests.screenshots.judge import accessibility, overflow
+from tests.screenshots.judge import accessibility, load_axe_with_each_page, overflow
 from tests.screenshots.pages import SIZES, THEMES
 from tests.screenshots.shot import Shot
 from tests.test_routes import CALLS_TOO, LOOKS, SAMPLES
@@ -193,6 +193,8 @@ def two_visitors(browser: Browser, stack: Stack) -> Iterator[Callable[[Shot], Pa
         watched_context(browser, stack.base_url) as (outside, second),
     ):
         signed_in, visitor = inside.new_page(), outside.new_page()
+        for page in (signed_in, visitor):
+            load_axe_with_each_page(page)
         yield lambda shot: signed_in if shot.signed_in else visitor
         assert first.unexpected() + second.unexpected() == []
 

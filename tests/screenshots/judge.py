@@ -23,6 +23,11 @@ def overflow(page: Page) -> list[str]:
     return page.evaluate(_OVERFLOW)
 
 
+def load_axe_with_each_page(page: Page) -> None:
+    """For a page that is opened many times: its source, half a megabyte, is sent to the browser once."""
+    page.add_init_script(Axe().axe_script)
+
+
 def violations(page: Page, tags: Sequence[str] = (), *, contrast: bool = True) -> list[dict[str, Any]]:
     """What axe finds, by the rules with these tags, or by those that axe runs by default. `contrast`: also of colours,
     which takes four times as long as all other rules together. What passed, which is most of a report, stays in the
