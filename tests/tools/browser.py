@@ -25,7 +25,8 @@ from tests.tools.deadline import within
 from tests.tools.stack import ADMIN, Stack
 
 OUT = Path(__file__).resolve().parents[1] / "e2e" / "out"
-FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none"]
+#: Nothing is drawn on a GPU, so that its process would only be one more between a page and its picture.
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--in-process-gpu", "--font-render-hinting=none"]
 PATIENCE_MS = 20_000
 CLOSING_SECONDS = 10
 #: The headless shell is the same engine without windows: a page costs a third of the CPU time.
