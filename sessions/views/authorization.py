@@ -81,7 +81,7 @@ def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
         return redirect("servers:own_sign_in", found.server.slug)
     if server.transport == TransportKind.STDIO:
         messages.error(request, "A local process has no authorization server. Add a credential instead.")
-        return redirect("servers:identity", slug)
+        return redirect("servers:identity", server.slug)
     return _sign_in(request, server, authorizations.begin_own, own=True)
 
 
@@ -94,7 +94,7 @@ def _sign_in(
             f"The address of {server.name} has changed since this page was opened. Nothing was sent. Check it first."
         )
         messages.error(request, words)
-        return redirect(request.get_full_path())
+        return redirect("servers:own_sign_in" if own else "servers:sign_in", server.slug)
     client, forgettable = _entered(request, server, own=own)
     form = ClientForm(
         request.POST if request.method == "POST" else None, known=client is not None, forgettable=forgettable

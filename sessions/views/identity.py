@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -78,7 +79,8 @@ def _moved(request: HttpRequest, server: Server) -> HttpResponse | None:
         f"The address of {server.name} has changed since this page was opened, so nothing was stored. Check it first."
     )
     messages.error(request, words)
-    return redirect(request.get_full_path())
+    address = reverse("servers:own_credential", args=[server.slug])
+    return redirect(f"{address}?{request.GET.urlencode()}")
 
 
 def _kinds(server: Server) -> list[CredentialKind]:

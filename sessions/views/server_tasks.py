@@ -33,18 +33,23 @@ def cancel(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
         raise Http404("This server has no such task.")
     actor = Actor.of(request)
     if server_tasks.cannot_cancel(call):
-        messages.error(request, server_tasks.NO_CANCELLATION)
-        return HttpResponse(status=204) if request.htmx else redirect("servers:tasks", slug)
+        return _refused(request, slug, server_tasks.NO_CANCELLATION, 409)
     try:
         if call.state == CallState.SENT:
             said = server_tasks.CANCEL_SENT if placing.cancel(actor, request.user, call) else ""
         else:
             said = server_tasks.request_cancel(actor, request.user, call)
     except AuditUnavailable as problem:
-        messages.error(request, str(problem))
+        return _refused(request, slug, str(problem), 503)
+    if said:
+        messages.success(request, said)
     else:
-        if said:
-            messages.success(request, said)
-        else:
-            messages.info(request, "The task has ended, or its cancellation was already requested.")
+        messages.info(request, "The task has ended, or its cancellation was already requested.")
     return HttpResponse(status=204) if request.htmx else redirect("servers:tasks", slug)
+
+
+def _refused(request: WebRequest, slug: str, why: str, status: int) -> HttpResponse:
+    if request.htmx:
+        return HttpResponse(why, status=status, content_type="text/plain")
+    messages.error(request, why)
+    return redirect("servers:tasks", slug)

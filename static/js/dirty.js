@@ -30,6 +30,8 @@ export function startDirty() {
     if (persisted) for (const form of forms()) sent.delete(form);
   });
   addEventListener('beforeunload', (event) => {
-    if (forms().some(isDirty)) event.preventDefault();
+    if (!forms().some(isDirty)) return;
+    event.preventDefault();
+    for (const form of forms()) sent.delete(form); // whoever stays has sent nothing
   });
 }

@@ -8,9 +8,10 @@ import { toast } from './toast.js';
 
 const Lost = class extends Error {};
 const UNKNOWN = 'No confirmation received. Check the history before running it again.';
+const MAYBE_SAVED = 'No confirmation received. Check Saved calls before saving it again.';
 
 /* Sent once: what it did is not known from an answer that does not come. */
-async function posted(url, body) {
+async function posted(url, body, lost = UNKNOWN) {
   let response;
   let answer;
   try {
@@ -19,9 +20,9 @@ async function posted(url, body) {
     answer = json ? await response.json() : { message: `mcpadmin answered with HTTP ${response.status}.` };
   } catch (problem) {
     if (problem instanceof SignedOut) throw problem;
-    throw new Lost(UNKNOWN, { cause: problem });
+    throw new Lost(lost, { cause: problem });
   }
-  if (isUnknown(response, answer)) throw new Lost(answer.unconfirmed ? answer.message : UNKNOWN);
+  if (isUnknown(response, answer)) throw new Lost(answer.unconfirmed ? answer.message : lost);
   return answer;
 }
 
@@ -38,7 +39,7 @@ async function save(form) {
   /* A field may have several values: a ticked box, chips. */
   for (const [name, value] of filled ? new FormData(filled) : []) if (!own.has(name)) body.append(name, value);
   body.append('_filled', '1');
-  const answer = await posted(form.action, body);
+  const answer = await posted(form.action, body, MAYBE_SAVED);
   if (!answer.url) return toast({ title: 'Not saved', text: answer.message, tone: 'bad' });
   form.reset();
   for (const details of document.querySelectorAll('details[data-pop][open]')) details.open = false;

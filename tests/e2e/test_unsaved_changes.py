@@ -71,3 +71,5 @@ def test_sending_one_form_asks_about_what_was_typed_into_the_other(stack: Stack,
     ada.until(lambda: bool(warned))
     expect(page.get_by_label("Name", exact=True)).to_have_value("Ada, renamed")
     assert warned == ["beforeunload"]
+    page.get_by_role("button", name="Save profile").click(no_wait_after=True)  # the other form was not sent
+    ada.until(lambda: len(warned) == 2)

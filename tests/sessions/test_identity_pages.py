@@ -301,7 +301,10 @@ def test_an_own_credential_is_stored_for_no_other_server_and_no_other_address_th
     assert data.keys() >= {"uid", "place"}
     Server.objects.filter(pk=server.pk).update(url="https://other.example.com/mcp")
     assert "has changed since this page was opened" in client.post(page, data, follow=True).content.decode()
-    Server.objects.filter(pk=server.pk).update(slug="who-2", url=server.url)
+    Server.objects.filter(pk=server.pk).update(slug="who-2")
+    answer = client.post(page, data)
+    assert answer.headers["location"] == "/servers/who-2/identity/credential/?kind=bearer"
+    Server.objects.filter(pk=server.pk).update(url=server.url)
     other = Server.objects.create(
         slug="who", name="Other", url=server.url, transport=server.transport, signs_in_as=server.signs_in_as
     )

@@ -113,6 +113,10 @@ def test_a_server_that_cannot_cancel_tasks_is_not_asked_to(client: Client, ada: 
     for state in (CallState.OUTCOME_UNKNOWN, CallState.SENT):
         Call.objects.update(state=state)
         assert cancelled(client, task) == "The server does not support cancelling tasks."
+        page = f"/servers/files/tasks/{task.call.uid}/cancel/"
+        answer = client.post(page, headers={"HX-Request": "true"})
+        words = "The server does not support cancelling tasks."
+        assert (answer.status_code, answer.content.decode()) == (409, words)
     assert not Call.objects.exclude(cancel_requested_at=None).exists()
     McpSession.objects.update(server_capabilities={"tasks": offers | {"cancel": {}}})
     assert line(ada, task).cancellable
