@@ -10,6 +10,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.db.models import Max, Q, QuerySet, Sum
 
+from servers import access
 from servers.audit import payloads
 from servers.kit.pages import page_before
 from sessions.calls import blocks as result_blocks
@@ -177,6 +178,11 @@ def _raw(number: int, index: int, one: Any) -> VersionFile:
 def session_of(subscription: Subscription) -> McpSession | None:
     found = McpSession.objects.filter(server=subscription.server_id, identity=subscription.identity_id)
     return found.select_related("owner").first()
+
+
+def is_own_identity(user: access.User, subscription: Subscription) -> bool:
+    """Whether the user's calls use the identity of the subscription. Otherwise they would subscribe with another one."""
+    return access.identities_of(user).filter(pk=subscription.identity_id).exists()
 
 
 def standing(subscription: Subscription, session: McpSession | None) -> str:

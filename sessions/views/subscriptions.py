@@ -48,12 +48,15 @@ def board(request: HttpRequest) -> HttpResponse:
 def subscription_context(request: HttpRequest, subscription: Subscription, tab: str) -> dict[str, Any]:
     """What templates/subscriptions/base.html needs on every tab."""
     session = past.session_of(subscription)
+    own_identity = past.is_own_identity(request.user, subscription)
     return {
         "nav": "subscriptions",
         "tab": tab,
         "subscription": subscription,
         "server": subscription.server,
         "standing": past.standing(subscription, session),
+        "own_identity": own_identity,
+        "resumable": own_identity and not subscription.active and subscription.server.archived_at is None,
         "gap": past.open_gap(subscription),
         "followers": past.followers(subscription) if subscription.active else 0,
         "spark": reading.sparkline_of(subscription),

@@ -8,10 +8,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
 from servers.audit import writer as writing
+from servers.enums import IdentityKind, SignsInAs
+from servers.models import Identity, Server
+from sessions.connections import commands
 from sessions.enums import SubscriptionState
 from sessions.models import AgentFollow, McpSession, Subscription
 from tests.servers.conftest import person
@@ -263,6 +267,27 @@ def test_a_failed_read_is_said_to_be_retried_only_while_it_is(
     text = words(page(client, detail(row)))
     assert "The last read failed No answer." in text
     assert ("mcpadmin will retry automatically." in text) is retried
+
+
+def test_only_users_of_its_identity_can_subscribe_again(client: Client, session: McpSession) -> None:
+    Server.objects.update(signs_in_as=SignsInAs.EITHER)
+    ended = make_subscription(session, active=False, state=SubscriptionState.ENDED)
+    others = "Only users of this identity can subscribe again."
+    shown = page(client, detail(ended))
+    assert "Subscribe again" in shown
+    assert others not in shown
+    ada = get_user_model().objects.get(username="ada")
+    own = Identity.objects.create(server=session.server, user=ada, kind=IdentityKind.PERSONAL, name="ada")
+    shown = page(client, detail(ended))
+    assert "Subscribe again" not in shown
+    assert others in shown
+    mine = make_subscription(commands.session_of(own, session.server), active=False, state=SubscriptionState.ENDED)
+    assert "Subscribe again" in page(client, detail(mine))
+    assert "Subscribe again" not in page(
+        signed_in("vera", "view_server", "manage_subscription", "view_payload"), detail(mine)
+    )
+    Subscription.objects.update(active=True)
+    assert others not in page(client, detail(ended))
 
 
 def test_who_subscribes_again_is_told_what_stands_in_the_way(client: Client, session: McpSession) -> None:
