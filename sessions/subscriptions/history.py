@@ -14,7 +14,7 @@ from servers import access
 from servers.audit import payloads
 from servers.kit.pages import page_before
 from sessions.calls import blocks as result_blocks
-from sessions.enums import SubscriptionState
+from sessions.enums import Desired, SubscriptionState
 from sessions.models import McpSession, ResourceVersion, Subscription, SubscriptionGap, WebhookDelivery
 from sessions.subscriptions.comparison import VersionDifference, compare, facts_of, raw_bytes
 
@@ -210,6 +210,8 @@ def obstacle(subscription: Subscription, session: McpSession | None) -> str:
         return "The server is disabled. Enable it to continue."
     if session is not None and session.paused:
         return "The session is paused. Resume it to continue."
+    if session is not None and session.desired == Desired.CLOSED:
+        return "The session is disconnected. Connect it to continue."
     return ""
 
 

@@ -87,7 +87,10 @@ def connect(request: WebRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def disconnect(request: WebRequest, slug: str) -> HttpResponse:
-    said = "Disconnecting {name}. Calls in flight are cancelled; it reconnects when someone connects it or runs a tool."
+    said = (
+        "Disconnecting {name}. Calls in flight are cancelled; it reconnects when someone connects it or runs a tool."
+        " Until then, its subscriptions wait."
+    )
     return _session_verb(request, slug, session_pausing.disconnect, said)
 
 

@@ -16,7 +16,7 @@ from servers.audit import writer as writing
 from servers.enums import IdentityKind, SignsInAs
 from servers.models import Identity, Server
 from sessions.connections import commands
-from sessions.enums import SubscriptionState
+from sessions.enums import Desired, SubscriptionState
 from sessions.models import AgentFollow, McpSession, Subscription
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -227,9 +227,12 @@ def test_a_refusal_is_shown_with_its_reason(client: Client, session: McpSession)
 
 
 def test_before_the_first_read_the_page_says_what_it_waits_for(client: Client, session: McpSession) -> None:
+    row = make_subscription(session, state=SubscriptionState.WAITING)
+    assert "Subscribes as soon as the session is ready." in page(client, detail(row))
+    McpSession.objects.update(desired=Desired.CLOSED)
+    assert "The session is disconnected. Connect it to continue." in page(client, detail(row))
     session.server.enabled = False
     session.server.save()
-    row = make_subscription(session, state=SubscriptionState.WAITING)
     assert "The server is disabled. Enable it to continue." in page(client, detail(row))
 
 
