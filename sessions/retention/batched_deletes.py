@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from servers.audit import payloads
@@ -80,6 +80,8 @@ def finds_any(removal: Removal) -> bool:
 
 def _looked(removal: Removal, most: Callable[[], int]) -> Iterator[Batch]:
     rows, look = stored_kinds()[removal.kind].rows(), _LOOKS.get(removal.kind, _plain)
+    if removal.kind == StoredKind.VERSIONS:
+        look = partial(_versions, removal.before)
     for first, last in ledger.spans(removal.kind, removal.first, removal.last):
         after = first - 1
         while (batch := look(rows.filter(pk__gt=after, pk__lte=last), most())) is not None:
@@ -146,10 +148,13 @@ def _empty(ids: Sequence[int]) -> None:
     payloads.erase_all(ids, everywhere=False)
 
 
-def _versions(rows: QuerySet[Any], most: int) -> Batch | None:
-    """With their contents. The newest version of each subscription stays."""
-    found = list(rows.values_list("pk", "number", "subscription__newest")[:most])
-    going = [key for key, number, newest in found if number != newest]
+def _versions(before: datetime, rows: QuerySet[Any], most: int) -> Batch | None:
+    """With their contents. The newest version of each subscription stays, and one that was replaced after `before`: until
+    then it was the current content."""
+    next_ones = ResourceVersion.objects.filter(subscription=OuterRef("subscription"), number__gt=OuterRef("number"))
+    replaced_at = Subquery(next_ones.order_by("number").values("at")[:1])
+    found = list(rows.annotate(replaced_at=replaced_at).values_list("pk", "replaced_at")[:most])
+    going = [key for key, at in found if at is not None and at <= before]
     return Batch(found[-1][0], going, _remove_versions) if found else None
 
 
@@ -172,7 +177,6 @@ _CONTENT: Mapping[StoredKind, Q] = {StoredKind.PAYLOADS: Q(erased_at=None)}
 _LOOKS: Mapping[StoredKind, Look] = {
     StoredKind.CALLS: _calls,
     StoredKind.PAYLOADS: _contents,
-    StoredKind.VERSIONS: _versions,
 }
 
 

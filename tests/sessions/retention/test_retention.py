@@ -458,6 +458,18 @@ def test_of_resource_versions_the_newest_stays_however_old_it_is(session: McpSes
     assert AuditEvent.objects.filter(action=AuditAction.RETENTION_RUN).count() == 1
 
 
+def test_a_resource_version_ages_from_when_it_was_replaced(session: McpSession) -> None:
+    subscription = make_subscription(session)
+    first, second = add_version(subscription, "one"), add_version(subscription, "two")
+    ResourceVersion.objects.filter(pk=first.pk).update(at=days_ago(60))
+    keep(StoredKind.VERSIONS, days=30)
+    assert run() == "Measured. Nothing exceeds its limit."
+    assert ResourceVersion.objects.count() == 2
+    ResourceVersion.objects.filter(pk=second.pk).update(at=days_ago(31))
+    assert run() == "Removed resource versions: 1."
+    assert ResourceVersion.objects.get() == second
+
+
 def test_without_limits_nothing_goes(session: McpSession) -> None:
     call_at(session, days_ago(4000))
     assert run() == "Measured. Nothing exceeds its limit."
