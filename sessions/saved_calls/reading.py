@@ -12,6 +12,8 @@ from sessions.calls import visibility
 from sessions.calls.operations import OperationTexts, texts_of
 from sessions.models import Call, SavedCall
 
+NOT_FOUND = "This saved call does not exist, or you don't have access to it."
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -49,7 +51,7 @@ def saved_call(user: access.User, uid: UUID) -> SavedCall:
     """Raises Http404."""
     found = seen(user).filter(uid=uid).first()
     if found is None:
-        raise Http404("This saved call does not exist, or you don't have access to it.")
+        raise Http404(NOT_FOUND)
     return found
 
 

@@ -22,7 +22,7 @@ from sessions.calls.payload_readings import record_reading
 from sessions.mcp.core.methods import COMPLETE, TOOLS_CALL
 from sessions.models import Call, SavedCall
 from sessions.overview import server_page
-from sessions.saved_calls.reading import may_change, may_share
+from sessions.saved_calls.reading import NOT_FOUND, may_change, may_share
 
 #: of one server
 MOST = 500
@@ -132,16 +132,22 @@ def _write(
 def change(actor: Actor, user: Any, saved: SavedCall, name: str, *, shared: bool) -> bool:
     """False if nothing changed. Raises Unsaved and access.Denied."""
     _require_change(actor, user, saved)
-    name, old = _name(name), {"name": saved.name, "shared": saved.shared}
-    if old == {"name": name, "shared": shared}:
+    name, seen = _name(name), {"name": saved.name, "shared": saved.shared}
+    wanted = {"name": name, "shared": shared}
+    changes = {field: value for field, value in wanted.items() if value != seen[field]}
+    if not changes:
         return False
     if shared != saved.shared and not may_share(user, saved):
         raise Unsaved("Only its owner can change who it is shared with.")
     saved.name, saved.shared = name, shared
     try:
         with audited(actor) as trail:
-            saved.save(update_fields=["name", "shared"])
-            details = {"before": old, "after": {"name": name, "shared": shared}, "method": saved.method}
+            rows = SavedCall.objects.filter(pk=saved.pk)
+            old = rows.select_for_update(no_key=True).values("name", "shared").first()
+            if old is None:
+                raise Http404(NOT_FOUND)
+            rows.update(**changes)
+            details = {"before": old, "after": old | changes, "method": saved.method}
             trail.note(AuditAction.SAVED_CALL_CHANGE, ServerRef.of(saved.server), saved.target[:300], details)
     except IntegrityError as problem:
         raise _refused(saved, problem) from problem
@@ -170,7 +176,7 @@ def _require_change(actor: Actor, user: Any, saved: SavedCall) -> None:
     permissions.require(user, actor, "call_tool", saved.server, subject=saved.target)
     if not may_change(user, saved):
         if not saved.shared:
-            raise Http404("This saved call does not exist, or you don't have access to it.")
+            raise Http404(NOT_FOUND)
         permissions.require(user, actor, "change", saved.server, subject=saved.target)
 
 

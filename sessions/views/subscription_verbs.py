@@ -85,8 +85,8 @@ def end(request: WebRequest, uid: UUID) -> HttpResponse:
     except AuditUnavailable as refusal:
         problem = str(refusal)
     if request.htmx:
-        subscription.refresh_from_db()
-        return _button(request, subscription.server, subscription.uri, subscription, problem)
+        row = Subscription.objects.filter(pk=subscription.pk).first()  # None if another person deleted it meanwhile
+        return _button(request, subscription.server, subscription.uri, row, problem)
     if problem:
         messages.error(request, problem)
     else:

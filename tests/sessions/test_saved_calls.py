@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
+from django.http import Http404
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -175,3 +176,28 @@ def test_of_two_people_who_delete_one_saved_call_the_first_makes_the_event(sessi
     for _ in range(2):
         saving.delete(Actor.of_user(owner), owner, SavedCall.objects.filter(pk=row.pk).first() or row)
     assert AuditEvent.objects.filter(action=AuditAction.SAVED_CALL_DELETE).count() == 1
+
+
+def test_a_change_of_a_saved_call_that_was_deleted_meanwhile_finds_nothing(session: McpSession, carla: Client) -> None:
+    save(carla, "Greet", text="hello")
+    row = saved("Greet")
+    owner = get_user_model().objects.get(username="carla")
+    SavedCall.objects.all().delete()
+    with pytest.raises(Http404, match="This saved call does not exist"):
+        saving.change(Actor.of_user(owner), owner, row, "Welcome", shared=False)
+    assert not AuditEvent.objects.filter(action=AuditAction.SAVED_CALL_CHANGE).exists()
+
+
+def test_a_change_of_a_saved_call_keeps_what_another_person_changed_meanwhile(
+    session: McpSession, carla: Client
+) -> None:
+    save(carla, "Greet", text="hello")
+    row = saved("Greet")
+    owner = get_user_model().objects.get(username="carla")
+    SavedCall.objects.update(shared=True)
+    assert saving.change(Actor.of_user(owner), owner, row, "Welcome", shared=False)
+    assert saved("Welcome").shared
+    event = AuditEvent.objects.get(action=AuditAction.SAVED_CALL_CHANGE)
+    details = json.loads(event.body)["details"]
+    assert details["before"] == {"name": "Greet", "shared": True}
+    assert details["after"] == {"name": "Welcome", "shared": True}

@@ -18,6 +18,7 @@ from servers.models import Identity, Server
 from sessions.connections import commands
 from sessions.enums import Desired, SubscriptionState
 from sessions.models import AgentFollow, McpSession, Subscription
+from sessions.subscriptions import history
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 from tests.sessions.subscriptions.rows import add_gap, add_version, make_subscription
@@ -88,6 +89,21 @@ def test_the_button_comes_back_in_its_new_state(client: Client, session: McpSess
     assert "Past changes" in ended
     row.refresh_from_db()
     assert not row.active
+
+
+def test_who_ends_a_subscription_that_is_deleted_meanwhile_gets_the_button_of_none(
+    client: Client, subscription: Subscription, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(row: Subscription) -> int:
+        Subscription.objects.filter(pk=row.pk).delete()
+        return 0
+
+    monkeypatch.setattr(history, "followers", counted)
+    ended = client.post(f"/subscriptions/{subscription.uid}/end/", headers={"HX-Request": "true"})
+    assert ended.status_code == 200
+    text = ended.content.decode()
+    assert ">Subscribe<" in re.sub(r"<svg.*?</svg>", "", text)
+    assert "Past changes" not in text
 
 
 def test_who_ends_a_subscription_that_agents_follow_is_told_of_them(client: Client, subscription: Subscription) -> None:
