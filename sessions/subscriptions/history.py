@@ -37,12 +37,15 @@ class HistoryEntry:
 
 @dataclass(frozen=True)
 class History:
-    """`older`: value of ?before= for the next page. `hidden_gaps`: further gaps in this period."""
+    """`older`: value of ?before= for the next page. `hidden_gaps`: further gaps in this period. `stored`: how many versions
+    are stored. `trimmed`: this is the last page, and older versions are no longer stored."""
 
     entries: list[HistoryEntry]
     older: int | None
     first: bool
     hidden_gaps: int = 0
+    stored: int = 0
+    trimmed: bool = False
 
 
 def history(subscription: Subscription, before: int | None = None) -> History:
@@ -51,18 +54,21 @@ def history(subscription: Subscription, before: int | None = None) -> History:
     upper = newer.order_by("number").values_list("at", flat=True).first()
     page = page_before(versions, "number", before, PAGE_SIZE)
     gaps = _gaps(subscription, page.rows[-1].at if page.older is not None else None, upper)
+    shown_gaps = list(gaps[:MOST_GAPS])
+    hidden = gaps.count() - MOST_GAPS if len(shown_gaps) == MOST_GAPS else 0
     entries = [HistoryEntry(item.at, version=item) for item in page.rows]
-    entries += [HistoryEntry(gap.began_at, gap=gap) for gap in gaps[:MOST_GAPS]]
+    entries += [HistoryEntry(gap.began_at, gap=gap) for gap in shown_gaps]
     entries.sort(key=lambda entry: (entry.at, entry.gap is not None), reverse=True)
-    return History(entries, page.older, page.first, max(0, len(gaps) - MOST_GAPS))
+    trimmed = page.older is None and bool(page.rows) and page.rows[-1].number > 1
+    return History(entries, page.older, page.first, hidden, versions.count(), trimmed)
 
 
-def _gaps(subscription: Subscription, lower: datetime | None, upper: datetime | None) -> list[SubscriptionGap]:
+def _gaps(subscription: Subscription, lower: datetime | None, upper: datetime | None) -> QuerySet[SubscriptionGap]:
     """Gaps that began in the page's period."""
     gaps = subscription.gaps.all()
     gaps = gaps if lower is None else gaps.filter(began_at__gte=lower)
     gaps = gaps if upper is None else gaps.filter(began_at__lt=upper)
-    return list(gaps.order_by("-began_at")[: MOST_GAPS * 10])
+    return gaps.order_by("-began_at")
 
 
 def mark(subscription: Subscription) -> str:

@@ -196,6 +196,23 @@ def test_a_version_whose_content_stayed_says_what_changed_around_it(client: Clie
     assert "Both versions have the same content." not in text
 
 
+def test_the_history_counts_what_is_stored_and_says_where_it_ends(client: Client, subscription: Subscription) -> None:
+    for number in range(1, 4):
+        add_version(subscription, str(number), minutes_ago=9 - number)
+    ends = "Older versions are no longer stored."
+    shown = words(page(client, detail(subscription)))
+    assert "History 3 " in shown
+    assert ends not in shown
+    subscription.versions.filter(number=1).delete()
+    shown = words(page(client, detail(subscription)))
+    assert "History 2 " in shown
+    assert ends in shown
+    for number in range(4, 34):
+        add_version(subscription, str(number))
+    assert ends not in words(page(client, detail(subscription)))
+    assert ends in words(page(client, detail(subscription, "?before=4")))
+
+
 def test_a_version_that_is_not_kept_any_more_says_so(client: Client, subscription: Subscription) -> None:
     add_version(subscription, "1")
     assert "Version 7 is no longer stored" in page(client, detail(subscription, "?version=7"))
