@@ -34,6 +34,7 @@ from servers.schemas import jsontext
 from servers.single_use_forms import ALREADY_USED, use_form
 
 _MAY_NOT_CALL = "You don't have permission to call tools, so no client can act as you. Ask an administrator for access."
+_ANOTHER = "The server or bundle that this page was opened for was deleted or renamed, and another one now has its short name. Nothing was allowed. Check the name above before you allow access."
 _NO_DOCUMENTS = "mcpadmin does not currently accept client metadata documents. Ask an administrator to allow them, or to add this client."
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
 
@@ -78,8 +79,10 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
     posted = request.method == "POST"
     endpoint = grants.endpoint_of(request.user, asked.slug) if asked.slug else None
     actor = Actor.of(request)
+    opened_for = request.POST.get("uid", "")
+    is_another = endpoint is not None and opened_for not in ("", str(endpoint.uid))
     if posted and "deny" in request.POST:
-        grants.decline(actor, asked.client, endpoint, asked.redirect_uri)
+        grants.decline(actor, asked.client, None if is_another else endpoint, asked.redirect_uri)
         return _to_client(asked.url(error="access_denied"))
     if asked.slug and endpoint is None:
         words = f"You can't use a server or bundle with the short name {asked.slug}."
@@ -87,6 +90,8 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
     if not access.may(request.user, "call_tool"):
         return _denied(request, _MAY_NOT_CALL, asked)
     form = ConsentForm(request.user, asked.scopes, request.POST if posted else None, choose=endpoint is None)
+    if is_another:
+        form.add_error(None, _ANOTHER)
     if posted and form.is_valid():
         given: dict[str, Any] = form.cleaned_data
         chosen = endpoint or given["endpoint"]
@@ -103,7 +108,8 @@ def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
         "back": _host(asked.redirect_uri),
         "local": clients.is_local(asked.redirect_uri),
     }
-    response = render(request, "oauth/consent.html", context, status=422 if form.errors else 200)
+    status = 409 if is_another else 422 if form.errors else 200
+    response = render(request, "oauth/consent.html", context, status=status)
     return _may_lead_on(response)
 
 

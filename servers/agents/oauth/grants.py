@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -33,13 +34,14 @@ SECOND_USE: Final = timedelta(seconds=10)
 class Endpoint:
     """The endpoint of a server, or of a bundle with those of its servers that the person can see."""
 
+    uid: UUID
     slug: str
     name: str
     servers: Sequence[Server]
 
     @classmethod
     def of(cls, server: Server) -> "Endpoint":
-        return cls(server.slug, server.name, [server])
+        return cls(server.uid, server.slug, server.name, [server])
 
     @property
     def ref(self) -> ServerRef | None:
@@ -57,7 +59,7 @@ def endpoint_of(user: Any, slug: str) -> Endpoint | None:
     if bundle is None:
         return None
     mine = visible.filter(bundle_members__bundle=bundle, bundle_members__retired_at=None).order_by("name")
-    return Endpoint(bundle.slug, bundle.name, list(mine)) if mine else None
+    return Endpoint(bundle.uid, bundle.slug, bundle.name, list(mine)) if mine else None
 
 
 def bundles_of(user: Any) -> QuerySet[Bundle]:

@@ -190,6 +190,33 @@ def test_a_form_of_another_site_allows_nothing(ann: Any, files: Server, program:
     assert not AgentToken.objects.exists()
 
 
+@pytest.mark.parametrize("kind", ["server", "bundle"])
+def test_a_person_is_asked_again_if_another_endpoint_got_the_short_name(
+    signed_in: Client, files: Server, program: OAuthClient, kind: str
+) -> None:
+    shown = uid_of(signed_in.get(query()))
+    assert shown == str(files.uid)
+    posted = {"scopes": ["mcp:list"], "days": "7"}
+    Server.objects.filter(pk=files.pk).update(slug="files-old")
+    if kind == "server":
+        other: Any = make_session("files").server
+    else:
+        other = Bundle.objects.create(slug="files", name="Others")
+        other.members.create(server=files, alias="files", position=0)
+    asked = signed_in.post(query(), posted | {"uid": shown})
+    assert asked.status_code == 409
+    assert b"another one now has its short name. Nothing was allowed." in asked.content
+    assert not AgentToken.objects.exists()
+    signed_in.post(query(), posted | {"uid": shown, "deny": "yes"})
+    assert AuditEvent.objects.get(action=AuditAction.AGENT_TOKEN_DECLINE).server_uid is None
+    assert uid_of(asked) == str(other.uid)
+    assert allow(signed_in, uid=uid_of(asked))
+
+
+def uid_of(page: Any) -> str:
+    return page.content.decode().partition('name="uid" value="')[2].partition('"')[0]
+
+
 def test_a_program_that_names_no_endpoint_gets_the_one_that_the_person_chooses(
     signed_in: Client, files: Server, program: OAuthClient
 ) -> None:
