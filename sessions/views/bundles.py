@@ -3,6 +3,7 @@ it from …* of each endpoint."""
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from servers.single_use_forms import ALREADY_USED, use_form
 from sessions.agents.catalog import bundle_contents
 from sessions.agents.catalog.bundle_contents import Contents
 
+_ANOTHER = "The server or bundle that this page was opened for was deleted or renamed, and another one now has its short name. No token was created."
 SHOWN = 200
 HISTORY = 20
 _CHANGES = (
@@ -345,10 +347,13 @@ def import_bundle(request: HttpRequest) -> HttpResponse:
 @never_cache
 def use(request: HttpRequest, slug: str) -> HttpResponse:
     """Configurations of each client, for a server or a bundle. POST makes a token for it, which is shown here only."""
-    name, servers, back, nav = _endpoint(request, slug)
+    place = _endpoint(request, slug)
     access.require(request.user, "call_tool")
+    if request.POST.get("uid", "") not in ("", str(place.uid)):
+        messages.error(request, _ANOTHER)
+        return redirect("agents:use", slug)
     form = EndpointTokenForm(
-        request.POST if request.method == "POST" else None, initial={"name": f"Client of {name}"[:120]}
+        request.POST if request.method == "POST" else None, initial={"name": f"Client of {place.name}"[:120]}
     )
     text = ""
     if request.method == "POST" and form.is_valid():
@@ -356,15 +361,16 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
             messages.info(request, ALREADY_USED)
             return redirect("agents:use", slug)
         try:
-            issued = tokens.issue(Actor.of(request), request.user, form.wanted(servers))
+            issued = tokens.issue(Actor.of(request), request.user, form.wanted(place.servers))
         except ValidationError as problem:
             form.add_error(None, problem)
         else:
             text = issued.text
     context = {
-        "nav": nav,
-        "name": name,
-        "back": back,
+        "nav": place.nav,
+        "name": place.name,
+        "uid": place.uid,
+        "back": place.page,
         "url": _url(slug),
         "form": form,
         "text": text,
@@ -374,14 +380,24 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "agents/use.html", context, status=422 if form.errors else 200)
 
 
-def _endpoint(request: HttpRequest, slug: str) -> tuple[str, list[Server], str, str]:
-    """Name, servers that a token must reach, the address of its page, and the entry of the navigation."""
+@dataclass(frozen=True)
+class _Endpoint:
+    """A server or bundle. `servers`: those that a token must reach; `page`: its address; `nav`: the entry of the navigation."""
+
+    uid: UUID
+    name: str
+    servers: list[Server]
+    page: str
+    nav: str
+
+
+def _endpoint(request: HttpRequest, slug: str) -> _Endpoint:
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
     if server is not None:
-        return server.name, [server], reverse("servers:detail", args=[slug]), "agents"
+        return _Endpoint(server.uid, server.name, [server], reverse("servers:detail", args=[slug]), "agents")
     bundle = seen(request, slug)
     servers = [row.server for row in members_of(bundle)]
-    return bundle.name, servers, reverse("agents:bundle", args=[slug]), "bundles"
+    return _Endpoint(bundle.uid, bundle.name, servers, reverse("agents:bundle", args=[slug]), "bundles")
 
 
 def _url(slug: str) -> str:

@@ -30,6 +30,7 @@ from sessions.agents.catalog import bundle_contents
 from sessions.models import McpSession
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
+from tests.sessions.test_adding_pages import Fields
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -274,6 +275,25 @@ def test_a_token_is_made_beside_the_configurations_for_this_endpoint_alone(signe
     assert "mcp:call:destructive" not in row.scopes
     signed_in.post("/agents/use/web/", {"name": "one", "days": "7"})
     assert [one.slug for one in AgentToken.objects.order_by("-pk")[0].servers.all()] == ["web"]
+
+
+@pytest.mark.parametrize("path", ["team", "web"])
+def test_no_token_is_made_for_another_endpoint_that_got_the_short_name(signed_in: Client, ann: Any, path: str) -> None:
+    web, other = server("web", "search"), server("other", "search")
+    bundle = make(ann, Membership(web, "web"))
+    fields = Fields(signed_in.get(f"/agents/use/{path}/").content.decode()).found
+    if path == "team":
+        Bundle.objects.filter(pk=bundle.pk).update(slug="team-old")
+        Server.objects.filter(pk=other.pk).update(slug="team", name="Team of others")
+    else:
+        Server.objects.filter(pk=web.pk).update(slug="web-old")
+        Server.objects.filter(pk=other.pk).update(slug="web", name="Web of others")
+    shown = signed_in.post(f"/agents/use/{path}/", fields, follow=True).content.decode()
+    assert "another one now has its short name. No token was created." in shown
+    assert not AgentToken.objects.exists()
+    assert f"Client of {path.title()} of others" in shown
+    signed_in.post(f"/agents/use/{path}/", Fields(shown).found)
+    assert [one.pk for one in AgentToken.objects.get().servers.all()] == [other.pk]
 
 
 def test_the_page_names_every_scope_of_the_token_that_it_creates(signed_in: Client) -> None:
