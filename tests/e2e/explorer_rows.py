@@ -12,7 +12,7 @@ from django.utils import timezone
 from servers.audit import payloads
 from servers.audit import record as recording
 from servers.audit.record import Actor, Event, ServerRef, record_many
-from servers.enums import AuditAction, AuditOutcome, PayloadKind, TransportKind, Way
+from servers.enums import ActionSource, AuditAction, AuditOutcome, PayloadKind, TransportKind
 from servers.models import Identity, Payload, Server
 from sessions.calls.claims import _AUDITED as AUDITED
 from sessions.enums import CallState
@@ -35,7 +35,7 @@ def call(place, at, person, state, took, tool, arguments, **more):
     text = json.dumps(arguments)
     return Call(
         server=server, server_name=server.name, identity=identity, identity_name=identity.name, session=session,
-        user=person, user_name=person.username, way=chance.choice([Way.PAGE, Way.AGENT, Way.AGENT]), target=tool,
+        user=person, user_name=person.username, way=chance.choice([ActionSource.PAGE, ActionSource.AGENT, ActionSource.AGENT]), target=tool,
         arguments=payloads.made(PayloadKind.ARGUMENTS, text), argument_bytes=len(text), preview=text[:200],
         total_bytes=len(text) + chance.randrange(80, 9000), state=state, created_at=at, sent_at=at,
         deadline=at + timedelta(minutes=1), finished_at=at + timedelta(milliseconds=took), duration_ms=took, **more,

@@ -100,11 +100,11 @@ def test_a_state_that_is_altered_foreign_or_of_another_request_sends_nothing(pro
 ANSWERED = """
 from django.contrib.auth import get_user_model
 from servers.audit.record import Actor
-from sessions.calls.arguments import Given
+from sessions.calls.arguments import SubmittedArguments
 from sessions.inbox import answering
 from sessions.models import Question
 user = get_user_model().objects.get(username="ada")
-print(answering.answer(Actor.of_user(user), user, Question.objects.get(state="open"), "accept", Given(value={content})))
+print(answering.answer(Actor.of_user(user), user, Question.objects.get(state="open"), "accept", SubmittedArguments(value={content})))
 """
 
 
